@@ -1,0 +1,1 @@
+//! The secret half of CKKS: key generation, decryption, flooding, noise meter.

@@ -1,0 +1,1 @@
+//! CKKS with public and evaluation keys only: encode, encrypt, evaluate.

@@ -1,0 +1,1 @@
+//! The four server-side steps of HELBA, generic over the slot algebra.

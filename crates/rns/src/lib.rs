@@ -1,0 +1,24 @@
+//! Residue number system arithmetic for ring-LWE: primes, the negacyclic NTT, polynomials over
+//! ℤ_q[X]/(Xᴺ + 1) limb by limb, base conversion and samplers.
+//!
+//! For people who build a scheme on top of it; users of the scheme want `ckks`. Nothing here knows
+//! of ciphertexts. Every modulus is a prime of at most 50 bits, every stored residue is fully reduced,
+//! and every kernel has a scalar twin that it equals bit for bit (`RNS_KERNEL=scalar` selects it).
+
+mod basis;
+mod convert;
+mod error;
+mod modulus;
+mod ntt;
+mod poly;
+pub mod primes;
+pub mod sample;
+mod simd;
+
+pub use basis::Basis;
+pub use convert::{BaseConverter, Divider};
+pub use error::Error;
+pub use modulus::{Constant, Modulus};
+pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
+pub use poly::{Coeff, Domain, Ntt, Poly};
+pub use simd::{Kernel, kernels};

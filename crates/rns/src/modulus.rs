@@ -1,0 +1,168 @@
+//! Arithmetic modulo one prime of at most 50 bits.
+//!
+//! Both reductions use 52-bit words, the width of the IFMA multiplier, so that the scalar and the
+//! vector kernels run the same algorithm (ranges: `docs/arithmetic.md`).
+
+/// A prime modulus q < 2⁵⁰ with what its reductions need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Modulus {
+    q: u64,
+    /// ⌊2^(n+50) / q⌋ for an n-bit q: Barrett's constant.
+    pub(crate) barrett: u64,
+    /// n − 2.
+    pub(crate) shift: u32,
+    /// 1 as a [`Constant`]: reduces a 52-bit word.
+    pub(crate) one: Constant,
+    /// 2⁵² as a [`Constant`]: folds the high word of a sum of products.
+    pub(crate) word: Constant,
+}
+
+/// A residue that many others are multiplied by, with its Shoup quotient ⌊w·2⁵²/q⌋.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Constant {
+    /// The residue.
+    pub value: u64,
+    pub(crate) quotient: u64,
+}
+
+const MASK52: u64 = (1 << 52) - 1;
+
+impl Modulus {
+    /// The largest supported bit size.
+    pub const MAX_BITS: u32 = 50;
+
+    /// Returns `None` unless 3 ≤ q < 2⁵⁰ and q is odd; that q is prime is the caller's promise.
+    pub fn new(q: u64) -> Option<Self> {
+        if q < 3 || q.is_multiple_of(2) || q >> Self::MAX_BITS != 0 {
+            return None;
+        }
+        let bits = 64 - q.leading_zeros();
+        let mut modulus = Modulus {
+            q,
+            barrett: ((1u128 << (bits + 50)) / u128::from(q)) as u64,
+            shift: bits - 2,
+            one: Constant { value: 1, quotient: (1u64 << 52) / q },
+            word: Constant { value: 0, quotient: 0 },
+        };
+        modulus.word = modulus.constant((1u64 << 52) % q);
+        Some(modulus)
+    }
+
+    /// The prime.
+    pub fn value(&self) -> u64 {
+        self.q
+    }
+
+    /// Bits of the prime.
+    pub fn bits(&self) -> u32 {
+        self.shift + 2
+    }
+
+    /// Prepares `w` for repeated products; `w` is reduced first.
+    pub fn constant(&self, w: u64) -> Constant {
+        let value = w % self.q;
+        Constant { value, quotient: ((u128::from(value) << 52) / u128::from(self.q)) as u64 }
+    }
+
+    /// a + b for reduced a, b.
+    #[inline(always)]
+    pub fn add(&self, a: u64, b: u64) -> u64 {
+        self.reduce_once(a + b)
+    }
+
+    /// a − b for reduced a, b.
+    #[inline(always)]
+    pub fn sub(&self, a: u64, b: u64) -> u64 {
+        self.reduce_once(a + self.q - b)
+    }
+
+    /// −a for reduced a.
+    #[inline(always)]
+    pub fn neg(&self, a: u64) -> u64 {
+        self.reduce_once(self.q - a)
+    }
+
+    /// x mod q for x < 2q. Branch-free.
+    #[inline(always)]
+    pub(crate) fn reduce_once(&self, x: u64) -> u64 {
+        x.min(x.wrapping_sub(self.q))
+    }
+
+    /// a·b for reduced a, b (Barrett). Branch-free.
+    #[inline(always)]
+    pub fn mul(&self, a: u64, b: u64) -> u64 {
+        let c = u128::from(a) * u128::from(b);
+        let estimate = (u128::from((c >> self.shift) as u64) * u128::from(self.barrett)) >> 52;
+        // c < 2^2n and the estimate is short by at most 2, so the remainder is below 3q < 2⁵².
+        let r = (c as u64).wrapping_sub((estimate as u64).wrapping_mul(self.q)) & MASK52;
+        let r = r.min(r.wrapping_sub(2 * self.q));
+        self.reduce_once(r)
+    }
+
+    /// x·w for x < 2⁵² (Shoup). Branch-free.
+    #[inline(always)]
+    pub fn mul_constant(&self, x: u64, w: Constant) -> u64 {
+        self.reduce_once(self.mul_constant_lazy(x, w))
+    }
+
+    /// x·w for x < 2⁵², in [0, 2q).
+    #[inline(always)]
+    pub(crate) fn mul_constant_lazy(&self, x: u64, w: Constant) -> u64 {
+        let estimate = ((u128::from(x) * u128::from(w.quotient)) >> 52) as u64;
+        x.wrapping_mul(w.value).wrapping_sub(estimate.wrapping_mul(self.q)) & MASK52
+    }
+
+    /// high·2⁵² + low for high < 2⁵², low < 2⁵².
+    #[inline(always)]
+    pub(crate) fn fold(&self, high: u64, low: u64) -> u64 {
+        // Each term is below 2q, the sum below 4q < 2⁵².
+        let r = self.mul_constant_lazy(high, self.word) + self.mul_constant_lazy(low, self.one);
+        let r = r.min(r.wrapping_sub(2 * self.q));
+        self.reduce_once(r)
+    }
+
+    /// x mod q for any x.
+    #[inline]
+    pub fn reduce(&self, x: u64) -> u64 {
+        self.fold(x >> 52, x & MASK52)
+    }
+
+    /// x mod q for any signed x. Branch-free.
+    #[inline]
+    pub fn reduce_i64(&self, x: i64) -> u64 {
+        let magnitude = self.reduce(x.unsigned_abs());
+        let negative = ((x >> 63) as u64) & u64::MAX;
+        let negated = self.neg(magnitude);
+        magnitude ^ ((magnitude ^ negated) & negative)
+    }
+
+    /// x mod q for any signed 128-bit x.
+    #[inline]
+    pub fn reduce_i128(&self, x: i128) -> u64 {
+        x.rem_euclid(i128::from(self.q)) as u64
+    }
+
+    /// aᵉ. Time depends on e, which must be public.
+    pub fn pow(&self, mut a: u64, mut e: u64) -> u64 {
+        let mut r = 1;
+        while e > 0 {
+            if e & 1 == 1 {
+                r = self.mul(r, a);
+            }
+            a = self.mul(a, a);
+            e >>= 1;
+        }
+        r
+    }
+
+    /// a⁻¹ for a reduced, non-zero a.
+    pub fn inv(&self, a: u64) -> u64 {
+        self.pow(a, self.q - 2)
+    }
+
+    /// The representative in (−q/2, q/2].
+    #[inline]
+    pub fn centered(&self, a: u64) -> i64 {
+        if a > self.q / 2 { a as i64 - self.q as i64 } else { a as i64 }
+    }
+}

@@ -1,0 +1,207 @@
+//! Polynomials by limbs, their domain in the type.
+
+use crate::{Basis, Constant, Modulus, simd};
+use rayon::prelude::*;
+use std::marker::PhantomData;
+use zeroize::Zeroize;
+
+/// Coefficient domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coeff {}
+/// Value (NTT) domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ntt {}
+
+/// A domain marker: [`Coeff`] or [`Ntt`].
+pub trait Domain: Send + Sync + Copy {}
+impl Domain for Coeff {}
+impl Domain for Ntt {}
+
+/// A polynomial of ℤ_Q[X]/(Xᴺ + 1), limb after limb, every residue reduced. The primes are those of the
+/// [`Basis`] passed to each operation, whose first `limbs()` (or all) belong to the limbs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Poly<D> {
+    n: usize,
+    data: Vec<u64>,
+    domain: PhantomData<D>,
+}
+
+impl<D: Domain> std::fmt::Debug for Poly<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Poly(n = {}, limbs = {})", self.n, self.limbs())
+    }
+}
+
+impl<D: Domain> Zeroize for Poly<D> {
+    fn zeroize(&mut self) {
+        self.data.zeroize();
+    }
+}
+
+impl<D: Domain> Poly<D> {
+    /// The zero polynomial.
+    pub fn zero(n: usize, limbs: usize) -> Self {
+        Poly { n, data: vec![0; n * limbs], domain: PhantomData }
+    }
+
+    /// From residues, limb after limb; `data.len()` is a multiple of n and every residue is reduced.
+    pub fn from_limbs(n: usize, data: Vec<u64>) -> Self {
+        debug_assert!(data.len().is_multiple_of(n));
+        Poly { n, data, domain: PhantomData }
+    }
+
+    /// Ring degree N.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Number of limbs.
+    pub fn limbs(&self) -> usize {
+        self.data.len() / self.n
+    }
+
+    /// Limb `i`.
+    pub fn limb(&self, i: usize) -> &[u64] {
+        &self.data[i * self.n..(i + 1) * self.n]
+    }
+
+    /// Limb `i`, to be written.
+    pub fn limb_mut(&mut self, i: usize) -> &mut [u64] {
+        &mut self.data[i * self.n..(i + 1) * self.n]
+    }
+
+    /// All residues, limb after limb.
+    pub fn data(&self) -> &[u64] {
+        &self.data
+    }
+
+    /// Keeps the first `limbs` limbs.
+    pub fn truncate(&mut self, limbs: usize) {
+        self.data.truncate(limbs * self.n);
+    }
+
+    /// A copy of the first `limbs` limbs.
+    pub fn truncated(&self, limbs: usize) -> Self {
+        Self::from_limbs(self.n, self.data[..limbs * self.n].to_vec())
+    }
+
+    /// Runs `f(i, limb)` on every limb, in parallel.
+    pub fn for_each_limb(&mut self, f: impl Fn(usize, &mut [u64]) + Send + Sync) {
+        self.data.par_chunks_exact_mut(self.n).enumerate().for_each(|(i, limb)| f(i, limb));
+    }
+
+    fn zip(&mut self, basis: &Basis, b: &Self, f: impl Fn(&Modulus, &mut [u64], &[u64]) + Send + Sync) {
+        assert!(self.limbs() <= b.limbs() && self.limbs() <= basis.len(), "operand with too few limbs");
+        self.for_each_limb(|i, limb| f(basis.modulus(i), limb, b.limb(i)));
+    }
+
+    /// self ← self + b, over the limbs of self.
+    pub fn add_assign(&mut self, basis: &Basis, b: &Self) {
+        self.zip(basis, b, simd::add_assign);
+    }
+
+    /// self ← self − b, over the limbs of self.
+    pub fn sub_assign(&mut self, basis: &Basis, b: &Self) {
+        self.zip(basis, b, simd::sub_assign);
+    }
+
+    /// self ← −self.
+    pub fn neg_assign(&mut self, basis: &Basis) {
+        self.for_each_limb(|i, limb| simd::neg_assign(basis.modulus(i), limb));
+    }
+
+    /// self ← self·w, the constant given a limb.
+    pub fn mul_constants_assign(&mut self, basis: &Basis, w: &[Constant]) {
+        self.for_each_limb(|i, limb| simd::mul_constant_assign(basis.modulus(i), limb, w[i]));
+    }
+
+    /// self ← k·self for a signed integer k.
+    pub fn mul_integer_assign(&mut self, basis: &Basis, k: i128) {
+        self.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            simd::mul_constant_assign(m, limb, m.constant(m.reduce_i128(k)));
+        });
+    }
+
+    /// self ← (self − b)·w, the constant given a limb.
+    pub fn sub_mul_constants_assign(&mut self, basis: &Basis, b: &Self, w: &[Constant]) {
+        assert!(self.limbs() <= b.limbs(), "operand with too few limbs");
+        self.for_each_limb(|i, limb| simd::sub_mul_constant_assign(basis.modulus(i), limb, b.limb(i), w[i]));
+    }
+}
+
+impl Poly<Coeff> {
+    /// The polynomial with these signed coefficients (at most n), reduced modulo every prime of `basis`.
+    pub fn from_signed(basis: &Basis, coefficients: &[i64]) -> Self {
+        let mut out = Self::zero(basis.n(), basis.len());
+        out.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            for (x, &c) in limb.iter_mut().zip(coefficients) {
+                *x = m.reduce_i64(c);
+            }
+        });
+        out
+    }
+
+    /// Coefficients → values.
+    pub fn into_ntt(mut self, basis: &Basis) -> Poly<Ntt> {
+        self.for_each_limb(|i, limb| basis.tables()[i].forward(limb));
+        Poly { n: self.n, data: self.data, domain: PhantomData }
+    }
+}
+
+impl Poly<Ntt> {
+    /// Values → coefficients.
+    pub fn into_coeff(mut self, basis: &Basis) -> Poly<Coeff> {
+        self.for_each_limb(|i, limb| basis.tables()[i].inverse(limb));
+        Poly { n: self.n, data: self.data, domain: PhantomData }
+    }
+
+    /// self ← self·b.
+    pub fn mul_assign(&mut self, basis: &Basis, b: &Self) {
+        self.zip(basis, b, simd::mul_assign);
+    }
+
+    /// self·b, over the limbs of self.
+    pub fn mul(&self, basis: &Basis, b: &Self) -> Self {
+        let mut out = Self::zero(self.n, self.limbs());
+        assert!(self.limbs() <= b.limbs(), "operand with too few limbs");
+        out.for_each_limb(|i, limb| simd::mul_into(basis.modulus(i), limb, self.limb(i), b.limb(i)));
+        out
+    }
+
+    /// self ← self + a·b.
+    pub fn mul_add_assign(&mut self, basis: &Basis, a: &Self, b: &Self) {
+        assert!(self.limbs() <= a.limbs() && self.limbs() <= b.limbs(), "operand with too few limbs");
+        self.for_each_limb(|i, limb| simd::mul_add_assign(basis.modulus(i), limb, a.limb(i), b.limb(i)));
+    }
+
+    /// out₀ ← Σ xⱼ·yⱼ, out₁ ← Σ xⱼ·zⱼ, where limb i of the outputs takes limb `index[i]` of y and z
+    /// (keys have limbs for every prime; a product at a lower level uses some of them).
+    pub fn inner_products(
+        basis: &Basis,
+        x: &[Self],
+        y: &[&Self],
+        z: &[&Self],
+        index: &[usize],
+    ) -> (Self, Self) {
+        let (n, limbs) = (basis.n(), basis.len());
+        let (mut out0, mut out1) = (Self::zero(n, limbs), Self::zero(n, limbs));
+        out0.data.par_chunks_exact_mut(n).zip(out1.data.par_chunks_exact_mut(n)).enumerate().for_each(
+            |(i, (o0, o1))| {
+                let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
+                let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
+                let z: Vec<&[u64]> = z[..x.len()].iter().map(|p| p.limb(index[i])).collect();
+                simd::inner_products_into(basis.modulus(i), o0, o1, &x, &y, &z);
+            },
+        );
+        (out0, out1)
+    }
+
+    /// The image under the automorphism whose permutation (see [`crate::automorphism_permutation`]) is given.
+    pub fn permuted(&self, permutation: &[u32]) -> Self {
+        let mut out = Self::zero(self.n, self.limbs());
+        out.for_each_limb(|i, limb| simd::gather_into(limb, self.limb(i), permutation));
+        out
+    }
+}

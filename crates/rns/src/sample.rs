@@ -1,0 +1,141 @@
+//! Samplers. Everything random comes from the generator passed in; nothing branches on a secret value.
+
+use crate::{Basis, Coeff, Ntt, Poly};
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::sync::OnceLock;
+
+/// Standard deviation parameter of the error distribution, as the security tables assume.
+pub const SIGMA: f64 = 3.2;
+/// Errors are cut at this magnitude (ten σ; the tail beyond weighs less than 2⁻⁷⁰).
+pub const ERROR_BOUND: i64 = 32;
+
+/// A seed that stands for a uniform polynomial.
+pub type Seed = [u8; 32];
+
+/// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of ChaCha20 under the
+/// seed, masked to the prime's size, residues not below the prime skipped.
+pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Ntt> {
+    let mut out = Poly::zero(basis.n(), basis.len());
+    out.for_each_limb(|i, limb| {
+        let mut rng = ChaCha20Rng::from_seed(*seed);
+        rng.set_stream(index[i] as u64);
+        fill_uniform(basis.modulus(i).value(), limb, &mut rng);
+    });
+    out
+}
+
+/// A uniform polynomial over `basis`.
+pub fn uniform<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Ntt> {
+    let index: Vec<usize> = (0..basis.len()).collect();
+    uniform_from_seed(basis, &index, &seed(rng))
+}
+
+/// A fresh seed.
+pub fn seed<R: CryptoRng>(rng: &mut R) -> Seed {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    seed
+}
+
+fn fill_uniform(q: u64, limb: &mut [u64], rng: &mut ChaCha20Rng) {
+    use rand::Rng;
+    let mask = u64::MAX >> q.leading_zeros();
+    let narrow = mask <= u64::from(u32::MAX);
+    for x in limb {
+        *x = loop {
+            let word = if narrow { u64::from(rng.next_u32()) } else { rng.next_u64() } & mask;
+            if word < q {
+                break word;
+            }
+        };
+    }
+}
+
+/// Coefficients uniform in {−1, 0, 1}.
+pub fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
+    let mut out = Vec::with_capacity(n);
+    while out.len() < n {
+        let mut word = rng.next_u64();
+        for _ in 0..32 {
+            // Two bits; 3 is thrown away, which says nothing of the values kept.
+            let trit = (word & 3) as i64;
+            if trit < 3 && out.len() < n {
+                out.push(trit - 1);
+            }
+            word >>= 2;
+        }
+    }
+    out
+}
+
+/// Coefficients from the discrete Gaussian with σ = 3.2, by comparing 64 random bits with a whole cumulative table.
+pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
+    static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let weight = |k: i64| (-((k * k) as f64) / (2.0 * SIGMA * SIGMA)).exp();
+        let total: f64 = (-ERROR_BOUND..=ERROR_BOUND).map(weight).sum();
+        // Entry k: P(|x| <= k) in 2⁻⁶³; the sign takes one more bit, and zero needs none.
+        let mut cumulative = weight(0) / total;
+        (0..ERROR_BOUND)
+            .map(|k| {
+                let entry = (cumulative * (1u64 << 63) as f64) as u64;
+                cumulative += 2.0 * weight(k + 1) / total;
+                entry
+            })
+            .collect()
+    });
+    (0..n)
+        .map(|_| {
+            let word = rng.next_u64();
+            let (sign, uniform) = ((word & 1) as i64, word >> 1);
+            let magnitude: i64 = table.iter().map(|&t| i64::from(uniform >= t)).sum();
+            (magnitude ^ -sign) + sign
+        })
+        .collect()
+}
+
+/// [`error`] as a polynomial over `basis`.
+pub fn error_poly<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Coeff> {
+    Poly::from_signed(basis, &error(basis.n(), rng))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha20Rng;
+
+    /// Chi-square against the exact distribution; false alarm below 1e-6 (fixed seed).
+    #[test]
+    fn errors_follow_the_discrete_gaussian() {
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        let n = 1 << 20;
+        let mut counts = std::collections::BTreeMap::<i64, f64>::new();
+        for x in error(n, &mut rng) {
+            assert!(x.abs() <= ERROR_BOUND);
+            *counts.entry(x).or_default() += 1.0;
+        }
+        let weight = |k: i64| (-((k * k) as f64) / (2.0 * SIGMA * SIGMA)).exp();
+        let total: f64 = (-ERROR_BOUND..=ERROR_BOUND).map(weight).sum();
+        let mut chi2 = 0.0;
+        for k in -12..=12 {
+            let expected = n as f64 * weight(k) / total;
+            chi2 += (counts.get(&k).copied().unwrap_or(0.0) - expected).powi(2) / expected;
+        }
+        // 25 cells: the 1 - 1e-6 quantile of chi-square with 25 degrees of freedom is 71.
+        assert!(chi2 < 71.0, "{chi2}");
+    }
+
+    #[test]
+    fn ternary_is_balanced() {
+        let mut rng = ChaCha20Rng::seed_from_u64(8);
+        let n = 300_000;
+        let s = ternary(n, &mut rng);
+        assert_eq!(s.len(), n);
+        for v in -1..=1 {
+            let count = s.iter().filter(|&&x| x == v).count() as f64;
+            // Six standard deviations.
+            assert!((count - n as f64 / 3.0).abs() < 6.0 * (n as f64 * 2.0 / 9.0).sqrt());
+        }
+    }
+}

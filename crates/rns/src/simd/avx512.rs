@@ -1,0 +1,259 @@
+//! AVX-512 versions. Products use the 52-bit multiply-add of IFMA; everything else is the scalar twin
+//! compiled for 512-bit registers. Tails shorter than a register go to the twin.
+//!
+//! Safety of every function here: the CPU must have the features named in `target_feature`, and slices of
+//! one call must have the length of the first (`super` checks both).
+
+use super::scalar;
+use crate::{Constant, Modulus};
+use std::arch::x86_64::*;
+
+macro_rules! recompiled {
+    ($($name:ident($($arg:ident: $ty:ty),*);)*) => {$(
+        #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+        pub(super) fn $name($($arg: $ty),*) {
+            scalar::$name($($arg),*);
+        }
+    )*};
+}
+
+recompiled! {
+    add_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
+    sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
+    neg_assign(m: &Modulus, a: &mut [u64]);
+}
+
+const LANES: usize = 8;
+
+/// A modulus broadcast to all lanes.
+struct Lanes {
+    q: __m512i,
+    two_q: __m512i,
+    barrett: __m512i,
+    right: __m128i,
+    left: __m128i,
+    word: (__m512i, __m512i),
+    one_quotient: __m512i,
+    mask: __m512i,
+}
+
+#[target_feature(enable = "avx512f")]
+fn splat(x: u64) -> __m512i {
+    _mm512_set1_epi64(x as i64)
+}
+
+/// SAFETY: `i + 8 <= x.len()`.
+#[target_feature(enable = "avx512f")]
+unsafe fn load(x: &[u64], i: usize) -> __m512i {
+    debug_assert!(i + LANES <= x.len());
+    // SAFETY: in bounds by the caller's promise; the load is unaligned.
+    unsafe { _mm512_loadu_epi64(x.as_ptr().add(i).cast()) }
+}
+
+/// SAFETY: `i + 8 <= x.len()`.
+#[target_feature(enable = "avx512f")]
+unsafe fn store(x: &mut [u64], i: usize, v: __m512i) {
+    debug_assert!(i + LANES <= x.len());
+    // SAFETY: in bounds by the caller's promise; the store is unaligned.
+    unsafe { _mm512_storeu_epi64(x.as_mut_ptr().add(i).cast(), v) }
+}
+
+impl Lanes {
+    #[target_feature(enable = "avx512f")]
+    fn new(m: &Modulus) -> Self {
+        Lanes {
+            q: splat(m.value()),
+            two_q: splat(2 * m.value()),
+            barrett: splat(m.barrett),
+            right: _mm_cvtsi64_si128(i64::from(m.shift)),
+            left: _mm_cvtsi64_si128(52 - i64::from(m.shift)),
+            word: (splat(m.word.value), splat(m.word.quotient)),
+            one_quotient: splat(m.one.quotient),
+            mask: splat((1 << 52) - 1),
+        }
+    }
+
+    /// x mod q for x < 2q.
+    #[target_feature(enable = "avx512f")]
+    fn reduce_once(&self, x: __m512i) -> __m512i {
+        _mm512_min_epu64(x, _mm512_sub_epi64(x, self.q))
+    }
+
+    /// x mod q for x < 4q.
+    #[target_feature(enable = "avx512f")]
+    fn reduce_twice(&self, x: __m512i) -> __m512i {
+        self.reduce_once(_mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q)))
+    }
+
+    /// a·b, both reduced: `Modulus::mul`.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn mul(&self, a: __m512i, b: __m512i) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let low = _mm512_madd52lo_epu64(zero, a, b);
+        let high = _mm512_madd52hi_epu64(zero, a, b);
+        let top = _mm512_or_si512(_mm512_sll_epi64(high, self.left), _mm512_srl_epi64(low, self.right));
+        let estimate = _mm512_madd52hi_epu64(zero, top, self.barrett);
+        let r = _mm512_sub_epi64(low, _mm512_madd52lo_epu64(zero, estimate, self.q));
+        self.reduce_twice(_mm512_and_si512(r, self.mask))
+    }
+
+    /// x·w, x < 2⁵², in [0, 2q): `Modulus::mul_constant_lazy`.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn mul_constant_lazy(&self, x: __m512i, value: __m512i, quotient: __m512i) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let estimate = _mm512_madd52hi_epu64(zero, x, quotient);
+        let product = _mm512_madd52lo_epu64(zero, x, value);
+        let r = _mm512_sub_epi64(product, _mm512_madd52lo_epu64(zero, estimate, self.q));
+        _mm512_and_si512(r, self.mask)
+    }
+
+    /// high·2⁵² + low for a 64-bit low accumulator: `Modulus::fold` after the carry.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn fold(&self, high: __m512i, low: __m512i) -> __m512i {
+        let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
+        let low = _mm512_and_si512(low, self.mask);
+        let zero = _mm512_setzero_si512();
+        let estimate = _mm512_madd52hi_epu64(zero, low, self.one_quotient);
+        let low = _mm512_sub_epi64(low, _mm512_madd52lo_epu64(zero, estimate, self.q));
+        let low = _mm512_and_si512(low, self.mask);
+        let high = self.mul_constant_lazy(high, self.word.0, self.word.1);
+        self.reduce_twice(_mm512_add_epi64(high, low))
+    }
+}
+
+/// The multiple of eight not above `n`.
+fn whole(n: usize) -> usize {
+    n / LANES * LANES
+}
+
+fn tails<'a>(x: &[&'a [u64]], start: usize) -> Vec<&'a [u64]> {
+    x.iter().map(|x| &x[start..]).collect()
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn mul_assign(m: &Modulus, a: &mut [u64], b: &[u64]) {
+    let (l, end) = (Lanes::new(m), whole(a.len()));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= both lengths.
+        unsafe { store(a, i, l.mul(load(a, i), load(b, i))) }
+    }
+    scalar::mul_assign(m, &mut a[end..], &b[end..]);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
+    let (l, end) = (Lanes::new(m), whole(out.len()));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= all lengths.
+        unsafe { store(out, i, l.mul(load(a, i), load(b, i))) }
+    }
+    scalar::mul_into(m, &mut out[end..], &a[end..], &b[end..]);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) {
+    let (l, end) = (Lanes::new(m), whole(acc.len()));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= all lengths.
+        unsafe {
+            let sum = _mm512_add_epi64(load(acc, i), l.mul(load(a, i), load(b, i)));
+            store(acc, i, l.reduce_once(sum));
+        }
+    }
+    scalar::mul_add_assign(m, &mut acc[end..], &a[end..], &b[end..]);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) {
+    let (l, end) = (Lanes::new(m), whole(a.len()));
+    let (value, quotient) = (splat(w.value), splat(w.quotient));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= the length.
+        unsafe { store(a, i, l.reduce_once(l.mul_constant_lazy(load(a, i), value, quotient))) }
+    }
+    scalar::mul_constant_assign(m, &mut a[end..], w);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
+    let (l, end) = (Lanes::new(m), whole(a.len()));
+    let (value, quotient) = (splat(w.value), splat(w.quotient));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= both lengths.
+        unsafe {
+            let x = _mm512_sub_epi64(_mm512_add_epi64(load(a, i), l.q), load(b, i));
+            store(a, i, l.reduce_once(l.mul_constant_lazy(x, value, quotient)));
+        }
+    }
+    scalar::sub_mul_constant_assign(m, &mut a[end..], &b[end..], w);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
+    let (l, end) = (Lanes::new(m), whole(out.len()));
+    for i in (0..end).step_by(LANES) {
+        let (mut low, mut high) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+        for (x, &c) in x.iter().zip(c) {
+            // SAFETY: i + 8 <= end <= all lengths.
+            let (v, c) = (unsafe { load(x, i) }, splat(c));
+            low = _mm512_madd52lo_epu64(low, v, c);
+            high = _mm512_madd52hi_epu64(high, v, c);
+        }
+        // SAFETY: as above.
+        unsafe { store(out, i, l.fold(high, low)) }
+    }
+    if end < out.len() {
+        scalar::combine_into(m, &mut out[end..], &tails(x, end), c);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn inner_products_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
+    let (l, end) = (Lanes::new(m), whole(out0.len()));
+    let zero = _mm512_setzero_si512();
+    for i in (0..end).step_by(LANES) {
+        let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
+        for ((x, y), z) in x.iter().zip(y).zip(z) {
+            // SAFETY: i + 8 <= end <= all lengths.
+            let (x, y, z) = unsafe { (load(x, i), load(y, i), load(z, i)) };
+            low0 = _mm512_madd52lo_epu64(low0, x, y);
+            high0 = _mm512_madd52hi_epu64(high0, x, y);
+            low1 = _mm512_madd52lo_epu64(low1, x, z);
+            high1 = _mm512_madd52hi_epu64(high1, x, z);
+        }
+        // SAFETY: as above.
+        unsafe {
+            store(out0, i, l.fold(high0, low0));
+            store(out1, i, l.fold(high1, low1));
+        }
+    }
+    if end < out0.len() {
+        let (x, y, z) = (tails(x, end), tails(y, end), tails(z, end));
+        scalar::inner_products_into(m, &mut out0[end..], &mut out1[end..], &x, &y, &z);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
+    let end = whole(out.len());
+    for i in (0..end).step_by(LANES) {
+        let mut sum = _mm512_set1_pd(0.5);
+        for (x, &f) in x.iter().zip(f) {
+            // SAFETY: i + 8 <= end <= all lengths.
+            let v = _mm512_cvtepu64_pd(unsafe { load(x, i) });
+            sum = _mm512_add_pd(sum, _mm512_mul_pd(v, _mm512_set1_pd(f)));
+        }
+        // SAFETY: as above.
+        unsafe { store(out, i, _mm512_cvttpd_epu64(sum)) }
+    }
+    if end < out.len() {
+        scalar::rounded_sum_into(&mut out[end..], &tails(x, end), f);
+    }
+}

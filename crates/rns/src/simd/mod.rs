@@ -1,0 +1,197 @@
+//! Kernels over one limb, each in two versions that agree bit for bit: `scalar` and `avx512`
+//! (AVX-512 with IFMA, chosen once by asking the CPU; `RNS_KERNEL=scalar` forces the twin).
+//!
+//! Slices of one call have the same length (checked). Inputs are reduced unless a kernel says otherwise;
+//! outputs always are. Time does not depend on the values.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512;
+mod scalar;
+
+use crate::{Constant, Modulus};
+use std::sync::OnceLock;
+
+/// Which version of the kernels this process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Portable Rust.
+    Scalar,
+    /// AVX-512 F, DQ, VL and IFMA.
+    Avx512Ifma,
+}
+
+/// The version in use; decided at the first call.
+pub fn kernels() -> Kernel {
+    static CHOICE: OnceLock<Kernel> = OnceLock::new();
+    *CHOICE.get_or_init(|| {
+        let forced = std::env::var("RNS_KERNEL").is_ok_and(|v| v == "scalar");
+        #[cfg(target_arch = "x86_64")]
+        if !forced
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512ifma")
+        {
+            return Kernel::Avx512Ifma;
+        }
+        let _ = forced;
+        Kernel::Scalar
+    })
+}
+
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) same_length $($slice:expr),+) => {
+        $(#[$doc])*
+        #[allow(unsafe_code)]
+        pub(crate) fn $name($($arg: $ty),*) {
+            let lengths = [$($slice),+];
+            assert!(lengths.iter().all(|&l| l == lengths[0]), "kernel operands of different length");
+            match kernels() {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
+                Kernel::Avx512Ifma => unsafe { avx512::$name($($arg),*) },
+                _ => scalar::$name($($arg),*),
+            }
+        }
+    };
+}
+
+kernel! {
+    /// a ← a + b.
+    add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+}
+kernel! {
+    /// a ← a − b.
+    sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+}
+kernel! {
+    /// a ← −a.
+    neg_assign(m: &Modulus, a: &mut [u64]) same_length a.len()
+}
+kernel! {
+    /// a ← a·b.
+    mul_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+}
+kernel! {
+    /// out ← a·b.
+    mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) same_length out.len(), a.len(), b.len()
+}
+kernel! {
+    /// acc ← acc + a·b.
+    mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) same_length acc.len(), a.len(), b.len()
+}
+kernel! {
+    /// a ← a·w for entries of a below 2⁵².
+    mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) same_length a.len()
+}
+kernel! {
+    /// a ← (a − b)·w.
+    sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
+}
+kernel! {
+    /// out ← Σ xᵢ·cᵢ, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
+    combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64])
+    same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
+}
+kernel! {
+    /// out₀ ← Σ xⱼ·yⱼ and out₁ ← Σ xⱼ·zⱼ; at most 2¹¹ terms.
+    inner_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
+    same_length out0.len(), out1.len(),
+        x.iter().chain(y).chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
+}
+kernel! {
+    /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
+    rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
+    same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
+}
+
+/// out[i] ← a[permutation[i]].
+pub(crate) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
+    for (o, &i) in out.iter_mut().zip(permutation) {
+        *o = a[i as usize];
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use crate::primes;
+    use proptest::prelude::*;
+    use rand::{Rng, SeedableRng};
+
+    fn limb(rng: &mut impl Rng, n: usize, bound: u64) -> Vec<u64> {
+        // Both ends of the range come up often.
+        (0..n)
+            .map(|_| match rng.next_u32() % 8 {
+                0 => 0,
+                1 => bound - 1,
+                _ => rng.next_u64() % bound,
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Every vector kernel equals its scalar twin, which equals big-integer arithmetic.
+        #[test]
+        fn twins_agree(bits in 17u32..=50, n in 1usize..70, terms in 1usize..9, seed: u64) {
+            if kernels() != Kernel::Avx512Ifma { return Ok(()); }
+            let q = primes::largest(bits, 1 << 11, &[]).unwrap();
+            let m = Modulus::new(q).unwrap();
+            let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+            let (a, b, c) = (limb(&mut rng, n, q), limb(&mut rng, n, q), limb(&mut rng, n, q));
+            let w = m.constant(rng.next_u64());
+            let big = |x: u128| (x % u128::from(q)) as u64;
+            macro_rules! both {
+                ($name:ident($($arg:expr),*), $init:expr, $slow:expr) => {{
+                    let (mut s, mut v) = ($init.clone(), $init.clone());
+                    scalar::$name(&m, &mut s $(, $arg)*);
+                    // SAFETY: the CPU was asked above.
+                    unsafe { avx512::$name(&m, &mut v $(, $arg)*) };
+                    prop_assert_eq!(&s, &v, "{}", stringify!($name));
+                    let slow: Vec<u64> = (0..n).map($slow).collect();
+                    prop_assert_eq!(&s, &slow, "{}", stringify!($name));
+                }};
+            }
+            let wide = |x: u64| u128::from(x);
+            both!(add_assign(&b), a, |i| big(wide(a[i]) + wide(b[i])));
+            both!(sub_assign(&b), a, |i| big(wide(a[i]) + wide(q) - wide(b[i])));
+            both!(neg_assign(), a, |i| big(wide(q) - wide(a[i])));
+            both!(mul_assign(&b), a, |i| big(wide(a[i]) * wide(b[i])));
+            both!(mul_into(&b, &c), a, |i| big(wide(b[i]) * wide(c[i])));
+            both!(mul_add_assign(&b, &c), a, |i| big(wide(a[i]) + wide(b[i]) * wide(c[i])));
+            both!(sub_mul_constant_assign(&b, w), a, |i| big((wide(a[i]) + wide(q) - wide(b[i])) * wide(w.value)));
+            let word = limb(&mut rng, n, 1 << 52);
+            both!(mul_constant_assign(w), word, |i| big(wide(word[i]) * wide(w.value)));
+
+            let xs: Vec<_> = (0..terms).map(|_| limb(&mut rng, n, 1 << 50)).collect();
+            let x: Vec<&[u64]> = xs.iter().map(|x| &x[..]).collect();
+            let k: Vec<u64> = (0..terms).map(|_| rng.next_u64() % q).collect();
+            both!(combine_into(&x, &k), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum()));
+
+            let rs: Vec<_> = (0..3 * terms).map(|_| limb(&mut rng, n, q)).collect();
+            let r: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
+            let (x, yz) = r.split_at(terms);
+            let (y, z) = yz.split_at(terms);
+            let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
+            let [s0, s1, v0, v1] = &mut out;
+            scalar::inner_products_into(&m, s0, s1, x, y, z);
+            // SAFETY: as above.
+            unsafe { avx512::inner_products_into(&m, v0, v1, x, y, z) };
+            prop_assert!(s0 == v0 && s1 == v1);
+            for i in 0..n {
+                prop_assert_eq!(s0[i], big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum()));
+                prop_assert_eq!(s1[i], big((0..terms).map(|j| wide(x[j][i]) * wide(z[j][i])).sum()));
+            }
+
+            let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
+            let (mut s, mut v) = (a.clone(), a.clone());
+            scalar::rounded_sum_into(&mut s, x, &f);
+            // SAFETY: as above.
+            unsafe { avx512::rounded_sum_into(&mut v, x, &f) };
+            prop_assert_eq!(s, v);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
+
+use crate::{Constant, Modulus};
+
+const MASK52: u128 = (1 << 52) - 1;
+
+#[inline(always)]
+pub(super) fn add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = m.add(*x, y);
+    }
+}
+
+#[inline(always)]
+pub(super) fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = m.sub(*x, y);
+    }
+}
+
+#[inline(always)]
+pub(super) fn neg_assign(m: &Modulus, a: &mut [u64]) {
+    for x in a {
+        *x = m.neg(*x);
+    }
+}
+
+#[inline(always)]
+pub(super) fn mul_assign(m: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = m.mul(*x, y);
+    }
+}
+
+#[inline(always)]
+pub(super) fn mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((o, &x), &y) in out.iter_mut().zip(a).zip(b) {
+        *o = m.mul(x, y);
+    }
+}
+
+#[inline(always)]
+pub(super) fn mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((o, &x), &y) in acc.iter_mut().zip(a).zip(b) {
+        *o = m.add(*o, m.mul(x, y));
+    }
+}
+
+#[inline(always)]
+pub(super) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) {
+    for x in a {
+        *x = m.mul_constant(*x, w);
+    }
+}
+
+#[inline(always)]
+pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        // Not reduced: below 2q < 2⁵², which is all a Shoup product asks.
+        *x = m.mul_constant(*x + m.value() - y, w);
+    }
+}
+
+#[inline(always)]
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        let sum: u128 = x.iter().zip(c).map(|(x, &c)| u128::from(x[i]) * u128::from(c)).sum();
+        *o = m.fold((sum >> 52) as u64, (sum & MASK52) as u64);
+    }
+}
+
+#[inline(always)]
+pub(super) fn inner_products_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
+    for (i, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
+        let (mut s0, mut s1) = (0u128, 0u128);
+        for ((x, y), z) in x.iter().zip(y).zip(z) {
+            s0 += u128::from(x[i]) * u128::from(y[i]);
+            s1 += u128::from(x[i]) * u128::from(z[i]);
+        }
+        *o0 = m.fold((s0 >> 52) as u64, (s0 & MASK52) as u64);
+        *o1 = m.fold((s1 >> 52) as u64, (s1 & MASK52) as u64);
+    }
+}
+
+#[inline(always)]
+pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        let mut sum = 0.5;
+        for (x, &f) in x.iter().zip(f) {
+            sum += x[i] as f64 * f;
+        }
+        *o = sum as u64;
+    }
+}

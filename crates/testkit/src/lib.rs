@@ -1,0 +1,1 @@
+//! Toy parameters, seeded fixtures and precision reports for tests.

@@ -1,0 +1,1 @@
+//! Messages between user and server: framing, limits, conformance checks.

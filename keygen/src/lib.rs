@@ -1,0 +1,1 @@
+//! The key authority's offline tool.

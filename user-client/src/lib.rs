@@ -1,0 +1,1 @@
+//! The user's side: encrypt contexts and rewards, decrypt actions.
