@@ -1,1 +1,23 @@
-//! The secret half of CKKS: key generation, decryption, flooding, noise meter.
+//! The secret half of CKKS: secret keys, key generation, decryption, symmetric encryption, the noise meter.
+//!
+//! For key authorities and users' devices. A server must not depend on this crate, and a test sees to it.
+//! Nothing outside assumes that one party holds the whole key: a server knows keys by their id only.
+//!
+//! A decryption is a [`Private`] value. What leaves the device is flooded and rounded first
+//! ([`Private::release`]): an exact CKKS decryption in the server's hands gives the key away (Li, Micciancio 2021).
+
+mod decrypt;
+mod encrypt;
+mod error;
+mod keygen;
+mod noise;
+mod private;
+mod secret;
+
+pub use decrypt::{Slots, constant_coefficient, decrypt, recrypt};
+pub use encrypt::{SeededCiphertext, encrypt};
+pub use error::Error;
+pub use keygen::{galois_key, public_key, relin_key};
+pub use noise::{Precision, measure};
+pub use private::Private;
+pub use secret::SecretKey;

@@ -1,1 +1,37 @@
-//! CKKS with public and evaluation keys only: encode, encrypt, evaluate.
+//! CKKS with public and evaluation keys only: parameters, encoding, encryption under a public key,
+//! evaluation, key switching and the binary frame.
+//!
+//! For code that computes on ciphertexts it cannot read. No type here can hold a secret key: key generation and
+//! decryption live in `ckks-secret`. Cheon, Kim, Kim, Song 2017, in residue number system form (Cheon et
+//! al. 2018) with hybrid key switching (Han and Ki 2020) and merged division (Bossuat et al. 2021).
+//!
+//! Levels: a ciphertext at level l has l + 1 limbs; level 0 cannot multiply. Each level has one canonical
+//! scale ([`Params::scale`]), so that ciphertexts of one level can always be added.
+
+mod ciphertext;
+mod encode;
+mod encrypt;
+mod error;
+mod evaluate;
+mod frame;
+mod keys;
+mod keyswitch;
+mod linear;
+mod params;
+
+pub use ciphertext::{Ciphertext, Plaintext};
+pub use encode::Encoder;
+pub use encrypt::encrypt;
+pub use error::{Error, Op};
+pub use evaluate::Evaluator;
+pub use frame::{
+    FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION, ciphertext_bytes,
+    read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1, write_ciphertext,
+    write_frame, write_key_switch_key, write_public_key, write_seeded_ciphertext,
+};
+pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeySwitchKey, PublicKey};
+pub use linear::{DiagonalTransform, EncodedTransform};
+pub use params::{
+    Fingerprint, LOGN14_TOY_DEPTH21, LOGN15_LOGQP864_DEPTH21, LOGN15_LOGQP866_DEPTH23, Params, ParamsSpec,
+    Security, TOY_LOGN12_DEPTH21,
+};

@@ -21,4 +21,7 @@ pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
-pub use simd::{Kernel, kernels};
+pub use simd::{
+    Kernel, add_constant, combine_into as combine, inner_products_into as inner_products, kernels,
+    mul_constant_add,
+};

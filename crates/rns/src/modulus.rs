@@ -131,7 +131,7 @@ impl Modulus {
     #[inline]
     pub fn reduce_i64(&self, x: i64) -> u64 {
         let magnitude = self.reduce(x.unsigned_abs());
-        let negative = ((x >> 63) as u64) & u64::MAX;
+        let negative = (x >> 63) as u64;
         let negated = self.neg(magnitude);
         magnitude ^ ((magnitude ^ negated) & negative)
     }

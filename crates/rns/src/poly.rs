@@ -90,6 +90,20 @@ impl<D: Domain> Poly<D> {
         self.data.par_chunks_exact_mut(self.n).enumerate().for_each(|(i, limb)| f(i, limb));
     }
 
+    /// Runs `f(i, limb of a, limb of b)` on every pair of limbs, in parallel.
+    pub fn for_each_limb_pair(
+        a: &mut Self,
+        b: &mut Self,
+        f: impl Fn(usize, &mut [u64], &mut [u64]) + Send + Sync,
+    ) {
+        let n = a.n;
+        a.data
+            .par_chunks_exact_mut(n)
+            .zip(b.data.par_chunks_exact_mut(n))
+            .enumerate()
+            .for_each(|(i, (x, y))| f(i, x, y));
+    }
+
     fn zip(&mut self, basis: &Basis, b: &Self, f: impl Fn(&Modulus, &mut [u64], &[u64]) + Send + Sync) {
         assert!(self.limbs() <= b.limbs() && self.limbs() <= basis.len(), "operand with too few limbs");
         self.for_each_limb(|i, limb| f(basis.modulus(i), limb, b.limb(i)));
@@ -185,16 +199,13 @@ impl Poly<Ntt> {
         z: &[&Self],
         index: &[usize],
     ) -> (Self, Self) {
-        let (n, limbs) = (basis.n(), basis.len());
-        let (mut out0, mut out1) = (Self::zero(n, limbs), Self::zero(n, limbs));
-        out0.data.par_chunks_exact_mut(n).zip(out1.data.par_chunks_exact_mut(n)).enumerate().for_each(
-            |(i, (o0, o1))| {
-                let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
-                let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
-                let z: Vec<&[u64]> = z[..x.len()].iter().map(|p| p.limb(index[i])).collect();
-                simd::inner_products_into(basis.modulus(i), o0, o1, &x, &y, &z);
-            },
-        );
+        let (mut out0, mut out1) = (Self::zero(basis.n(), basis.len()), Self::zero(basis.n(), basis.len()));
+        Self::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
+            let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
+            let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
+            let z: Vec<&[u64]> = z[..x.len()].iter().map(|p| p.limb(index[i])).collect();
+            simd::inner_products_into(basis.modulus(i), o0, o1, &x, &y, &z);
+        });
         (out0, out1)
     }
 

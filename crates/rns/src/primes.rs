@@ -71,7 +71,7 @@ pub fn nearest(target: f64, two_n: u64, used: &[u64]) -> Result<u64, Error> {
 /// [`Error::NoPrime`] if there is none with exactly that many bits.
 pub fn largest(bits: u32, two_n: u64, used: &[u64]) -> Result<u64, Error> {
     let none = Error::NoPrime { bits, two_n };
-    if bits > Modulus::MAX_BITS || bits < 2 {
+    if !(2..=Modulus::MAX_BITS).contains(&bits) {
         return Err(none);
     }
     let (low, high) = (1u64 << (bits - 1), 1u64 << bits);

@@ -21,6 +21,7 @@ recompiled! {
     add_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
     sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
     neg_assign(m: &Modulus, a: &mut [u64]);
+    add_constant(m: &Modulus, a: &mut [u64], c: u64);
 }
 
 const LANES: usize = 8;
@@ -172,6 +173,20 @@ pub(super) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) {
         unsafe { store(a, i, l.reduce_once(l.mul_constant_lazy(load(a, i), value, quotient))) }
     }
     scalar::mul_constant_assign(m, &mut a[end..], w);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn mul_constant_add(m: &Modulus, acc: &mut [u64], x: &[u64], w: Constant) {
+    let (l, end) = (Lanes::new(m), whole(acc.len()));
+    let (value, quotient) = (splat(w.value), splat(w.quotient));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= both lengths.
+        unsafe {
+            let product = l.reduce_once(l.mul_constant_lazy(load(x, i), value, quotient));
+            store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), product)));
+        }
+    }
+    scalar::mul_constant_add(m, &mut acc[end..], &x[end..], w);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]

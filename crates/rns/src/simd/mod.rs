@@ -41,10 +41,10 @@ pub fn kernels() -> Kernel {
 }
 
 macro_rules! kernel {
-    ($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) same_length $($slice:expr),+) => {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) same_length $($slice:expr),+) => {
         $(#[$doc])*
         #[allow(unsafe_code)]
-        pub(crate) fn $name($($arg: $ty),*) {
+        $vis fn $name($($arg: $ty),*) {
             let lengths = [$($slice),+];
             assert!(lengths.iter().all(|&l| l == lengths[0]), "kernel operands of different length");
             match kernels() {
@@ -59,50 +59,58 @@ macro_rules! kernel {
 
 kernel! {
     /// a ← a + b.
-    add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+    pub(crate) fn add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
     /// a ← a − b.
-    sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+    pub(crate) fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
     /// a ← −a.
-    neg_assign(m: &Modulus, a: &mut [u64]) same_length a.len()
+    pub(crate) fn neg_assign(m: &Modulus, a: &mut [u64]) same_length a.len()
 }
 kernel! {
     /// a ← a·b.
-    mul_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+    pub(crate) fn mul_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
     /// out ← a·b.
-    mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) same_length out.len(), a.len(), b.len()
+    pub(crate) fn mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) same_length out.len(), a.len(), b.len()
 }
 kernel! {
     /// acc ← acc + a·b.
-    mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) same_length acc.len(), a.len(), b.len()
+    pub(crate) fn mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) same_length acc.len(), a.len(), b.len()
 }
 kernel! {
     /// a ← a·w for entries of a below 2⁵².
-    mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) same_length a.len()
+    pub(crate) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) same_length a.len()
+}
+kernel! {
+    /// acc ← acc + x·w for entries of x below 2⁵².
+    pub fn mul_constant_add(m: &Modulus, acc: &mut [u64], x: &[u64], w: Constant) same_length acc.len(), x.len()
+}
+kernel! {
+    /// a ← a + c, the same c in every entry.
+    pub fn add_constant(m: &Modulus, a: &mut [u64], c: u64) same_length a.len()
 }
 kernel! {
     /// a ← (a − b)·w.
-    sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
+    pub(crate) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
 }
 kernel! {
     /// out ← Σ xᵢ·cᵢ, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
-    combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64])
+    pub fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64])
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
 }
 kernel! {
     /// out₀ ← Σ xⱼ·yⱼ and out₁ ← Σ xⱼ·zⱼ; at most 2¹¹ terms.
-    inner_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
+    pub fn inner_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
     same_length out0.len(), out1.len(),
         x.iter().chain(y).chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
 }
 kernel! {
     /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
-    rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
+    pub(crate) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
 }
 
@@ -144,6 +152,7 @@ mod tests {
             let (a, b, c) = (limb(&mut rng, n, q), limb(&mut rng, n, q), limb(&mut rng, n, q));
             let w = m.constant(rng.next_u64());
             let big = |x: u128| (x % u128::from(q)) as u64;
+            let word = limb(&mut rng, n, 1 << 52);
             macro_rules! both {
                 ($name:ident($($arg:expr),*), $init:expr, $slow:expr) => {{
                     let (mut s, mut v) = ($init.clone(), $init.clone());
@@ -163,7 +172,8 @@ mod tests {
             both!(mul_into(&b, &c), a, |i| big(wide(b[i]) * wide(c[i])));
             both!(mul_add_assign(&b, &c), a, |i| big(wide(a[i]) + wide(b[i]) * wide(c[i])));
             both!(sub_mul_constant_assign(&b, w), a, |i| big((wide(a[i]) + wide(q) - wide(b[i])) * wide(w.value)));
-            let word = limb(&mut rng, n, 1 << 52);
+            both!(mul_constant_add(&word, w), a, |i| big(wide(a[i]) + wide(word[i]) * wide(w.value)));
+            both!(add_constant(w.value), a, |i| big(wide(a[i]) + wide(w.value)));
             both!(mul_constant_assign(w), word, |i| big(wide(word[i]) * wide(w.value)));
 
             let xs: Vec<_> = (0..terms).map(|_| limb(&mut rng, n, 1 << 50)).collect();

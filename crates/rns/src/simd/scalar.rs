@@ -54,6 +54,20 @@ pub(super) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) {
 }
 
 #[inline(always)]
+pub(super) fn mul_constant_add(m: &Modulus, acc: &mut [u64], x: &[u64], w: Constant) {
+    for (o, &x) in acc.iter_mut().zip(x) {
+        *o = m.add(*o, m.mul_constant(x, w));
+    }
+}
+
+#[inline(always)]
+pub(super) fn add_constant(m: &Modulus, a: &mut [u64], c: u64) {
+    for x in a {
+        *x = m.add(*x, c);
+    }
+}
+
+#[inline(always)]
 pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
     for (x, &y) in a.iter_mut().zip(b) {
         // Not reduced: below 2q < 2⁵², which is all a Shoup product asks.

@@ -1,0 +1,123 @@
+//! From ciphertexts back to values, and the device's side of a refresh.
+
+use crate::encrypt::{SeededCiphertext, encrypt_poly};
+use crate::{Error, Private, SecretKey};
+use ckks::Ciphertext;
+use num_complex::Complex64;
+use rand::CryptoRng;
+use rns::{BaseConverter, Coeff, Ntt, Poly};
+use zeroize::Zeroize;
+
+/// Slot values; a wrapper so that they can be zeroed.
+pub struct Slots(Vec<Complex64>);
+
+impl Zeroize for Slots {
+    fn zeroize(&mut self) {
+        for z in &mut self.0 {
+            z.re.zeroize();
+            z.im.zeroize();
+        }
+    }
+}
+
+impl std::ops::Deref for Slots {
+    type Target = [Complex64];
+    fn deref(&self) -> &[Complex64] {
+        &self.0
+    }
+}
+
+/// The limbs of a ciphertext that decryption reads: three primes hold every message below 2⁶³ times the scale.
+const LIMBS_READ: usize = 3;
+
+fn phase(secret: &SecretKey, ct: &Ciphertext, limbs: usize) -> Poly<Coeff> {
+    let basis = secret.params().q_basis(limbs - 1);
+    let mut phase: Poly<Ntt> = ct.c1().truncated(limbs);
+    phase.mul_assign(basis, secret.values());
+    phase.add_assign(basis, ct.c0());
+    phase.into_coeff(basis)
+}
+
+/// The centred coefficients modulo the first few primes, exact for |c| below half their product.
+pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
+    let limbs = (ct.level() + 1).min(LIMBS_READ);
+    let mut poly = phase(secret, ct, limbs);
+    let basis = secret.params().q_basis(limbs - 1);
+    // Garner: c = r₀ + q₀·(r₁ + q₁·r₂).
+    let product: i128 = basis.primes().map(i128::from).product();
+    let out = (0..basis.n())
+        .map(|k| {
+            let (mut value, mut weight) = (0i128, 1i128);
+            for i in 0..limbs {
+                let m = basis.modulus(i);
+                let known = m.reduce_i128(value);
+                let digit = m.mul(m.sub(poly.limb(i)[k], known), m.inv(m.reduce_i128(weight)));
+                value += weight * i128::from(digit);
+                weight *= i128::from(m.value());
+            }
+            if value > product / 2 { value - product } else { value }
+        })
+        .collect();
+    poly.zeroize();
+    out
+}
+
+/// The first `slots` slot values; the message must have that period (a power of two up to N/2).
+pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slots> {
+    let mut integers = coefficients(secret, ct);
+    let mut real: Vec<f64> = integers.iter().map(|&c| c as f64 / ct.scale()).collect();
+    integers.zeroize();
+    let values = secret.params().encoder().slots(&real, slots);
+    real.zeroize();
+    Private::new(Slots(values))
+}
+
+/// The constant coefficient c₀[0] + (c₁·s)[0] modulo q₀, from a level-0 sample: `b` is c₀[0] and `c1` holds the
+/// coefficients of c₁ as values.
+pub fn constant_coefficient(secret: &SecretKey, b: u64, c1: &Poly<Ntt>) -> Private<i128> {
+    let basis = secret.params().q_basis(0);
+    let mut product = c1.truncated(1);
+    product.mul_assign(basis, secret.values());
+    let mut product = product.into_coeff(basis);
+    let value = basis.modulus(0).add(product.limb(0)[0], b);
+    product.zeroize();
+    Private::new(i128::from(value))
+}
+
+/// Encrypts the polynomial that `masked` decrypts to, coefficient by coefficient, at a higher `level`: the device's
+/// part of a refresh. The scale stays; the caller's mask must keep every coefficient below a quarter of the modulus.
+///
+/// # Errors
+/// [`Error::TooLow`] if `masked` has less than 64 bits above its scale, which no mask can hide.
+pub fn recrypt<R: CryptoRng>(
+    secret: &SecretKey,
+    masked: &Ciphertext,
+    level: usize,
+    rng: &mut R,
+) -> Result<SeededCiphertext, Error> {
+    let params = secret.params();
+    let (low, have) = (masked.level(), params.log_q(masked.level()));
+    let need = masked.scale().log2().ceil() as u32 + 64;
+    if have < f64::from(need) {
+        return Err(Error::TooLow { need, level: low, have });
+    }
+    let (from, to) = (params.q_basis(low), params.q_basis(level));
+    let mut poly = phase(secret, masked, low + 1);
+    let mut lifted = Poly::<Coeff>::zero(params.n(), level + 1);
+    let converter = BaseConverter::new(from, to);
+    let limbs: Vec<&[u64]> = (0..=low).map(|i| poly.limb(i)).collect();
+    let mut prepared = converter.prepare(from, &limbs);
+    lifted.for_each_limb(|j, limb| {
+        if j <= low {
+            limb.copy_from_slice(poly.limb(j));
+        } else {
+            converter.output(to, j, &prepared, limb);
+        }
+    });
+    prepared.iter_mut().for_each(|p| p.zeroize());
+    poly.zeroize();
+    let mut message = lifted.into_ntt(to);
+    let out = encrypt_poly(secret, &message, level, masked.scale(), rng);
+    message.zeroize();
+    Ok(out)
+}

@@ -1,0 +1,66 @@
+//! Key generation. Every key is checked against the security table at the modulus it is published under,
+//! by construction: no key's modulus is wider than the QP that [`ckks::Params`] was validated for.
+
+use crate::SecretKey;
+use ckks::{GaloisElement, KeySwitchKey, PublicKey};
+use rand::CryptoRng;
+use rns::sample;
+use rns::{Ntt, Poly};
+
+/// b = −a·s + e modulo Q at the top level.
+pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
+    let params = secret.params();
+    let level = params.max_level();
+    let seed = sample::seed(rng);
+    let a = ckks::uniform_c1(params, level, &seed);
+    let basis = params.q_basis(level);
+    let mut b = a.mul(basis, secret.values());
+    b.neg_assign(basis);
+    b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
+    PublicKey::new(params, b, seed)
+}
+
+/// s² → s, usable up to `level`.
+pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) -> KeySwitchKey {
+    let s = secret.values_qp(level);
+    let basis = secret.params().qp_basis(level);
+    switch_key(secret, &s.mul(basis, &s), &s, level, rng)
+}
+
+/// s → σ⁻¹(s) for the automorphism σ of `element`, usable up to `level`.
+pub fn galois_key<R: CryptoRng>(
+    secret: &SecretKey,
+    element: GaloisElement,
+    level: usize,
+    rng: &mut R,
+) -> KeySwitchKey {
+    let s = secret.values_qp(level);
+    let target = s.permuted(&secret.params().permutation(element.inverse(secret.params()).0));
+    switch_key(secret, &s, &target, level, rng)
+}
+
+fn switch_key<R: CryptoRng>(
+    secret: &SecretKey,
+    from: &Poly<Ntt>,
+    to: &Poly<Ntt>,
+    level: usize,
+    rng: &mut R,
+) -> KeySwitchKey {
+    let params = secret.params();
+    let basis = params.qp_basis(level);
+    let seed = sample::seed(rng);
+    let b = (0..params.digits(level))
+        .map(|j| {
+            let mut b = KeySwitchKey::mask(params, level, j, &seed).mul(basis, to);
+            b.neg_assign(basis);
+            b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
+            b.for_each_limb(|i, limb| {
+                if i <= level && i / params.digit_limbs() == j {
+                    rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), params.p_constants()[i]);
+                }
+            });
+            b
+        })
+        .collect();
+    KeySwitchKey::new(params, level, b, seed)
+}

@@ -1,0 +1,70 @@
+use crate::Params;
+use rns::{Ntt, Poly};
+
+/// An encoded message: a polynomial at a level with a scale.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plaintext {
+    pub(crate) poly: Poly<Ntt>,
+    pub(crate) level: usize,
+    pub(crate) scale: f64,
+}
+
+impl Plaintext {
+    /// The polynomial.
+    pub fn poly(&self) -> &Poly<Ntt> {
+        &self.poly
+    }
+
+    /// Level.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Scale Δ.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+}
+
+/// A ciphertext of degree 1: (c₀, c₁) with c₀ + c₁·s ≈ Δ·m.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ciphertext {
+    pub(crate) c0: Poly<Ntt>,
+    pub(crate) c1: Poly<Ntt>,
+    pub(crate) level: usize,
+    pub(crate) scale: f64,
+}
+
+impl Ciphertext {
+    /// From its parts, which must have `level + 1` limbs each.
+    pub fn new(c0: Poly<Ntt>, c1: Poly<Ntt>, level: usize, scale: f64) -> Self {
+        debug_assert!(c0.limbs() == level + 1 && c1.limbs() == level + 1);
+        Ciphertext { c0, c1, level, scale }
+    }
+
+    /// Level: index of the last active limb.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Scale Δ.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// c₀.
+    pub fn c0(&self) -> &Poly<Ntt> {
+        &self.c0
+    }
+
+    /// c₁.
+    pub fn c1(&self) -> &Poly<Ntt> {
+        &self.c1
+    }
+
+    /// The encryption of zero that hides nothing: neutral for addition.
+    pub fn zero(params: &Params, level: usize) -> Self {
+        let zero = Poly::zero(params.n(), level + 1);
+        Ciphertext { c0: zero.clone(), c1: zero, level, scale: params.scale(level) }
+    }
+}

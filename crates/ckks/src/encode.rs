@@ -1,0 +1,184 @@
+//! rows → slots → polynomial at scale Δ.
+
+use crate::{Error, Op, Params, Plaintext};
+use num_complex::Complex64;
+use rns::Poly;
+
+/// The canonical embedding for ring degree N: slot j is the value at ζ^(5ʲ), ζ = e^(πi/N).
+///
+/// Vectors may be shorter than N/2 (a power of two): they stand for their periodic continuation, a polynomial
+/// in X^(N/2n).
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    n: usize,
+    /// e^(2πik/2N)
+    roots: Vec<Complex64>,
+    /// 5ʲ mod 2N
+    powers: Vec<usize>,
+}
+
+impl Encoder {
+    /// For ring degree 2^`log_n`.
+    pub fn new(log_n: u32) -> Self {
+        let n = 1usize << log_n;
+        let roots = (0..2 * n)
+            .map(|k| Complex64::from_polar(1.0, std::f64::consts::PI * k as f64 / n as f64))
+            .collect();
+        let powers = std::iter::successors(Some(1usize), |p| Some(p * 5 % (2 * n))).take(n / 2).collect();
+        Encoder { n, roots, powers }
+    }
+
+    /// The real coefficients of the polynomial of degree below N with these slots (before scaling).
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] unless the number of values is a power of two up to N/2.
+    pub fn coefficients(&self, slots: &[Complex64]) -> Result<Vec<f64>, Error> {
+        let size = slots.len();
+        if !size.is_power_of_two() || size > self.n / 2 {
+            return Err(Error::SlotCount { op: Op::Encode, got: size, max: self.n / 2 });
+        }
+        let mut v = slots.to_vec();
+        let mut len = size;
+        while len > 1 {
+            let (half, gap) = (len / 2, 2 * self.n / (4 * len));
+            for block in v.chunks_exact_mut(len) {
+                let (low, high) = block.split_at_mut(half);
+                for (j, (x, y)) in low.iter_mut().zip(high).enumerate() {
+                    let w = self.roots[(4 * len - self.powers[j] % (4 * len)) * gap % (2 * self.n)];
+                    (*x, *y) = (*x + *y, (*x - *y) * w);
+                }
+            }
+            len = half;
+        }
+        bit_reverse(&mut v);
+        let mut out = vec![0.0; self.n];
+        let gap = self.n / 2 / size;
+        for (i, z) in v.iter().enumerate() {
+            out[i * gap] = z.re / size as f64;
+            out[self.n / 2 + i * gap] = z.im / size as f64;
+        }
+        Ok(out)
+    }
+
+    /// The first `size` slots of the polynomial with these coefficients; `size` is a power of two up to N/2,
+    /// and the polynomial one in X^(N/(2·size)) (other coefficients are not read).
+    pub fn slots(&self, coefficients: &[f64], size: usize) -> Vec<Complex64> {
+        let gap = self.n / 2 / size;
+        let mut v: Vec<Complex64> = (0..size)
+            .map(|i| Complex64::new(coefficients[i * gap], coefficients[self.n / 2 + i * gap]))
+            .collect();
+        bit_reverse(&mut v);
+        let mut len = 2;
+        while len <= size {
+            let (half, gap) = (len / 2, 2 * self.n / (4 * len));
+            for block in v.chunks_exact_mut(len) {
+                let (low, high) = block.split_at_mut(half);
+                for (j, (x, y)) in low.iter_mut().zip(high).enumerate() {
+                    let t = *y * self.roots[(self.powers[j] % (4 * len)) * gap];
+                    (*x, *y) = (*x + t, *x - t);
+                }
+            }
+            len *= 2;
+        }
+        v
+    }
+
+    /// The rounded integer coefficients at `scale`.
+    ///
+    /// # Errors
+    /// As [`Self::coefficients`]; [`Error::ValueRange`] if a value is not finite or a coefficient not below 2⁶².
+    pub fn integers(&self, slots: &[Complex64], scale: f64) -> Result<Vec<i64>, Error> {
+        self.coefficients(slots)?
+            .into_iter()
+            .map(|c| {
+                let x = (c * scale).round();
+                if x.abs() < (1u64 << 62) as f64 {
+                    Ok(x as i64)
+                } else {
+                    Err(Error::ValueRange { op: Op::Encode, scale: scale.log2() })
+                }
+            })
+            .collect()
+    }
+}
+
+fn bit_reverse(v: &mut [Complex64]) {
+    let bits = v.len().trailing_zeros();
+    for i in 0..v.len() {
+        let j = rns::bit_reverse(i, bits);
+        if i < j {
+            v.swap(i, j);
+        }
+    }
+}
+
+impl Plaintext {
+    /// Encodes slot values at `level` with its canonical scale.
+    ///
+    /// # Errors
+    /// As [`Encoder::integers`].
+    pub fn encode(params: &Params, slots: &[Complex64], level: usize) -> Result<Self, Error> {
+        Self::encode_at(params, slots, level, params.scale(level))
+    }
+
+    /// Encodes slot values at `level` with any scale.
+    ///
+    /// # Errors
+    /// As [`Encoder::integers`].
+    pub fn encode_at(params: &Params, slots: &[Complex64], level: usize, scale: f64) -> Result<Self, Error> {
+        let basis = params.q_basis(level);
+        let integers = params.encoder().integers(slots, scale)?;
+        Ok(Plaintext { poly: Poly::from_signed(basis, &integers).into_ntt(basis), level, scale })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slow_slot(coefficients: &[f64], n: usize, j: usize) -> Complex64 {
+        let power = (0..j).fold(1usize, |p, _| p * 5 % (2 * n));
+        coefficients
+            .iter()
+            .enumerate()
+            .map(|(k, &c)| {
+                c * Complex64::from_polar(
+                    1.0,
+                    std::f64::consts::PI * ((power * k) % (2 * n)) as f64 / n as f64,
+                )
+            })
+            .sum()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+        /// The fast embedding equals the definition, for every slot count.
+        #[test]
+        fn encoding_equals_its_definition(log_size in 0u32..=9, values in proptest::collection::vec(-1.0f64..1.0, 1024)) {
+            let (n, size) = (1024, 1usize << log_size);
+            let encoder = Encoder::new(10);
+            let slots: Vec<Complex64> = (0..size).map(|i| Complex64::new(values[i], values[size + i])).collect();
+            let coefficients = encoder.coefficients(&slots).unwrap();
+            for j in [0, 1, size / 2, size - 1] {
+                prop_assert!((slow_slot(&coefficients, n, j) - slots[j % size]).norm() < 1e-11);
+                // Periodic beyond the slots given.
+                prop_assert!((slow_slot(&coefficients, n, j + size) - slots[j % size]).norm() < 1e-11);
+            }
+            for (a, b) in encoder.slots(&coefficients, size).iter().zip(&slots) {
+                prop_assert!((a - b).norm() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_slot_counts_and_values_are_refused() {
+        let encoder = Encoder::new(10);
+        for len in [0, 3, 1024] {
+            assert!(encoder.coefficients(&vec![Complex64::ONE; len]).is_err());
+        }
+        for bad in [f64::NAN, f64::INFINITY, 1e300] {
+            assert!(encoder.integers(&[Complex64::new(bad, 0.0)], 1e9).is_err());
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Operations on ciphertexts.
+//!
+//! Each states the levels it uses and the scale that comes out. Results are at the canonical scale of their
+//! level unless said otherwise. Errors added are given in a slot, at scale 1, as multiples of
+//! [`Params::rounding_error`] (one "rounding").
+
+use crate::keyswitch::{self, Digits};
+use crate::linear::EncodedTransform;
+use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
+use num_complex::Complex64;
+use rns::{Ntt, Poly};
+
+/// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
+#[derive(Debug, Clone)]
+pub struct Evaluator {
+    params: Params,
+    keys: EvaluationKeys,
+}
+
+/// Scales that differ by less are the same: rounding a constant to 2⁻³² does not matter.
+const SCALE_TOLERANCE: f64 = 1e-7;
+
+impl Evaluator {
+    /// With these keys; an operation whose key is missing returns [`Error::MissingKey`].
+    pub fn new(params: Params, keys: EvaluationKeys) -> Self {
+        Evaluator { params, keys }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &EvaluationKeys {
+        &self.keys
+    }
+
+    fn same(&self, op: Op, a: (usize, f64), b: (usize, f64)) -> Result<(), Error> {
+        if a.0 != b.0 {
+            return Err(Error::LevelMismatch { op, left: a.0, right: b.0 });
+        }
+        if (a.1 / b.1 - 1.0).abs() > SCALE_TOLERANCE {
+            return Err(Error::ScaleMismatch { op, left: a.1.log2(), right: b.1.log2() });
+        }
+        Ok(())
+    }
+
+    /// a ← a + b. No level. Levels and scales must agree.
+    pub fn add_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), Error> {
+        self.same(Op::Add, (a.level, a.scale), (b.level, b.scale))?;
+        let basis = self.params.q_basis(a.level);
+        a.c0.add_assign(basis, &b.c0);
+        a.c1.add_assign(basis, &b.c1);
+        Ok(())
+    }
+
+    /// a ← a − b. No level. Levels and scales must agree.
+    pub fn sub_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), Error> {
+        self.same(Op::Add, (a.level, a.scale), (b.level, b.scale))?;
+        let basis = self.params.q_basis(a.level);
+        a.c0.sub_assign(basis, &b.c0);
+        a.c1.sub_assign(basis, &b.c1);
+        Ok(())
+    }
+
+    /// a ← −a. No level.
+    pub fn neg_assign(&self, a: &mut Ciphertext) {
+        let basis = self.params.q_basis(a.level);
+        a.c0.neg_assign(basis);
+        a.c1.neg_assign(basis);
+    }
+
+    /// a ← a + m. No level. Levels and scales must agree.
+    pub fn add_plain_assign(&self, a: &mut Ciphertext, m: &Plaintext) -> Result<(), Error> {
+        self.same(Op::Add, (a.level, a.scale), (m.level, m.scale))?;
+        a.c0.add_assign(self.params.q_basis(a.level), &m.poly);
+        Ok(())
+    }
+
+    /// a ← a + z in every slot. No level.
+    pub fn add_constant_assign(&self, a: &mut Ciphertext, z: Complex64) -> Result<(), Error> {
+        let m = Plaintext::encode_at(&self.params, &[z], a.level, a.scale)?;
+        self.add_plain_assign(a, &m)
+    }
+
+    /// a ← k·a. No level; the error grows by |k|.
+    pub fn mul_integer_assign(&self, a: &mut Ciphertext, k: i64) {
+        let basis = self.params.q_basis(a.level);
+        a.c0.mul_integer_assign(basis, i128::from(k));
+        a.c1.mul_integer_assign(basis, i128::from(k));
+    }
+
+    /// a ← √−1·a. No level, no error.
+    pub fn mul_i_assign(&self, a: &mut Ciphertext) {
+        let basis = self.params.q_basis(a.level);
+        a.c0.mul_assign(basis, self.params.imaginary_unit());
+        a.c1.mul_assign(basis, self.params.imaginary_unit());
+    }
+
+    /// Divides by the last prime: one level, scale divided by it, one rounding added.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] at level 0.
+    pub fn rescale(&self, a: Ciphertext) -> Result<Ciphertext, Error> {
+        let out_of_levels = Error::OutOfLevels { op: Op::Rescale, need: 1, have: 0 };
+        let divider = self.params.rescale(a.level).ok_or(out_of_levels)?;
+        let scale = a.scale / self.params.prime(a.level) as f64;
+        Ok(Ciphertext { c0: divider.divide(a.c0), c1: divider.divide(a.c1), level: a.level - 1, scale })
+    }
+
+    /// The first `level` + 1 limbs: the same message and scale at a lower level. Adds no error.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if `level` is above the ciphertext's.
+    pub fn drop_level(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
+        if level > a.level {
+            return Err(Error::OutOfLevels { op: Op::DropLevel, need: level, have: a.level });
+        }
+        Ok(Ciphertext { c0: a.c0.truncated(level + 1), c1: a.c1.truncated(level + 1), level, scale: a.scale })
+    }
+
+    /// The same message at a lower `level` and at its canonical scale: drops to `level` + 1, multiplies by an
+    /// integer near the prime and rescales. One rounding, and a relative change below 2^−log_scale.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if `level` is above the ciphertext's.
+    pub fn adjust(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
+        let canonical = self.params.scale(a.level.min(self.params.max_level()));
+        if level == a.level && (a.scale / canonical - 1.0).abs() < SCALE_TOLERANCE {
+            return Ok(a.clone());
+        }
+        if level >= a.level {
+            return Err(Error::OutOfLevels { op: Op::DropLevel, need: level + 1, have: a.level });
+        }
+        let mut out = self.drop_level(a, level + 1)?;
+        let factor = self.params.scale(level) * self.params.prime(level + 1) as f64 / a.scale;
+        let factor = integer(factor, Op::DropLevel, a.scale)?;
+        self.scale_by(&mut out, factor);
+        let mut out = self.rescale(out)?;
+        out.scale = self.params.scale(level);
+        Ok(out)
+    }
+
+    /// Multiplies the residues by `k` and leaves the scale to the caller.
+    fn scale_by(&self, a: &mut Ciphertext, k: i128) {
+        let basis = self.params.q_basis(a.level);
+        a.c0.mul_integer_assign(basis, k);
+        a.c1.mul_integer_assign(basis, k);
+    }
+
+    /// a·m rescaled: one level. For a canonical result `m` is encoded by [`Self::encode_factor`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] at level 0, [`Error::LevelMismatch`].
+    pub fn mul_plain(&self, a: &Ciphertext, m: &Plaintext) -> Result<Ciphertext, Error> {
+        if m.level != a.level {
+            return Err(Error::LevelMismatch { op: Op::MulPlain, left: a.level, right: m.level });
+        }
+        let basis = self.params.q_basis(a.level);
+        let out = Ciphertext {
+            c0: a.c0.mul(basis, &m.poly),
+            c1: a.c1.mul(basis, &m.poly),
+            level: a.level,
+            scale: a.scale * m.scale,
+        };
+        let mut out = self.rescale(out)?;
+        let canonical = self.params.scale(out.level);
+        if (out.scale / canonical - 1.0).abs() < SCALE_TOLERANCE {
+            out.scale = canonical;
+        }
+        Ok(out)
+    }
+
+    /// Encodes a factor for [`Self::mul_plain`] with a ciphertext at `level` and its canonical scale, so that the
+    /// rescaled product is at the canonical scale of `level` − 1.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] at level 0; as [`Plaintext::encode`].
+    pub fn encode_factor(&self, slots: &[Complex64], level: usize) -> Result<Plaintext, Error> {
+        if level == 0 {
+            return Err(Error::OutOfLevels { op: Op::MulPlain, need: 1, have: 0 });
+        }
+        Plaintext::encode_at(&self.params, slots, level, self.factor_scale(level))
+    }
+
+    pub(crate) fn factor_scale(&self, level: usize) -> f64 {
+        let p = &self.params;
+        p.scale(level - 1) * p.prime(level) as f64 / p.scale(level)
+    }
+
+    /// Σ cᵢ·aᵢ + constant. One level below the lowest operand; one rounding in all.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if an operand is at level 0; [`Error::ValueRange`] for a coefficient that is not
+    /// finite or beyond 2⁶²/q.
+    pub fn linear_combination(
+        &self,
+        terms: &[(f64, &Ciphertext)],
+        constant: f64,
+    ) -> Result<Ciphertext, Error> {
+        let level = terms.iter().map(|(_, a)| a.level).min().unwrap_or(0);
+        if level == 0 {
+            return Err(Error::OutOfLevels { op: Op::MulPlain, need: 1, have: 0 });
+        }
+        let basis = self.params.q_basis(level);
+        let target = self.params.scale(level - 1) * self.params.prime(level) as f64;
+        let factors: Vec<i128> = terms
+            .iter()
+            .map(|(c, a)| integer(c * target / a.scale, Op::MulPlain, a.scale))
+            .collect::<Result<_, _>>()?;
+        let n = self.params.n();
+        let (mut c0, mut c1) = (Poly::<Ntt>::zero(n, level + 1), Poly::<Ntt>::zero(n, level + 1));
+        Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
+            let m = basis.modulus(i);
+            let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
+            let x: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c0.limb(i)).collect();
+            let y: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c1.limb(i)).collect();
+            rns::combine(m, o0, &x, &k);
+            rns::combine(m, o1, &y, &k);
+            // A real constant has the same value at every root.
+            rns::add_constant(m, o0, m.reduce_i128((constant * target).round() as i128));
+        });
+        let mut out = self.rescale(Ciphertext { c0, c1, level, scale: target })?;
+        out.scale = self.params.scale(level - 1);
+        Ok(out)
+    }
+
+    /// a·b, relinearised and rescaled in one division: one level, one rounding.
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`], [`Error::OutOfLevels`] at level 0, [`Error::MissingKey`].
+    pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
+        let level = a.level;
+        if level != b.level {
+            return Err(Error::LevelMismatch { op: Op::Mul, left: level, right: b.level });
+        }
+        let divider = self.params.mod_down_rescale(level).ok_or(Error::OutOfLevels {
+            op: Op::Mul,
+            need: 1,
+            have: 0,
+        })?;
+        let key = self.keys.relin(level)?;
+        let basis = self.params.q_basis(level);
+        let d2 = a.c1.mul(basis, &b.c1);
+        let (mut u0, mut u1) = Digits::new(&self.params, &d2, level).multiply(key);
+        drop(d2);
+        let d0 = a.c0.mul(basis, &b.c0);
+        keyswitch::add_times_p(&self.params, level, &mut u0, &d0);
+        let mut d1 = a.c0.mul(basis, &b.c1);
+        d1.mul_add_assign(basis, &a.c1, &b.c0);
+        keyswitch::add_times_p(&self.params, level, &mut u1, &d1);
+        let scale = a.scale * b.scale / self.params.prime(level) as f64;
+        let canonical = self.params.scale(level - 1);
+        let scale = if (scale / canonical - 1.0).abs() < SCALE_TOLERANCE { canonical } else { scale };
+        let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
+        Ok(Ciphertext { c0, c1, level: level - 1, scale })
+    }
+
+    /// The ciphertext under the automorphism: no level, one rounding.
+    fn automorphism(&self, op: Op, a: &Ciphertext, element: GaloisElement) -> Result<Ciphertext, Error> {
+        if element.0 == 1 {
+            return Ok(a.clone());
+        }
+        let key = self.keys.galois(op, element, a.level)?;
+        let (mut u0, u1) = Digits::new(&self.params, &a.c1, a.level).multiply(key);
+        keyswitch::add_times_p(&self.params, a.level, &mut u0, &a.c0);
+        let divider = self.params.mod_down(a.level);
+        let permutation = self.params.permutation(element.0);
+        let down = |u: Poly<Ntt>| divider.divide(u).permuted(&permutation);
+        let (c0, c1) = rayon::join(|| down(u0), || down(u1));
+        Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
+    }
+
+    /// Slot j of the result is slot j + k of `a` (k > 0: to the left). No level, one rounding.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`].
+    pub fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, Error> {
+        self.automorphism(Op::Rotate, a, GaloisElement::rotation(&self.params, k))
+    }
+
+    /// Complex conjugate of every slot. No level, one rounding.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`].
+    pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
+        self.automorphism(Op::Conjugate, a, GaloisElement::conjugation(&self.params))
+    }
+
+    /// Several rotations of one ciphertext: it is decomposed once. No level, one rounding each.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`].
+    pub fn rotate_many(&self, a: &Ciphertext, rotations: &[i64]) -> Result<Vec<Ciphertext>, Error> {
+        let digits = Digits::new(&self.params, &a.c1, a.level).extended();
+        let divider = self.params.mod_down(a.level);
+        rotations
+            .iter()
+            .map(|&k| {
+                let element = GaloisElement::rotation(&self.params, k);
+                if element.0 == 1 {
+                    return Ok(a.clone());
+                }
+                let key = self.keys.galois(Op::Rotate, element, a.level)?;
+                let (mut u0, u1) = keyswitch::multiply_extended(&self.params, &digits, a.level, key);
+                keyswitch::add_times_p(&self.params, a.level, &mut u0, &a.c0);
+                let permutation = self.params.permutation(element.0);
+                let down = |u: Poly<Ntt>| divider.divide(u).permuted(&permutation);
+                let (c0, c1) = rayon::join(|| down(u0), || down(u1));
+                Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
+            })
+            .collect()
+    }
+
+    /// a + rotation of a by k₁, then that plus its rotation by k₂, …: with kᵢ = stride·2ⁱ the sum over a dimension.
+    /// No level, one rounding a step (added up over the sum).
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`].
+    pub fn rotate_and_sum(&self, a: &Ciphertext, rotations: &[i64]) -> Result<Ciphertext, Error> {
+        let mut acc = a.clone();
+        for &k in rotations {
+            let r = self.rotate(&acc, k)?;
+            self.add_assign(&mut acc, &r)?;
+        }
+        Ok(acc)
+    }
+
+    /// out[j] = Σₖ diagonalₖ[j]·a[j + k]: one level. See [`EncodedTransform`].
+    ///
+    /// Baby steps are rotated from one decomposition and stay modulo QP; each giant step divides its sum by P
+    /// once for the next rotation, and the last division also rescales (double hoisting, Bossuat et al. 2021).
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`] if the transform was encoded for another level, [`Error::MissingKey`].
+    pub fn linear(&self, a: &Ciphertext, t: &EncodedTransform) -> Result<Ciphertext, Error> {
+        let level = a.level;
+        if t.level != level {
+            return Err(Error::LevelMismatch { op: Op::Linear, left: level, right: t.level });
+        }
+        let p = &self.params;
+        let divider =
+            p.mod_down_rescale(level).ok_or(Error::OutOfLevels { op: Op::Linear, need: 1, have: 0 })?;
+        let (basis, n) = (p.qp_basis(level), p.n());
+        let zero = || Poly::<Ntt>::zero(n, basis.len());
+
+        let digits = Digits::new(p, &a.c1, level).extended();
+        let mut babies = std::collections::BTreeMap::new();
+        for &k in &t.babies {
+            let element = GaloisElement::rotation(p, k);
+            let pair = if element.0 == 1 {
+                let (mut u0, mut u1) = (zero(), zero());
+                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
+                keyswitch::add_times_p(p, level, &mut u1, &a.c1);
+                (u0, u1)
+            } else {
+                let key = self.keys.galois(Op::Linear, element, level)?;
+                let (mut u0, u1) = keyswitch::multiply_extended(p, &digits, level, key);
+                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
+                let permutation = p.permutation(element.0);
+                (u0.permuted(&permutation), u1.permuted(&permutation))
+            };
+            babies.insert(k, pair);
+        }
+        drop(digits);
+
+        let (mut sum0, mut sum1) = (zero(), zero());
+        for (&giant, terms) in &t.giants {
+            let (mut u0, mut u1) = (zero(), zero());
+            Poly::for_each_limb_pair(&mut u0, &mut u1, |i, o0, o1| {
+                let x: Vec<&[u64]> = terms.values().map(|m| m.limb(i)).collect();
+                let y: Vec<&[u64]> = terms.keys().map(|k| babies[k].0.limb(i)).collect();
+                let z: Vec<&[u64]> = terms.keys().map(|k| babies[k].1.limb(i)).collect();
+                rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
+            });
+            let element = GaloisElement::rotation(p, giant);
+            if element.0 == 1 {
+                sum0.add_assign(basis, &u0);
+                sum1.add_assign(basis, &u1);
+                continue;
+            }
+            let key = self.keys.galois(Op::Linear, element, level)?;
+            let u1 = p.mod_down(level).divide(u1);
+            let (mut v0, v1) = Digits::new(p, &u1, level).multiply(key);
+            v0.add_assign(basis, &u0);
+            let permutation = p.permutation(element.0);
+            sum0.add_assign(basis, &v0.permuted(&permutation));
+            sum1.add_assign(basis, &v1.permuted(&permutation));
+        }
+        let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
+        Ok(Ciphertext { c0, c1, level: level - 1, scale: p.scale(level - 1) })
+    }
+}
+
+fn integer(x: f64, op: Op, scale: f64) -> Result<i128, Error> {
+    if x.is_finite() && x.abs() < 2f64.powi(100) {
+        Ok(x.round() as i128)
+    } else {
+        Err(Error::ValueRange { op, scale: scale.log2() })
+    }
+}

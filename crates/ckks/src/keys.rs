@@ -1,0 +1,159 @@
+//! Keys that a server may hold. They are data here; `ckks-secret` makes them.
+
+use crate::{Error, Op, Params};
+use rns::sample::{self, Seed};
+use rns::{Ntt, Poly};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names a secret key without telling anything of it: 16 bytes of the BLAKE3 hash of its public key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub [u8; 16]);
+
+impl std::fmt::Display for KeyId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl std::fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// X → X^g, as its exponent g mod 2N. Rotation by k is 5ᵏ, conjugation 2N − 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GaloisElement(pub u64);
+
+impl GaloisElement {
+    /// Rotation of the N/2 slots by `k` to the left (k < 0: to the right).
+    pub fn rotation(params: &Params, k: i64) -> Self {
+        let two_n = 2 * params.n() as u64;
+        let k = k.rem_euclid(params.max_slots() as i64) as u64;
+        let mut g = 1u64;
+        for bit in (0..64).rev() {
+            g = g * g % two_n;
+            if k >> bit & 1 == 1 {
+                g = g * 5 % two_n;
+            }
+        }
+        GaloisElement(g)
+    }
+
+    /// Complex conjugation of every slot.
+    pub fn conjugation(params: &Params) -> Self {
+        GaloisElement(2 * params.n() as u64 - 1)
+    }
+
+    /// The inverse automorphism.
+    pub fn inverse(self, params: &Params) -> Self {
+        // The group has exponent N/2 (and 2), so g^(N/2 − 1) is the inverse.
+        let two_n = 2 * params.n() as u64;
+        let (mut r, mut base, mut e) = (1u64, self.0, params.n() as u64 / 2 - 1);
+        while e > 0 {
+            if e & 1 == 1 {
+                r = r * base % two_n;
+            }
+            base = base * base % two_n;
+            e >>= 1;
+        }
+        GaloisElement(r)
+    }
+}
+
+/// An encryption of zero under the secret key, modulo Q: b = −a·s + e, a from its seed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublicKey {
+    pub(crate) b: Poly<Ntt>,
+    pub(crate) a: Poly<Ntt>,
+    pub(crate) seed: Seed,
+}
+
+impl PublicKey {
+    /// From b and the seed of a.
+    pub fn new(params: &Params, b: Poly<Ntt>, seed: Seed) -> Self {
+        let basis = params.q_basis(params.max_level());
+        let index: Vec<usize> = (0..basis.len()).collect();
+        PublicKey { b, a: sample::uniform_from_seed(basis, &index, &seed), seed }
+    }
+
+    /// The name of the key pair.
+    pub fn id(&self, params: &Params) -> KeyId {
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"ckks public key v1").update(&params.fingerprint().0).update(&self.seed);
+        for x in self.b.data() {
+            hash.update(&x.to_le_bytes());
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        KeyId(id)
+    }
+}
+
+/// Takes a polynomial times one secret to a ciphertext under another, at any level up to its own:
+/// digit j is (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ + P·1[limb in digit j]·s_from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeySwitchKey {
+    pub(crate) level: usize,
+    pub(crate) seed: Seed,
+    pub(crate) b: Vec<Poly<Ntt>>,
+    pub(crate) a: Vec<Poly<Ntt>>,
+}
+
+impl KeySwitchKey {
+    /// From the digits' b, over the primes of `level` and the special ones, and the seed of all a.
+    pub fn new(params: &Params, level: usize, b: Vec<Poly<Ntt>>, seed: Seed) -> Self {
+        let a = (0..b.len()).map(|j| Self::mask(params, level, j, &seed)).collect();
+        KeySwitchKey { level, seed, b, a }
+    }
+
+    /// aⱼ.
+    pub fn mask(params: &Params, level: usize, digit: usize, seed: &Seed) -> Poly<Ntt> {
+        let basis = params.qp_basis(level);
+        let index: Vec<usize> = (0..basis.len()).map(|i| digit * 256 + i).collect();
+        sample::uniform_from_seed(basis, &index, seed)
+    }
+
+    /// The highest level it works at.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Bytes it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.b.iter().chain(&self.a).map(|p| p.data().len() * 8).sum()
+    }
+}
+
+/// What an evaluator needs beyond the parameters.
+#[derive(Debug, Clone, Default)]
+pub struct EvaluationKeys {
+    /// s² → s.
+    pub relin: Option<Arc<KeySwitchKey>>,
+    /// s → σ⁻¹(s), by Galois element: the automorphism is applied after the key switch, so that one
+    /// decomposition serves many rotations.
+    pub galois: BTreeMap<GaloisElement, Arc<KeySwitchKey>>,
+}
+
+impl EvaluationKeys {
+    pub(crate) fn relin(&self, level: usize) -> Result<&KeySwitchKey, Error> {
+        let missing = Error::MissingKey { op: Op::Mul, element: 0, level };
+        self.relin.as_deref().filter(|k| k.level >= level).ok_or(missing)
+    }
+
+    pub(crate) fn galois(
+        &self,
+        op: Op,
+        element: GaloisElement,
+        level: usize,
+    ) -> Result<&KeySwitchKey, Error> {
+        let missing = Error::MissingKey { op, element: element.0, level };
+        self.galois.get(&element).map(|k| &**k).filter(|k| k.level >= level).ok_or(missing)
+    }
+
+    /// Bytes they take in memory.
+    pub fn bytes(&self) -> usize {
+        self.relin.iter().chain(self.galois.values()).map(|k| k.bytes()).sum()
+    }
+}

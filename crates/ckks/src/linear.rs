@@ -1,0 +1,62 @@
+//! Linear transforms of the slots, encoded for one level.
+
+use crate::{Error, Evaluator, Op};
+use num_complex::Complex64;
+use rns::{Ntt, Poly};
+use std::collections::BTreeMap;
+
+/// A slot transform by its non-zero diagonals: out[j] = Σₖ diagonals[k][j]·in[j + k], indices modulo `slots`.
+/// The offset of a diagonal is written as baby + giant step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiagonalTransform {
+    /// Period of the vectors, a power of two.
+    pub slots: usize,
+    /// (giant, baby, diagonal) with offset giant + baby.
+    pub terms: Vec<(i64, i64, Vec<Complex64>)>,
+}
+
+/// A [`DiagonalTransform`] encoded modulo QP at one level, diagonals turned back by their giant step.
+#[derive(Debug, Clone)]
+pub struct EncodedTransform {
+    pub(crate) level: usize,
+    pub(crate) babies: Vec<i64>,
+    /// giant step → baby step → plaintext
+    pub(crate) giants: BTreeMap<i64, BTreeMap<i64, Poly<Ntt>>>,
+}
+
+impl EncodedTransform {
+    /// Bytes it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.giants.values().flat_map(|g| g.values()).map(|p| p.data().len() * 8).sum()
+    }
+}
+
+impl Evaluator {
+    /// Encodes `t` for ciphertexts at `level` with the canonical scale; the result will be canonical too.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] at level 0, [`Error::SlotCount`], [`Error::ValueRange`].
+    pub fn encode_transform(&self, t: &DiagonalTransform, level: usize) -> Result<EncodedTransform, Error> {
+        if level == 0 {
+            return Err(Error::OutOfLevels { op: Op::Linear, need: 1, have: 0 });
+        }
+        let p = self.params();
+        let basis = p.qp_basis(level);
+        let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
+        for (giant, baby, diagonal) in &t.terms {
+            if diagonal.len() != t.slots {
+                return Err(Error::SlotCount { op: Op::Linear, got: diagonal.len(), max: t.slots });
+            }
+            // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' is m turned back by g.
+            let mut turned = diagonal.clone();
+            turned.rotate_right(giant.rem_euclid(t.slots as i64) as usize);
+            let integers = p.encoder().integers(&turned, self.factor_scale(level))?;
+            let poly = Poly::from_signed(basis, &integers).into_ntt(basis);
+            if !babies.contains(baby) {
+                babies.push(*baby);
+            }
+            giants.entry(*giant).or_default().insert(*baby, poly);
+        }
+        Ok(EncodedTransform { level, babies, giants })
+    }
+}
