@@ -1,0 +1,169 @@
+//! What can go wrong, and whose fault it is.
+
+/// Errors of this crate.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a field of a configuration is outside its range.
+    #[error("{field} is {got}, it must be {want}")]
+    Field {
+        /// Name of the field.
+        field: &'static str,
+        /// The value found.
+        got: f64,
+        /// The range allowed, in words.
+        want: &'static str,
+    },
+    /// Misuse: trace threshold and batch growth break the condition of Proposition 7.
+    #[error(
+        "c - l*eta/sqrt(lambda + l^2) is {margin:.4}, it must exceed 1/4: raise c above {min_c:.4}, or lower eta \
+         below {max_eta:.4} (if that is not positive, only c helps)"
+    )]
+    SwitchingRule {
+        /// Left side of the condition.
+        margin: f64,
+        /// The condition holds for any `c` above this, `eta` unchanged.
+        min_c: f64,
+        /// The condition holds for any `eta` below this, `c` unchanged.
+        max_eta: f64,
+    },
+    /// Misuse: features of a shape that the policy was not made for.
+    #[error("features of {got_k} arms in dimension {got_d}, this policy has {k} arms in dimension {d}")]
+    Shape {
+        /// Arms given.
+        got_k: usize,
+        /// Dimension given.
+        got_d: usize,
+        /// Arms wanted.
+        k: usize,
+        /// Dimension wanted.
+        d: usize,
+    },
+    /// Misuse: a number of values that is not a whole number of rows.
+    #[error("{values} values do not make one or more rows of length {d}")]
+    Rows {
+        /// Values given.
+        values: usize,
+        /// Length of a row.
+        d: usize,
+    },
+    /// Misuse: a number of values that is not a square matrix of the order given.
+    #[error("{values} values are not a matrix of order {d}")]
+    Matrix {
+        /// Values given.
+        values: usize,
+        /// Order wanted.
+        d: usize,
+    },
+    /// Misuse: a feature is infinite or not a number.
+    #[error("arm {arm} has a feature that is not a finite number")]
+    FeatureNotFinite {
+        /// The arm.
+        arm: usize,
+    },
+    /// Misuse: a feature vector is longer than the bound `l` that widths and square root rely on.
+    #[error("arm {arm} has features of norm {norm}, the configured bound is {max}")]
+    FeatureTooLong {
+        /// The arm.
+        arm: usize,
+        /// Its Euclidean norm.
+        norm: f64,
+        /// The bound `l`.
+        max: f64,
+    },
+    /// Misuse: no such arm.
+    #[error("arm {arm} of {k}")]
+    Arm {
+        /// The arm, from 0.
+        arm: usize,
+        /// Number of arms.
+        k: usize,
+    },
+    /// Misuse: a reward is infinite or not a number.
+    #[error("the reward is not a finite number")]
+    RewardNotFinite,
+    /// Misuse: an arm was played before a round was begun.
+    #[error("no round has begun")]
+    NoRound,
+    /// Capacity: the optimistic indices of a round lie further apart than the comparison can take.
+    #[error(
+        "the optimistic indices spread over {spread:.4} of the range [-1, rho_max], the comparison takes 1"
+    )]
+    ScoreSpread {
+        /// Largest less smallest index, over `rho_max + 1`.
+        spread: f64,
+    },
+    /// Capacity: the statistics have left the range of `f64`. The policy is then of no further use.
+    #[error("the statistics overflow double precision")]
+    Overflow,
+    /// Untrusted: a stored state does not fit its own configuration.
+    #[error("stored state rejected: {what}")]
+    State {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Untrusted: the header of a purchase file lacks a column.
+    #[error("line 1: no column {column}")]
+    MissingColumn {
+        /// The column.
+        column: String,
+    },
+    /// Untrusted: the header of a purchase file names a column twice.
+    #[error("line 1: column {column} stands twice")]
+    DuplicateColumn {
+        /// The column.
+        column: String,
+    },
+    /// Untrusted: a purchase file with fewer than two brands leaves nothing to choose.
+    #[error("line 1: {brands} brands (columns named kind.brand), at least 2 are needed")]
+    TooFewBrands {
+        /// Brands found.
+        brands: usize,
+    },
+    /// Untrusted: a brand was bought that has no columns.
+    #[error("line {line}: choice {brand:?} is none of the brands in the header")]
+    UnknownBrand {
+        /// Line of the file, from 1.
+        line: u64,
+        /// The brand.
+        brand: String,
+    },
+    /// Untrusted: a cell that should be a finite number is not.
+    #[error("line {line}, column {column}: {value:?} is not a finite number")]
+    NotANumber {
+        /// Line of the file, from 1.
+        line: u64,
+        /// The column.
+        column: String,
+        /// The cell.
+        value: String,
+    },
+    /// Untrusted: a cell that must hold something is empty.
+    #[error("line {line}, column {column}: empty")]
+    EmptyCell {
+        /// Line of the file, from 1.
+        line: u64,
+        /// The column.
+        column: String,
+    },
+    /// Untrusted: no price in the file is positive, so that prices have no scale.
+    #[error("no price in the file is positive")]
+    NoPositivePrice,
+    /// Untrusted: a header and nothing below it.
+    #[error("no purchases below the header")]
+    NoRows,
+    /// Untrusted: the file cannot be read as comma-separated values.
+    #[error("line {line}: {reason}")]
+    Csv {
+        /// Line of the file, from 1; 0 if unknown.
+        line: u64,
+        /// The reader's own words.
+        reason: String,
+    },
+    /// Misuse: a figure without a single finite point, or the drawing failed.
+    #[error("the figure cannot be drawn: {reason}")]
+    Plot {
+        /// Why.
+        reason: String,
+    },
+}

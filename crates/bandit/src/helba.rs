@@ -1,0 +1,171 @@
+//! HELBA in the clear: the oracle of the encrypted server.
+
+use crate::features::dot;
+use crate::oful::{argmax, observed};
+use crate::{Error, Features, LinearConfig, Policy, Ridge, paper};
+#[cfg(doc)]
+use crate::{Schedule, Width};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// How [`HelbaClear`] computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arithmetic {
+    /// Exact inverse, square root and argmax.
+    Exact,
+    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared exactly.
+    Paper,
+}
+
+/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j` are
+/// computed at batch starts only.
+///
+/// - Cost: O(K d^2) a round and O(d^3) a batch start.
+/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
+///
+/// # Source
+/// Algorithm 4: eq. 6 (index), eq. 2 and Corollary 3 (inverse), eq. 8 (batches).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
+pub struct HelbaClear {
+    config: LinearConfig,
+    arithmetic: Arithmetic,
+    ridge: Ridge,
+}
+
+impl HelbaClear {
+    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and [`Schedule::TraceOrGrowth`].
+    ///
+    /// # Errors
+    /// Those of [`LinearConfig::validate`].
+    pub fn new(config: LinearConfig, arithmetic: Arithmetic) -> Result<Self, Error> {
+        config.validate()?;
+        let ridge = Ridge::new(config.d, config.lambda, config.schedule.needs_tracking());
+        Ok(Self { config, arithmetic, ridge })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &LinearConfig {
+        &self.config
+    }
+
+    /// The statistics.
+    pub fn ridge(&self) -> &Ridge {
+        &self.ridge
+    }
+
+    /// The optimistic indices `rho_a` of the coming round, before they are rescaled, in arm order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::FeatureTooLong`].
+    pub fn indices(&self, context: &Features) -> Result<impl ExactSizeIterator<Item = f64>, Error> {
+        let LinearConfig { k, d, l, .. } = self.config;
+        context.check(k, d, l)?;
+        let (t, t_j) = (self.ridge.round() + 1, self.ridge.batch_start());
+        let (beta, c1, c2) = (self.config.beta(t, t_j), self.config.c1(t_j), self.config.c2(t_j));
+        let precision = (t as f64).recip();
+        let iterations = match self.arithmetic {
+            Arithmetic::Exact => None,
+            Arithmetic::Paper => Some(paper::sqrt_iterations(precision, c1, c2)),
+        };
+        let ridge = &self.ridge;
+        Ok(context.rows().map(move |x| {
+            let z = ridge.quadratic_form(x) + c1;
+            let norm = iterations.map_or_else(|| z.max(0.0).sqrt(), |k| paper::sqrt(z, c2, k));
+            dot(ridge.omega(), x) + beta * (norm + precision)
+        }))
+    }
+
+    /// What the user would decrypt: how much each arm is the best one, near 0 or 1, in arm order.
+    ///
+    /// # Errors
+    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose polynomials
+    /// take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to [-1, 1] and the width
+    /// is no smaller than [`Width::Theory`].
+    pub fn action(&self, context: &Features) -> Result<Vec<f64>, Error> {
+        let indices = self.indices(context)?;
+        match self.arithmetic {
+            Arithmetic::Exact => {
+                let best = argmax(indices);
+                Ok((0..self.config.k).map(|a| f64::from(a == best)).collect())
+            }
+            Arithmetic::Paper => {
+                let (t, t_j) = (self.ridge.round() + 1, self.ridge.batch_start());
+                let range = self.config.rho_max(t, t_j) + 1.0;
+                let scaled: Vec<f64> = indices.map(|rho| (rho + 1.0) / range).collect();
+                let (least, most) =
+                    scaled.iter().fold((f64::MAX, f64::MIN), |(a, b), &v| (a.min(v), b.max(v)));
+                let spread = most - least;
+                if spread.is_nan() || spread > 1.0 {
+                    return Err(Error::ScoreSpread { spread });
+                }
+                Ok(paper::argmax(&scaled, paper::max_depth(t), paper::comparison_depth(t)))
+            }
+        }
+    }
+
+    fn start_batch(&mut self) -> Result<(), Error> {
+        let LinearConfig { d, lambda, l, .. } = self.config;
+        match self.arithmetic {
+            Arithmetic::Exact => self.ridge.start_batch(),
+            Arithmetic::Paper => {
+                // Corollary 3: this precision keeps omega within t^(-1/2) of the exact estimate in V-norm.
+                let t = self.ridge.round() as f64;
+                let eps = (l * t * t.sqrt() * (l * l * t + lambda).sqrt()).recip();
+                let c = lambda * d as f64 + l * l * t;
+                let inverse = paper::newton_inverse(
+                    self.ridge.design(),
+                    d,
+                    c,
+                    paper::newton_iterations(eps, lambda, c),
+                )?;
+                self.ridge.start_batch_with(&inverse)
+            }
+        }
+    }
+}
+
+impl Policy for HelbaClear {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
+        match self.arithmetic {
+            Arithmetic::Exact => Ok(argmax(self.indices(context)?)),
+            Arithmetic::Paper => Ok(argmax(self.action(context)?.into_iter())),
+        }
+    }
+
+    fn learn(&mut self, context: &Features, arm: usize, reward: &f64, _: &mut dyn Rng) -> Result<(), Error> {
+        let x = observed(&self.config, context, arm, *reward)?;
+        self.ridge.observe(x, *reward)?;
+        if self.config.batch_ends(&self.ridge.progress()) {
+            self.start_batch()?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    config: LinearConfig,
+    arithmetic: Arithmetic,
+    ridge: Ridge,
+}
+
+impl TryFrom<State> for HelbaClear {
+    type Error = Error;
+    fn try_from(State { config, arithmetic, ridge }: State) -> Result<Self, Error> {
+        config.validate()?;
+        ridge.check(config.d, config.schedule.needs_tracking())?;
+        Ok(Self { config, arithmetic, ridge })
+    }
+}
+
+impl From<HelbaClear> for State {
+    fn from(HelbaClear { config, arithmetic, ridge }: HelbaClear) -> Self {
+        Self { config, arithmetic, ridge }
+    }
+}

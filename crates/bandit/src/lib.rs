@@ -1,0 +1,42 @@
+//! Linear contextual bandits in the clear: policies, environments, regret.
+//!
+//! For whoever simulates, plots or checks: these are the algorithms that the encrypted server runs, on `f64`, and the
+//! public scalars (widths, schedules) that the server itself computes. Not for serving people's data: nothing here
+//! is private or encrypted.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | `s_{t,a}`, `x` | [`Features`], one row an arm |
+//! | `V`, `g`, `omega`, `A_j` | [`Ridge::design`], [`Ridge::moment`], [`Ridge::omega`], [`Ridge::inverse`] |
+//! | `t`, `t_j` | [`Ridge::round`], [`Ridge::batch_start`] |
+//! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1), [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
+//! | `C`, `eta` | [`LinearConfig::c`], [`LinearConfig::eta`] with a [`Schedule`] |
+//!
+//! Source throughout: Garcelon, Perchet, Pirotta, "Encrypted linear contextual bandit" (HELBA).
+
+pub mod choice;
+mod config;
+mod error;
+mod features;
+mod helba;
+mod oful;
+pub mod paper;
+#[cfg(feature = "plot")]
+pub mod plot;
+mod policy;
+mod regret;
+mod ridge;
+mod schedule;
+pub mod toy;
+mod width;
+
+pub use config::LinearConfig;
+pub use error::Error;
+pub use features::Features;
+pub use helba::{Arithmetic, HelbaClear};
+pub use oful::Oful;
+pub use policy::{Environment, Outcome, Policy, UniformRandom};
+pub use regret::{History, Summary, play};
+pub use ridge::Ridge;
+pub use schedule::{BatchProgress, Schedule};
+pub use width::Width;

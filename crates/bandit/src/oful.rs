@@ -1,0 +1,142 @@
+//! Optimism in the face of uncertainty: OFUL and its rarely switching forms.
+
+use crate::features::dot;
+use crate::{Error, Features, LinearConfig, Policy, Ridge, Schedule};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
+///
+/// - Cost: O(K d^2) a round and O(d^3) a batch start; OFUL and RSOFUL O(d^2) instead of O(d^3).
+/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
+///
+/// # Source
+/// Abbasi-Yadkori, Pal, Szepesvari 2011 (OFUL, RSOFUL); the trace rule: HELBA, eq. 8.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
+pub struct Oful {
+    config: LinearConfig,
+    ridge: Ridge,
+}
+
+impl Oful {
+    /// On the configuration's own schedule.
+    ///
+    /// # Errors
+    /// Those of [`LinearConfig::validate`].
+    pub fn new(config: LinearConfig) -> Result<Self, Error> {
+        config.validate()?;
+        Ok(Self { config, ridge: Ridge::new(config.d, config.lambda, config.schedule.needs_tracking()) })
+    }
+
+    /// OFUL: new statistics every round.
+    ///
+    /// # Errors
+    /// Those of [`LinearConfig::validate`].
+    pub fn every_round(config: LinearConfig) -> Result<Self, Error> {
+        Self::new(LinearConfig { schedule: Schedule::EveryRound, ..config })
+    }
+
+    /// RSOFUL: new statistics when the determinant has grown by `1 + c`.
+    ///
+    /// # Errors
+    /// Those of [`LinearConfig::validate`].
+    pub fn rsoful(config: LinearConfig) -> Result<Self, Error> {
+        Self::new(LinearConfig { schedule: Schedule::Determinant, ..config })
+    }
+
+    /// RSOFUL-Tr: new statistics when the trace has reached `c`.
+    ///
+    /// # Errors
+    /// Those of [`LinearConfig::validate`].
+    pub fn rsoful_tr(config: LinearConfig) -> Result<Self, Error> {
+        Self::new(LinearConfig { schedule: Schedule::Trace, ..config })
+    }
+
+    /// The configuration, schedule included.
+    pub fn config(&self) -> &LinearConfig {
+        &self.config
+    }
+
+    /// The statistics.
+    pub fn ridge(&self) -> &Ridge {
+        &self.ridge
+    }
+}
+
+impl Policy for Oful {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
+        let LinearConfig { k, d, l, .. } = self.config;
+        context.check(k, d, l)?;
+        let beta = self.config.beta(self.ridge.round() + 1, self.ridge.batch_start());
+        let index =
+            |x: &[f64]| dot(self.ridge.omega(), x) + beta * self.ridge.quadratic_form(x).max(0.0).sqrt();
+        Ok(argmax(context.rows().map(index)))
+    }
+
+    fn learn(&mut self, context: &Features, arm: usize, reward: &f64, _: &mut dyn Rng) -> Result<(), Error> {
+        let x = observed(&self.config, context, arm, *reward)?;
+        self.ridge.observe(x, *reward)?;
+        if self.config.batch_ends(&self.ridge.progress()) {
+            self.ridge.start_batch()?;
+        }
+        Ok(())
+    }
+}
+
+/// The features of the arm that was played, once the whole observation is found to be in order.
+pub(crate) fn observed<'a>(
+    config: &LinearConfig,
+    context: &'a Features,
+    arm: usize,
+    reward: f64,
+) -> Result<&'a [f64], Error> {
+    context.check(config.k, config.d, config.l)?;
+    if !reward.is_finite() {
+        return Err(Error::RewardNotFinite);
+    }
+    context.row(arm).ok_or(Error::Arm { arm, k: config.k })
+}
+
+/// Position of the largest value, the first of equals; 0 if there is none.
+pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> usize {
+    let better = |best: (usize, f64), (i, v): (usize, f64)| if v > best.1 { (i, v) } else { best };
+    values.enumerate().fold((0, f64::NEG_INFINITY), better).0
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    config: LinearConfig,
+    ridge: Ridge,
+}
+
+impl TryFrom<State> for Oful {
+    type Error = Error;
+    fn try_from(State { config, ridge }: State) -> Result<Self, Error> {
+        config.validate()?;
+        ridge.check(config.d, config.schedule.needs_tracking())?;
+        Ok(Self { config, ridge })
+    }
+}
+
+impl From<Oful> for State {
+    fn from(Oful { config, ridge }: Oful) -> Self {
+        Self { config, ridge }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_go_to_the_lowest_arm() {
+        assert_eq!(argmax([1.0, 3.0, 3.0].into_iter()), 1);
+        assert_eq!(argmax([f64::NAN, 2.0].into_iter()), 1);
+        assert_eq!(argmax(std::iter::empty()), 0);
+    }
+}

@@ -1,0 +1,293 @@
+//! Ridge regression with statistics frozen between batch starts.
+
+use crate::features::dot;
+use crate::{BatchProgress, Error};
+use nalgebra::{Cholesky, DMatrix, Dyn};
+use serde::{Deserialize, Serialize};
+
+/// `V`, `g` as of now, and `A_j`, `omega_j` as of the last batch start.
+///
+/// Symmetric matrices of order `d` are flat slices of `d * d`. A round costs O(d^2) and allocates nothing, a
+/// batch start costs O(d^3), or O(d^2) where the inverse is tracked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ridge {
+    d: usize,
+    design: Vec<f64>,
+    moment: Vec<f64>,
+    inverse: Vec<f64>,
+    omega: Vec<f64>,
+    /// `V^-1` of this very round, for the rules that need it: OFUL's every round, RSOFUL's determinant.
+    tracked: Option<Tracked>,
+    round: u64,
+    batch_start: u64,
+    updates: u64,
+    trace: f64,
+    /// `A_j x` or `V^-1 x`.
+    #[serde(skip)]
+    scratch: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tracked {
+    inverse: Vec<f64>,
+    /// Rank-one updates since `inverse` last came from a factorisation.
+    age: u32,
+    log_det_growth: f64,
+}
+
+/// Rank-one updates before the tracked inverse is computed afresh: bounds the drift at no noticeable cost.
+const MAX_AGE: u32 = 256;
+
+/// Beyond any use, and exact as `f64`; a stored state cannot make the counters overflow.
+const MAX_ROUNDS: u64 = 1 << 52;
+
+impl Ridge {
+    /// No data yet: `V = lambda I`. With `track`, `V^-1` and `det(V)` are kept up to date in every round.
+    ///
+    /// `d >= 1` and `lambda > 0`, as in a validated configuration.
+    pub(crate) fn new(d: usize, lambda: f64, track: bool) -> Self {
+        let scaled_identity = |x| DMatrix::<f64>::identity(d, d).scale(x).as_slice().to_vec();
+        let inverse = scaled_identity(lambda.recip());
+        Self {
+            d,
+            design: scaled_identity(lambda),
+            moment: vec![0.0; d],
+            omega: vec![0.0; d],
+            tracked: track.then(|| Tracked { inverse: inverse.clone(), age: 0, log_det_growth: 0.0 }),
+            inverse,
+            round: 0,
+            batch_start: 1,
+            updates: 0,
+            trace: 0.0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// `V = lambda I + sum x x^T`, all rounds, `d * d`.
+    pub fn design(&self) -> &[f64] {
+        &self.design
+    }
+
+    /// `g = sum r x`, all rounds, `d`.
+    pub fn moment(&self) -> &[f64] {
+        &self.moment
+    }
+
+    /// `A_j`, the inverse of `V` at the batch start, `d * d`.
+    pub fn inverse(&self) -> &[f64] {
+        &self.inverse
+    }
+
+    /// `omega_j = A_j g_j`, the estimate at the batch start, `d`.
+    pub fn omega(&self) -> &[f64] {
+        &self.omega
+    }
+
+    /// Rounds learnt from.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// `t_j`: rounds in `A_j` and `omega_j`, but at least 1.
+    pub fn batch_start(&self) -> u64 {
+        self.batch_start
+    }
+
+    /// How often `A_j` and `omega_j` were computed: batches less one.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Where the batch stands. `log_det_growth` is 0 unless the inverse is tracked.
+    pub fn progress(&self) -> BatchProgress {
+        BatchProgress {
+            round: self.round,
+            batch_start: self.batch_start,
+            trace: self.trace,
+            log_det_growth: self.tracked.as_ref().map_or(0.0, |t| t.log_det_growth),
+        }
+    }
+
+    /// `x^T A_j x`.
+    pub(crate) fn quadratic_form(&self, x: &[f64]) -> f64 {
+        self.inverse.chunks_exact(self.d).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+    }
+
+    /// Adds one round: `V += x x^T`, `g += r x`, and the batch's trace.
+    pub(crate) fn observe(&mut self, x: &[f64], reward: f64) -> Result<(), Error> {
+        self.trace += self.quadratic_form(x);
+        for ((row, xi), g) in self.design.chunks_exact_mut(self.d).zip(x).zip(&mut self.moment) {
+            *g += reward * xi;
+            row.iter_mut().zip(x).for_each(|(v, xj)| *v += xi * xj);
+        }
+        self.round += 1;
+        if let Some(tracked) = &mut self.tracked {
+            tracked.log_det_growth += sherman_morrison(&mut tracked.inverse, x, &mut self.scratch).ln();
+            tracked.age += 1;
+            if tracked.age >= MAX_AGE {
+                invert_into(&self.design, self.d, &mut tracked.inverse)?;
+                tracked.age = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the batch: `A_j = V^-1`.
+    pub(crate) fn start_batch(&mut self) -> Result<(), Error> {
+        match &self.tracked {
+            Some(tracked) => self.inverse.copy_from_slice(&tracked.inverse),
+            None => invert_into(&self.design, self.d, &mut self.inverse)?,
+        }
+        self.freeze()
+    }
+
+    /// Ends the batch with an inverse that was computed elsewhere.
+    pub(crate) fn start_batch_with(&mut self, inverse: &[f64]) -> Result<(), Error> {
+        self.inverse.copy_from_slice(inverse);
+        self.freeze()
+    }
+
+    fn freeze(&mut self) -> Result<(), Error> {
+        for (w, row) in self.omega.iter_mut().zip(self.inverse.chunks_exact(self.d)) {
+            *w = dot(row, &self.moment);
+        }
+        self.batch_start = self.round.max(1);
+        self.trace = 0.0;
+        if let Some(tracked) = &mut self.tracked {
+            tracked.log_det_growth = 0.0;
+        }
+        self.updates += 1;
+        // An infinite design may have a finite "inverse".
+        let mut values = self.design.iter().chain(&self.inverse).chain(&self.omega);
+        if values.all(|v| v.is_finite()) { Ok(()) } else { Err(Error::Overflow) }
+    }
+
+    /// Refuses a stored state that does not fit its configuration.
+    pub(crate) fn check(&self, d: usize, track: bool) -> Result<(), Error> {
+        let fail = |what| Err(Error::State { what });
+        let tracked = self.tracked.as_ref();
+        let squares = [Some(&self.design), Some(&self.inverse), tracked.map(|t| &t.inverse)];
+        let vectors = [&self.moment, &self.omega];
+        if tracked.is_some() != track {
+            return fail("the tracked inverse does not go with the schedule");
+        }
+        if self.d != d
+            || squares.iter().flatten().any(|m| Some(m.len()) != d.checked_mul(d))
+            || vectors.iter().any(|v| v.len() != d)
+        {
+            return fail("statistics of another dimension");
+        }
+        let scalars = [self.trace, tracked.map_or(0.0, |t| t.log_det_growth)];
+        let mut values = squares.into_iter().flatten().chain(vectors).flatten().chain(&scalars);
+        if !values.all(|v| v.is_finite()) {
+            return fail("statistics that are not finite");
+        }
+        if self.round > MAX_ROUNDS
+            || tracked.is_some_and(|t| t.age >= MAX_AGE)
+            || self.batch_start == 0
+            || self.batch_start > self.round.max(1)
+            || self.updates > self.round
+        {
+            return fail("counters that contradict each other");
+        }
+        Ok(())
+    }
+}
+
+/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the denominator, the
+/// factor by which the determinant of the matrix inverted grows.
+fn sherman_morrison(inverse: &mut [f64], x: &[f64], scratch: &mut Vec<f64>) -> f64 {
+    scratch.clear();
+    scratch.extend(inverse.chunks_exact(x.len()).map(|row| dot(row, x)));
+    let factor = 1.0 + dot(scratch, x);
+    for (row, yi) in inverse.chunks_exact_mut(x.len()).zip(&*scratch) {
+        let scaled = yi / factor;
+        row.iter_mut().zip(&*scratch).for_each(|(v, yj)| *v -= scaled * yj);
+    }
+    factor
+}
+
+fn invert_into(design: &[f64], d: usize, inverse: &mut [f64]) -> Result<(), Error> {
+    let factor: Cholesky<f64, Dyn> =
+        DMatrix::from_column_slice(d, d, design).cholesky().ok_or(Error::Overflow)?;
+    inverse.copy_from_slice(factor.inverse().as_slice());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Largest entry of `V * inverse - I`.
+    fn residual(design: &[f64], inverse: &[f64], d: usize) -> f64 {
+        let product = DMatrix::from_column_slice(d, d, design) * DMatrix::from_column_slice(d, d, inverse);
+        (product - DMatrix::identity(d, d)).amax()
+    }
+
+    fn data() -> impl Strategy<Value = (usize, Vec<(Vec<f64>, f64)>)> {
+        (1usize..9).prop_flat_map(|d| {
+            let round = (prop::collection::vec(-1.0..1.0, d), -1.0..1.0);
+            (Just(d), prop::collection::vec(round, 1..600))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The tracked inverse equals the direct one, and so does the determinant, across a re-factorisation.
+        #[test]
+        fn sherman_morrison_equals_direct_inverse((d, rounds) in data(), lambda in 0.1..10.0) {
+            let (mut fast, mut slow) = (Ridge::new(d, lambda, true), Ridge::new(d, lambda, false));
+            for (x, r) in &rounds {
+                fast.observe(x, *r).unwrap();
+                slow.observe(x, *r).unwrap();
+            }
+            let det = DMatrix::from_column_slice(d, d, fast.design()).cholesky().unwrap().ln_determinant();
+            let growth = det - d as f64 * lambda.ln();
+            prop_assert!((fast.progress().log_det_growth - growth).abs() < 1e-9);
+            fast.start_batch().unwrap();
+            slow.start_batch().unwrap();
+            prop_assert!(residual(fast.design(), fast.inverse(), d) < 1e-10);
+            prop_assert!(residual(slow.design(), slow.inverse(), d) < 1e-10);
+            for (a, b) in fast.omega().iter().zip(slow.omega()) {
+                prop_assert!((a - b).abs() < 1e-9);
+            }
+        }
+
+        /// The batch's trace is `Tr(A_j (V - V_j))`, and `omega` solves the normal equations.
+        #[test]
+        fn trace_and_estimate_match_their_definitions((d, rounds) in data(), split in 0.0..1.0f64) {
+            let mut ridge = Ridge::new(d, 1.0, false);
+            let split = (split * rounds.len() as f64) as usize;
+            for (x, r) in &rounds[..split] {
+                ridge.observe(x, *r).unwrap();
+            }
+            ridge.start_batch().unwrap();
+            let at_start = DMatrix::from_column_slice(d, d, ridge.design());
+            for (i, g) in ridge.moment().iter().enumerate() {
+                let v_omega = dot(&ridge.design()[i * d..][..d], ridge.omega());
+                prop_assert!((v_omega - g).abs() < 1e-9 * rounds.len() as f64);
+            }
+            for (x, r) in &rounds[split..] {
+                ridge.observe(x, *r).unwrap();
+            }
+            let grown = DMatrix::from_column_slice(d, d, ridge.design()) - at_start;
+            let want = (DMatrix::from_column_slice(d, d, ridge.inverse()) * grown).trace();
+            prop_assert!((ridge.progress().trace - want).abs() < 1e-9 * (1.0 + want));
+        }
+    }
+
+    #[test]
+    fn overflow_is_an_error() {
+        for (x, reward) in [(1e200, 1.0), (1e10, 1e300)] {
+            for track in [false, true] {
+                let mut ridge = Ridge::new(2, 1.0, track);
+                ridge.observe(&[x, 0.0], reward).unwrap();
+                assert_eq!(ridge.start_batch(), Err(Error::Overflow));
+            }
+        }
+    }
+}

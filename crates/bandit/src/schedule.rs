@@ -1,0 +1,171 @@
+//! When a batch ends, that is, when inverse and estimate are computed anew.
+
+use crate::{Error, LinearConfig};
+use serde::{Deserialize, Serialize};
+
+/// The rule that ends a batch; `c` and `eta` are those of the [`LinearConfig`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Schedule {
+    /// New statistics after every round (OFUL).
+    EveryRound,
+    /// `det(V) >= (1 + c) det(V_j)` (RSOFUL).
+    Determinant,
+    /// `sum ||x||^2_{A_j} >= c` over the batch (RSOFUL-Tr; eq. 8).
+    Trace,
+    /// `t >= (1 + eta) t_j`. Public.
+    Growth,
+    /// [`Trace`](Self::Trace) or [`Growth`](Self::Growth), whichever comes first (HELBA).
+    TraceOrGrowth,
+    /// `t - t_j >= rounds`. Public.
+    Every {
+        /// Length of a batch, at least 1.
+        rounds: u64,
+    },
+}
+
+/// Where a batch stands after a round, as far as schedules ask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchProgress {
+    /// `t`: rounds learnt from.
+    pub round: u64,
+    /// `t_j`: rounds in the statistics of this batch, at least 1.
+    pub batch_start: u64,
+    /// `sum ||x||^2_{A_j}` over the batch.
+    pub trace: f64,
+    /// `ln det(V) - ln det(V_j)`.
+    pub log_det_growth: f64,
+}
+
+impl Schedule {
+    /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows in it.
+    pub fn is_public(self) -> bool {
+        matches!(self, Self::EveryRound | Self::Growth | Self::Every { .. })
+    }
+
+    /// Where the inverse is wanted in every round, or the determinant, rank-one updates beat factorisations.
+    pub(crate) fn needs_tracking(self) -> bool {
+        matches!(self, Self::EveryRound | Self::Determinant)
+    }
+}
+
+impl LinearConfig {
+    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the data.
+    ///
+    /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read as 1.
+    pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
+        let t_j = t_j.max(1);
+        match self.schedule {
+            Schedule::EveryRound => true,
+            Schedule::Determinant | Schedule::Trace => false,
+            Schedule::Growth | Schedule::TraceOrGrowth => t as f64 >= (1.0 + self.eta) * t_j as f64,
+            Schedule::Every { rounds } => t.saturating_sub(t_j) >= rounds,
+        }
+    }
+
+    /// Whether the batch ends after this round.
+    pub fn batch_ends(&self, progress: &BatchProgress) -> bool {
+        self.batch_ends_publicly(progress.round, progress.batch_start)
+            || match self.schedule {
+                Schedule::Determinant => progress.log_det_growth >= self.c.ln_1p(),
+                Schedule::Trace | Schedule::TraceOrGrowth => progress.trace >= self.c,
+                Schedule::EveryRound | Schedule::Growth | Schedule::Every { .. } => false,
+            }
+    }
+
+    /// `c - L*eta/sqrt(lambda + L^2)`, what Proposition 7 wants above 1/4.
+    pub fn switching_margin(&self) -> f64 {
+        self.c - self.eta_cost()
+    }
+
+    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`] alone.
+    ///
+    /// # Errors
+    /// [`Error::SwitchingRule`], which says what to change.
+    pub fn check_switching(&self) -> Result<(), Error> {
+        let margin = self.switching_margin();
+        if margin > 0.25 {
+            return Ok(());
+        }
+        Err(Error::SwitchingRule {
+            margin,
+            min_c: 0.25 + self.eta_cost(),
+            max_eta: (self.c - 0.25) * self.eta / self.eta_cost(),
+        })
+    }
+
+    /// The most batches that `rounds` rounds can have, the first one included; for a validated configuration.
+    ///
+    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch multiplying
+    /// the determinant by at least `1 + c` or the round number by at least `1 + eta`.
+    /// Departure: the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
+    /// (`tests/bounds.rs`).
+    pub fn max_batches(&self, rounds: u64) -> u64 {
+        let t = rounds.max(1) as f64;
+        let log_det = self.d as f64 * (self.l * self.l * t / (self.lambda * self.d as f64)).ln_1p();
+        let growth = t.ln() / self.eta.ln_1p();
+        let batches = match self.schedule {
+            Schedule::EveryRound => return rounds.saturating_add(1),
+            Schedule::Every { rounds: every } => return (rounds / every.max(1)).saturating_add(1),
+            Schedule::Determinant | Schedule::Trace => 1.0 + log_det / self.c.ln_1p(),
+            Schedule::Growth => 1.0 + growth,
+            Schedule::TraceOrGrowth => 1.0 + log_det / (self.switching_margin() - 0.25).ln_1p() + growth,
+        };
+        // Saturates; never more than one batch a round and the one before the first.
+        (batches as u64).min(rounds.saturating_add(1))
+    }
+
+    fn eta_cost(&self) -> f64 {
+        self.l * self.eta / (self.lambda + self.l * self.l).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(schedule: Schedule) -> LinearConfig {
+        LinearConfig { schedule, ..LinearConfig::figure_1() }
+    }
+
+    #[test]
+    fn each_rule_ends_a_batch_at_its_threshold() {
+        let at =
+            |round, trace, log_det_growth| BatchProgress { round, batch_start: 10, trace, log_det_growth };
+        let (before, ln2) = (at(10, 0.99, 0.69), std::f64::consts::LN_2);
+        for (schedule, end) in [
+            (Schedule::Determinant, at(10, 0.0, ln2)),
+            (Schedule::Trace, at(10, 1.0, 0.0)),
+            (Schedule::Growth, at(11, 0.0, 0.0)),
+            (Schedule::TraceOrGrowth, at(11, 0.0, 0.0)),
+            (Schedule::TraceOrGrowth, at(10, 1.0, 0.0)),
+            (Schedule::Every { rounds: 1 }, at(11, 0.0, 0.0)),
+        ] {
+            assert!(!with(schedule).batch_ends(&before), "{schedule:?}");
+            assert!(with(schedule).batch_ends(&end), "{schedule:?}");
+        }
+        assert!(with(Schedule::EveryRound).batch_ends(&before));
+    }
+
+    #[test]
+    fn public_rules_do_not_look_at_the_data() {
+        let loud = BatchProgress { round: 10, batch_start: 10, trace: 1e9, log_det_growth: 1e9 };
+        assert!(!with(Schedule::Growth).batch_ends(&loud) && Schedule::Growth.is_public());
+        assert!(!with(Schedule::Every { rounds: 5 }).batch_ends(&loud));
+        assert!(with(Schedule::TraceOrGrowth).batch_ends(&loud) && !Schedule::TraceOrGrowth.is_public());
+    }
+
+    /// The error's advice is the exact border.
+    #[test]
+    fn a_broken_switching_rule_says_what_to_change() {
+        let bad = LinearConfig { c: 0.5, eta: 0.5, ..with(Schedule::TraceOrGrowth) };
+        let Err(Error::SwitchingRule { margin, min_c, max_eta }) = bad.check_switching() else {
+            panic!("accepted")
+        };
+        assert!(margin <= 0.25);
+        assert!(LinearConfig { c: min_c * 1.001, ..bad }.check_switching().is_ok());
+        assert!(LinearConfig { c: min_c * 0.999, ..bad }.check_switching().is_err());
+        assert!(LinearConfig { eta: max_eta * 0.999, ..bad }.check_switching().is_ok());
+        assert!(LinearConfig { eta: max_eta * 1.001, ..bad }.check_switching().is_err());
+    }
+}
