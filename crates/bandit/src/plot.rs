@@ -15,7 +15,7 @@ pub struct Series<'a> {
 
 /// Draws `series` over the round number, with legend and axis labels; returns the SVG document, 900 by 560.
 ///
-/// The vertical axis holds 0 and every finite value; values that are not finite leave gaps out.
+/// The vertical axis holds 0 and every finite value; values that are not finite are left out.
 ///
 /// # Errors
 /// [`Error::Plot`] if there is no finite value, or the drawing fails.
@@ -45,12 +45,19 @@ fn draw<B: DrawingBackend>(
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", 22))
+        .caption(title, ("sans-serif", 28))
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..rounds as f64, y)?;
-    chart.configure_mesh().x_desc("round").y_desc(y_label).light_line_style(WHITE).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("round")
+        .y_desc(y_label)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .max_light_lines(0)
+        .label_style(("sans-serif", 18))
+        .draw()?;
     for (i, s) in series.iter().enumerate() {
         let style = Palette99::pick(i).stroke_width(2);
         let points =
@@ -63,6 +70,7 @@ fn draw<B: DrawingBackend>(
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
+        .label_font(("sans-serif", 18))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
