@@ -138,7 +138,7 @@ fn linear_transforms_match_the_dense_matrix() {
             want[j] += d[j] * a[(j as i64 + g + b).rem_euclid(SLOTS as i64) as usize];
         }
     }
-    let t = DiagonalTransform { slots: SLOTS, terms };
+    let t = DiagonalTransform { terms };
     for level in [1, 6, f.params.max_level()] {
         let encoded = f.eval.encode_transform(&t, level).unwrap();
         let out = f.eval.linear(&encrypt(&a, level, 12), &encoded).unwrap();

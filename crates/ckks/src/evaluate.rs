@@ -130,15 +130,23 @@ impl Evaluator {
         if level == a.level && (a.scale / canonical - 1.0).abs() < SCALE_TOLERANCE {
             return Ok(a.clone());
         }
+        self.adjust_to(a, level, self.params.scale(level))
+    }
+
+    /// The same message at a lower `level` and at any scale near the canonical one, as [`Self::adjust`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if `level` is not below the ciphertext's.
+    pub fn adjust_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, Error> {
         if level >= a.level {
             return Err(Error::OutOfLevels { op: Op::DropLevel, need: level + 1, have: a.level });
         }
         let mut out = self.drop_level(a, level + 1)?;
-        let factor = self.params.scale(level) * self.params.prime(level + 1) as f64 / a.scale;
+        let factor = scale * self.params.prime(level + 1) as f64 / a.scale;
         let factor = integer(factor, Op::DropLevel, a.scale)?;
         self.scale_by(&mut out, factor);
         let mut out = self.rescale(out)?;
-        out.scale = self.params.scale(level);
+        out.scale = scale;
         Ok(out)
     }
 

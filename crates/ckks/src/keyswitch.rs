@@ -6,6 +6,7 @@
 use crate::{KeySwitchKey, Params};
 use rayon::prelude::*;
 use rns::{Coeff, Ntt, Poly};
+use std::cell::RefCell;
 
 /// A polynomial cut into digits, ready to be multiplied with key after key ("hoisted").
 pub(crate) struct Digits<'a> {
@@ -56,14 +57,18 @@ impl<'a> Digits<'a> {
         let (mut out0, mut out1) = (Poly::<Ntt>::zero(n, basis.len()), Poly::<Ntt>::zero(n, basis.len()));
         Poly::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
             let index = if i <= level { i } else { i + key.level - level };
-            let mut scratch = vec![0; digits * n];
-            for (j, x) in scratch.chunks_exact_mut(n).enumerate() {
-                self.limb_into(j, i, x);
-            }
-            let x: Vec<&[u64]> = scratch.chunks_exact(n).collect();
-            let y: Vec<&[u64]> = key.b[..digits].iter().map(|p| p.limb(index)).collect();
-            let z: Vec<&[u64]> = key.a[..digits].iter().map(|p| p.limb(index)).collect();
-            rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
+            // One buffer a thread, so that it stays in the cache.
+            thread_local!(static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(scratch.len().max(digits * n), 0);
+                for (j, x) in scratch.chunks_exact_mut(n).take(digits).enumerate() {
+                    self.limb_into(j, i, x);
+                }
+                let x: Vec<&[u64]> = scratch.chunks_exact(n).take(digits).collect();
+                let y: Vec<&[u64]> = key.b[..digits].iter().map(|p| p.limb(index)).collect();
+                let z: Vec<&[u64]> = key.a[..digits].iter().map(|p| p.limb(index)).collect();
+                rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
+            });
         });
         (out0, out1)
     }

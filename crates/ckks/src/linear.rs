@@ -5,12 +5,10 @@ use num_complex::Complex64;
 use rns::{Ntt, Poly};
 use std::collections::BTreeMap;
 
-/// A slot transform by its non-zero diagonals: out[j] = Σₖ diagonals[k][j]·in[j + k], indices modulo `slots`.
-/// The offset of a diagonal is written as baby + giant step.
+/// A slot transform by its non-zero diagonals: out[j] = Σₖ diagonalₖ[j]·in[j + k]. The offset of a diagonal is
+/// written as giant + baby step; a diagonal is repeated to fill the slots, its length a power of two.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiagonalTransform {
-    /// Period of the vectors, a power of two.
-    pub slots: usize,
     /// (giant, baby, diagonal) with offset giant + baby.
     pub terms: Vec<(i64, i64, Vec<Complex64>)>,
 }
@@ -44,12 +42,12 @@ impl Evaluator {
         let basis = p.qp_basis(level);
         let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
         for (giant, baby, diagonal) in &t.terms {
-            if diagonal.len() != t.slots {
-                return Err(Error::SlotCount { op: Op::Linear, got: diagonal.len(), max: t.slots });
+            if diagonal.is_empty() {
+                return Err(Error::SlotCount { op: Op::Linear, got: 0, max: p.max_slots() });
             }
             // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' is m turned back by g.
             let mut turned = diagonal.clone();
-            turned.rotate_right(giant.rem_euclid(t.slots as i64) as usize);
+            turned.rotate_right(giant.rem_euclid(diagonal.len() as i64) as usize);
             let integers = p.encoder().integers(&turned, self.factor_scale(level))?;
             let poly = Poly::from_signed(basis, &integers).into_ntt(basis);
             if !babies.contains(baby) {

@@ -1,1 +1,33 @@
-//! The four server-side steps of HELBA, generic over the slot algebra.
+//! HELBA's server side: a bandit that learns from ciphertexts it cannot read.
+//!
+//! The steps of Algorithm 4 of "Encrypted linear contextual bandit" are one file each, read in this order:
+//! [`score`] (the optimistic index), [`compare`] (argmax and trace condition), [`update`] (inverse and
+//! estimate), [`refresh`] (the masked exchange that brings them back to the top level). [`Bandit`] is the state
+//! machine around them, without I/O. [`Layout`] says which slot holds what, for the user's side too.
+//!
+//! For servers and devices. Algorithms in the clear are in `bandit`, ciphertext operations in `ckks`.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | V, g (sums of fresh ciphertexts) | statistics |
+//! | A_j, ω_j (one ciphertext) | model |
+//! | Σ xxᵀ of the batch | trace statistics |
+//! | c₁, c₂, β(t) | [`Scalars`] |
+
+mod bandit_state;
+pub mod compare;
+mod config;
+mod engine;
+mod error;
+mod layout;
+pub mod refresh;
+pub mod score;
+pub mod update;
+
+pub use bandit_state::{
+    Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs, UpdateOutput,
+};
+pub use config::{BanditConfig, KeyPlan, Plan, Scalars, Shape};
+pub use engine::{DecisionOutput, Engine};
+pub use error::Error;
+pub use layout::Layout;

@@ -203,19 +203,60 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
     scalar::sub_mul_constant_assign(m, &mut a[end..], &b[end..], w);
 }
 
+/// Calls `$f::<N>` with the number of terms as a constant, so that pointers and constants stay in registers; longer sums
+/// go to the twin.
+macro_rules! by_terms {
+    ($terms:expr, $f:ident($($arg:expr),*), $otherwise:expr) => {
+        match $terms {
+            1 => $f::<1>($($arg),*),
+            2 => $f::<2>($($arg),*),
+            3 => $f::<3>($($arg),*),
+            4 => $f::<4>($($arg),*),
+            5 => $f::<5>($($arg),*),
+            6 => $f::<6>($($arg),*),
+            7 => $f::<7>($($arg),*),
+            8 => $f::<8>($($arg),*),
+            9 => $f::<9>($($arg),*),
+            10 => $f::<10>($($arg),*),
+            11 => $f::<11>($($arg),*),
+            12 => $f::<12>($($arg),*),
+            _ => $otherwise,
+        }
+    };
+}
+
+/// `x` as an array of its first N slices; N is `x.len()`.
+fn array<'a, const N: usize>(x: &[&'a [u64]]) -> [&'a [u64]; N] {
+    std::array::from_fn(|i| x[i])
+}
+
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
-    let (l, end) = (Lanes::new(m), whole(out.len()));
-    for i in (0..end).step_by(LANES) {
-        let (mut low, mut high) = (_mm512_setzero_si512(), _mm512_setzero_si512());
-        for (x, &c) in x.iter().zip(c) {
-            // SAFETY: i + 8 <= end <= all lengths.
-            let (v, c) = (unsafe { load(x, i) }, splat(c));
-            low = _mm512_madd52lo_epu64(low, v, c);
-            high = _mm512_madd52hi_epu64(high, v, c);
+    by_terms!(x.len(), combine(m, out, x, c), scalar::combine_into(m, out, x, c))
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
+    /// Registers in flight.
+    const WIDE: usize = 2;
+    let (l, end) = (Lanes::new(m), out.len() / (LANES * WIDE) * (LANES * WIDE));
+    let xs: [&[u64]; N] = array(x);
+    let cs: [__m512i; N] = std::array::from_fn(|j| splat(c[j]));
+    for i in (0..end).step_by(LANES * WIDE) {
+        let mut low = [_mm512_setzero_si512(); WIDE];
+        let mut high = [_mm512_setzero_si512(); WIDE];
+        for j in 0..N {
+            for w in 0..WIDE {
+                // SAFETY: i + 8·WIDE <= end <= all lengths.
+                let v = unsafe { load(xs[j], i + LANES * w) };
+                low[w] = _mm512_madd52lo_epu64(low[w], v, cs[j]);
+                high[w] = _mm512_madd52hi_epu64(high[w], v, cs[j]);
+            }
         }
-        // SAFETY: as above.
-        unsafe { store(out, i, l.fold(high, low)) }
+        for w in 0..WIDE {
+            // SAFETY: as above.
+            unsafe { store(out, i + LANES * w, l.fold(high[w], low[w])) }
+        }
     }
     if end < out.len() {
         scalar::combine_into(m, &mut out[end..], &tails(x, end), c);
@@ -231,13 +272,30 @@ pub(super) fn inner_products_into(
     y: &[&[u64]],
     z: &[&[u64]],
 ) {
+    by_terms!(
+        x.len(),
+        inner_products(m, out0, out1, x, y, z),
+        scalar::inner_products_into(m, out0, out1, x, y, z)
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn inner_products<const N: usize>(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
     let (l, end) = (Lanes::new(m), whole(out0.len()));
+    let (xs, ys, zs): ([&[u64]; N], [&[u64]; N], [&[u64]; N]) = (array(x), array(y), array(z));
     let zero = _mm512_setzero_si512();
     for i in (0..end).step_by(LANES) {
         let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
-        for ((x, y), z) in x.iter().zip(y).zip(z) {
+        for j in 0..N {
             // SAFETY: i + 8 <= end <= all lengths.
-            let (x, y, z) = unsafe { (load(x, i), load(y, i), load(z, i)) };
+            let (x, y, z) = unsafe { (load(xs[j], i), load(ys[j], i), load(zs[j], i)) };
             low0 = _mm512_madd52lo_epu64(low0, x, y);
             high0 = _mm512_madd52hi_epu64(high0, x, y);
             low1 = _mm512_madd52lo_epu64(low1, x, z);

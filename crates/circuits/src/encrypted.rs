@@ -1,0 +1,166 @@
+//! The slot algebra on CKKS ciphertexts.
+
+use crate::{Error, LinearTransform, SlotAlgebra};
+use ckks::{Ciphertext, DiagonalTransform, Evaluator, Plaintext};
+use num_complex::Complex64;
+
+/// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Every vector is at the canonical scale of
+/// its level.
+#[derive(Debug, Clone)]
+pub struct Encrypted {
+    evaluator: Evaluator,
+    slots: usize,
+}
+
+/// A circuit's error or the engine's.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncryptedError {
+    /// From the circuit.
+    #[error(transparent)]
+    Circuit(#[from] Error),
+    /// From the engine.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+}
+
+impl Encrypted {
+    /// Vectors of period `slots`.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] unless it is a power of two of at most N/2.
+    pub fn new(evaluator: Evaluator, slots: usize) -> Result<Self, Error> {
+        crate::error::power_of_two("encrypted vectors", slots, 1)?;
+        let max = evaluator.params().max_slots();
+        if slots > max {
+            return Err(Error::SlotCount { op: "encrypted vectors", got: slots, want: max });
+        }
+        Ok(Encrypted { evaluator, slots })
+    }
+
+    /// The evaluator.
+    pub fn evaluator(&self) -> &Evaluator {
+        &self.evaluator
+    }
+
+    fn canonical(&self, k: i64) -> i64 {
+        k.rem_euclid(self.slots as i64)
+    }
+
+    fn fits(&self, op: &'static str, len: usize) -> Result<(), Error> {
+        if len > 0 && self.slots.is_multiple_of(len) {
+            Ok(())
+        } else {
+            Err(Error::SlotCount { op, got: len, want: self.slots })
+        }
+    }
+
+    /// Both at the lower of their levels.
+    fn aligned(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), EncryptedError> {
+        let level = a.level().min(b.level());
+        Ok((self.evaluator.adjust(a, level)?, self.evaluator.adjust(b, level)?))
+    }
+}
+
+impl SlotAlgebra for Encrypted {
+    type Vector = Ciphertext;
+    type Error = EncryptedError;
+
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn level(&self, v: &Ciphertext) -> usize {
+        v.level()
+    }
+
+    fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+        let (mut a, b) = self.aligned(a, b)?;
+        self.evaluator.add_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+        let (mut a, b) = self.aligned(a, b)?;
+        self.evaluator.sub_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn neg(&self, a: &Ciphertext) -> Ciphertext {
+        let mut a = a.clone();
+        self.evaluator.neg_assign(&mut a);
+        a
+    }
+
+    fn add_const(&self, a: &Ciphertext, c: Complex64) -> Result<Ciphertext, EncryptedError> {
+        let mut a = a.clone();
+        self.evaluator.add_constant_assign(&mut a, c)?;
+        Ok(a)
+    }
+
+    fn add_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, EncryptedError> {
+        self.fits("add_plain", p.len())?;
+        let m = Plaintext::encode_at(self.evaluator.params(), p, a.level(), a.scale())?;
+        let mut a = a.clone();
+        self.evaluator.add_plain_assign(&mut a, &m)?;
+        Ok(a)
+    }
+
+    fn mul_integer(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, EncryptedError> {
+        let mut a = a.clone();
+        self.evaluator.mul_integer_assign(&mut a, k);
+        Ok(a)
+    }
+
+    fn mul_i(&self, a: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+        let mut a = a.clone();
+        self.evaluator.mul_i_assign(&mut a);
+        Ok(a)
+    }
+
+    fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+        let (a, b) = self.aligned(a, b)?;
+        Ok(self.evaluator.mul(&a, &b)?)
+    }
+
+    fn mul_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, EncryptedError> {
+        self.fits("mul_plain", p.len())?;
+        let m = self.evaluator.encode_factor(p, a.level())?;
+        Ok(self.evaluator.mul_plain(a, &m)?)
+    }
+
+    fn mul_const(&self, a: &Ciphertext, c: f64) -> Result<Ciphertext, EncryptedError> {
+        Ok(self.evaluator.linear_combination(&[(c, a)], 0.0)?)
+    }
+
+    fn linear_combination(&self, terms: &[(f64, &Ciphertext)], constant: f64) -> Result<Ciphertext, EncryptedError> {
+        if terms.is_empty() {
+            return Err(Error::Empty { op: "linear combination" }.into());
+        }
+        Ok(self.evaluator.linear_combination(terms, constant)?)
+    }
+
+    fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, EncryptedError> {
+        Ok(self.evaluator.rotate(a, self.canonical(k))?)
+    }
+
+    fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+        Ok(self.evaluator.conjugate(a)?)
+    }
+
+    fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, EncryptedError> {
+        Ok(self.evaluator.adjust(a, level)?)
+    }
+
+    fn linear(&self, a: &Ciphertext, t: &LinearTransform) -> Result<Ciphertext, EncryptedError> {
+        self.fits("linear", t.period())?;
+        let terms = t
+            .groups()
+            .into_iter()
+            .flat_map(|(g, list)| list.into_iter().map(move |(b, d)| (g, b, d)))
+            .map(|(g, b, d)| (self.canonical(g), self.canonical(b), d.to_vec()))
+            .collect();
+        let encoded = self.evaluator.encode_transform(&DiagonalTransform { terms }, a.level())?;
+        Ok(self.evaluator.linear(a, &encoded)?)
+    }
+}

@@ -1,0 +1,326 @@
+//! What a bandit is told before it starts, and what follows for levels, slots and keys.
+
+use crate::Error;
+use bandit::{LinearConfig, Schedule, Width};
+use ckks::{Params, ParamsSpec};
+use serde::{Deserialize, Serialize};
+
+/// Newton stops when ‖A·V − I‖ is below this: regret does not notice (docs/circuits.md).
+const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
+/// A refresh leaves at this level: three primes hide a value under a mask at least 64 bits wider.
+pub(crate) const REFRESH_LEVEL: usize = 2;
+/// ⟨ω, x⟩ stays within ± this when rewards are within ± 1 (ridge predictions overshoot a little).
+pub(crate) const PREDICTION_BOUND: f64 = 1.5;
+
+/// A bandit's configuration: the body of its creation request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BanditConfig {
+    /// The linear bandit, as in the clear. The schedule must be [`Schedule::TraceOrGrowth`] or a public one.
+    pub linear: LinearConfig,
+    /// Rounds the numeric scaling is made for; learning goes on beyond it, with less precision.
+    #[serde(default = "default_horizon")]
+    pub horizon: u64,
+    /// Feedbacks that may come in before the trace condition they were tested with is answered; one more ends the
+    /// batch. Feedbacks that arrive while a batch update runs count too. Larger values cost Newton steps.
+    #[serde(default = "default_unanswered")]
+    pub unanswered: u64,
+    /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or 10.
+    #[serde(default = "default_comparison_bits")]
+    pub comparison_bits: u32,
+    /// Degree of the square root's polynomial: 15 or 31.
+    #[serde(default = "default_sqrt_degree")]
+    pub sqrt_degree: usize,
+}
+
+fn default_horizon() -> u64 {
+    1000
+}
+fn default_unanswered() -> u64 {
+    4
+}
+fn default_comparison_bits() -> u32 {
+    8
+}
+fn default_sqrt_degree() -> usize {
+    31
+}
+
+impl BanditConfig {
+    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant width ½.
+    pub fn new(features: usize, arms: usize) -> Self {
+        BanditConfig {
+            linear: LinearConfig {
+                d: features,
+                k: arms,
+                lambda: 1.0,
+                delta: 0.05,
+                l: 1.0,
+                s: 1.0,
+                sigma: 0.5,
+                c: 1.0,
+                eta: 0.1,
+                width: Width::Constant { alpha: 0.5 },
+                schedule: Schedule::TraceOrGrowth,
+            },
+            horizon: default_horizon(),
+            unanswered: default_unanswered(),
+            comparison_bits: default_comparison_bits(),
+            sqrt_degree: default_sqrt_degree(),
+        }
+    }
+
+    /// Checks the configuration against keys and parameters and lays out its levels.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for what the algorithm excludes (Proposition 7 among it), [`Error::Field`],
+    /// [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for what these keys cannot carry.
+    pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
+        let linear = &self.linear;
+        linear.validate()?;
+        let field = |field, got: String, want: &str| Error::Field { field, got, want: want.into() };
+        // The start of Newton's iteration needs a bound on what a batch adds; growth alone, or the trace alone when
+        // answers may not come, gives none.
+        let batch = match linear.schedule {
+            Schedule::TraceOrGrowth => self.unanswered,
+            Schedule::EveryRound => self.unanswered.max(1),
+            Schedule::Every { rounds } if rounds <= 64 => self.unanswered.max(rounds),
+            other => {
+                let want = "trace_or_growth, every_round, or every 1 to 64 rounds";
+                return Err(field("linear.schedule", format!("{other:?}"), want));
+            }
+        };
+        if !(1..=1_000_000_000).contains(&self.horizon) {
+            return Err(field("horizon", self.horizon.to_string(), "between 1 and 10⁹"));
+        }
+        if !(1..=64).contains(&self.unanswered) {
+            return Err(field("unanswered", self.unanswered.to_string(), "between 1 and 64"));
+        }
+        if ![15, 31].contains(&self.sqrt_degree) {
+            return Err(field("sqrt_degree", self.sqrt_degree.to_string(), "15 or 31"));
+        }
+        if ![6, 8, 10].contains(&self.comparison_bits) {
+            return Err(field("comparison_bits", self.comparison_bits.to_string(), "6, 8 or 10"));
+        }
+        let want = Shape::for_problem(linear.d, linear.k);
+        if want != shape {
+            return Err(Error::Shape {
+                features: linear.d,
+                arms: linear.k,
+                want_dim: want.dim,
+                want_arms: want.arm_slots,
+                dim: shape.dim,
+                arm_slots: shape.arm_slots,
+            });
+        }
+        if shape.slots() > params.max_slots() {
+            return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
+        }
+        let comparison = self.comparison()?.depth();
+        let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
+        // Product, mask, square root, comparison, product over a row, answer mask.
+        let decision = 1 + 1 + sqrt + comparison + shape.log_arms() + 1;
+        let top = params.max_level();
+        if decision > top {
+            let advice = format!(
+                "lower comparison_bits (now {}) or sqrt_degree (now {}), or make keys for a deeper set",
+                self.comparison_bits, self.sqrt_degree
+            );
+            return Err(Error::Depth { what: "a decision", need: decision, have: top, advice });
+        }
+        // Top: one level for the layout of A; below it the first product, two levels a step, two for ω, one for the
+        // scale of the refresh.
+        let update = |steps: usize| REFRESH_LEVEL + 1 + 2 + 2 * steps + 1;
+        let steps = self.newton_steps(batch);
+        if update(steps) + 1 > top {
+            let advice = format!(
+                "lower unanswered (now {}), C (now {}) or L²/lambda (now {:.3}): fewer steps of Newton's iteration",
+                self.unanswered,
+                linear.c,
+                linear.l * linear.l / linear.lambda
+            );
+            return Err(Error::Depth { what: "a batch update", need: update(steps) + 1, have: top, advice });
+        }
+        let growth = (linear.l * linear.l * self.horizon as f64 / linear.lambda).max(1.0);
+        Ok(Plan {
+            context_level: decision,
+            trace_level: decision,
+            model_level: top,
+            statistics_level: update(steps),
+            refresh_level: REFRESH_LEVEL,
+            answer_level: 0,
+            newton_steps: steps,
+            slots: shape.slots(),
+            // Messages of order √t on both sides of V·X, whose product is of order one.
+            design_scale: (growth.log2() / 2.0).round().exp2(),
+        })
+    }
+
+    /// The comparison polynomials.
+    pub(crate) fn comparison(&self) -> Result<circuits::Comparison, Error> {
+        Ok(circuits::Comparison::minimax(self.comparison_bits)?)
+    }
+
+    /// What the trace of a batch cannot exceed when `pending` feedbacks came in since it was last known to be below C.
+    pub(crate) fn trace_bound(&self, pending: u64) -> f64 {
+        let l = &self.linear;
+        l.c + pending as f64 * l.l * l.l / l.lambda
+    }
+
+    /// Steps after which a warm start is within the tolerance: the eigenvalues of A_j·V are in [1, 1 + bound], so that
+    /// those of M₀ = a₀·A_j·V, a₀ = 2/(2 + bound), are within 1 − a₀ of one, and each step squares that.
+    pub(crate) fn newton_steps(&self, pending: u64) -> usize {
+        let residual = 1.0 - self.newton_start(pending);
+        (INVERSE_TOLERANCE.ln() / residual.ln()).log2().ceil().max(1.0) as usize
+    }
+
+    /// a₀ of the warm start.
+    pub(crate) fn newton_start(&self, pending: u64) -> f64 {
+        2.0 / (2.0 + self.trace_bound(pending))
+    }
+
+    /// The public scalars of round `t` with a model of `t_j` feedbacks.
+    pub fn scalars(&self, t: u64, t_j: u64) -> Scalars {
+        let l = &self.linear;
+        let beta = l.beta(t, t_j);
+        let c1 = l.c1(t_j);
+        // A_j stays below V⁻¹ ≤ 1/λ (Newton's iterates rise towards it); a sixteenth for errors.
+        let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
+        Scalars { beta, c1, c2, range: 2.0 * PREDICTION_BOUND + beta * c2.sqrt() }
+    }
+}
+
+/// Scalars that the server computes in the clear.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scalars {
+    /// Confidence width β.
+    pub beta: f64,
+    /// Added under the square root.
+    pub c1: f64,
+    /// The largest argument of the square root.
+    pub c2: f64,
+    /// No two indices differ by more. Departure from Prop. 10: a bound from rewards within ± 1 that also covers constant
+    /// widths.
+    pub range: f64,
+}
+
+/// Levels and sizes of a bandit: public, the same for everybody.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Level of the contexts' ciphertext: the depth of a decision.
+    pub context_level: usize,
+    /// Level of the trace statistics.
+    pub trace_level: usize,
+    /// Level a refreshed model arrives at.
+    pub model_level: usize,
+    /// Level of the statistics' ciphertext.
+    pub statistics_level: usize,
+    /// Level of a masked model.
+    pub refresh_level: usize,
+    /// Level of the answers.
+    pub answer_level: usize,
+    /// Newton steps of a batch update.
+    pub newton_steps: usize,
+    /// Period of the slot vectors.
+    pub slots: usize,
+    /// s: statistics travel as V/s and g/s.
+    pub design_scale: f64,
+}
+
+/// The padded problem that a set of keys serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// D: the power of two not below d, at least 2.
+    pub dim: usize,
+    /// Ka: the power of two not below K, at least 2.
+    pub arm_slots: usize,
+}
+
+impl Shape {
+    /// For `features` features and `arms` arms.
+    pub fn for_problem(features: usize, arms: usize) -> Self {
+        Shape { dim: features.next_power_of_two().max(2), arm_slots: arms.next_power_of_two().max(2) }
+    }
+
+    /// Slots of an arm: four D × D squares.
+    pub fn block(&self) -> usize {
+        4 * self.dim * self.dim
+    }
+
+    /// Period of the decision's vectors.
+    pub fn decision_slots(&self) -> usize {
+        self.arm_slots * self.block()
+    }
+
+    /// Period of the update's vectors.
+    pub fn update_slots(&self) -> usize {
+        2 * self.dim * self.dim * self.dim
+    }
+
+    /// Period of all vectors.
+    pub fn slots(&self) -> usize {
+        self.decision_slots().max(self.update_slots())
+    }
+
+    pub(crate) fn log_arms(&self) -> usize {
+        self.arm_slots.ilog2() as usize
+    }
+
+    pub(crate) fn square(&self) -> usize {
+        self.dim * self.dim
+    }
+}
+
+/// The evaluation keys a shape needs, and the parameter set for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyPlan {
+    /// The parameters.
+    pub params: ParamsSpec,
+    /// Level of the relinearisation key.
+    pub relin_level: usize,
+    /// Rotations, canonical in [0, slots), with the highest level each is used at.
+    pub rotations: Vec<(i64, usize)>,
+    /// Level of the conjugation key.
+    pub conjugation_level: usize,
+}
+
+impl KeyPlan {
+    /// The smallest set of 128-bit parameters that carries `shape` with default precision; `toy` takes rings without
+    /// security, for tests.
+    ///
+    /// # Errors
+    /// [`Error::Depth`] or [`Error::Slots`] if none does.
+    pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
+        let params = match (toy, shape.log_arms()) {
+            (true, 0..=2) if shape.slots() <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
+            (true, 0..=2) if shape.slots() <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
+            (false, 0..=2) if shape.slots() <= 1 << 14 => ckks::LOGN15_LOGQP864_DEPTH21,
+            (_, 0..=4) if shape.slots() <= 1 << 14 => ckks::LOGN15_LOGQP866_DEPTH23,
+            (_, 0..=4) => return Err(Error::Slots { need: shape.slots(), have: 1 << 14 }),
+            (_, log_arms) => {
+                let advice = "at most 16 arms fit the largest set".to_string();
+                return Err(Error::Depth { what: "a decision", need: 19 + log_arms, have: 23, advice });
+            }
+        };
+        let top = params.depth;
+        let slots = shape.slots() as i64;
+        let mut rotations = std::collections::BTreeMap::<i64, usize>::new();
+        let mut need = |k: i64, level: usize| {
+            let k = k.rem_euclid(slots);
+            if k != 0 {
+                let entry = rotations.entry(k).or_default();
+                *entry = level.max(*entry);
+            }
+        };
+        for k in crate::score::rotations(shape) {
+            need(k, top - 1);
+        }
+        for k in crate::compare::rotations(shape) {
+            need(k, top - 6);
+        }
+        for k in crate::update::rotations(shape) {
+            need(k, top);
+        }
+        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_iter().collect(), conjugation_level: top - 2 })
+    }
+}

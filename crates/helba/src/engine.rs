@@ -1,0 +1,140 @@
+use crate::score::ScoreInputs;
+use crate::{DecisionInputs, Error, Shape, UpdateInputs, UpdateOutput, compare, refresh, score, update};
+use circuits::{Encrypted, SlotAlgebra};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
+use rand::CryptoRng;
+use rns::sample;
+use std::time::Instant;
+
+/// What a server computes with: parameters, public key, evaluation keys. One for all bandits of a key pair.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    public_key: PublicKey,
+    key_id: KeyId,
+    shape: Shape,
+    algebra: Encrypted,
+}
+
+/// The two ciphertexts of a decision, before they are masked for the user.
+#[derive(Debug, Clone)]
+pub struct DecisionOutput {
+    /// Near 1 at the slot of each arm worth playing, near 0 elsewhere.
+    pub action: Ciphertext,
+    /// The trace comparison in its constant coefficient, if it was asked.
+    pub trace: Option<Ciphertext>,
+    /// Wall time by phase.
+    pub seconds: Vec<(String, f64)>,
+    pub(crate) inputs: DecisionInputs,
+}
+
+impl Engine {
+    /// With the keys that [`crate::KeyPlan`] lists for `shape`.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] if the shape has more slots than the ring.
+    pub fn new(
+        params: Params,
+        public_key: PublicKey,
+        key_id: KeyId,
+        shape: Shape,
+        keys: EvaluationKeys,
+    ) -> Result<Self, Error> {
+        let algebra = Encrypted::new(Evaluator::new(params, keys), shape.slots())?;
+        Ok(Engine { public_key, key_id, shape, algebra })
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        self.algebra.evaluator().params()
+    }
+
+    /// The key pair's name.
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    /// What the keys were made for.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn algebra(&self) -> &Encrypted {
+        &self.algebra
+    }
+
+    pub(crate) fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+
+    /// Steps 2 and 3 on encrypted contexts: which arm, and whether the batch ends.
+    ///
+    /// # Errors
+    /// [`Error::WrongLevel`], [`Error::Ckks`] if a key is missing.
+    pub fn decide<R: CryptoRng>(
+        &self,
+        inputs: DecisionInputs,
+        contexts: &Ciphertext,
+        rng: &mut R,
+    ) -> Result<DecisionOutput, Error> {
+        let want = inputs.plan.context_level;
+        if contexts.level() != want {
+            return Err(Error::WrongLevel { what: "the context ciphertext", got: contexts.level(), want });
+        }
+        let mut clock = Clock::new();
+        let alg = &self.algebra;
+        let sum = match &inputs.trace {
+            Some((trace, _)) => alg.add(contexts, trace)?,
+            None => contexts.clone(),
+        };
+        let score = ScoreInputs::new(&inputs.config, inputs.scalars, self.shape);
+        let index = score::optimistic_index(alg, &score, &sum, &inputs.model)?;
+        clock.lap("score");
+        let comparison = inputs.config.comparison()?;
+        let wins = compare::wins(alg, self.shape, &comparison, &index)?;
+        clock.lap("compare");
+        let action = compare::action(alg, self.shape, inputs.config.linear.k, &wins)?;
+        let action = refresh::answer(self.params(), &self.public_key, &action, rng)?;
+        let trace = match inputs.trace {
+            Some(_) => Some(compare::trace(alg, self.shape, &wins)?),
+            None => None,
+        };
+        clock.lap("answer");
+        Ok(DecisionOutput { action, trace, seconds: clock.laps, inputs })
+    }
+
+    /// Step 1 at the end of a batch: the new model, at the level of a refresh.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] if a key is missing.
+    pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
+        let mut clock = Clock::new();
+        let alg = &self.algebra;
+        let model = update::batch_update(alg, self.shape, inputs, &inputs.snapshot, &inputs.model)?;
+        // The refreshed polynomial arrives at the top with the scale it has now.
+        let model = alg.evaluator().adjust_to(
+            &model,
+            inputs.plan.refresh_level,
+            self.params().scale(inputs.plan.model_level),
+        )?;
+        let seed = sample::seed(rng);
+        let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng)?;
+        clock.lap("update");
+        Ok(UpdateOutput { masked, seed, closed_at: inputs.closed_at, seconds: clock.laps })
+    }
+}
+
+struct Clock {
+    last: Instant,
+    laps: Vec<(String, f64)>,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Clock { last: Instant::now(), laps: Vec::new() }
+    }
+
+    fn lap(&mut self, phase: &str) {
+        self.laps.push((phase.into(), self.last.elapsed().as_secs_f64()));
+        self.last = Instant::now();
+    }
+}

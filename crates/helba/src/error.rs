@@ -1,0 +1,106 @@
+/// Why a bandit refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a configuration out of range.
+    #[error(transparent)]
+    Config(#[from] bandit::Error),
+    /// Misuse: a number out of range.
+    #[error("{field} = {got}: must be {want}")]
+    Field {
+        /// The field's name.
+        field: &'static str,
+        /// What was given.
+        got: String,
+        /// What is allowed.
+        want: String,
+    },
+    /// Capacity: the keys were made for a smaller problem.
+    #[error(
+        "{features} features and {arms} arms need keys for dimension {want_dim} and {want_arms} arm slots; these are \
+         for {dim} and {arm_slots}: make keys with `helba-keygen create --features {features} --arms {arms}`"
+    )]
+    Shape {
+        /// Features asked for.
+        features: usize,
+        /// Arms asked for.
+        arms: usize,
+        /// Padded dimension needed.
+        want_dim: usize,
+        /// Padded arms needed.
+        want_arms: usize,
+        /// Padded dimension of the keys.
+        dim: usize,
+        /// Padded arms of the keys.
+        arm_slots: usize,
+    },
+    /// Capacity: the circuit is deeper than the parameters allow.
+    #[error("{what} takes {need} levels, the parameters have {have}: {advice}")]
+    Depth {
+        /// The part that does not fit.
+        what: &'static str,
+        /// Levels needed.
+        need: usize,
+        /// Levels there.
+        have: usize,
+        /// What to choose instead.
+        advice: String,
+    },
+    /// Capacity: more slots than a ciphertext holds.
+    #[error("{need} slots are needed, a ciphertext has {have}: fewer features or arms, or a larger ring")]
+    Slots {
+        /// Slots needed.
+        need: usize,
+        /// Slots there.
+        have: usize,
+    },
+    /// Misuse: contexts of the wrong shape.
+    #[error("contexts: {what} is {got}, expected {want}")]
+    ContextShape {
+        /// Number of arms, or of features of an arm.
+        what: String,
+        /// Number given.
+        got: usize,
+        /// Number expected.
+        want: usize,
+    },
+    /// Misuse: a feature that cannot be encrypted.
+    #[error("features of arm {arm}: {why}")]
+    BadFeatures {
+        /// The row.
+        arm: usize,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// Misuse: a reward out of range.
+    #[error("reward {got}: must be between -1 and 1; rescale rewards before you send them")]
+    BadReward {
+        /// The value.
+        got: f64,
+    },
+    /// Untrusted: no decision of this bandit has that id.
+    #[error("unknown decision {id}")]
+    UnknownDecision {
+        /// The id.
+        id: String,
+    },
+    /// Untrusted: a ciphertext at a level other than the one agreed.
+    #[error("{what} is at level {got}, expected level {want}")]
+    WrongLevel {
+        /// Which ciphertext.
+        what: &'static str,
+        /// Level found.
+        got: usize,
+        /// Level expected.
+        want: usize,
+    },
+    /// Untrusted: a stored state that cannot be read.
+    #[error("stored state cannot be read: {0}")]
+    BadState(String),
+    /// From the circuits.
+    #[error(transparent)]
+    Circuit(#[from] circuits::Error),
+    /// From the encrypted arithmetic.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+}

@@ -1,0 +1,159 @@
+//! Which slot holds what.
+//!
+//! An arm has a block of four D × D squares, h = 0 … 3; slot h·D² + i·D + j of arm a's block is (a, h, i, j).
+//!
+//! ```text
+//! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·4D²
+//! trace statistics  (0, 2, i, j) = x_i x_j                               else 0        period Ka·4D²
+//! model             (h even, i, j) = A_ij      (h odd, 0, j) = ω_j       else 0        period 2D²
+//! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
+//! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·4D²
+//! ```
+//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩ of every arm and
+//! the trace ⟨A, Σxxᵀ⟩: one product for all three.
+
+use crate::{BanditConfig, Error, Plan, Shape};
+use num_complex::Complex64;
+
+/// The slots of one bandit.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    shape: Shape,
+    features: usize,
+    arms: usize,
+    bound: f64,
+    design_scale: f64,
+}
+
+impl Layout {
+    /// For a bandit with this configuration and plan.
+    pub fn new(config: &BanditConfig, plan: &Plan) -> Self {
+        Layout {
+            shape: Shape::for_problem(config.linear.d, config.linear.k),
+            features: config.linear.d,
+            arms: config.linear.k,
+            bound: config.linear.l,
+            design_scale: plan.design_scale,
+        }
+    }
+
+    /// The lifted contexts, one row of features an arm.
+    ///
+    /// # Errors
+    /// [`Error::ContextShape`], [`Error::BadFeatures`].
+    pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<Complex64>, Error> {
+        if rows.len() != self.arms {
+            return Err(Error::ContextShape { what: "the number of arms".into(), got: rows.len(), want: self.arms });
+        }
+        let (square, dim) = (self.shape.square(), self.shape.dim);
+        let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
+        for (a, x) in rows.iter().enumerate() {
+            self.check(a, x)?;
+            let block = &mut out[a * self.shape.block()..];
+            for (i, xi) in x.iter().enumerate() {
+                for (j, xj) in x.iter().enumerate() {
+                    block[i * dim + j].re = xi * xj;
+                }
+                block[square + i].re = *xi;
+            }
+        }
+        Ok(out)
+    }
+
+    /// What V and g grow by: xxᵀ and r·x, each over s.
+    ///
+    /// # Errors
+    /// [`Error::ContextShape`], [`Error::BadFeatures`], [`Error::BadReward`].
+    pub fn statistics(&self, features: &[f64], reward: f64) -> Result<Vec<Complex64>, Error> {
+        self.check(0, features)?;
+        if !reward.is_finite() || reward.abs() > 1.0 {
+            return Err(Error::BadReward { got: reward });
+        }
+        let moment: Vec<f64> = features.iter().map(|x| reward * x).collect();
+        Ok(self.statistics_of(|i, k| features[i] * features[k], |i| moment[i], self.features))
+    }
+
+    /// λI as statistics: what the server starts from.
+    pub(crate) fn ridge(&self, lambda: f64) -> Vec<Complex64> {
+        // The padding too, so that V can be inverted.
+        self.statistics_of(|i, k| if i == k { lambda } else { 0.0 }, |_| 0.0, self.shape.dim)
+    }
+
+    fn statistics_of(
+        &self,
+        design: impl Fn(usize, usize) -> f64,
+        moment: impl Fn(usize) -> f64,
+        d: usize,
+    ) -> Vec<Complex64> {
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![Complex64::ZERO; self.shape.update_slots()];
+        for (k, pair) in out.chunks_exact_mut(2 * square).enumerate() {
+            for i in 0..d {
+                for j in 0..dim {
+                    pair[i * dim + j].re = moment(i) / self.design_scale;
+                    if k < d {
+                        pair[square + i * dim + j].re = design(i, k) / self.design_scale;
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// xxᵀ where the trace condition reads it.
+    ///
+    /// # Errors
+    /// [`Error::ContextShape`], [`Error::BadFeatures`].
+    pub fn trace_features(&self, features: &[f64]) -> Result<Vec<Complex64>, Error> {
+        self.check(0, features)?;
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
+        for (i, xi) in features.iter().enumerate() {
+            for (j, xj) in features.iter().enumerate() {
+                out[2 * square + i * dim + j].re = xi * xj;
+            }
+        }
+        Ok(out)
+    }
+
+    /// A model: A_ij and ω_j.
+    pub(crate) fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Complex64> {
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![Complex64::ZERO; 2 * square];
+        for i in 0..dim {
+            for j in 0..dim {
+                out[i * dim + j].re = a(i, j);
+            }
+            out[square + i].re = omega(i);
+        }
+        out
+    }
+
+    /// The entries of a decrypted answer, one an arm.
+    pub fn action_values(&self, slots: &[Complex64]) -> Vec<f64> {
+        (0..self.arms).map(|a| slots[a * self.shape.block()].re).collect()
+    }
+
+    /// The arm to play: the largest entry, the first one of equals.
+    pub fn action(&self, slots: &[Complex64]) -> usize {
+        let values = self.action_values(slots);
+        (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
+    }
+
+    fn check(&self, arm: usize, x: &[f64]) -> Result<(), Error> {
+        if x.len() != self.features {
+            let what = format!("the number of features of arm {arm}");
+            return Err(Error::ContextShape { what, got: x.len(), want: self.features });
+        }
+        if let Some(i) = x.iter().position(|v| !v.is_finite()) {
+            return Err(Error::BadFeatures { arm, why: format!("feature {i} is {}: only finite numbers can be sent", x[i]) });
+        }
+        let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+        // Rows that were divided by the largest norm come out at 1 and a rounding.
+        if norm > self.bound * (1.0 + 1e-9) {
+            let why = format!("norm {norm} is above L = {}: rescale the features, or raise L", self.bound);
+            return Err(Error::BadFeatures { arm, why });
+        }
+        Ok(())
+    }
+}

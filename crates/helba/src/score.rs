@@ -1,0 +1,105 @@
+//! Step 2: square root and optimistic index.
+//!
+//! Levels in → out: l → l − 2 − log₂(degree + 1).
+//!
+//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace;
+//! z + iu shares a vector until the mask, which also normalises both.
+//!
+//! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
+//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is left out.
+
+use crate::{Scalars, Shape};
+use circuits::{Chebyshev, Complex64, SlotAlgebra};
+
+/// What a score needs to know in the clear.
+#[derive(Debug, Clone)]
+pub struct ScoreInputs {
+    /// The padded problem.
+    pub shape: Shape,
+    /// K, without padding.
+    pub arms: usize,
+    /// Degree of the square root.
+    pub sqrt_degree: usize,
+    /// The round's scalars.
+    pub scalars: Scalars,
+    /// The least index an arm can have; padding gets it, so that it never wins.
+    pub least_index: f64,
+    /// C.
+    pub trace_threshold: f64,
+    /// What the trace cannot exceed.
+    pub trace_bound: f64,
+}
+
+impl ScoreInputs {
+    pub(crate) fn new(config: &crate::BanditConfig, scalars: Scalars, shape: Shape) -> Self {
+        ScoreInputs {
+            shape,
+            arms: config.linear.k,
+            sqrt_degree: config.sqrt_degree,
+            scalars,
+            least_index: -crate::config::PREDICTION_BOUND,
+            trace_threshold: config.linear.c,
+            trace_bound: config.trace_bound(config.unanswered),
+        }
+    }
+}
+
+/// Rotations used, at the context's level − 1.
+pub fn rotations(shape: Shape) -> Vec<i64> {
+    (0..shape.square().ilog2()).map(|s| 1 << s).chain([shape.square() as i64]).collect()
+}
+
+/// The indices divided by their range: (ρₐ)/range at slot (a, 0), the least index at padding arms,
+/// (trace − C)/max(C, bound − C) at slot (0, 2D²), 0 elsewhere.
+///
+/// # Errors
+/// Of the algebra; out of levels below 2 + log₂(degree + 1).
+pub fn optimistic_index<A: SlotAlgebra>(
+    alg: &A,
+    inputs: &ScoreInputs,
+    contexts: &A::Vector,
+    model: &A::Vector,
+) -> Result<A::Vector, A::Error> {
+    let ScoreInputs { shape, arms, scalars, .. } = inputs;
+    let (square, block, range) = (shape.square(), shape.block(), scalars.range);
+    let trace_slot = 2 * square;
+    let trace_scale = inputs.trace_threshold.max(inputs.trace_bound - inputs.trace_threshold);
+
+    // Sums over each square, valid at its first slot; other slots hold parts of two squares until the mask.
+    let mut sums = alg.mul(contexts, model)?;
+    for s in 0..square.ilog2() {
+        sums = alg.add(&sums, &alg.rotate(&sums, 1 << s)?)?;
+    }
+    // z + iu. The trace has no second half: contexts are 0 there.
+    let both = alg.add(&sums, &alg.mul_i(&alg.rotate(&sums, square as i64)?)?)?;
+    let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
+    for a in 0..*arms {
+        mask[a * block].re = 1.0 / scalars.c2;
+    }
+    // The trace goes with u, which stays linear.
+    mask[trace_slot].im = range / (scalars.c2 * trace_scale);
+    let both = alg.mul_plain(&both, &mask)?;
+    let conjugate = alg.conjugate(&both)?;
+    // 2z/c₂ and 2u/c₂.
+    let z = alg.add(&both, &conjugate)?;
+    let u = alg.mul_i(&alg.sub(&conjugate, &both)?)?;
+
+    let at_zero = 2.0 * scalars.c1 / scalars.c2 - 1.0;
+    let z = alg.add_const(&z, at_zero.into())?;
+    let (factor, c2) = (scalars.beta / range, scalars.c2);
+    let sqrt = Chebyshev::interpolate(inputs.sqrt_degree, -1.0, 1.0, |x| {
+        factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt()
+    })?;
+    let width = sqrt.evaluate(alg, &z)?;
+    let u = alg.mul_const(&u, c2 / (2.0 * range))?;
+    let index = alg.add(&width, &u)?;
+
+    // Slots without an arm hold the root of c₁ now.
+    let rest = sqrt.value(at_zero);
+    let mut clear = vec![Complex64::new(-rest, 0.0); shape.decision_slots()];
+    for a in 0..shape.arm_slots {
+        clear[a * block].re = if a < *arms { 0.0 } else { inputs.least_index / range - rest };
+    }
+    clear[trace_slot].re = -rest - inputs.trace_threshold / trace_scale;
+    alg.add_plain(&index, &clear)
+}
