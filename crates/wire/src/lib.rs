@@ -1,1 +1,27 @@
-//! Messages between user and server: framing, limits, conformance checks.
+//! What travels between user and server, and what keys rest in: messages, bundles, limits.
+//!
+//! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them. No
+//! type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
+//!
+//! Readers take nothing on trust: lengths are checked against [`Limits`] before memory is taken, and no byte may be
+//! left over.
+
+mod action;
+mod bundle;
+mod error;
+mod feedback;
+mod frame;
+mod json;
+mod limits;
+mod public;
+mod secret;
+
+pub use action::DecideReply;
+pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
+pub use error::Error;
+pub use feedback::FeedbackRequest;
+pub use frame::{MAGIC, MAX_HEADER_BYTES};
+pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM, PROBLEM_JSON, Problem};
+pub use limits::Limits;
+pub use public::PublicBundle;
+pub use secret::SecretBundle;

@@ -1,0 +1,273 @@
+//! The container of keys at rest.
+//!
+//! ```text
+//! offset  bytes  what
+//!      0      8  magic "HELBAPUB" or "HELBASEC"
+//!      8      2  version, little endian like all numbers
+//!     10      4  length of the manifest
+//!     14      …  manifest, JSON
+//!             8  length of the first frame
+//!             …  first frame, and so on; as many as the manifest says, no byte after the last one
+//! ```
+//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key.
+
+use crate::Error;
+use crate::frame::check_length;
+use ckks::{KeyId, Params, ParamsSpec};
+use helba::Shape;
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+
+/// The bundle version written and read.
+pub const BUNDLE_VERSION: u16 = 1;
+/// Where the bound on log₂(QP) comes from, for those who print it.
+pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
+const MAX_MANIFEST_BYTES: usize = 64 << 10;
+/// The largest shape takes fewer than a hundred.
+const MAX_FRAMES: u32 = 1024;
+
+/// Which half of a key pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BundleKind {
+    /// For servers.
+    Public,
+    /// For the users' devices only.
+    Secret,
+}
+
+impl BundleKind {
+    fn magic(self) -> [u8; 8] {
+        match self {
+            BundleKind::Public => *b"HELBAPUB",
+            BundleKind::Secret => *b"HELBASEC",
+        }
+    }
+}
+
+/// What a bundle says of itself; nothing in it is secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Name of the parameter set.
+    pub params: String,
+    /// Fingerprint of the parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The key pair, in hexadecimal.
+    pub key_id: String,
+    /// The problem the keys were made for.
+    pub shape: Shape,
+    /// Security claimed, in bits; 0 for toys.
+    pub security_bits: u32,
+    /// log₂ of the widest modulus anything is encrypted under.
+    pub log2_qp: f64,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// Frames in this bundle.
+    pub frames: u32,
+}
+
+impl Manifest {
+    /// Of a bundle with so many `frames`.
+    pub fn new(params: &Params, key: KeyId, shape: Shape, created: u64, frames: u32) -> Self {
+        Manifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            shape,
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+            created,
+            frames,
+        }
+    }
+
+    /// The parameters it names, checked against what else it says of them.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if this program does not know them by that name or they differ.
+    pub fn params(&self) -> Result<Params, Error> {
+        let Some(spec) = ParamsSpec::by_name(&self.params) else {
+            let names: Vec<&str> = ParamsSpec::named().iter().map(|s| s.name).collect();
+            return Err(differs("params", &self.params, &names.join(" or ")));
+        };
+        let params = spec.validate()?;
+        if self.fingerprint != params.fingerprint().to_string() {
+            return Err(differs("fingerprint", &self.fingerprint, &params.fingerprint().to_string()));
+        }
+        if self.security_bits != spec.security.bits() {
+            return Err(differs(
+                "security_bits",
+                &self.security_bits.to_string(),
+                &spec.security.bits().to_string(),
+            ));
+        }
+        // JSON may cost the last bit.
+        if (self.log2_qp - params.log_qp()).abs() > 1e-6 || !self.log2_qp.is_finite() {
+            return Err(differs("log2_qp", &self.log2_qp.to_string(), &params.log_qp().to_string()));
+        }
+        Ok(params)
+    }
+
+    /// That `key` is the one it names.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it is not.
+    pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        if self.key_id == key.to_string() {
+            Ok(())
+        } else {
+            Err(differs("key_id", &self.key_id, &key.to_string()))
+        }
+    }
+}
+
+pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
+    Error::Manifest { field, got: got.chars().take(64).collect(), want: want.into() }
+}
+
+fn io(what: &str) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::Io { what: what.into(), source }
+}
+
+/// Writes a bundle frame by frame, so that no more than one is in memory.
+pub struct BundleWriter<W: Write> {
+    out: W,
+    want: u32,
+    written: u32,
+    bytes: u64,
+}
+
+impl<W: Write> BundleWriter<W> {
+    /// Begins a bundle with its manifest.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn new(kind: BundleKind, manifest: &Manifest, mut out: W) -> Result<Self, Error> {
+        let json = serde_json::to_vec(manifest).map_err(|e| Error::BadManifest(e.to_string()))?;
+        let mut head = Vec::with_capacity(14 + json.len());
+        head.extend(kind.magic());
+        head.extend(BUNDLE_VERSION.to_le_bytes());
+        head.extend((json.len() as u32).to_le_bytes());
+        head.extend(json);
+        out.write_all(&head).map_err(io("writing a bundle"))?;
+        Ok(BundleWriter { out, want: manifest.frames, written: 0, bytes: head.len() as u64 })
+    }
+
+    /// Appends a frame.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn frame(&mut self, frame: &[u8]) -> Result<(), Error> {
+        self.out
+            .write_all(&(frame.len() as u64).to_le_bytes())
+            .and_then(|()| self.out.write_all(frame))
+            .map_err(io("writing a bundle"))?;
+        self.written += 1;
+        self.bytes += 8 + frame.len() as u64;
+        Ok(())
+    }
+
+    /// Flushes; returns the writer and the bytes written.
+    ///
+    /// # Errors
+    /// [`Error::FrameCount`] if the manifest announced another number, [`Error::Io`].
+    pub fn finish(mut self) -> Result<(W, u64), Error> {
+        if self.written != self.want {
+            return Err(Error::FrameCount { got: self.written, want: self.want });
+        }
+        self.out.flush().map_err(io("writing a bundle"))?;
+        Ok((self.out, self.bytes))
+    }
+}
+
+/// Reads a bundle frame by frame.
+pub struct BundleReader<R: Read> {
+    input: R,
+    kind: BundleKind,
+    manifest: Manifest,
+    read: u32,
+}
+
+impl<R: Read> BundleReader<R> {
+    /// Reads up to the manifest, of either kind.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`], [`Error::Version`], [`Error::TooLong`], [`Error::Truncated`], [`Error::BadManifest`],
+    /// [`Error::Io`].
+    pub fn new(mut input: R) -> Result<Self, Error> {
+        let magic: [u8; 8] = number(&mut input, "the magic number")?;
+        let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
+        let kind = kind.ok_or(Error::Malformed("not a key bundle; `helba-keygen create` makes one"))?;
+        let version = u16::from_le_bytes(number(&mut input, "the version")?);
+        if version != BUNDLE_VERSION {
+            return Err(Error::Version { what: "the bundle", got: version, want: BUNDLE_VERSION });
+        }
+        let length = u32::from_le_bytes(number(&mut input, "the manifest's length")?) as usize;
+        check_length("the manifest", length, MAX_MANIFEST_BYTES)?;
+        let mut json = vec![0; length];
+        exactly(&mut input, &mut json, "the manifest")?;
+        let manifest: Manifest =
+            serde_json::from_slice(&json).map_err(|e| Error::BadManifest(e.to_string()))?;
+        if manifest.frames > MAX_FRAMES {
+            return Err(Error::BadManifest(format!(
+                "{} frames, at most {MAX_FRAMES} make sense",
+                manifest.frames
+            )));
+        }
+        Ok(BundleReader { input, kind, manifest, read: 0 })
+    }
+
+    /// As [`Self::new`], of one kind.
+    ///
+    /// # Errors
+    /// As there; [`Error::WrongBundle`].
+    pub fn of_kind(want: BundleKind, input: R) -> Result<Self, Error> {
+        let reader = Self::new(input)?;
+        if reader.kind == want { Ok(reader) } else { Err(Error::WrongBundle { want }) }
+    }
+
+    /// Which half.
+    pub fn kind(&self) -> BundleKind {
+        self.kind
+    }
+
+    /// What it says of itself. Not checked yet; see [`Manifest::params`].
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The next frame into `frame`, which is cleared first and never grown twice; `false` after the last one, which
+    /// must also be the end of the input.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] if it is longer than `limit`, [`Error::Truncated`], [`Error::Trailing`], [`Error::Io`].
+    pub fn next_frame(&mut self, limit: usize, frame: &mut Vec<u8>) -> Result<bool, Error> {
+        frame.clear();
+        if self.read == self.manifest.frames {
+            return match self.input.read(&mut [0]).map_err(io("reading a bundle"))? {
+                0 => Ok(false),
+                _ => Err(Error::Trailing { bytes: 1 }),
+            };
+        }
+        let length = u64::from_le_bytes(number(&mut self.input, "a frame's length")?);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        check_length("a frame", length, limit)?;
+        frame.resize(length, 0);
+        exactly(&mut self.input, frame, "a frame")?;
+        self.read += 1;
+        Ok(true)
+    }
+}
+
+fn exactly(input: &mut impl Read, out: &mut [u8], what: &'static str) -> Result<(), Error> {
+    input.read_exact(out).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::Truncated { what },
+        _ => io("reading a bundle")(e),
+    })
+}
+
+fn number<const K: usize>(input: &mut impl Read, what: &'static str) -> Result<[u8; K], Error> {
+    let mut out = [0; K];
+    exactly(input, &mut out, what)?;
+    Ok(out)
+}

@@ -1,0 +1,50 @@
+use crate::frame::{self, Kind, Reader};
+use crate::{Error, Limits};
+use serde::{Deserialize, Serialize};
+
+/// What a user returns for a decision: user → server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedbackRequest {
+    /// Frame of the encrypted statistics, at the plan's statistics level.
+    pub statistics: Vec<u8>,
+    /// Frame of the encrypted trace features, at the plan's trace level.
+    pub trace: Vec<u8>,
+    /// The masked trace comparison, decrypted, flooded and rounded, modulo q₀.
+    pub trace_answer: Option<u64>,
+    /// The answer to a refresh task: its id, and the frame of the model at the plan's model level.
+    pub refreshed: Option<(u64, Vec<u8>)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    trace_answer: Option<u64>,
+    refreshed: Option<u64>,
+}
+
+impl FeedbackRequest {
+    /// The message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let refreshed = self.refreshed.as_ref();
+        let header = Header { trace_answer: self.trace_answer, refreshed: refreshed.map(|(id, _)| *id) };
+        let mut blobs = vec![self.statistics.as_slice(), self.trace.as_slice()];
+        blobs.extend(refreshed.map(|(_, frame)| frame.as_slice()));
+        frame::write(Kind::Feedback, &header, &blobs)
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.feedback_request())?;
+        let header: Header = reader.header(Kind::Feedback)?;
+        let statistics = reader.blob("the statistics", limits.statistics)?.to_vec();
+        let trace = reader.blob("the trace features", limits.trace)?.to_vec();
+        let refreshed = match header.refreshed {
+            Some(id) => Some((id, reader.blob("the refreshed model", limits.refreshed)?.to_vec())),
+            None => None,
+        };
+        reader.end()?;
+        Ok(FeedbackRequest { statistics, trace, trace_answer: header.trace_answer, refreshed })
+    }
+}

@@ -1,0 +1,104 @@
+//! The frame of binary messages.
+//!
+//! ```text
+//! offset  bytes  what
+//!      0      4  magic "HLB1"; the digit is the version
+//!      4      4  length of the header, little endian like all numbers
+//!      8      …  header: message kind and fields, in postcard
+//!             4  length of the first blob
+//!             …  first blob, and so on; no byte after the last one
+//! ```
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+
+/// First bytes of every binary message.
+pub const MAGIC: [u8; 4] = *b"HLB1";
+/// The longest header a reader accepts.
+pub const MAX_HEADER_BYTES: usize = 4096;
+const LENGTH_BYTES: usize = 4;
+
+/// Bytes that a message of `blobs` blobs has besides them, at most.
+pub(crate) const fn overhead(blobs: usize) -> usize {
+    MAGIC.len() + LENGTH_BYTES + MAX_HEADER_BYTES + blobs * LENGTH_BYTES
+}
+
+/// So that no message is taken for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Decision,
+    Feedback,
+}
+
+pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {
+    // Plain data serialises into memory without fail.
+    let header = postcard::to_stdvec(&(kind, header)).unwrap_or_default();
+    let parts = || [header.as_slice()].into_iter().chain(blobs.iter().copied());
+    let mut out = Vec::with_capacity(MAGIC.len() + parts().map(|p| LENGTH_BYTES + p.len()).sum::<usize>());
+    out.extend(MAGIC);
+    for part in parts() {
+        // A part of 4 GiB is no message; its length would not match, and every reader refuses it.
+        out.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend(part);
+    }
+    out
+}
+
+/// Reads what [`write`] wrote, part by part, without copying.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8], limit: usize) -> Result<Self, Error> {
+        check_length("a message", bytes.len(), limit)?;
+        let (magic, rest) =
+            bytes.split_first_chunk::<4>().ok_or(Error::Truncated { what: "the magic number" })?;
+        let [name @ .., version] = magic;
+        let [want_name @ .., want] = &MAGIC;
+        if name != want_name {
+            return Err(Error::Malformed("not a message of this format (magic number)"));
+        }
+        if version != want {
+            return Err(Error::Version { what: "the message", got: (*version).into(), want: (*want).into() });
+        }
+        Ok(Reader { rest })
+    }
+
+    pub(crate) fn header<H: Deserialize<'a>>(&mut self, kind: Kind) -> Result<H, Error> {
+        let bytes = self.blob("the header", MAX_HEADER_BYTES)?;
+        let malformed = |_| Error::Malformed("the header cannot be read");
+        // The kind first: another message's fields need not be readable as these.
+        let (got, fields) = postcard::take_from_bytes::<Kind>(bytes).map_err(malformed)?;
+        if got != kind {
+            return Err(Error::Malformed("a message of another kind"));
+        }
+        let (header, rest) = postcard::take_from_bytes::<H>(fields).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Error::Trailing { bytes: rest.len() });
+        }
+        Ok(header)
+    }
+
+    pub(crate) fn blob(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], Error> {
+        let truncated = || Error::Truncated { what };
+        let (length, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
+        // No overflow: usize has at least 32 bits wherever ciphertexts fit.
+        let length = u32::from_le_bytes(*length) as usize;
+        check_length(what, length, limit)?;
+        let (blob, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
+        self.rest = rest;
+        Ok(blob)
+    }
+
+    pub(crate) fn end(self) -> Result<(), Error> {
+        match self.rest.len() {
+            0 => Ok(()),
+            bytes => Err(Error::Trailing { bytes }),
+        }
+    }
+}
+
+pub(crate) fn check_length(what: &'static str, got: usize, limit: usize) -> Result<(), Error> {
+    if got <= limit { Ok(()) } else { Err(Error::TooLong { what, got: got as u64, limit: limit as u64 }) }
+}
