@@ -133,7 +133,11 @@ impl SlotAlgebra for Encrypted {
         Ok(self.evaluator.linear_combination(&[(c, a)], 0.0)?)
     }
 
-    fn linear_combination(&self, terms: &[(f64, &Ciphertext)], constant: f64) -> Result<Ciphertext, EncryptedError> {
+    fn linear_combination(
+        &self,
+        terms: &[(f64, &Ciphertext)],
+        constant: f64,
+    ) -> Result<Ciphertext, EncryptedError> {
         if terms.is_empty() {
             return Err(Error::Empty { op: "linear combination" }.into());
         }

@@ -1,0 +1,296 @@
+//! The trait between circuits and engines, and the linear transforms that both sides share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use num_complex::Complex64;
+
+use crate::Error;
+use crate::error::power_of_two;
+
+/// Slot-wise arithmetic on vectors of `slots()` complex values, periodic with that period.
+///
+/// A vector is at a level; at level 0 nothing can be multiplied. "0 levels" means that the result is at the lowest
+/// level among the operands, "1 level" that it is one below. Operands at different levels are brought to the lower
+/// one. Rotations are cyclic, `k > 0` is to the left.
+///
+/// # Errors
+/// Every fallible method returns [`Error::OutOfLevels`] when a level is missing and [`Error::SlotCount`] for a
+/// plaintext whose length does not divide `slots()`; an engine adds errors of its own (a missing key, say).
+pub trait SlotAlgebra: Sync {
+    /// An encrypted (or clear) vector.
+    type Vector: Clone + Send + Sync;
+    /// The engine's error; a circuit's own error converts into it.
+    type Error: std::error::Error + From<Error> + Send + Sync + 'static;
+
+    /// Number of slots `n`, a power of two.
+    fn slots(&self) -> usize;
+
+    /// Multiplications that `v` can still take.
+    fn level(&self, v: &Self::Vector) -> usize;
+
+    /// `a + b`. 0 levels.
+    fn add(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
+
+    /// `a - b`. 0 levels.
+    fn sub(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
+
+    /// `-a`. 0 levels.
+    fn neg(&self, a: &Self::Vector) -> Self::Vector;
+
+    /// `a + c` in every slot. 0 levels.
+    fn add_const(&self, a: &Self::Vector, c: Complex64) -> Result<Self::Vector, Self::Error>;
+
+    /// `a + p`, `p` repeated to fill the slots. 0 levels.
+    fn add_plain(&self, a: &Self::Vector, p: &[Complex64]) -> Result<Self::Vector, Self::Error>;
+
+    /// `k a`, exact. 0 levels.
+    fn mul_integer(&self, a: &Self::Vector, k: i64) -> Result<Self::Vector, Self::Error>;
+
+    /// `i a`, `i` the imaginary unit, exact. 0 levels.
+    fn mul_i(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error>;
+
+    /// `a b`, relinearised and rescaled. 1 level.
+    fn mul(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
+
+    /// `a a`. 1 level.
+    fn square(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error> {
+        self.mul(a, a)
+    }
+
+    /// `a p`, `p` repeated to fill the slots. 1 level.
+    fn mul_plain(&self, a: &Self::Vector, p: &[Complex64]) -> Result<Self::Vector, Self::Error>;
+
+    /// `c a`. 1 level.
+    fn mul_const(&self, a: &Self::Vector, c: f64) -> Result<Self::Vector, Self::Error>;
+
+    /// `constant + sum c v` over the terms `(c, v)`: all brought to the lowest level, one rescale. 1 level.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without terms.
+    fn linear_combination(
+        &self,
+        terms: &[(f64, &Self::Vector)],
+        constant: f64,
+    ) -> Result<Self::Vector, Self::Error>;
+
+    /// `result[j] = a[(j + k) mod n]`. 0 levels.
+    fn rotate(&self, a: &Self::Vector, k: i64) -> Result<Self::Vector, Self::Error>;
+
+    /// The complex conjugate of every slot. 0 levels.
+    fn conjugate(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error>;
+
+    /// The same values at a level that is not higher.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if `level` is above the vector's.
+    fn drop_to(&self, a: &Self::Vector, level: usize) -> Result<Self::Vector, Self::Error>;
+
+    /// `out[j] = sum_k diagonal_k[j] a[j + k]`. 1 level.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] if the transform's period does not divide `slots()`.
+    fn linear(&self, a: &Self::Vector, t: &LinearTransform) -> Result<Self::Vector, Self::Error>;
+}
+
+/// A linear map given by its non-zero diagonals, `out[j] = sum_k diagonal_k[j] a[j + k]`, evaluated with baby steps
+/// and giant steps: `k = g + b` with `0 <= b < baby_step`, and
+/// `out = sum_g rotate(sum_b rotate(diagonal_{g+b}, -g) * rotate(a, b), g)`.
+///
+/// Offsets are reduced modulo `period` to `[-period/2, period/2)`: exact when the input has that period, and a
+/// choice of representative (not a change of meaning) when `period` is the number of slots.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearTransform {
+    period: usize,
+    baby_step: usize,
+    diagonals: BTreeMap<i64, Vec<Complex64>>,
+}
+
+impl LinearTransform {
+    /// Takes the diagonals by offset; diagonals whose offsets agree modulo `offset_period` are added up.
+    ///
+    /// - `period`: period of the diagonals' pattern, a power of two; each diagonal's length divides it.
+    /// - `offset_period`: period of the inputs, a power of two; offsets are reduced modulo it.
+    ///
+    /// The baby step is the one with the fewest distinct rotations.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] for a length that does not divide, [`Error::Empty`] without diagonals.
+    pub fn new(
+        period: usize,
+        offset_period: usize,
+        diagonals: impl IntoIterator<Item = (i64, Vec<Complex64>)>,
+    ) -> Result<Self, Error> {
+        let op = "linear transform";
+        power_of_two(op, period, 1)?;
+        power_of_two(op, offset_period, 1)?;
+        // A power of two that fits a slot count fits an i64.
+        let modulus = i64::try_from(offset_period).map_err(|_| Error::SlotCount {
+            op,
+            got: offset_period,
+            want: 1 << 62,
+        })?;
+        let mut map: BTreeMap<i64, Vec<Complex64>> = BTreeMap::new();
+        for (offset, diagonal) in diagonals {
+            if diagonal.is_empty() || !period.is_multiple_of(diagonal.len()) {
+                return Err(Error::SlotCount { op, got: diagonal.len(), want: period });
+            }
+            let mut k = offset.rem_euclid(modulus);
+            if k >= modulus - modulus / 2 {
+                k -= modulus;
+            }
+            let sum = map.entry(k).or_insert_with(|| vec![Complex64::ZERO; diagonal.len()]);
+            if sum.len() < diagonal.len() {
+                *sum = sum.iter().copied().cycle().take(diagonal.len()).collect();
+            }
+            for (s, d) in sum.iter_mut().zip(diagonal.iter().cycle()) {
+                *s += d;
+            }
+        }
+        if map.is_empty() {
+            return Err(Error::Empty { op });
+        }
+        let mut out = Self { period, baby_step: 1, diagonals: map };
+        out.baby_step = out.best_baby_step();
+        Ok(out)
+    }
+
+    /// The same map with a baby step of the caller's choice (at least 1), to share keys between transforms.
+    ///
+    /// # Errors
+    /// [`Error::Range`] for 0 and for more than the period.
+    pub fn with_baby_step(mut self, step: usize) -> Result<Self, Error> {
+        crate::error::in_range("baby step", step as f64, 1.0, self.period as f64)?;
+        self.baby_step = step;
+        Ok(self)
+    }
+
+    /// Period of the diagonals; divides the number of slots of an algebra that can apply the map.
+    pub fn period(&self) -> usize {
+        self.period
+    }
+
+    /// Distance between giant steps.
+    pub fn baby_step(&self) -> usize {
+        self.baby_step
+    }
+
+    /// The diagonals by offset, ascending.
+    pub fn diagonals(&self) -> impl Iterator<Item = (i64, &[Complex64])> {
+        self.diagonals.iter().map(|(k, d)| (*k, d.as_slice()))
+    }
+
+    /// The diagonals by giant step: `(g, [(b, diagonal of offset g + b)])`, `0 <= b < baby_step`, all ascending.
+    pub fn groups(&self) -> BTreeMap<i64, Vec<(i64, &[Complex64])>> {
+        let mut groups: BTreeMap<i64, Vec<(i64, &[Complex64])>> = BTreeMap::new();
+        for (offset, diagonal) in self.diagonals() {
+            let b = offset.rem_euclid(self.baby_step as i64);
+            groups.entry(offset - b).or_default().push((b, diagonal));
+        }
+        groups
+    }
+
+    /// Rotations of the input, without 0.
+    pub fn babies(&self) -> BTreeSet<i64> {
+        split(self.diagonals.keys().copied(), self.baby_step as i64).0
+    }
+
+    /// Rotations of partial sums, without 0.
+    pub fn giants(&self) -> BTreeSet<i64> {
+        split(self.diagonals.keys().copied(), self.baby_step as i64).1
+    }
+
+    /// Every rotation that needs a key: babies and giants.
+    pub fn rotations(&self) -> BTreeSet<i64> {
+        let (mut babies, giants) = split(self.diagonals.keys().copied(), self.baby_step as i64);
+        babies.extend(giants);
+        babies
+    }
+
+    fn best_baby_step(&self) -> usize {
+        let offsets = || self.diagonals.keys().copied();
+        let stride = offsets().fold(0, |g, k| gcd(g, k.unsigned_abs())).max(1);
+        // Both ends exist: the map is not empty.
+        let span = offsets().max().unwrap_or(0).abs_diff(offsets().min().unwrap_or(0)) / stride + 1;
+        // Key count first, then rotations done; steps far above the square root of the span cannot win.
+        (1..=span.min(1024))
+            .map(|count| count * stride)
+            .min_by_key(|&step| {
+                let (babies, giants) = split(offsets(), step as i64);
+                (babies.union(&giants).count(), babies.len() + giants.len())
+            })
+            .unwrap_or(1) as usize
+    }
+}
+
+fn split(offsets: impl Iterator<Item = i64>, step: i64) -> (BTreeSet<i64>, BTreeSet<i64>) {
+    let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
+    for k in offsets {
+        let b = k.rem_euclid(step);
+        babies.insert(b);
+        giants.insert(k - b);
+    }
+    babies.remove(&0);
+    giants.remove(&0);
+    (babies, giants)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// `sum_{m < count} rotate(v, m step)` by doubling, `count` a power of two: log2(count) rotations, 0 levels.
+pub(crate) fn rotate_sum<A: SlotAlgebra>(
+    alg: &A,
+    v: &A::Vector,
+    step: i64,
+    count: usize,
+) -> Result<A::Vector, A::Error> {
+    doublings(step, count).try_fold(v.clone(), |sum, k| alg.add(&sum, &alg.rotate(&sum, k)?))
+}
+
+/// The rotations that [`rotate_sum`] makes.
+pub(crate) fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
+    (0..count.trailing_zeros()).map(move |s| step << s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ones(offsets: impl IntoIterator<Item = i64>) -> LinearTransform {
+        LinearTransform::new(64, 64, offsets.into_iter().map(|k| (k, vec![Complex64::ONE; 64]))).unwrap()
+    }
+
+    #[test]
+    fn offsets_are_canonical_and_add_up() {
+        let t = ones([63, -1, 32, -32, 0]);
+        let offsets: Vec<i64> = t.diagonals().map(|(k, _)| k).collect();
+        assert_eq!(offsets, [-32, -1, 0]);
+        assert!(t.diagonals().all(|(k, d)| d[0].re == if k == 0 { 1.0 } else { 2.0 }));
+    }
+
+    #[test]
+    fn groups_cover_every_diagonal_once() {
+        let t = ones(-15..16).with_baby_step(5).unwrap();
+        let mut offsets: Vec<i64> =
+            t.groups().iter().flat_map(|(g, list)| list.iter().map(move |(b, _)| g + b)).collect();
+        offsets.sort_unstable();
+        assert_eq!(offsets, (-15..16).collect::<Vec<_>>());
+        assert_eq!(t.rotations(), t.babies().union(&t.giants()).copied().collect());
+    }
+
+    #[test]
+    fn baby_step_follows_the_stride() {
+        let t = ones((0..16).map(|k| 4 * k));
+        assert_eq!(t.baby_step() % 4, 0);
+        assert!(t.rotations().len() <= 6, "{:?}", t.rotations());
+    }
+
+    #[test]
+    fn bad_shapes_are_refused() {
+        assert!(LinearTransform::new(48, 64, [(0, vec![Complex64::ONE])]).is_err());
+        assert!(LinearTransform::new(64, 64, [(0, vec![Complex64::ONE; 3])]).is_err());
+        assert!(LinearTransform::new(64, 64, []).is_err());
+        assert!(ones([0]).with_baby_step(0).is_err());
+    }
+}

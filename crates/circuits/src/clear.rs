@@ -1,0 +1,352 @@
+//! Slot arithmetic without encryption: the oracle, the depth planner, the noise model.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use num_complex::Complex64;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{has_levels, power_of_two};
+use crate::{Error, LinearTransform, SlotAlgebra};
+
+/// Complex vectors with the level book-keeping of an encrypted engine, counting what circuits do.
+///
+/// With a [`NoiseModel`] every encryption, rescale and key switch adds a complex Gaussian error to every slot.
+/// Roundings of plaintexts are smaller by the square root of the ring degree and left out, and so are key switches
+/// whose error a rescale divides at once (inside `mul`, giant steps).
+#[derive(Debug)]
+pub struct Clear {
+    slots: usize,
+    noise: Option<(f64, Mutex<ChaCha8Rng>)>,
+    counters: Counters,
+}
+
+/// A vector of [`Clear`]: one value a slot, and a level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClearVector {
+    values: Vec<Complex64>,
+    level: usize,
+}
+
+/// The error of one rescale or key switch: per slot a complex Gaussian with `E|e|^2 = sigma^2`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NoiseModel {
+    /// log2 of the scale.
+    pub log_scale: f64,
+    /// log2 of the ring degree N.
+    pub log_degree: u32,
+    /// Seed of the errors: equal seeds and calls give equal errors.
+    pub seed: u64,
+}
+
+/// What a [`Clear`] has done since it was made or reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Products of two vectors (each one relinearisation).
+    pub products: usize,
+    /// Products with a plaintext or a constant, linear combinations included (each one rescale).
+    pub plain_products: usize,
+    /// Rotations by a non-zero offset, those of linear transforms included.
+    pub rotations: usize,
+    /// Conjugations.
+    pub conjugations: usize,
+    /// Linear transforms.
+    pub transforms: usize,
+    /// The lowest level of any result; `None` before the first operation.
+    pub lowest_level: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Counters {
+    products: AtomicUsize,
+    plain_products: AtomicUsize,
+    rotations: AtomicUsize,
+    conjugations: AtomicUsize,
+    transforms: AtomicUsize,
+    /// `usize::MAX` before the first result.
+    lowest_level: AtomicUsize,
+}
+
+impl ClearVector {
+    /// One value a slot.
+    pub fn values(&self) -> &[Complex64] {
+        &self.values
+    }
+
+    /// The real parts.
+    pub fn real(&self) -> Vec<f64> {
+        self.values.iter().map(|v| v.re).collect()
+    }
+}
+
+impl NoiseModel {
+    /// Standard deviation of `|e|` at one slot, in message units: `N / sqrt(18) / scale`.
+    ///
+    /// A rescale leaves rounding errors `e_0 + e_1 s` with a ternary secret of N/3 zeros: variance
+    /// `N (2/3) / 12 = N/18` a coefficient, and a slot sums N coefficients.
+    pub fn sigma(&self) -> f64 {
+        let log_degree = f64::from(self.log_degree);
+        (0.5 * (log_degree - 18f64.log2()) + 0.5 * log_degree - self.log_scale).exp2()
+    }
+}
+
+impl Clear {
+    /// Exact arithmetic (that of f64) on `slots` slots, a power of two.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] if `slots` is not a power of two.
+    pub fn new(slots: usize) -> Result<Self, Error> {
+        power_of_two("slots", slots, 1)?;
+        Ok(Self { slots, noise: None, counters: Counters::new() })
+    }
+
+    /// Arithmetic with the errors of `model`.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] if `slots` is not a power of two.
+    pub fn with_noise(slots: usize, model: NoiseModel) -> Result<Self, Error> {
+        let rng = Mutex::new(ChaCha8Rng::seed_from_u64(model.seed));
+        Ok(Self { noise: Some((model.sigma(), rng)), ..Self::new(slots)? })
+    }
+
+    /// A fresh vector at `level`; `values` are repeated to fill the slots.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] if the length does not divide the number of slots.
+    pub fn fresh(&self, values: &[Complex64], level: usize) -> Result<ClearVector, Error> {
+        self.divides("encrypt", values)?;
+        let values = values.iter().copied().cycle().take(self.slots).collect();
+        Ok(self.noisy(values, level))
+    }
+
+    /// [`Clear::fresh`] for real values.
+    ///
+    /// # Errors
+    /// As [`Clear::fresh`].
+    pub fn fresh_real(&self, values: &[f64], level: usize) -> Result<ClearVector, Error> {
+        let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
+        self.fresh(&values, level)
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> Counts {
+        let c = &self.counters;
+        let lowest = c.lowest_level.load(Relaxed);
+        Counts {
+            products: c.products.load(Relaxed),
+            plain_products: c.plain_products.load(Relaxed),
+            rotations: c.rotations.load(Relaxed),
+            conjugations: c.conjugations.load(Relaxed),
+            transforms: c.transforms.load(Relaxed),
+            lowest_level: (lowest != usize::MAX).then_some(lowest),
+        }
+    }
+
+    /// Sets all counts back to nothing.
+    pub fn reset_counts(&self) {
+        let c = &self.counters;
+        for counter in [&c.products, &c.plain_products, &c.rotations, &c.conjugations, &c.transforms] {
+            counter.store(0, Relaxed);
+        }
+        c.lowest_level.store(usize::MAX, Relaxed);
+    }
+
+    fn divides(&self, op: &'static str, p: &[Complex64]) -> Result<(), Error> {
+        if p.is_empty() || !self.slots.is_multiple_of(p.len()) {
+            return Err(Error::SlotCount { op, got: p.len(), want: self.slots });
+        }
+        Ok(())
+    }
+
+    /// A result without new error.
+    fn exact(&self, values: Vec<Complex64>, level: usize) -> ClearVector {
+        self.counters.lowest_level.fetch_min(level, Relaxed);
+        ClearVector { values, level }
+    }
+
+    /// A result that went through an encryption, a rescale or a key switch.
+    fn noisy(&self, mut values: Vec<Complex64>, level: usize) -> ClearVector {
+        self.add_noise(&mut values);
+        self.exact(values, level)
+    }
+
+    fn add_noise(&self, values: &mut [Complex64]) {
+        let Some((sigma, rng)) = &self.noise else { return };
+        // A poisoned lock still holds a usable generator.
+        let mut rng = rng.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for v in values {
+            // Box-Muller; 1 - u is in (0, 1], so the logarithm is finite.
+            let radius = sigma * (-(1.0 - rng.random::<f64>()).ln()).sqrt();
+            *v += Complex64::from_polar(radius, std::f64::consts::TAU * rng.random::<f64>());
+        }
+    }
+
+    fn rescaled(&self, op: &'static str, level: usize, values: Vec<Complex64>) -> Result<ClearVector, Error> {
+        has_levels(op, level, 1)?;
+        Ok(self.noisy(values, level - 1))
+    }
+
+    fn map(&self, a: &ClearVector, f: impl Fn(Complex64) -> Complex64) -> ClearVector {
+        self.exact(a.values.iter().map(|&v| f(v)).collect(), a.level)
+    }
+}
+
+impl Counters {
+    fn new() -> Self {
+        let zero = || AtomicUsize::new(0);
+        Self {
+            products: zero(),
+            plain_products: zero(),
+            rotations: zero(),
+            conjugations: zero(),
+            transforms: zero(),
+            lowest_level: AtomicUsize::new(usize::MAX),
+        }
+    }
+}
+
+impl SlotAlgebra for Clear {
+    type Vector = ClearVector;
+    type Error = Error;
+
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn level(&self, v: &ClearVector) -> usize {
+        v.level
+    }
+
+    fn add(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
+        Ok(self.exact(zip(a, &b.values, |x, y| x + y), a.level.min(b.level)))
+    }
+
+    fn sub(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
+        Ok(self.exact(zip(a, &b.values, |x, y| x - y), a.level.min(b.level)))
+    }
+
+    fn neg(&self, a: &ClearVector) -> ClearVector {
+        self.map(a, |v| -v)
+    }
+
+    fn add_const(&self, a: &ClearVector, c: Complex64) -> Result<ClearVector, Error> {
+        Ok(self.map(a, |v| v + c))
+    }
+
+    fn add_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result<ClearVector, Error> {
+        self.divides("add_plain", p)?;
+        Ok(self.exact(zip(a, p, |x, y| x + y), a.level))
+    }
+
+    fn mul_integer(&self, a: &ClearVector, k: i64) -> Result<ClearVector, Error> {
+        Ok(self.map(a, |v| v * k as f64))
+    }
+
+    fn mul_i(&self, a: &ClearVector) -> Result<ClearVector, Error> {
+        Ok(self.map(a, |v| Complex64::new(-v.im, v.re)))
+    }
+
+    fn mul(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
+        let out = self.rescaled("mul", a.level.min(b.level), zip(a, &b.values, |x, y| x * y))?;
+        self.counters.products.fetch_add(1, Relaxed);
+        Ok(out)
+    }
+
+    fn mul_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result<ClearVector, Error> {
+        self.divides("mul_plain", p)?;
+        let out = self.rescaled("mul_plain", a.level, zip(a, p, |x, y| x * y))?;
+        self.counters.plain_products.fetch_add(1, Relaxed);
+        Ok(out)
+    }
+
+    fn mul_const(&self, a: &ClearVector, c: f64) -> Result<ClearVector, Error> {
+        let out = self.rescaled("mul_const", a.level, a.values.iter().map(|v| v * c).collect())?;
+        self.counters.plain_products.fetch_add(1, Relaxed);
+        Ok(out)
+    }
+
+    fn linear_combination(&self, terms: &[(f64, &ClearVector)], constant: f64) -> Result<ClearVector, Error> {
+        let op = "linear_combination";
+        let level = terms.iter().map(|(_, v)| v.level).min().ok_or(Error::Empty { op })?;
+        let mut values = vec![Complex64::from(constant); self.slots];
+        for (c, v) in terms {
+            for (sum, x) in values.iter_mut().zip(&v.values) {
+                *sum += x * c;
+            }
+        }
+        let out = self.rescaled(op, level, values)?;
+        self.counters.plain_products.fetch_add(1, Relaxed);
+        Ok(out)
+    }
+
+    fn rotate(&self, a: &ClearVector, k: i64) -> Result<ClearVector, Error> {
+        // slots is a power of two below 2^63, the remainder below slots.
+        let k = k.rem_euclid(self.slots as i64) as usize;
+        if k == 0 {
+            return Ok(a.clone());
+        }
+        let mut values = a.values.clone();
+        values.rotate_left(k);
+        self.counters.rotations.fetch_add(1, Relaxed);
+        Ok(self.noisy(values, a.level))
+    }
+
+    fn conjugate(&self, a: &ClearVector) -> Result<ClearVector, Error> {
+        self.counters.conjugations.fetch_add(1, Relaxed);
+        Ok(self.noisy(a.values.iter().map(Complex64::conj).collect(), a.level))
+    }
+
+    fn drop_to(&self, a: &ClearVector, level: usize) -> Result<ClearVector, Error> {
+        has_levels("drop_to", a.level, level)?;
+        Ok(self.exact(a.values.clone(), level))
+    }
+
+    fn linear(&self, a: &ClearVector, t: &LinearTransform) -> Result<ClearVector, Error> {
+        let op = "linear";
+        if !self.slots.is_multiple_of(t.period()) {
+            return Err(Error::SlotCount { op, got: t.period(), want: self.slots });
+        }
+        has_levels(op, a.level, 1)?;
+        let n = self.slots;
+        let turned = |v: &[Complex64], k: i64| {
+            let mut v = v.to_vec();
+            v.rotate_left(k.rem_euclid(n as i64) as usize);
+            v
+        };
+        // Every baby is one key switch, shared by all giants.
+        let babies: std::collections::BTreeMap<i64, Vec<Complex64>> = t
+            .babies()
+            .into_iter()
+            .map(|b| {
+                let mut v = turned(&a.values, b);
+                self.add_noise(&mut v);
+                (b, v)
+            })
+            .collect();
+        let mut out = vec![Complex64::ZERO; n];
+        for (g, group) in t.groups() {
+            let mut sum = vec![Complex64::ZERO; n];
+            for (b, diagonal) in group {
+                let v = babies.get(&b).unwrap_or(&a.values);
+                // The diagonal turned by -g: entry j is diagonal[(j - g) mod its length].
+                let start = (-g).rem_euclid(diagonal.len() as i64) as usize;
+                let turned_diagonal = diagonal.iter().cycle().skip(start);
+                for ((s, x), d) in sum.iter_mut().zip(v).zip(turned_diagonal) {
+                    *s += x * d;
+                }
+            }
+            for (o, s) in out.iter_mut().zip(turned(&sum, g)) {
+                *o += s;
+            }
+        }
+        self.counters.transforms.fetch_add(1, Relaxed);
+        self.counters.rotations.fetch_add(t.babies().len() + t.giants().len(), Relaxed);
+        self.rescaled(op, a.level, out)
+    }
+}
+
+/// Slot by slot, the right operand repeated.
+fn zip(a: &ClearVector, b: &[Complex64], f: impl Fn(Complex64, Complex64) -> Complex64) -> Vec<Complex64> {
+    a.values.iter().zip(b.iter().cycle()).map(|(&x, &y)| f(x, y)).collect()
+}

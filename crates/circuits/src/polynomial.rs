@@ -1,0 +1,456 @@
+//! Polynomials in the Chebyshev basis, evaluated in as few levels as their degree allows.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | T_i | Chebyshev polynomial of the first kind on [-1, 1] |
+//! | p = q (T_m + shift) + rest | one step of the recursion, m a power of two |
+//! | budget | levels that a part may use; `q` has one less than `rest` |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::PI;
+
+use num_complex::Complex64;
+
+use crate::error::{has_levels, in_range};
+use crate::{Error, SlotAlgebra};
+
+/// Largest degree: beyond it f64 coefficients and the noise of a level mean nothing.
+const MAX_DEGREE: usize = 1023;
+/// Coefficients below this fraction of the largest are rounding of the construction, and dropped.
+const NEGLIGIBLE: f64 = 1e-15;
+/// Largest shift of a giant: the noise of a quotient is multiplied by up to one more than this.
+const MAX_SHIFT: f64 = 8.0;
+
+/// A polynomial `sum c_i T_i(u)`, `u = (2x - a - b)/(b - a)`, for x in [a, b].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chebyshev {
+    coefficients: Vec<f64>,
+    low: f64,
+    high: f64,
+}
+
+impl Chebyshev {
+    /// The polynomial with these coefficients (index = degree) on [`low`, `high`].
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without coefficients, [`Error::Degree`] above 1023, [`Error::Range`] for an interval that is
+    /// empty or a coefficient that is not finite.
+    pub fn new(mut coefficients: Vec<f64>, low: f64, high: f64) -> Result<Self, Error> {
+        let op = "polynomial";
+        in_range("interval end", low, -f64::MAX, high.next_down())?;
+        in_range("interval end", high, low, f64::MAX)?;
+        for &c in &coefficients {
+            in_range("coefficient", c, -f64::MAX, f64::MAX)?;
+        }
+        let largest = coefficients.iter().fold(0.0f64, |m, c| m.max(c.abs()));
+        for c in &mut coefficients {
+            if c.abs() <= NEGLIGIBLE * largest {
+                *c = 0.0;
+            }
+        }
+        if coefficients.is_empty() {
+            return Err(Error::Empty { op });
+        }
+        trim(&mut coefficients);
+        if coefficients.len() > MAX_DEGREE + 1 {
+            return Err(Error::Degree { op, got: coefficients.len() - 1, max: MAX_DEGREE });
+        }
+        Ok(Self { coefficients, low, high })
+    }
+
+    /// The polynomial of at most `degree` that equals `f` at the Chebyshev nodes of [`low`, `high`].
+    ///
+    /// # Errors
+    /// As [`Chebyshev::new`]; [`Error::Range`] if `f` is not finite at a node.
+    pub fn interpolate(f: impl Fn(f64) -> f64, degree: usize, low: f64, high: f64) -> Result<Self, Error> {
+        if degree > MAX_DEGREE {
+            return Err(Error::Degree { op: "polynomial", got: degree, max: MAX_DEGREE });
+        }
+        let n = degree + 1;
+        let angle = |k: usize| PI * (k as f64 + 0.5) / n as f64;
+        let values: Vec<f64> =
+            (0..n).map(|k| f(0.5 * (low + high) + 0.5 * (high - low) * angle(k).cos())).collect();
+        let coefficient = |i: usize| {
+            let sum: f64 = values.iter().enumerate().map(|(k, v)| v * (i as f64 * angle(k)).cos()).sum();
+            sum * if i == 0 { 1.0 } else { 2.0 } / n as f64
+        };
+        Self::new((0..n).map(coefficient).collect(), low, high)
+    }
+
+    /// The value at `x` in [a, b], in f64 (Clenshaw).
+    pub fn eval(&self, x: f64) -> f64 {
+        clenshaw(&self.coefficients, (2.0 * x - self.low - self.high) / (self.high - self.low))
+    }
+
+    /// The coefficients, index = degree, the last one not zero (except for the zero polynomial, `[0]`).
+    pub fn coefficients(&self) -> &[f64] {
+        &self.coefficients
+    }
+
+    /// The interval [a, b].
+    pub fn interval(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Degree.
+    pub fn degree(&self) -> usize {
+        self.coefficients.len() - 1
+    }
+
+    /// Levels that [`Chebyshev::evaluate`] takes: `ceil(log2(degree + 1))`.
+    pub fn depth(&self) -> usize {
+        depth_of(self.degree() + 1)
+    }
+
+    /// Products of two vectors that [`Chebyshev::evaluate`] takes.
+    pub fn products(&self) -> usize {
+        Plan::best(&self.coefficients).map_or(0, |plan| plan.products())
+    }
+
+    /// `factor p + offset`, at the same depth and cost.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if a coefficient overflows.
+    pub fn scaled(&self, factor: f64, offset: f64) -> Result<Self, Error> {
+        let mut coefficients: Vec<f64> = self.coefficients.iter().map(|c| c * factor).collect();
+        coefficients[0] += offset;
+        Self::new(coefficients, self.low, self.high)
+    }
+
+    /// Worst `|p - f|` on `points + 1` Chebyshev-spaced points of [a, b], ends included.
+    pub fn worst_error(&self, f: impl Fn(f64) -> f64, points: usize) -> f64 {
+        (0..=points)
+            .map(|k| {
+                let u = (PI * k as f64 / points.max(1) as f64).cos();
+                let x = 0.5 * (self.low + self.high) + 0.5 * (self.high - self.low) * u;
+                (self.eval(x) - f(x)).abs()
+            })
+            .fold(0.0, f64::max)
+    }
+
+    /// The polynomial in every slot of `u`, where `u` is the argument **already brought to [-1, 1]**.
+    ///
+    /// - Cost: [`Chebyshev::depth`] levels, [`Chebyshev::products`] products.
+    /// - The constant coefficient costs nothing; a polynomial of degree 0 takes no level.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] before anything is computed; otherwise the algebra's.
+    ///
+    /// # Source
+    /// Paterson and Stockmeyer 1973 in the Chebyshev basis, with the levels of each part budgeted so that the total
+    /// is the least possible. Departure: the top coefficient of a remainder is moved into the giant when that saves
+    /// a product.
+    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector) -> Result<A::Vector, A::Error> {
+        has_levels("polynomial", alg.level(u), self.depth())?;
+        match Plan::best(&self.coefficients) {
+            Some(plan) => plan.run(alg, u, self.coefficients[0]),
+            None => alg.add_const(&alg.mul_integer(u, 0)?, self.coefficients[0].into()),
+        }
+    }
+}
+
+/// `sum c_i T_i(u)`.
+pub(crate) fn clenshaw(coefficients: &[f64], u: f64) -> f64 {
+    let (mut b1, mut b2) = (0.0, 0.0);
+    for &c in coefficients.iter().skip(1).rev() {
+        (b1, b2) = (2.0 * u * b1 - b2 + c, b1);
+    }
+    coefficients.first().copied().unwrap_or(0.0) + u * b1 - b2
+}
+
+/// `ceil(log2 i)`: levels of T_i, and of a polynomial with `i` coefficients.
+fn depth_of(i: usize) -> usize {
+    i.next_power_of_two().trailing_zeros() as usize
+}
+
+fn trim(p: &mut Vec<f64>) {
+    while p.len() > 1 && p[p.len() - 1] == 0.0 {
+        p.pop();
+    }
+}
+
+fn is_odd(p: &[f64]) -> bool {
+    p.iter().step_by(2).all(|&c| c == 0.0)
+}
+
+/// A part of the polynomial and how it is computed.
+enum Node {
+    /// `constant + sum c T_i`: one level above its deepest T_i.
+    Combination { terms: Vec<(usize, f64)>, constant: f64 },
+    /// A combination that cannot wait, and the rest.
+    Sum(Box<Node>, Box<Node>),
+    /// `quotient (T_giant + shift) + rest`.
+    Product { quotient: Box<Node>, giant: usize, shift: f64, rest: Rest },
+    /// `T_1 even`, for an odd part.
+    Tail(Box<Node>),
+}
+
+/// What a product leaves over.
+enum Rest {
+    Constant(f64),
+    Node(Box<Node>),
+}
+
+/// Choices that are made once for a whole polynomial.
+#[derive(Clone, Copy)]
+struct Strategy {
+    /// T_i up to this index may be in combinations (powers of two always).
+    babies: usize,
+    shifts: bool,
+    tails: bool,
+}
+
+struct Plan {
+    root: Node,
+    /// The T_i to be made, ascending, without T_1.
+    powers: BTreeSet<usize>,
+}
+
+impl Plan {
+    /// The plan with the fewest products among all strategies; `None` for a constant. The constant coefficient is
+    /// not in it: it is added at the end, so that an odd polynomial plus a constant is as cheap as an odd one.
+    fn best(coefficients: &[f64]) -> Option<Plan> {
+        let mut p = coefficients.to_vec();
+        p[0] = 0.0;
+        let budget = depth_of(p.len());
+        let choices = [false, true];
+        let babies = (0..budget).map(|k| 1 << k);
+        babies
+            .flat_map(|b| choices.map(|s| (b, s)))
+            .flat_map(|(b, s)| choices.map(|t| Strategy { babies: b, shifts: s, tails: t }))
+            .filter_map(|strategy| {
+                let root = build(&p, budget, strategy)?;
+                let mut powers = BTreeSet::new();
+                root.collect(&mut powers);
+                Some(Plan { root, powers })
+            })
+            .min_by_key(Plan::products)
+    }
+
+    fn products(&self) -> usize {
+        self.powers.len() + self.root.products()
+    }
+
+    fn run<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector, constant: f64) -> Result<A::Vector, A::Error> {
+        let mut powers: BTreeMap<usize, A::Vector> = BTreeMap::from([(1, u.clone())]);
+        for &i in &self.powers {
+            let [a, b, _] = parts(i);
+            let twice = |v: A::Vector| alg.add(&v, &v);
+            let next = if a == b {
+                alg.add_const(&twice(alg.square(&powers[&a])?)?, Complex64::from(-1.0))?
+            } else {
+                alg.sub(&twice(alg.mul(&powers[&a], &powers[&b])?)?, &powers[&(a - b)])?
+            };
+            powers.insert(i, next);
+        }
+        let out = self.root.run(alg, &powers)?;
+        if constant == 0.0 { Ok(out) } else { alg.add_const(&out, constant.into()) }
+    }
+}
+
+/// `T_i = 2 T_a T_b - T_{a-b}` with a the largest power of two that is no more than i/2 or below i: `[a, b, a - b]`.
+fn parts(i: usize) -> [usize; 3] {
+    let a = if i.is_power_of_two() { i / 2 } else { 1 << i.ilog2() };
+    [a, i - a, a.abs_diff(i - a)]
+}
+
+impl Node {
+    fn products(&self) -> usize {
+        match self {
+            Node::Combination { .. } => 0,
+            Node::Sum(a, b) => a.products() + b.products(),
+            Node::Product { quotient, rest, .. } => {
+                1 + quotient.products() + if let Rest::Node(node) = rest { node.products() } else { 0 }
+            }
+            Node::Tail(even) => 1 + even.products(),
+        }
+    }
+
+    fn collect(&self, powers: &mut BTreeSet<usize>) {
+        match self {
+            Node::Combination { terms, .. } => terms.iter().for_each(|&(i, _)| need(i, powers)),
+            Node::Sum(a, b) => {
+                a.collect(powers);
+                b.collect(powers);
+            }
+            Node::Product { quotient, giant, rest, .. } => {
+                need(*giant, powers);
+                quotient.collect(powers);
+                if let Rest::Node(node) = rest {
+                    node.collect(powers);
+                }
+            }
+            Node::Tail(even) => even.collect(powers),
+        }
+    }
+
+    /// Every index met was put into `powers` by `collect`, so the look-ups cannot fail.
+    fn run<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        powers: &BTreeMap<usize, A::Vector>,
+    ) -> Result<A::Vector, A::Error> {
+        match self {
+            Node::Combination { terms, constant } => {
+                let terms: Vec<(f64, &A::Vector)> = terms.iter().map(|&(i, c)| (c, &powers[&i])).collect();
+                alg.linear_combination(&terms, *constant)
+            }
+            Node::Sum(a, b) => alg.add(&a.run(alg, powers)?, &b.run(alg, powers)?),
+            Node::Product { quotient, giant, shift, rest } => {
+                let giant = &powers[giant];
+                let quotient = quotient.run(alg, powers)?;
+                let product = if *shift == 0.0 {
+                    alg.mul(&quotient, giant)?
+                } else {
+                    alg.mul(&quotient, &alg.add_const(giant, Complex64::from(*shift))?)?
+                };
+                match rest {
+                    Rest::Constant(0.0) => Ok(product),
+                    Rest::Constant(c) => alg.add_const(&product, Complex64::from(*c)),
+                    Rest::Node(node) => alg.add(&product, &node.run(alg, powers)?),
+                }
+            }
+            Node::Tail(even) => alg.mul(&powers[&1], &even.run(alg, powers)?),
+        }
+    }
+}
+
+/// Adds T_i and what it is made of.
+fn need(i: usize, powers: &mut BTreeSet<usize>) {
+    if i > 1 && powers.insert(i) {
+        parts(i).into_iter().for_each(|j| need(j, powers));
+    }
+}
+
+/// A way to compute `p` (trimmed, not constant) in `budget` levels, or `None` if this strategy has none.
+fn build(p: &[f64], budget: usize, strategy: Strategy) -> Option<Node> {
+    let degree = p.len() - 1;
+    let small = |i: usize| i <= strategy.babies || i.is_power_of_two();
+    if degree == 0 || depth_of(degree + 1) > budget {
+        return None;
+    }
+    let listed = |p: &[f64]| -> Vec<(usize, f64)> {
+        p.iter().copied().enumerate().skip(1).filter(|&(_, c)| c != 0.0).collect()
+    };
+    let terms = listed(p);
+    if depth_of(degree) < budget && terms.iter().all(|&(i, _)| small(i)) {
+        return Some(Node::Combination { terms, constant: p[0] });
+    }
+    if strategy.tails
+        && is_odd(p)
+        && degree > 1
+        && let Some(even) = build(&over_t1(p), budget - 1, strategy)
+    {
+        return Some(Node::Tail(Box::new(even)));
+    }
+    let m = 1 << degree.ilog2();
+    if degree == m {
+        let mut rest = p[..m].to_vec();
+        trim(&mut rest);
+        let top = Node::Combination { terms: vec![(m, p[m])], constant: 0.0 };
+        return Some(Node::Sum(Box::new(top), Box::new(build(&rest, budget, strategy)?)));
+    }
+    // T_{m+k} = 2 T_m T_k - T_{m-k}.
+    let mut rest = p[..m].to_vec();
+    let mut quotient = vec![p[m]];
+    for k in 1..=degree - m {
+        quotient.push(2.0 * p[m + k]);
+        rest[m - k] -= p[m + k];
+    }
+    trim(&mut rest);
+    let mut shift = 0.0;
+    if strategy.shifts && rest.len() == quotient.len() {
+        let ratio = rest[rest.len() - 1] / quotient[quotient.len() - 1];
+        if ratio.abs() <= MAX_SHIFT {
+            shift = ratio;
+            rest.pop();
+            for (r, q) in rest.iter_mut().zip(&quotient) {
+                *r -= ratio * q;
+            }
+            trim(&mut rest);
+        }
+    }
+    let rest = if rest.len() == 1 {
+        Rest::Constant(rest[0])
+    } else {
+        Rest::Node(Box::new(build(&rest, budget, strategy)?))
+    };
+    Some(Node::Product { quotient: Box::new(build(&quotient, budget - 1, strategy)?), giant: m, shift, rest })
+}
+
+/// The even polynomial e with `T_1 e = p`, for odd `p`: `T_1 T_i = (T_{i+1} + T_{i-1})/2`.
+fn over_t1(p: &[f64]) -> Vec<f64> {
+    let mut even = vec![0.0; p.len() - 1];
+    let mut above = 0.0;
+    for i in (2..p.len() - 1).rev().step_by(2) {
+        above = 2.0 * p[i + 1] - above;
+        even[i] = above;
+    }
+    even[0] = p[1] - 0.5 * above;
+    even
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clear;
+
+    /// A function with every coefficient of the wanted parity.
+    fn sample(degree: usize, odd: bool) -> Chebyshev {
+        let coefficients = (0..=degree)
+            .map(|i| if odd && i % 2 == 0 { 0.0 } else { (1.0 + 0.3 * (i as f64).sin()) / (1.0 + i as f64) })
+            .collect();
+        Chebyshev::new(coefficients, -1.0, 1.0).unwrap()
+    }
+
+    /// Every degree to 63 is evaluated in exactly its depth, exactly its announced products, to f64 precision.
+    #[test]
+    fn evaluates_at_the_least_depth() {
+        for (degree, odd) in (0..64).map(|d| (d, false)).chain((1..64).step_by(2).map(|d| (d, true))) {
+            let p = sample(degree, odd);
+            let alg = Clear::new(64).unwrap();
+            let x: Vec<f64> = (0..64).map(|k| -1.0 + 2.0 * f64::from(k) / 63.0).collect();
+            let u = alg.fresh_real(&x, 9).unwrap();
+            alg.reset_counts();
+            let got = p.evaluate(&alg, &u).unwrap();
+            assert_eq!(p.depth(), (0..).find(|k| 1 << k > degree).unwrap());
+            assert_eq!(alg.level(&got), 9 - p.depth(), "degree {degree}");
+            assert_eq!(alg.counts().products, p.products(), "degree {degree}");
+            for (g, &x) in got.real().iter().zip(&x) {
+                assert!((g - p.eval(x)).abs() < 1e-12, "degree {degree} odd {odd}");
+            }
+            if p.depth() > 0 {
+                let shallow = alg.drop_to(&u, p.depth() - 1).unwrap();
+                assert!(matches!(p.evaluate(&alg, &shallow), Err(Error::OutOfLevels { .. })));
+            }
+        }
+    }
+
+    /// Product counts of the degrees in use; a constant is free.
+    #[test]
+    fn few_products() {
+        for (degree, odd, most) in
+            [(3, true, 2), (7, true, 4), (15, true, 7), (31, true, 12), (31, false, 13)]
+        {
+            let p = sample(degree, odd);
+            assert!(p.products() <= most, "degree {degree}: {} products", p.products());
+            assert_eq!(p.scaled(0.5, 0.5).unwrap().products(), p.products());
+        }
+    }
+
+    #[test]
+    fn interpolates() {
+        let p = Chebyshev::interpolate(f64::exp, 15, -1.0, 3.0).unwrap();
+        assert!(p.worst_error(f64::exp, 1000) < 1e-8);
+        assert!((p.scaled(2.0, 1.0).unwrap().eval(0.7) - 2.0 * 0.7f64.exp() - 1.0).abs() < 1e-7);
+    }
+
+    #[test]
+    fn bad_polynomials_are_refused() {
+        assert!(Chebyshev::new(vec![], 0.0, 1.0).is_err());
+        assert!(Chebyshev::new(vec![1.0], 1.0, 1.0).is_err());
+        assert!(Chebyshev::new(vec![f64::NAN], 0.0, 1.0).is_err());
+        assert!(Chebyshev::new(vec![1.0; 2000], 0.0, 1.0).is_err());
+        assert!(Chebyshev::interpolate(f64::ln, 2, -1.0, 1.0).is_err());
+    }
+}
