@@ -72,20 +72,19 @@ pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slo
     Private::new(Slots(values))
 }
 
-/// The constant coefficient c₀[0] + (c₁·s)[0] modulo q₀, from a level-0 sample: `b` is c₀[0] and `c1` holds the
-/// coefficients of c₁ as values.
-pub fn constant_coefficient(secret: &SecretKey, b: u64, c1: &Poly<Ntt>) -> Private<i128> {
-    let basis = secret.params().q_basis(0);
-    let mut product = c1.truncated(1);
-    product.mul_assign(basis, secret.values());
-    let mut product = product.into_coeff(basis);
-    let value = basis.modulus(0).add(product.limb(0)[0], b);
-    product.zeroize();
+/// The constant coefficient of c₀ + c₁·s modulo q₀.
+pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<i128> {
+    let mut phase = phase(secret, ct, 1);
+    let value = phase.limb(0)[0];
+    phase.zeroize();
     Private::new(i128::from(value))
 }
 
 /// Encrypts the polynomial that `masked` decrypts to, coefficient by coefficient, at a higher `level`: the device's
-/// part of a refresh. The scale stays; the caller's mask must keep every coefficient below a quarter of the modulus.
+/// part of a refresh. The scale stays; the mask must keep every coefficient below a quarter of the modulus.
+///
+/// A message of `slots` values (a power of two up to N/2) is a polynomial in X^(N/2·slots); other coefficients hold noise only
+/// and are left out, so that the noise that stays has the message's period.
 ///
 /// # Errors
 /// [`Error::TooLow`] if `masked` has less than 64 bits above its scale, which no mask can hide.
@@ -93,6 +92,7 @@ pub fn recrypt<R: CryptoRng>(
     secret: &SecretKey,
     masked: &Ciphertext,
     level: usize,
+    slots: usize,
     rng: &mut R,
 ) -> Result<SeededCiphertext, Error> {
     let params = secret.params();
@@ -113,6 +113,10 @@ pub fn recrypt<R: CryptoRng>(
         } else {
             converter.output(to, j, &prepared, limb);
         }
+    });
+    let stride = params.max_slots() / slots;
+    lifted.for_each_limb(|_, limb| {
+        limb.iter_mut().enumerate().filter(|(k, _)| k % stride != 0).for_each(|(_, x)| *x = 0);
     });
     prepared.iter_mut().for_each(|p| p.zeroize());
     poly.zeroize();

@@ -180,13 +180,14 @@ fn recryption_of_a_masked_value_raises_the_level_exactly() {
     let f = fixture();
     let a = values(18);
     let low = encrypt(&a, 2, 19);
-    let high = ckks_secret::recrypt(&f.secret, &low, 21, &mut ChaCha20Rng::seed_from_u64(20))
+    let high = ckks_secret::recrypt(&f.secret, &low, 21, SLOTS, &mut ChaCha20Rng::seed_from_u64(20))
         .unwrap()
         .expand(&f.secret);
     assert_eq!((high.level(), high.scale()), (21, low.scale()));
     assert_bits(&high, &a, 20.5);
     assert!(
-        ckks_secret::recrypt(&f.secret, &encrypt(&a, 0, 1), 21, &mut ChaCha20Rng::seed_from_u64(1)).is_err()
+        ckks_secret::recrypt(&f.secret, &encrypt(&a, 0, 1), 21, SLOTS, &mut ChaCha20Rng::seed_from_u64(1))
+            .is_err()
     );
 }
 

@@ -44,7 +44,8 @@ impl std::str::FromStr for DecisionId {
         }
         let mut id = [0; 16];
         for (byte, pair) in id.iter_mut().zip(s.as_bytes().chunks_exact(2)) {
-            let digit = |c: u8| (c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase()).ok_or_else(unknown);
+            let digit =
+                |c: u8| (c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase()).ok_or_else(unknown);
             *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
         }
         Ok(DecisionId(id))
@@ -137,8 +138,15 @@ struct State {
 enum Phase {
     Open,
     /// Closed at so many feedbacks, `unanswered` of them since the trace was last known to be below C.
-    Closing { at: u64, unanswered: u64 },
-    Refreshing { at: u64, id: u64, seed: Seed },
+    Closing {
+        at: u64,
+        unanswered: u64,
+    },
+    Refreshing {
+        at: u64,
+        id: u64,
+        seed: Seed,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -202,7 +210,10 @@ impl Bandit {
         let lambda = config.linear.lambda;
         let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
             let mut out = Ciphertext::zero(params, level);
-            engine.algebra().evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
+            engine
+                .algebra()
+                .evaluator()
+                .add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
             Ok(Arc::new(out))
         };
         let model = layout.model(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
@@ -294,7 +305,9 @@ impl Bandit {
     }
 
     fn ciphertext(&self, name: &'static str) -> Result<&Arc<Ciphertext>, Error> {
-        self.ciphertexts.get(name).ok_or_else(|| Error::BadState(format!("the ciphertext `{name}` is missing")))
+        self.ciphertexts
+            .get(name)
+            .ok_or_else(|| Error::BadState(format!("the ciphertext `{name}` is missing")))
     }
 
     /// What [`Engine::decide`] needs.
@@ -363,12 +376,21 @@ impl Bandit {
     ///
     /// # Errors
     /// [`Error::UnknownDecision`], [`Error::WrongLevel`].
-    pub fn feedback(&mut self, engine: &Engine, id: DecisionId, feedback: Feedback) -> Result<Receipt, Error> {
+    pub fn feedback(
+        &mut self,
+        engine: &Engine,
+        id: DecisionId,
+        feedback: Feedback,
+    ) -> Result<Receipt, Error> {
         if let Some((_, receipt)) = self.state.receipts.get(&id) {
             return Ok(receipt.clone());
         }
-        let pending =
-            self.state.pending.get(&id).cloned().ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
+        let pending = self
+            .state
+            .pending
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
         let plan = &self.state.plan;
         let level = |what, ct: &Ciphertext, want: usize| {
             if ct.level() == want { Ok(()) } else { Err(Error::WrongLevel { what, got: ct.level(), want }) }
@@ -384,7 +406,13 @@ impl Bandit {
         Ok(receipt)
     }
 
-    fn count(&mut self, engine: &Engine, id: DecisionId, pending: Pending, f: Feedback) -> Result<Receipt, Error> {
+    fn count(
+        &mut self,
+        engine: &Engine,
+        id: DecisionId,
+        pending: Pending,
+        f: Feedback,
+    ) -> Result<Receipt, Error> {
         if let Some((refresh_id, model)) = f.refreshed {
             self.install(engine, refresh_id, &model);
         }
@@ -411,7 +439,9 @@ impl Bandit {
         self.ciphertexts.insert(TRACE.into(), Arc::new(trace));
         self.state.feedbacks += 1;
         let s = &self.state;
-        if matches!(s.phase, Phase::Open) && s.config.linear.batch_ends_publicly(s.feedbacks, s.model_feedbacks) {
+        if matches!(s.phase, Phase::Open)
+            && s.config.linear.batch_ends_publicly(s.feedbacks, s.model_feedbacks)
+        {
             self.close(engine)?;
         }
         self.state.pending.remove(&id);
@@ -443,7 +473,8 @@ impl Bandit {
         if RefreshId(id) != refresh_id {
             return;
         }
-        let model = refresh::reveal(engine.params(), refreshed, self.state.plan.refresh_level, &seed);
+        let plan = &self.state.plan;
+        let model = refresh::reveal(engine.params(), refreshed, plan.refresh_level, plan.model_slots, &seed);
         self.ciphertexts.insert(MODEL.into(), Arc::new(model));
         self.ciphertexts.remove(MASKED);
         let s = &mut self.state;

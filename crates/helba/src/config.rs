@@ -132,14 +132,20 @@ impl BanditConfig {
         // scale of the refresh.
         let update = |steps: usize| REFRESH_LEVEL + 1 + 2 + 2 * steps + 1;
         let steps = self.newton_steps(batch);
-        if update(steps) + 1 > top {
+        let highest = shape.update_level(top);
+        if update(steps) + 1 > highest {
             let advice = format!(
                 "lower unanswered (now {}), C (now {}) or L²/lambda (now {:.3}): fewer steps of Newton's iteration",
                 self.unanswered,
                 linear.c,
                 linear.l * linear.l / linear.lambda
             );
-            return Err(Error::Depth { what: "a batch update", need: update(steps) + 1, have: top, advice });
+            return Err(Error::Depth {
+                what: "a batch update",
+                need: update(steps) + 1,
+                have: highest,
+                advice,
+            });
         }
         let growth = (linear.l * linear.l * self.horizon as f64 / linear.lambda).max(1.0);
         Ok(Plan {
@@ -150,7 +156,8 @@ impl BanditConfig {
             refresh_level: REFRESH_LEVEL,
             answer_level: 0,
             newton_steps: steps,
-            slots: shape.slots(),
+            slots: shape.decision_slots(),
+            model_slots: shape.model_slots(),
             // Messages of order √t on both sides of V·X, whose product is of order one.
             design_scale: (growth.log2() / 2.0).round().exp2(),
         })
@@ -221,8 +228,10 @@ pub struct Plan {
     pub answer_level: usize,
     /// Newton steps of a batch update.
     pub newton_steps: usize,
-    /// Period of the slot vectors.
+    /// Period of the contexts' and the answer's slots.
     pub slots: usize,
+    /// Period of the model's slots.
+    pub model_slots: usize,
     /// s: statistics travel as V/s and g/s.
     pub design_scale: f64,
 }
@@ -239,7 +248,13 @@ pub struct Shape {
 impl Shape {
     /// For `features` features and `arms` arms.
     pub fn for_problem(features: usize, arms: usize) -> Self {
-        Shape { dim: features.next_power_of_two().max(2), arm_slots: arms.next_power_of_two().max(2) }
+        let arm_slots = arms.next_power_of_two().max(2);
+        let mut dim = features.next_power_of_two().max(2);
+        // A row of comparisons must fit between the squares.
+        while arm_slots > dim * dim {
+            dim *= 2;
+        }
+        Shape { dim, arm_slots }
     }
 
     /// Slots of an arm: four D × D squares.
@@ -257,9 +272,20 @@ impl Shape {
         2 * self.dim * self.dim * self.dim
     }
 
+    /// Period of the model.
+    pub fn model_slots(&self) -> usize {
+        2 * self.square()
+    }
+
     /// Period of all vectors.
     pub fn slots(&self) -> usize {
         self.decision_slots().max(self.update_slots())
+    }
+
+    /// The highest level at which keys for batch updates work; those of large problems are many, so they are made for
+    /// the five Newton steps that unit features need.
+    pub(crate) fn update_level(&self, top: usize) -> usize {
+        if self.dim <= 4 { top } else { top.min(17) }
     }
 
     pub(crate) fn log_arms(&self) -> usize {
@@ -319,8 +345,13 @@ impl KeyPlan {
             need(k, top - 6);
         }
         for k in crate::update::rotations(shape) {
-            need(k, top);
+            need(k, shape.update_level(top));
         }
-        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_iter().collect(), conjugation_level: top - 2 })
+        Ok(KeyPlan {
+            params,
+            relin_level: top,
+            rotations: rotations.into_iter().collect(),
+            conjugation_level: top - 2,
+        })
     }
 }

@@ -104,3 +104,14 @@ pub enum Error {
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
 }
+
+impl From<circuits::EncryptedError> for Error {
+    fn from(e: circuits::EncryptedError) -> Self {
+        match e {
+            circuits::EncryptedError::Circuit(e) => Error::Circuit(e),
+            circuits::EncryptedError::Ckks(e) => Error::Ckks(e),
+            // The enum may grow; its text says what is wrong.
+            other => Error::BadState(other.to_string()),
+        }
+    }
+}

@@ -43,7 +43,11 @@ impl Layout {
     /// [`Error::ContextShape`], [`Error::BadFeatures`].
     pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<Complex64>, Error> {
         if rows.len() != self.arms {
-            return Err(Error::ContextShape { what: "the number of arms".into(), got: rows.len(), want: self.arms });
+            return Err(Error::ContextShape {
+                what: "the number of arms".into(),
+                got: rows.len(),
+                want: self.arms,
+            });
         }
         let (square, dim) = (self.shape.square(), self.shape.dim);
         let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
@@ -117,7 +121,11 @@ impl Layout {
     }
 
     /// A model: A_ij and ω_j.
-    pub(crate) fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Complex64> {
+    pub(crate) fn model(
+        &self,
+        a: impl Fn(usize, usize) -> f64,
+        omega: impl Fn(usize) -> f64,
+    ) -> Vec<Complex64> {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![Complex64::ZERO; 2 * square];
         for i in 0..dim {
@@ -146,7 +154,10 @@ impl Layout {
             return Err(Error::ContextShape { what, got: x.len(), want: self.features });
         }
         if let Some(i) = x.iter().position(|v| !v.is_finite()) {
-            return Err(Error::BadFeatures { arm, why: format!("feature {i} is {}: only finite numbers can be sent", x[i]) });
+            return Err(Error::BadFeatures {
+                arm,
+                why: format!("feature {i} is {}: only finite numbers can be sent", x[i]),
+            });
         }
         let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
         // Rows that were divided by the largest norm come out at 1 and a rounding.

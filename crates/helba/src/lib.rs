@@ -25,7 +25,8 @@ pub mod score;
 pub mod update;
 
 pub use bandit_state::{
-    Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs, UpdateOutput,
+    Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs,
+    UpdateOutput,
 };
 pub use config::{BanditConfig, KeyPlan, Plan, Scalars, Shape};
 pub use engine::{DecisionOutput, Engine};

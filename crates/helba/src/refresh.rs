@@ -20,8 +20,8 @@ const TRACE_DECISION: f64 = 0.45;
 const FLOOD_BITS_BELOW_SCALE: i32 = 13;
 
 /// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
-/// over `basis`.
-fn mask(params: &Params, level: usize, seed: &Seed, basis: &Basis) -> Poly<Ntt> {
+/// over `basis`; only every `stride`-th coefficient is kept.
+fn mask(params: &Params, level: usize, seed: &Seed, stride: usize, basis: &Basis) -> Poly<Ntt> {
     let bits = (params.log_q(level) as u32 - 2).min(126);
     let mut rng = ChaCha20Rng::from_seed(*seed);
     let coefficients: Vec<i128> = (0..params.n())
@@ -32,14 +32,19 @@ fn mask(params: &Params, level: usize, seed: &Seed, basis: &Basis) -> Poly<Ntt> 
         .collect();
     let mut out = Poly::<rns::Coeff>::zero(params.n(), basis.len());
     out.for_each_limb(|i, limb| {
-        for (x, &c) in limb.iter_mut().zip(&coefficients) {
+        for (x, &c) in limb.iter_mut().zip(&coefficients).step_by(stride) {
             *x = basis.modulus(i).reduce_i128(c);
         }
     });
     out.into_ntt(basis)
 }
 
-fn encrypt_zero<R: CryptoRng>(params: &Params, key: &PublicKey, level: usize, rng: &mut R) -> Result<Ciphertext, Error> {
+fn encrypt_zero<R: CryptoRng>(
+    params: &Params,
+    key: &PublicKey,
+    level: usize,
+    rng: &mut R,
+) -> Result<Ciphertext, Error> {
     Ok(ckks::encrypt(params, key, &Plaintext::encode(params, &[Complex64::ZERO], level)?, rng))
 }
 
@@ -47,11 +52,20 @@ fn encrypt_zero<R: CryptoRng>(params: &Params, key: &PublicKey, level: usize, rn
 fn shifted(params: &Params, a: &Ciphertext, p: &Poly<Ntt>, subtract: bool) -> Ciphertext {
     let basis = params.q_basis(a.level());
     let mut c0 = a.c0().clone();
-    if subtract { c0.sub_assign(basis, p) } else { c0.add_assign(basis, p) }
+    if subtract {
+        c0.sub_assign(basis, p)
+    } else {
+        c0.add_assign(basis, p)
+    }
     Ciphertext::new(c0, a.c1().clone(), a.level(), a.scale())
 }
 
-fn rerandomised<R: CryptoRng>(params: &Params, key: &PublicKey, a: &Ciphertext, rng: &mut R) -> Result<Ciphertext, Error> {
+fn rerandomised<R: CryptoRng>(
+    params: &Params,
+    key: &PublicKey,
+    a: &Ciphertext,
+    rng: &mut R,
+) -> Result<Ciphertext, Error> {
     let zero = encrypt_zero(params, key, a.level(), rng)?;
     let basis = params.q_basis(a.level());
     let (mut c0, mut c1) = (a.c0().clone(), a.c1().clone());
@@ -72,13 +86,23 @@ pub fn hide<R: CryptoRng>(
     rng: &mut R,
 ) -> Result<Ciphertext, Error> {
     let level = model.level();
-    let masked = shifted(params, model, &mask(params, level, seed, params.q_basis(level)), false);
+    let masked = shifted(params, model, &mask(params, level, seed, 1, params.q_basis(level)), false);
     rerandomised(params, key, &masked, rng)
 }
 
-/// The model that came back at a higher level, without the mask it had at `level`.
-pub fn reveal(params: &Params, refreshed: &Ciphertext, level: usize, seed: &Seed) -> Ciphertext {
-    shifted(params, refreshed, &mask(params, level, seed, params.q_basis(refreshed.level())), true)
+/// The model, `slots` values, that came back at a higher level, without the mask it had at `level`.
+///
+/// The device kept only the coefficients that such a message has, every N/(2·slots)-th: what the others held was
+/// noise, which differs from one period of the slots to the next and would grow from batch to batch.
+pub fn reveal(
+    params: &Params,
+    refreshed: &Ciphertext,
+    level: usize,
+    slots: usize,
+    seed: &Seed,
+) -> Ciphertext {
+    let basis = params.q_basis(refreshed.level());
+    shifted(params, refreshed, &mask(params, level, seed, params.max_slots() / slots, basis), true)
 }
 
 /// The comparison's result in the constant coefficient, under a mask uniform modulo q₀ in every coefficient.
@@ -118,7 +142,8 @@ pub fn answer<R: CryptoRng>(
 ) -> Result<Ciphertext, Error> {
     let basis = params.q_basis(action.level());
     let width = 1i64 << (action.scale().log2().round() as i32 - FLOOD_BITS_BELOW_SCALE).max(1);
-    let noise: Vec<i64> = (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
+    let noise: Vec<i64> =
+        (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
     let noise = Poly::from_signed(basis, &noise).into_ntt(basis);
     rerandomised(params, key, &shifted(params, action, &noise, false), rng)
 }

@@ -87,15 +87,14 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let at_zero = 2.0 * scalars.c1 / scalars.c2 - 1.0;
     let z = alg.add_const(&z, at_zero.into())?;
     let (factor, c2) = (scalars.beta / range, scalars.c2);
-    let sqrt = Chebyshev::interpolate(inputs.sqrt_degree, -1.0, 1.0, |x| {
-        factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt()
-    })?;
+    let root = |x: f64| factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
+    let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
     let width = sqrt.evaluate(alg, &z)?;
     let u = alg.mul_const(&u, c2 / (2.0 * range))?;
     let index = alg.add(&width, &u)?;
 
     // Slots without an arm hold the root of c₁ now.
-    let rest = sqrt.value(at_zero);
+    let rest = sqrt.eval(at_zero);
     let mut clear = vec![Complex64::new(-rest, 0.0); shape.decision_slots()];
     for a in 0..shape.arm_slots {
         clear[a * block].re = if a < *arms { 0.0 } else { inputs.least_index / range - rest };

@@ -289,7 +289,7 @@ fn inner_products<const N: usize>(
     z: &[&[u64]],
 ) {
     let (l, end) = (Lanes::new(m), whole(out0.len()));
-    let (xs, ys, zs): ([&[u64]; N], [&[u64]; N], [&[u64]; N]) = (array(x), array(y), array(z));
+    let (xs, ys, zs) = (array::<N>(x), array::<N>(y), array::<N>(z));
     let zero = _mm512_setzero_si512();
     for i in (0..end).step_by(LANES) {
         let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);

@@ -1,0 +1,168 @@
+//! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
+
+use ckks::{Ciphertext, EvaluationKeys, GaloisElement, KeyId, Plaintext};
+use ckks_secret::SecretKey;
+use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, Shape};
+use nalgebra::{DMatrix, DVector};
+use num_complex::Complex64;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
+
+struct Party {
+    engine: Engine,
+    secret: SecretKey,
+    rng: ChaCha20Rng,
+}
+
+fn party(shape: Shape, seed: u64) -> Party {
+    let plan = KeyPlan::new(shape, true).unwrap();
+    let params = plan.params.validate().unwrap();
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
+    let secret = SecretKey::generate(&params, &mut rng);
+    let public = ckks_secret::public_key(&secret, &mut rng);
+    let mut keys = EvaluationKeys {
+        relin: Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng))),
+        ..EvaluationKeys::default()
+    };
+    let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
+    for (g, level) in rotations.chain([(GaloisElement::conjugation(&params), plan.conjugation_level)]) {
+        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
+    }
+    let id: KeyId = public.id(&params);
+    Party { engine: Engine::new(params, public, id, shape, keys).unwrap(), secret, rng }
+}
+
+impl Party {
+    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
+        let m = Plaintext::encode(self.engine.params(), slots, level).unwrap();
+        ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
+    }
+}
+
+/// Exact twin: inverse, root and argmax on the history that the model in use was made of.
+struct Twin {
+    config: BanditConfig,
+    history: Vec<(DVector<f64>, f64)>,
+}
+
+impl Twin {
+    fn model(&self, feedbacks: u64) -> (DMatrix<f64>, DVector<f64>) {
+        let d = self.config.linear.d;
+        let mut v = DMatrix::identity(d, d) * self.config.linear.lambda;
+        let mut g = DVector::zeros(d);
+        for (x, r) in &self.history[..feedbacks as usize] {
+            v += x * x.transpose();
+            g += x * *r;
+        }
+        let a = v.try_inverse().unwrap();
+        let omega = &a * g;
+        (a, omega)
+    }
+
+    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
+        let (a, omega) = self.model(feedbacks);
+        let s = self.config.scalars(round, feedbacks);
+        rows.iter()
+            .map(|x| {
+                let x = DVector::from_column_slice(x);
+                omega.dot(&x) + s.beta * ((x.transpose() * &a * &x)[0] + s.c1).sqrt()
+            })
+            .collect()
+    }
+}
+
+fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
+    (0..k)
+        .map(|_| {
+            let x: Vec<f64> = (0..d).map(|_| rng.next_u32() as f64 / 2f64.powi(31) - 1.0).collect();
+            let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+            x.iter().map(|v| v / norm).collect()
+        })
+        .collect()
+}
+
+fn run(d: usize, k: usize, rounds: usize) {
+    let shape = Shape::for_problem(d, k);
+    let mut party = party(shape, 7);
+    let config = BanditConfig { horizon: 100, ..BanditConfig::new(d, k) };
+    let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
+    let plan = bandit.plan().clone();
+    let layout = Layout::new(&config, &plan);
+    let mut twin = Twin { config: config.clone(), history: Vec::new() };
+    let mut world = ChaCha20Rng::seed_from_u64(8);
+    let theta: Vec<f64> = unit_rows(&mut world, 1, d).remove(0);
+    let mut closed_by_trace = 0;
+    for t in 1..=rounds {
+        let rows = unit_rows(&mut world, k, d);
+        let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
+        let output =
+            party.engine.decide(bandit.begin_decision().unwrap(), &contexts, &mut party.rng.clone()).unwrap();
+        let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).unwrap();
+        let values = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
+            .with(|slots| layout.action_values(slots));
+        let arm = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
+            .with(|slots| layout.action(slots));
+        let wanted = twin.indices(&rows, reply.round, reply.model_feedbacks);
+        let best = (0..k).fold(0, |b, a| if wanted[a] > wanted[b] { a } else { b });
+        let gap = wanted[best] - wanted[arm];
+        assert!(
+            gap < 1e-2,
+            "round {t}: arm {arm} for {best}, {gap} short; answer {values:?}, indices {wanted:?}"
+        );
+        assert!(values.iter().all(|v| (-0.1..1.1).contains(v)), "round {t}: {values:?}");
+        let x = &rows[arm];
+        let reward = x.iter().zip(&theta).map(|(a, b)| a * b).sum::<f64>();
+        let trace_answer = reply.trace.as_ref().map(|question| {
+            let modulus = party.engine.params().prime(0);
+            ckks_secret::constant_coefficient(&party.secret, question).release(modulus, 29, &mut party.rng)
+        });
+        let refreshed = reply.refresh.as_ref().map(|(id, masked)| {
+            let fresh = ckks_secret::recrypt(
+                &party.secret,
+                masked,
+                plan.model_level,
+                plan.model_slots,
+                &mut party.rng,
+            )
+            .unwrap();
+            (*id, fresh.expand(&party.secret))
+        });
+        let feedback = Feedback {
+            statistics: party.encrypt(&layout.statistics(x, reward).unwrap(), plan.statistics_level),
+            trace: party.encrypt(&layout.trace_features(x).unwrap(), plan.trace_level),
+            trace_answer,
+            refreshed,
+        };
+        let before = bandit.status().batches;
+        let receipt = bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap();
+        assert_eq!(bandit.feedback(&party.engine, reply.id, feedback).unwrap(), receipt);
+        assert_eq!(receipt.feedbacks, t as u64);
+        closed_by_trace += bandit.status().batches - before;
+        twin.history.push((DVector::from_column_slice(x), reward));
+        if let Some(inputs) = bandit.begin_update() {
+            let output = party.engine.update(&inputs, &mut party.rng).unwrap();
+            bandit.finish_update(output);
+        }
+        // A restart between any two calls changes nothing.
+        let (state, ciphertexts) = bandit.save();
+        bandit = Bandit::restore(&party.engine, &state, ciphertexts).unwrap();
+    }
+    let status = bandit.status();
+    assert!(status.refreshes >= 3 && closed_by_trace >= 3, "{status:?}");
+}
+
+#[test]
+fn two_features_two_arms() {
+    run(2, 2, 25);
+}
+
+#[test]
+fn seven_features_four_arms_agree_with_exact_arithmetic() {
+    run(7, 4, 14);
+}
+
+#[test]
+fn three_features_three_arms_with_padding() {
+    run(3, 3, 10);
+}

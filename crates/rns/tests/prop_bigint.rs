@@ -1,0 +1,332 @@
+//! Polynomials, base conversion and division against big integers.
+
+use num_bigint::BigInt;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rns::{
+    BaseConverter, Basis, Coeff, Divider, Modulus, Ntt, NttTable, Poly, automorphism_permutation, primes,
+};
+use std::sync::Arc;
+
+const LOG_N: u32 = 5;
+const N: usize = 1 << LOG_N;
+
+/// A basis of distinct primes of these sizes for N = 32, none of them in `used`.
+fn basis(bits: &[u32], used: &mut Vec<u64>) -> Basis {
+    let tables = bits
+        .iter()
+        .map(|&b| {
+            let q = primes::largest(b, 2 * N as u64, used).unwrap();
+            used.push(q);
+            Arc::new(NttTable::new(LOG_N, q).unwrap())
+        })
+        .collect();
+    Basis::new(N, tables)
+}
+
+fn product(basis: &Basis) -> BigInt {
+    basis.primes().map(BigInt::from).product()
+}
+
+fn residue(x: &BigInt, q: u64) -> u64 {
+    let q = BigInt::from(q);
+    let r = ((x % &q) + &q) % &q;
+    r.try_into().unwrap()
+}
+
+fn poly(basis: &Basis, x: &[BigInt]) -> Poly<Coeff> {
+    let mut out = Poly::zero(N, basis.len());
+    out.for_each_limb(|i, limb| {
+        let q = basis.modulus(i).value();
+        limb.iter_mut().zip(x).for_each(|(r, x)| *r = residue(x, q));
+    });
+    out
+}
+
+/// The representatives in (−Q/2, Q/2], by the Chinese remainder theorem.
+fn centred(basis: &Basis, p: &Poly<Coeff>) -> Vec<BigInt> {
+    let q = product(basis);
+    (0..N)
+        .map(|k| {
+            let x: BigInt = (0..basis.len())
+                .map(|i| {
+                    let m = basis.modulus(i);
+                    let rest = &q / m.value();
+                    let inverse = m.inv(residue(&rest, m.value()));
+                    rest * m.mul(p.limb(i)[k], inverse)
+                })
+                .sum();
+            let x = x % &q;
+            if &x * 2 > q { x - &q } else { x }
+        })
+        .collect()
+}
+
+/// Uniform in (−Q/2, Q/2), with the ends, zero and ±1 thrown in. The ends stay 2⁻³⁰·Q/2 inside, which is within
+/// what the floating-point correction promises.
+fn values(q: &BigInt, rng: &mut ChaCha20Rng) -> Vec<BigInt> {
+    let end: BigInt = (q / 2) - (q >> 31u32);
+    (0..N)
+        .map(|k| match k {
+            0 => BigInt::ZERO,
+            1 => end.clone(),
+            2 => -end.clone(),
+            3 => BigInt::from(1),
+            4 => BigInt::from(-1),
+            _ => {
+                let words: Vec<u32> = (0..24).map(|_| rng.next_u32()).collect();
+                BigInt::from_slice(num_bigint::Sign::Plus, &words) % (&end * 2) - &end
+            }
+        })
+        .collect()
+}
+
+/// The nearest integer to x/d for odd d (so there are no ties).
+fn nearest(x: &BigInt, d: &BigInt) -> BigInt {
+    let twice: BigInt = x * 2 + d;
+    let d2: BigInt = d * 2;
+    let q = &twice / &d2;
+    if twice.sign() == num_bigint::Sign::Minus && &q * &d2 != twice { q - 1 } else { q }
+}
+
+fn schoolbook(a: &[BigInt], b: &[BigInt], q: &BigInt) -> Vec<BigInt> {
+    let mut out = vec![BigInt::ZERO; N];
+    for i in 0..N {
+        for j in 0..N {
+            let p = &a[i] * &b[j];
+            if i + j < N { out[i + j] += p } else { out[i + j - N] -= p }
+        }
+    }
+    out.iter()
+        .map(|x| {
+            let x = ((x % q) + q) % q;
+            if &x * 2 > *q { x - q } else { x }
+        })
+        .collect()
+}
+
+fn views(v: &[Vec<u64>]) -> Vec<&[u64]> {
+    v.iter().map(|v| &v[..]).collect()
+}
+
+fn column(v: &[Vec<u64>], i: usize) -> Vec<u64> {
+    v.iter().map(|v| v[i]).collect()
+}
+
+fn sizes(count: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<u32>> {
+    proptest::collection::vec(20u32..=Modulus::MAX_BITS, count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Every output prime gets the residue of the centred representative, for up to 11 primes of any size.
+    #[test]
+    fn base_conversion_lifts_the_centred_representative(from in sizes(1..=11), to in sizes(1..=4), seed: u64) {
+        let mut used = Vec::new();
+        let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
+        let x = values(&product(&from), &mut ChaCha20Rng::seed_from_u64(seed));
+        let (input, want) = (poly(&from, &x), poly(&to, &x));
+        let converter = BaseConverter::new(&from, &to);
+        let limbs: Vec<&[u64]> = (0..from.len()).map(|i| input.limb(i)).collect();
+        let prepared = converter.prepare(&from, &limbs);
+        for j in 0..to.len() {
+            let mut out = vec![0; N];
+            converter.output(&to, j, &prepared, &mut out);
+            prop_assert_eq!(&out[..], want.limb(j), "prime {}", j);
+        }
+    }
+
+    /// Division by one prime (rescale), several (mod_down) and both kinds at once rounds to the nearest integer,
+    /// in either domain.
+    #[test]
+    fn division_rounds_to_the_nearest_integer(kept in sizes(1..=6), dropped in sizes(1..=5), seed: u64) {
+        let mut used = Vec::new();
+        let (kept, dropped) = (basis(&kept, &mut used), basis(&dropped, &mut used));
+        let all = Basis::new(N, kept.tables().iter().chain(dropped.tables()).cloned().collect());
+        let (q, p) = (product(&kept), product(&dropped));
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        // x = P·quotient + remainder with the remainder anywhere in the centred range of P.
+        let (quotients, remainders) = (values(&q, &mut rng), values(&p, &mut rng));
+        let x: Vec<BigInt> =
+            quotients.iter().zip(remainders.iter().rev()).map(|(a, b)| a * &p + b).collect();
+        let want: Vec<BigInt> = x.iter().map(|x| nearest(x, &p)).collect();
+        prop_assert_eq!(&want, &quotients);
+        let divider = Divider::new(&kept, &dropped);
+        let input = poly(&all, &x);
+        prop_assert!(divider.divide_coeff(input.clone()) == poly(&kept, &want));
+        prop_assert!(divider.divide(input.into_ntt(&all)).into_coeff(&kept) == poly(&kept, &want));
+    }
+
+    /// Ring operations equal the schoolbook ones modulo Q, and so does decoding by the remainder theorem.
+    #[test]
+    fn ring_operations_equal_the_schoolbook(bits in sizes(1..=4), k: i64, seed: u64) {
+        let basis = basis(&bits, &mut Vec::new());
+        let q = product(&basis);
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let (a, b) = (values(&q, &mut rng), values(&q, &mut rng));
+        let (x, y) = (poly(&basis, &a), poly(&basis, &b));
+        prop_assert_eq!(&centred(&basis, &x), &a);
+        let combined = |f: &dyn Fn(&BigInt, &BigInt) -> BigInt| -> Vec<BigInt> {
+            a.iter().zip(&b).map(|(a, b)| f(a, b)).collect()
+        };
+        let mut out = x.clone();
+        out.add_assign(&basis, &y);
+        prop_assert!(out == poly(&basis, &combined(&|a, b| a + b)));
+        let mut out = x.clone();
+        out.sub_assign(&basis, &y);
+        prop_assert!(out == poly(&basis, &combined(&|a, b| a - b)));
+        let mut out = x.clone();
+        out.neg_assign(&basis);
+        prop_assert!(out == poly(&basis, &combined(&|a, _| -a)));
+        let mut out = x.clone();
+        out.mul_integer_assign(&basis, i128::from(k) << 40);
+        prop_assert!(out == poly(&basis, &combined(&|a, _| a * (BigInt::from(k) << 40))));
+
+        let (fx, fy) = (x.clone().into_ntt(&basis), y.clone().into_ntt(&basis));
+        let want = schoolbook(&a, &b, &q);
+        let product = fx.mul(&basis, &fy);
+        prop_assert_eq!(&centred(&basis, &product.clone().into_coeff(&basis)), &want);
+        let mut assigned = fx.clone();
+        assigned.mul_assign(&basis, &fy);
+        prop_assert!(assigned == product);
+        let mut added = fx.clone();
+        added.mul_add_assign(&basis, &fx, &fy);
+        let mut want_added = x.clone();
+        want_added.add_assign(&basis, &poly(&basis, &want));
+        prop_assert!(added.into_coeff(&basis) == want_added);
+        prop_assert!(fx.into_coeff(&basis) == x);
+    }
+
+    /// Permuting the values is the substitution X → Xᵍ for every odd g.
+    #[test]
+    fn automorphisms_substitute_powers(bits in sizes(1..=3), half in 0..N as u64, seed: u64) {
+        let basis = basis(&bits, &mut Vec::new());
+        let g = 2 * half + 1;
+        let a = values(&product(&basis), &mut ChaCha20Rng::seed_from_u64(seed));
+        let mut want = vec![BigInt::ZERO; N];
+        for (i, c) in a.iter().enumerate() {
+            let e = i * g as usize % (2 * N);
+            want[e % N] = if e < N { c.clone() } else { -c };
+        }
+        let got = poly(&basis, &a).into_ntt(&basis).permuted(&automorphism_permutation(LOG_N, g));
+        prop_assert!(got.into_coeff(&basis) == poly(&basis, &want));
+    }
+
+    /// Signed coefficients of any size come out as their residues.
+    #[test]
+    fn signed_coefficients_are_reduced(bits in sizes(1..=3), mut c in proptest::collection::vec(any::<i64>(), N)) {
+        (c[0], c[1]) = (i64::MIN, i64::MAX);
+        let basis = basis(&bits, &mut Vec::new());
+        let want: Vec<BigInt> = c.iter().map(|&c| BigInt::from(c)).collect();
+        prop_assert!(Poly::from_signed(&basis, &c) == poly(&basis, &want));
+    }
+
+    /// Any number of terms up to 2¹¹ may be summed before the one reduction, at both ends of the residues' range.
+    #[test]
+    fn long_lazy_sums_are_exact(bits in 20u32..=50, terms in 1usize..=2048, largest: bool, seed: u64) {
+        let q = primes::largest(bits, 2 * N as u64, &[]).unwrap();
+        let m = Modulus::new(q).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut limb = |bound: u64| -> Vec<u64> {
+            // 19 entries: two whole vector registers and a tail.
+            (0..19).map(|_| if largest { bound - 1 } else { rng.next_u64() % bound }).collect()
+        };
+        let y: Vec<Vec<u64>> = (0..terms).map(|_| limb(q)).collect();
+        let z: Vec<Vec<u64>> = (0..terms).map(|_| limb(q)).collect();
+        // A combination takes words of 50 bits that are not reduced modulo q.
+        let x: Vec<Vec<u64>> = (0..terms).map(|_| limb(1 << 50)).collect();
+        let c: Vec<u64> = (0..terms).map(|j| y[j][0]).collect();
+        let dot = |a: &[u64], b: &[u64]| -> u64 {
+            a.iter().zip(b).fold(0u128, |s, (&a, &b)| (s + u128::from(a) * u128::from(b)) % u128::from(q)) as u64
+        };
+        let (mut o0, mut o1, mut o2) = (vec![0; 19], vec![0; 19], vec![0; 19]);
+        rns::inner_products(&m, &mut o0, &mut o1, &views(&y), &views(&z), &views(&y));
+        rns::combine(&m, &mut o2, &views(&x), &c);
+        for i in 0..19 {
+            let (yi, zi, xi) = (column(&y, i), column(&z, i), column(&x, i));
+            prop_assert_eq!(o0[i], dot(&yi, &zi), "y·z, {} terms", terms);
+            prop_assert_eq!(o1[i], dot(&yi, &yi), "y·y, {} terms", terms);
+            prop_assert_eq!(o2[i], dot(&xi, &c), "combination, {} terms", terms);
+        }
+    }
+
+    /// Barrett and Shoup products equal the textbook, at both ends of the prime range and of the operands'.
+    #[test]
+    fn products_match_u128(bits in 3u32..=50, low_end: bool, a: u64, b: u64, extreme in 0u8..4) {
+        // The smallest and the largest odd modulus of each size: reduction needs no primality.
+        let q = if low_end { (1u64 << (bits - 1)) + 1 } else { (1u64 << bits) - 1 };
+        let m = Modulus::new(q).unwrap();
+        let a = if extreme & 1 == 1 { q - 1 } else { a % q };
+        let b = if extreme & 2 == 2 { q - 1 } else { b % q };
+        let slow = |x: u64, y: u64| (u128::from(x) * u128::from(y) % u128::from(q)) as u64;
+        prop_assert_eq!(m.mul(a, b), slow(a, b));
+        for word in [a, a | 1 << 51, (1 << 52) - 1] {
+            prop_assert_eq!(m.mul_constant(word, m.constant(b)), slow(word, b));
+        }
+        for word in [a, b, u64::MAX] {
+            prop_assert_eq!(m.reduce(word), word % q);
+        }
+        prop_assert_eq!(m.add(a, b), slow(1, a + b));
+        prop_assert_eq!(m.sub(a, b), slow(1, a + q - b));
+        prop_assert_eq!(i128::from(m.centered(a)).rem_euclid(i128::from(q)), i128::from(a));
+        prop_assert!(m.centered(a).unsigned_abs() <= q / 2);
+    }
+}
+
+/// A converter decides the multiple of Q in double precision. It may err only where it says that it may: never for
+/// a value whose distance to ±Q/2 is 2⁻⁴⁰·Q or more.
+#[test]
+fn the_floating_point_correction_errs_only_at_the_ends() {
+    for k in 1..=11 {
+        let mut used = Vec::new();
+        let (from, to) = (basis(&vec![50; k], &mut used), basis(&[50, 20], &mut used));
+        let q = product(&from);
+        let margin: BigInt = (&q >> 40u32) + 1;
+        let inside = (&q / 2) - &margin;
+        let outside = (&q / 2) + &margin;
+        // Just past the end, the representative is the one on the other side.
+        let x = [inside.clone(), -inside.clone(), outside.clone(), -outside.clone()];
+        let want = [inside.clone(), -inside, outside.clone() - &q, &q - outside];
+        let (input, want) = (poly(&from, &x), poly(&to, &want));
+        let converter = BaseConverter::new(&from, &to);
+        let limbs: Vec<&[u64]> = (0..k).map(|i| input.limb(i)).collect();
+        let prepared = converter.prepare(&from, &limbs);
+        for j in 0..to.len() {
+            let mut out = vec![0; N];
+            converter.output(&to, j, &prepared, &mut out);
+            assert_eq!(out, want.limb(j), "{k} primes");
+        }
+    }
+}
+
+/// Residues are below their prime and spread evenly: 64 cells, false alarm below 10⁻⁶ a prime (fixed seed). The
+/// same seed gives the same limb whatever the other limbs are.
+#[test]
+fn uniform_residues_fill_their_range() {
+    let mut used = Vec::new();
+    let q = basis(&[20, 31, 32, 33, 49, 50], &mut used);
+    let seed = [7; 32];
+    let mut counts = vec![[0f64; 64]; q.len()];
+    let draws = 4096;
+    for stream in 0..draws / N {
+        let index: Vec<usize> = (0..q.len()).map(|i| i + stream * 16).collect();
+        let p: Poly<Ntt> = rns::sample::uniform_from_seed(&q, &index, &seed);
+        for (i, counts) in counts.iter_mut().enumerate() {
+            let prime = q.modulus(i).value();
+            for &x in p.limb(i) {
+                assert!(x < prime);
+                counts[(u128::from(x) * 64 / u128::from(prime)) as usize] += 1.0;
+            }
+        }
+        let first = Basis::new(N, q.tables()[..1].to_vec());
+        assert_eq!(rns::sample::uniform_from_seed(&first, &index[..1], &seed).limb(0), p.limb(0));
+    }
+    let expected = draws as f64 / 64.0;
+    for counts in counts {
+        let chi2: f64 = counts.iter().map(|c| (c - expected).powi(2) / expected).sum();
+        // The 1 − 10⁻⁶ quantile of chi-square with 63 degrees of freedom is 127.
+        assert!(chi2 < 127.0, "{chi2}");
+    }
+}
