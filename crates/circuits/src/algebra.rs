@@ -96,8 +96,8 @@ pub trait SlotAlgebra: Sync {
 /// and giant steps: `k = g + b` with `0 <= b < baby_step`, and
 /// `out = sum_g rotate(sum_b rotate(diagonal_{g+b}, -g) * rotate(a, b), g)`.
 ///
-/// Offsets are reduced modulo `period` to `[-period/2, period/2)`: exact when the input has that period, and a
-/// choice of representative (not a change of meaning) when `period` is the number of slots.
+/// Offsets are reduced modulo the period p of the inputs, to `[-p/2, p/2)`. Inputs must have that period; p may be the
+/// number of slots, which every vector has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearTransform {
     period: usize,

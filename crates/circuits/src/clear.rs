@@ -1,7 +1,8 @@
 //! Slot arithmetic without encryption: the oracle, the depth planner, the noise model.
 
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
@@ -66,6 +67,7 @@ struct Counters {
     transforms: AtomicUsize,
     /// `usize::MAX` before the first result.
     lowest_level: AtomicUsize,
+    offsets: Mutex<BTreeSet<i64>>,
 }
 
 impl ClearVector {
@@ -150,6 +152,26 @@ impl Clear {
             counter.store(0, Relaxed);
         }
         c.lowest_level.store(usize::MAX, Relaxed);
+        self.offsets().clear();
+    }
+
+    /// The distinct rotations done so far, modulo the slots: the keys that an encrypted run would need.
+    pub fn rotations_used(&self) -> BTreeSet<i64> {
+        self.offsets().clone()
+    }
+
+    fn offsets(&self) -> std::sync::MutexGuard<'_, BTreeSet<i64>> {
+        // A set is whole even if a thread panicked beside it.
+        self.counters.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_rotations(&self, offsets: impl IntoIterator<Item = i64>) {
+        let n = self.slots as i64;
+        let mut used = self.offsets();
+        for k in offsets {
+            used.insert(k.rem_euclid(n));
+            self.counters.rotations.fetch_add(1, Relaxed);
+        }
     }
 
     fn divides(&self, op: &'static str, p: &[Complex64]) -> Result<(), Error> {
@@ -174,7 +196,7 @@ impl Clear {
     fn add_noise(&self, values: &mut [Complex64]) {
         let Some((sigma, rng)) = &self.noise else { return };
         // A poisoned lock still holds a usable generator.
-        let mut rng = rng.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner);
         for v in values {
             // Box-Muller; 1 - u is in (0, 1], so the logarithm is finite.
             let radius = sigma * (-(1.0 - rng.random::<f64>()).ln()).sqrt();
@@ -202,6 +224,7 @@ impl Counters {
             conjugations: zero(),
             transforms: zero(),
             lowest_level: AtomicUsize::new(usize::MAX),
+            offsets: Mutex::default(),
         }
     }
 }
@@ -288,7 +311,7 @@ impl SlotAlgebra for Clear {
         }
         let mut values = a.values.clone();
         values.rotate_left(k);
-        self.counters.rotations.fetch_add(1, Relaxed);
+        self.count_rotations([k as i64]);
         Ok(self.noisy(values, a.level))
     }
 
@@ -315,7 +338,7 @@ impl SlotAlgebra for Clear {
             v
         };
         // Every baby is one key switch, shared by all giants.
-        let babies: std::collections::BTreeMap<i64, Vec<Complex64>> = t
+        let babies: BTreeMap<i64, Vec<Complex64>> = t
             .babies()
             .into_iter()
             .map(|b| {
@@ -341,7 +364,7 @@ impl SlotAlgebra for Clear {
             }
         }
         self.counters.transforms.fetch_add(1, Relaxed);
-        self.counters.rotations.fetch_add(t.babies().len() + t.giants().len(), Relaxed);
+        self.count_rotations(t.babies().into_iter().chain(t.giants()));
         self.rescaled(op, a.level, out)
     }
 }

@@ -123,7 +123,7 @@ mod tests {
         assert!((fit.coefficients[0] + 0.125).abs() < 1e-9 && (fit.coefficients[1] - 1.0).abs() < 1e-9);
     }
 
-    /// The best cubic for the sign on [r, 1]: error known in closed form through equal ripple, checked on a grid.
+    /// Chebyshev's criterion: four coefficients, so five points of largest error with signs that alternate.
     #[test]
     fn ripples_are_equal_and_alternate() {
         let fit = minimax(&[1, 3, 5, 7], |_| 1.0, 0.1, 1.0).unwrap();

@@ -201,7 +201,7 @@ impl Comparison {
 /// [`Error::Range`] for another precision.
 ///
 /// # Source
-/// Encrypted Linear Contextual Bandit, section 5 of our formula sheet: dep_max with `c_1 = 3/2`.
+/// Encrypted Linear Contextual Bandit: dep_max with `c_1 = 3/2`.
 pub fn paper_compositions_maximum(eps: f64) -> Result<usize, Error> {
     let bits = precision_bits(eps)?;
     let depth = 3.2 + bits * 2f64.ln() / 1.5f64.ln() + (bits - 2.0).log2();

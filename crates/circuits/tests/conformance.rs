@@ -8,6 +8,8 @@ fn clear_conforms() {
         let alg = Clear::new(slots).unwrap();
         let encrypt = |v: &[_]| alg.fresh(v, conformance::LEVELS).unwrap();
         conformance::check(&alg, encrypt, |v| v.values().to_vec(), 1e-12);
+        let made = conformance::rotations(slots).iter().map(|k| k.rem_euclid(slots as i64)).collect();
+        assert_eq!(alg.rotations_used(), made);
     }
 }
 
