@@ -224,9 +224,11 @@ proptest! {
     }
 
     /// Any number of terms up to 2¹¹ may be summed before the one reduction, at both ends of the residues' range.
+    /// The primes are anywhere in their range: just below a power of two, 2⁵² mod q happens to be kind.
     #[test]
-    fn long_lazy_sums_are_exact(bits in 20u32..=50, terms in 1usize..=2048, largest: bool, seed: u64) {
-        let q = primes::largest(bits, 2 * N as u64, &[]).unwrap();
+    fn long_lazy_sums_are_exact(log_q in 20.0f64..50.0, log_terms in 0.0f64..=11.0, largest: bool, seed: u64) {
+        let terms = log_terms.exp2() as usize;
+        let q = primes::nearest(log_q.exp2(), 2 * N as u64, &[]).unwrap();
         let m = Modulus::new(q).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut limb = |bound: u64| -> Vec<u64> {
@@ -284,8 +286,8 @@ fn the_floating_point_correction_errs_only_at_the_ends() {
         let (from, to) = (basis(&vec![50; k], &mut used), basis(&[50, 20], &mut used));
         let q = product(&from);
         let margin: BigInt = (&q >> 40u32) + 1;
-        let inside = (&q / 2) - &margin;
-        let outside = (&q / 2) + &margin;
+        let inside: BigInt = (&q / 2) - &margin;
+        let outside: BigInt = (&q / 2) + &margin;
         // Just past the end, the representative is the one on the other side.
         let x = [inside.clone(), -inside.clone(), outside.clone(), -outside.clone()];
         let want = [inside.clone(), -inside, outside.clone() - &q, &q - outside];
@@ -326,7 +328,7 @@ fn uniform_residues_fill_their_range() {
     let expected = draws as f64 / 64.0;
     for counts in counts {
         let chi2: f64 = counts.iter().map(|c| (c - expected).powi(2) / expected).sum();
-        // The 1 − 10⁻⁶ quantile of chi-square with 63 degrees of freedom is 127.
-        assert!(chi2 < 127.0, "{chi2}");
+        // The 1 − 10⁻⁶ quantile of chi-square with 63 degrees of freedom is 131.4.
+        assert!(chi2 < 131.4, "{chi2}");
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
 pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
     for (i, o) in out.iter_mut().enumerate() {
         let sum: u128 = x.iter().zip(c).map(|(x, &c)| u128::from(x[i]) * u128::from(c)).sum();
-        *o = m.fold((sum >> 52) as u64, (sum & MASK52) as u64);
+        *o = fold_sum(m, sum, x.len());
     }
 }
 
@@ -98,8 +98,8 @@ pub(super) fn inner_products_into(
             s0 += u128::from(x[i]) * u128::from(y[i]);
             s1 += u128::from(x[i]) * u128::from(z[i]);
         }
-        *o0 = m.fold((s0 >> 52) as u64, (s0 & MASK52) as u64);
-        *o1 = m.fold((s1 >> 52) as u64, (s1 & MASK52) as u64);
+        *o0 = fold_sum(m, s0, x.len());
+        *o1 = fold_sum(m, s1, x.len());
     }
 }
 
@@ -112,4 +112,13 @@ pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
         }
         *o = sum as u64;
     }
+}
+
+/// A sum of `terms` products below 2¹⁰⁰, reduced. The high word of sixteen is below 2⁵², as `fold` wants it; that of
+/// more is reduced first.
+#[inline(always)]
+fn fold_sum(m: &Modulus, sum: u128, terms: usize) -> u64 {
+    let high = (sum >> 52) as u64;
+    let high = if terms <= 16 { high } else { m.reduce(high) };
+    m.fold(high, (sum & MASK52) as u64)
 }
