@@ -25,6 +25,8 @@ pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
 /// The largest shape takes fewer than a hundred.
 const MAX_FRAMES: u32 = 1024;
+/// No shape above it fits any ring; it keeps products of sides from overflowing.
+const MAX_SIDE: usize = 256;
 
 /// Which half of a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +210,12 @@ impl<R: Read> BundleReader<R> {
         exactly(&mut input, &mut json, "the manifest")?;
         let manifest: Manifest =
             serde_json::from_slice(&json).map_err(|e| Error::BadManifest(e.to_string()))?;
+        let Shape { dim, arm_slots } = manifest.shape;
+        if ![dim, arm_slots].iter().all(|&s| s.is_power_of_two() && (2..=MAX_SIDE).contains(&s)) {
+            let why =
+                format!("its shape must be powers of two from 2 to {MAX_SIDE}, not {dim} and {arm_slots}");
+            return Err(Error::BadManifest(why));
+        }
         if manifest.frames > MAX_FRAMES {
             return Err(Error::BadManifest(format!(
                 "{} frames, at most {MAX_FRAMES} make sense",

@@ -1,0 +1,39 @@
+use std::path::PathBuf;
+
+/// Why no keys were made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a set without security, not asked for by name.
+    #[error("the parameter set {params} offers no security: for tests only, and only with --toy")]
+    Insecure {
+        /// Its name.
+        params: &'static str,
+    },
+    /// Misuse: keys must not be lost to a slip.
+    #[error("{} exists already and is not overwritten: move it away, or choose another name", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be made.
+    #[error("cannot write {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The operating system gave no randomness.
+    #[error("no randomness from the operating system: {0}")]
+    Randomness(String),
+    /// No parameters for this shape.
+    #[error(transparent)]
+    Helba(#[from] helba::Error),
+    /// From the parameters.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+    /// From the bundles.
+    #[error(transparent)]
+    Wire(#[from] wire::Error),
+}

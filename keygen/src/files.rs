@@ -1,0 +1,71 @@
+use crate::{Error, Request, Summary, generate};
+use rand::CryptoRng;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only, from its
+/// first byte on. If anything fails, neither file is left behind.
+///
+/// # Errors
+/// [`Error::Exists`] if one of them is there already, before any key is made; [`Error::Io`]; as [`generate`].
+pub fn create_files<R: CryptoRng>(
+    request: Request,
+    public: &Path,
+    secret: &Path,
+    rng: &mut R,
+    progress: impl FnMut(u32, u32),
+) -> Result<Summary, Error> {
+    let public_file = NewFile::create(public, false)?;
+    let secret_file = NewFile::create(secret, true)?;
+    // Unbuffered: a buffer would keep a copy of the secret key.
+    let summary = generate(request, BufWriter::new(&public_file.file), &secret_file.file, rng, progress)?;
+    // Both on disk before either stays.
+    secret_file.sync()?;
+    public_file.sync()?;
+    secret_file.keep();
+    public_file.keep();
+    Ok(summary)
+}
+
+/// A file that is removed again unless it is kept.
+struct NewFile {
+    file: File,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl NewFile {
+    fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        if owner_only {
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        #[cfg(not(unix))]
+        let _ = owner_only;
+        match options.open(path) {
+            Ok(file) => Ok(NewFile { file, path: path.into(), kept: false }),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Exists { path: path.into() }),
+            Err(source) => Err(Error::Io { path: path.into(), source }),
+        }
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })
+    }
+
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nothing more can be done if it fails; the error that led here is on its way to the caller.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

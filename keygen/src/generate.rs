@@ -1,0 +1,158 @@
+use crate::Error;
+use ckks::{EvaluationKeys, GaloisElement, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security};
+use ckks_secret::SecretKey;
+use helba::{KeyPlan, Shape};
+use rand::CryptoRng;
+use std::io::Write;
+use std::sync::Arc;
+use wire::{BundleKind, BundleWriter, Manifest, PublicBundle, SecretBundle};
+
+/// What keys to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The problem they must carry.
+    pub shape: Shape,
+    /// Whether a set without security will do: for tests.
+    pub toy: bool,
+    /// The time to write into the manifests, in seconds since 1970.
+    pub created: u64,
+}
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// Of the public bundle.
+    pub manifest: Manifest,
+    /// Bytes of the public bundle.
+    pub public_bytes: u64,
+    /// Bytes of the secret bundle.
+    pub secret_bytes: u64,
+    /// What the security table allows log₂(QP) to be; `None` for toys.
+    pub max_log2_qp: Option<u32>,
+}
+
+/// A key pair in memory, for one process that plays all parties.
+pub struct Keys {
+    /// The server's half.
+    pub public: PublicBundle,
+    /// The users' half.
+    pub secret: SecretKey,
+}
+
+/// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few keys.
+/// `progress` hears of each frame: done, total.
+///
+/// # Errors
+/// [`Error::Helba`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing fails.
+pub fn generate<R: CryptoRng>(
+    request: Request,
+    public: impl Write,
+    secret: impl Write,
+    rng: &mut R,
+    mut progress: impl FnMut(u32, u32),
+) -> Result<Summary, Error> {
+    let pair = Pair::new(request, rng)?;
+    let one = Manifest { frames: 1, ..pair.manifest.clone() };
+    let (_, secret_bytes) = SecretBundle::write(&one, &pair.secret.to_bytes(pair.key_id), secret)?;
+
+    let total = pair.manifest.frames;
+    let mut writer = BundleWriter::new(BundleKind::Public, &pair.manifest, public)?;
+    writer.frame(&ckks::write_public_key(&pair.params, &pair.public_key))?;
+    let mut done = 1;
+    progress(done, total);
+    for (element, level) in &pair.wanted {
+        let key = pair.key(*element, *level, rng);
+        writer.frame(&ckks::write_key_switch_key(&pair.params, pair.key_id, *element, &key))?;
+        done += 1;
+        progress(done, total);
+    }
+    let (_, public_bytes) = writer.finish()?;
+    let security = pair.params.spec().security;
+    let max_log2_qp = match security {
+        Security::None => None,
+        _ => security.max_log_qp(pair.params.spec().log_n),
+    };
+    Ok(Summary { manifest: pair.manifest, public_bytes, secret_bytes, max_log2_qp })
+}
+
+/// As [`generate`], without files: what the bundles hold, loaded.
+///
+/// # Errors
+/// [`Error::Helba`], [`Error::Insecure`].
+pub fn generate_in_memory<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Keys, Error> {
+    let pair = Pair::new(request, rng)?;
+    let mut keys = EvaluationKeys::default();
+    for (element, level) in &pair.wanted {
+        let key = Arc::new(pair.key(*element, *level, rng));
+        match element {
+            None => keys.relin = Some(key),
+            Some(element) => _ = keys.galois.insert(*element, key),
+        }
+    }
+    let Pair { manifest, params, secret, public_key, key_id, .. } = pair;
+    Ok(Keys { public: PublicBundle { manifest, params, public_key, key_id, keys }, secret })
+}
+
+/// Secret and public key, and the list of evaluation keys to make.
+struct Pair {
+    manifest: Manifest,
+    params: Params,
+    secret: SecretKey,
+    public_key: PublicKey,
+    key_id: KeyId,
+    /// Galois elements (`None`: relinearisation) with their levels.
+    wanted: Vec<(Option<GaloisElement>, usize)>,
+}
+
+impl Pair {
+    fn new<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Self, Error> {
+        let Request { shape, toy, created } = request;
+        let plan = KeyPlan::new(shape, toy)?;
+        check_security(&plan.params, toy)?;
+        let params = plan.params.validate()?;
+        let secret = SecretKey::generate(&params, rng);
+        let public_key = ckks_secret::public_key(&secret, rng);
+        let key_id = public_key.id(&params);
+
+        let mut wanted = vec![
+            (None, plan.relin_level),
+            (Some(GaloisElement::conjugation(&params)), plan.conjugation_level),
+        ];
+        let rotations = plan.rotations.iter();
+        wanted.extend(rotations.map(|&(k, level)| (Some(GaloisElement::rotation(&params, k)), level)));
+        let frames = 1 + wanted.len() as u32;
+        let manifest = Manifest::new(&params, key_id, shape, created, frames);
+        Ok(Pair { manifest, params, secret, public_key, key_id, wanted })
+    }
+
+    fn key<R: CryptoRng>(&self, element: Option<GaloisElement>, level: usize, rng: &mut R) -> KeySwitchKey {
+        match element {
+            None => ckks_secret::relin_key(&self.secret, level, rng),
+            Some(element) => ckks_secret::galois_key(&self.secret, element, level, rng),
+        }
+    }
+}
+
+fn check_security(params: &ParamsSpec, toy: bool) -> Result<(), Error> {
+    if params.security == Security::None && !toy {
+        return Err(Error::Insecure { params: params.name });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_without_security_must_be_asked_for() {
+        for spec in ParamsSpec::named() {
+            let insecure = spec.security == Security::None;
+            assert!(check_security(spec, true).is_ok());
+            match check_security(spec, false) {
+                Err(Error::Insecure { params }) => assert!(insecure && params == spec.name),
+                other => assert!(!insecure && other.is_ok(), "{}", spec.name),
+            }
+        }
+    }
+}

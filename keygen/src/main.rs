@@ -1,0 +1,119 @@
+//! `helba-keygen`: makes key pairs and shows what a bundle says of itself.
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use helba::Shape;
+use indicatif::{ProgressBar, ProgressStyle};
+use keygen::{Request, create_files, os_rng};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use wire::{BundleKind, BundleReader, SECURITY_TABLE};
+
+/// Makes key pairs for encrypted bandits. Run it offline; give the public bundle to the server and the secret one to
+/// the users' devices, and to nobody else.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes a key pair.
+    Create {
+        /// Features of an arm, d: the keys carry bandits up to the next power of two.
+        #[arg(long)]
+        features: usize,
+        /// Arms, K: likewise.
+        #[arg(long)]
+        arms: usize,
+        /// The server's bundle, a new file.
+        #[arg(long)]
+        public: PathBuf,
+        /// The users' bundle, a new file that its owner alone can read.
+        #[arg(long)]
+        secret: PathBuf,
+        /// Small keys without any security, for tests.
+        #[arg(long)]
+        toy: bool,
+    },
+    /// Shows a bundle's manifest; never a secret.
+    Inspect {
+        /// A public or secret bundle.
+        bundle: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Create { features, arms, public, secret, toy } => {
+            create(features, arms, &public, &secret, toy)
+        }
+        Command::Inspect { bundle } => inspect(&bundle),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("helba-keygen: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool) -> anyhow::Result<()> {
+    // Beyond that no set fits, and the power of two must not overflow.
+    for (name, value) in [("--features", features), ("--arms", arms)] {
+        anyhow::ensure!((1..=256).contains(&value), "{name} {value}: must be from 1 to 256");
+    }
+    let start = Instant::now();
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let request = Request { shape: Shape::for_problem(features, arms), toy, created };
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
+    let bar = ProgressBar::new(0).with_style(style);
+    let result = create_files(request, public, secret, &mut os_rng()?, |done, total| {
+        bar.set_length(total.into());
+        bar.set_position(done.into());
+    });
+    bar.finish_and_clear();
+    let summary = result?;
+    print_manifest(&summary.manifest);
+    match summary.max_log2_qp {
+        Some(allowed) => println!("table limit   {allowed}  ({SECURITY_TABLE})"),
+        None => println!("NO SECURITY: toy keys, for tests only"),
+    }
+    println!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
+    println!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
+    println!("time          {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn inspect(path: &Path) -> anyhow::Result<()> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    // Unbuffered, so that nothing behind the manifest is read.
+    let reader = BundleReader::new(file).with_context(|| path.display().to_string())?;
+    let kind = match reader.kind() {
+        BundleKind::Public => "public",
+        BundleKind::Secret => "secret",
+    };
+    println!("bundle        {kind}, {} frames", reader.manifest().frames);
+    print_manifest(reader.manifest());
+    reader.manifest().params().with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+fn print_manifest(m: &wire::Manifest) {
+    println!("parameters    {}", m.params);
+    println!("fingerprint   {}", m.fingerprint);
+    println!("key id        {}", m.key_id);
+    println!("shape         up to {} features, {} arms", m.shape.dim, m.shape.arm_slots);
+    println!("security      {} bits", m.security_bits);
+    println!("log2(QP)      {:.1}", m.log2_qp);
+    println!("created       {} (seconds since 1970)", m.created);
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.2} MiB", bytes as f64 / (1 << 20) as f64)
+}

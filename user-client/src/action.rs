@@ -1,0 +1,67 @@
+//! The decision: its ciphertexts, answer level → the arm to play.
+
+use crate::{Device, Error};
+use ckks::Ciphertext;
+use helba::DecisionId;
+use wire::{Created, DecideReply};
+
+/// A decision as the device sees it. No Debug: values are the user's.
+pub struct Decision {
+    /// Names it in the feedback.
+    pub id: DecisionId,
+    /// The arm to play, from 0.
+    pub arm: usize,
+    /// What was decrypted, one value an arm, near 1 for the arms worth playing. To look at on this device: it must not
+    /// reach the server, since exact decryptions give the key away.
+    pub action_values: Vec<f64>,
+    /// Round t.
+    pub round: u64,
+    /// Feedbacks in the model that decided.
+    pub model_feedbacks: u64,
+    /// Seconds that the server spent, by phase.
+    pub seconds: Vec<(String, f64)>,
+    /// The masked trace comparison.
+    pub(crate) trace: Option<Ciphertext>,
+    /// The masked model.
+    pub(crate) refresh: Option<(u64, Ciphertext)>,
+}
+
+impl Decision {
+    /// Whether its answer will bring a refreshed model.
+    pub fn has_refresh(&self) -> bool {
+        self.refresh.is_some()
+    }
+}
+
+impl Device {
+    /// Reads the server's reply and decrypts the action.
+    ///
+    /// # Errors
+    /// [`Error::Wire`], [`Error::Ckks`] for bytes that are not a reply under this key and plan;
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the bandit.
+    pub fn read_decision(&self, created: &Created, reply: &[u8]) -> Result<Decision, Error> {
+        let agreement = self.agree(created)?;
+        let plan = &created.plan;
+        let reply = DecideReply::read(reply, &agreement.limits)?;
+        let read = |frame: &[u8], level| ckks::read_ciphertext(self.params(), self.key_id(), level, frame);
+        let action = read(&reply.action, plan.answer_level)?;
+        let trace = reply.trace.map(|frame| read(&frame, plan.answer_level)).transpose()?;
+        let refresh = match reply.refresh {
+            Some((id, frame)) => Some((id, read(&frame, plan.refresh_level)?)),
+            None => None,
+        };
+        let layout = &agreement.layout;
+        let (arm, action_values) = ckks_secret::decrypt(self.secret(), &action, plan.slots)
+            .with(|slots| (layout.action(slots), layout.action_values(slots)));
+        Ok(Decision {
+            id: DecisionId(reply.decision),
+            arm,
+            action_values,
+            round: reply.round,
+            model_feedbacks: reply.model_feedbacks,
+            seconds: reply.seconds,
+            trace,
+            refresh,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+use crate::Error;
+use helba::{BanditConfig, DecisionId, Receipt, Status};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+use wire::{BanditView, Created, Limits, MAX_JSON_BYTES, Manifest, OCTET_STREAM, Problem};
+
+/// A server over HTTP. Blocking; connections are kept. It sees ciphertexts only, so it needs no key.
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: Agent,
+    server: String,
+}
+
+impl Client {
+    /// For the server at `http://HOST:PORT`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`].
+    pub fn new(server: &str) -> Result<Self, Error> {
+        let server = server.trim_end_matches('/');
+        if server.strip_prefix("http://").is_none_or(str::is_empty) {
+            return Err(Error::BadUrl { url: server.into() });
+        }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            // What was encrypted for this server goes nowhere else.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            // A busy server queues decisions.
+            .timeout_global(Some(Duration::from_secs(300)))
+            .build();
+        Ok(Client { agent: config.new_agent(), server: server.into() })
+    }
+
+    /// Its address.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The manifest of the server's public bundle.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as all requests.
+    pub fn keys(&self) -> Result<Manifest, Error> {
+        self.json(self.agent.get(self.url("keys")).call())
+    }
+
+    /// Creates a bandit.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason if these keys cannot carry it; as [`Self::keys`].
+    pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
+        let body = serde_json::to_vec(config).map_err(|e| Error::BadAnswer(e.to_string()))?;
+        let request = self.agent.post(self.url("bandits")).content_type("application/json");
+        self.json(request.send(&body[..]))
+    }
+
+    /// A bandit: as it was created, and where it stands.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn bandit(&self, id: &str) -> Result<BanditView, Error> {
+        self.json(self.agent.get(self.url(&format!("bandits/{}", checked(id)?))).call())
+    }
+
+    /// Where a bandit stands.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn status(&self, id: &str) -> Result<Status, Error> {
+        Ok(self.bandit(id)?.status)
+    }
+
+    /// Asks for a decision on encrypted `contexts`; returns the reply, for [`crate::Device::read_decision`].
+    /// `limits` bound what is read.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
+        let url = self.url(&format!("bandits/{}/decisions", checked(&created.id)?));
+        let mut response = self.accepted(self.agent.post(url).content_type(OCTET_STREAM).send(contexts))?;
+        self.body(&mut response, limits.decide_reply())
+    }
+
+    /// Returns the answer of [`crate::Device::answer`]. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn feedback(&self, created: &Created, decision: DecisionId, answer: &[u8]) -> Result<Receipt, Error> {
+        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?));
+        self.json(self.agent.post(url).content_type(OCTET_STREAM).send(answer))
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/v1/{path}", self.server)
+    }
+
+    fn unreachable(&self, e: ureq::Error) -> Error {
+        Error::Unreachable { server: self.server.clone(), reason: e.to_string() }
+    }
+
+    /// The response if its status says success, else the problem in it.
+    fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Error> {
+        let mut response = response.map_err(|e| self.unreachable(e))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = self.body(&mut response, MAX_JSON_BYTES)?;
+        let problem = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            // Not one of ours: a proxy, or not this kind of server.
+            let title = status.canonical_reason().unwrap_or("no problem document");
+            Problem::new(status.as_u16(), title, "the answer holds no explanation; is this a helba server?")
+        });
+        Err(Error::Refused(problem))
+    }
+
+    fn body(&self, response: &mut Response<Body>, limit: usize) -> Result<Vec<u8>, Error> {
+        let read = response.body_mut().with_config().limit(limit as u64).read_to_vec();
+        read.map_err(|e| match e {
+            ureq::Error::BodyExceedsLimit(_) => Error::BadAnswer(format!("longer than {limit} bytes")),
+            e => self.unreachable(e),
+        })
+    }
+
+    fn json<T: DeserializeOwned>(&self, response: Result<Response<Body>, ureq::Error>) -> Result<T, Error> {
+        let mut response = self.accepted(response)?;
+        let body = self.body(&mut response, MAX_JSON_BYTES)?;
+        serde_json::from_slice(&body).map_err(|e| Error::BadAnswer(e.to_string()))
+    }
+}
+
+/// Ids come from a server and go into paths.
+fn checked(id: &str) -> Result<&str, Error> {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    if (1..=64).contains(&id.len()) && id.bytes().all(allowed) { Ok(id) } else { Err(Error::BadId) }
+}

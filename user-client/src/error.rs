@@ -1,0 +1,134 @@
+use std::path::PathBuf;
+
+/// Why nothing was sent, or what the server said. No message holds a feature or a reward.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a context with the wrong number of arms.
+    #[error("the context has {got} arms, this bandit has {want}")]
+    ArmCount {
+        /// Rows given.
+        got: usize,
+        /// Arms of the bandit.
+        want: usize,
+    },
+    /// Misuse: an arm with the wrong number of features.
+    #[error("row {row} has {got} features, this bandit has {want}")]
+    FeatureCount {
+        /// The row, from 1; the played arm's features are row 1.
+        row: usize,
+        /// Features given.
+        got: usize,
+        /// Features of the bandit.
+        want: usize,
+    },
+    /// Misuse: a cell that is no finite number.
+    #[error("row {row}, column {column} is not a finite number")]
+    NotANumber {
+        /// The row, from 1.
+        row: usize,
+        /// The column, from 1.
+        column: usize,
+    },
+    /// Misuse: features longer than agreed.
+    #[error(
+        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger L"
+    )]
+    NormAboveBound {
+        /// The row, from 1.
+        row: usize,
+        /// L.
+        bound: f64,
+    },
+    /// Misuse: a reward out of range.
+    #[error("the reward is not a number from -1 to 1: rescale rewards before you send them")]
+    RewardOutOfRange,
+    /// Misuse: a file of contexts that cannot be read.
+    #[error("the contexts cannot be read: {0}")]
+    Csv(#[from] csv::Error),
+    /// Misuse: a secret key that others can read.
+    #[error("{} can be read by others (mode {mode:o}): run `chmod 600 {}`, and make new keys if it was not yours alone", path.display(), path.display())]
+    Permissions {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Misuse: a decision still waits in that file.
+    #[error("{} exists already: give feedback for that decision first, or choose another file with --pending", path.display())]
+    PendingExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Untrusted: a stored decision that cannot be read.
+    #[error("{} is not a pending decision", path.display())]
+    BadPending {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Misuse: the bandit learns under other keys or parameters.
+    #[error(
+        "this bandit's {what} is {got}, the secret key's is {want}: take the secret bundle that belongs to it"
+    )]
+    WrongKeys {
+        /// Key id or fingerprint.
+        what: &'static str,
+        /// The bandit's.
+        got: String,
+        /// The device's.
+        want: String,
+    },
+    /// Untrusted: a plan that does not follow from the configuration. Nothing is encrypted for such a server.
+    #[error(
+        "the server's plan is not the one that follows from the bandit's configuration: client and server differ in version, or the server is not honest"
+    )]
+    PlanMismatch,
+    /// Untrusted: an id that cannot be one.
+    #[error("not an id: at most 64 letters, digits, '-' or '_' are accepted")]
+    BadId,
+    /// Misuse: an address that cannot be reached this way.
+    #[error(
+        "{url}: give the server as http://HOST:PORT (put a proxy on the device for other schemes; contents are encrypted either way)"
+    )]
+    BadUrl {
+        /// As given.
+        url: String,
+    },
+    /// The server was not reached, or the answer broke off. The same request may be sent again.
+    #[error("no answer from {server}: {reason}")]
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server refused.
+    #[error("the server refused ({}, {}): {}", .0.status, .0.title, .0.detail)]
+    Refused(wire::Problem),
+    /// Untrusted: an answer that is not what the protocol says.
+    #[error("the server's answer makes no sense: {0}")]
+    BadAnswer(String),
+    /// The operating system gave no randomness.
+    #[error("no randomness from the operating system: {0}")]
+    Randomness(String),
+    /// From messages and bundles.
+    #[error(transparent)]
+    Wire(#[from] wire::Error),
+    /// From the secret key.
+    #[error(transparent)]
+    Secret(#[from] ckks_secret::Error),
+    /// From configuration and layout.
+    #[error(transparent)]
+    Helba(#[from] helba::Error),
+    /// From ciphertexts.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+}

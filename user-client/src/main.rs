@@ -1,0 +1,293 @@
+//! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
+
+use anyhow::Context;
+use bandit::Width;
+use bandit::choice::Purchases;
+use clap::{Args, Parser, Subcommand};
+use helba::BanditConfig;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+use user_client::{Client, Device, Pending, os_rng, read_contexts};
+use wire::Created;
+
+/// Asks an encrypted bandit for decisions and returns encrypted rewards.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Creates a bandit and prints its id.
+    Create {
+        #[command(flatten)]
+        server: Server,
+        /// Features of an arm, d.
+        #[arg(long, required_unless_present = "config")]
+        features: Option<usize>,
+        /// Arms, K.
+        #[arg(long, required_unless_present = "config")]
+        arms: Option<usize>,
+        #[command(flatten)]
+        tuning: Tuning,
+        /// The whole configuration as a JSON file, instead of the options above.
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        config: Option<PathBuf>,
+    },
+    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file.
+    Decide {
+        #[command(flatten)]
+        server: Server,
+        /// The bandit's id.
+        #[arg(long)]
+        bandit: String,
+        /// The secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// Comma-separated features, a line an arm, no header.
+        #[arg(long)]
+        contexts: PathBuf,
+        /// Where the decision waits for its reward [default: the contexts' name with .pending].
+        #[arg(long)]
+        pending: Option<PathBuf>,
+    },
+    /// Returns the reward of a pending decision, then deletes its file.
+    Feedback {
+        /// The file that `decide` made.
+        #[arg(long)]
+        pending: PathBuf,
+        /// The secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// What was earned, from -1 to 1.
+        #[arg(long, allow_negative_numbers = true)]
+        reward: f64,
+        /// The arm that was played, if it was not the one proposed.
+        #[arg(long)]
+        arm: Option<usize>,
+    },
+    /// Shows where a bandit stands.
+    Status {
+        #[command(flatten)]
+        server: Server,
+        /// The bandit's id.
+        #[arg(long)]
+        bandit: String,
+    },
+    /// Plays a file of purchases, round by round: propose a brand, earn 1 if it was the one bought.
+    Replay {
+        #[command(flatten)]
+        server: Server,
+        /// The secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// The purchases.
+        #[arg(long)]
+        data: PathBuf,
+        /// Stop after so many rounds.
+        #[arg(long)]
+        rounds: Option<usize>,
+        /// A bandit that is there already [default: a new one].
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered"])]
+        bandit: Option<String>,
+        #[command(flatten)]
+        tuning: Tuning,
+    },
+}
+
+#[derive(Args)]
+struct Server {
+    /// The server's address, http://HOST:PORT.
+    #[arg(long = "server", value_name = "URL")]
+    url: String,
+}
+
+/// What is most often changed; the rest is in `--config`.
+#[derive(Args)]
+struct Tuning {
+    /// Ridge regularisation.
+    #[arg(long)]
+    lambda: Option<f64>,
+    /// The confidence width, constant.
+    #[arg(long)]
+    alpha: Option<f64>,
+    /// Rounds the numeric scaling is made for.
+    #[arg(long)]
+    horizon: Option<u64>,
+    /// Feedbacks that may wait for the answer to their trace condition.
+    #[arg(long)]
+    unanswered: Option<u64>,
+}
+
+impl Tuning {
+    fn apply(&self, config: &mut BanditConfig) {
+        config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
+        config.horizon = self.horizon.unwrap_or(config.horizon);
+        config.unanswered = self.unanswered.unwrap_or(config.unanswered);
+        if let Some(alpha) = self.alpha {
+            config.linear.width = Width::Constant { alpha };
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("helba-client: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Create { server, features, arms, tuning, config } => {
+            let config = match config {
+                Some(path) => read_config(&path)?,
+                None => {
+                    let mut config = BanditConfig::new(features.unwrap_or(0), arms.unwrap_or(0));
+                    tuning.apply(&mut config);
+                    config
+                }
+            };
+            println!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
+        }
+        Command::Decide { server, bandit, secret, contexts, pending } => {
+            let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
+            decide(&Client::new(&server.url)?, &bandit, &Device::open(&secret)?, &contexts, &pending)?;
+        }
+        Command::Feedback { pending, secret, reward, arm } => feedback(&pending, &secret, reward, arm)?,
+        Command::Status { server, bandit } => {
+            println!("{}", serde_json::to_string_pretty(&Client::new(&server.url)?.bandit(&bandit)?.status)?);
+        }
+        Command::Replay { server, secret, data, rounds, bandit, tuning } => {
+            let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
+            let client = Client::new(&server.url)?;
+            let created = match bandit {
+                Some(id) => client.bandit(&id)?.created,
+                None => {
+                    let mut config = BanditConfig::new(purchases.d(), purchases.brands().len());
+                    config.horizon = purchases.rounds().len() as u64;
+                    tuning.apply(&mut config);
+                    client.create_bandit(&config)?
+                }
+            };
+            replay(&client, &Device::open(&secret)?, &created, &purchases, rounds)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
+    Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+}
+
+fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
+    serde_json::from_reader(open(path)?).with_context(|| format!("{} is not a configuration", path.display()))
+}
+
+fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: &Path) -> anyhow::Result<()> {
+    let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
+    let created = client.bandit(id)?.created;
+    let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
+    // Before the server is asked: a decision whose reward cannot come back is lost.
+    let mut file = Pending::reserve(pending)?;
+    let asked = || -> anyhow::Result<usize> {
+        let reply = client.decide(&created, &device.limits(&created)?, &body)?;
+        let arm = device.read_decision(&created, &reply)?.arm;
+        let waiting = Pending { server: client.server().into(), created, contexts: rows, reply };
+        waiting.write(&mut file).with_context(|| format!("cannot write {}", pending.display()))?;
+        Ok(arm)
+    };
+    match asked() {
+        Ok(arm) => println!("{arm}"),
+        Err(e) => {
+            std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
+            return Err(e);
+        }
+    }
+    eprintln!("pending in {}", pending.display());
+    Ok(())
+}
+
+fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
+    let pending = Pending::load(path)?;
+    let device = Device::open(secret)?;
+    let decision = device.read_decision(&pending.created, &pending.reply)?;
+    let arm = arm.unwrap_or(decision.arm);
+    let features = pending.contexts.get(arm).with_context(|| {
+        format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
+    })?;
+    let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
+    let receipt = Client::new(&pending.server)?.feedback(&pending.created, decision.id, &answer)?;
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    println!("{}", serde_json::to_string_pretty(&receipt)?);
+    Ok(())
+}
+
+/// Milliseconds, in total.
+#[derive(Default)]
+struct Spent {
+    device: f64,
+    decide: f64,
+    feedback: f64,
+}
+
+fn replay(
+    client: &Client,
+    device: &Device,
+    created: &Created,
+    purchases: &Purchases,
+    rounds: Option<usize>,
+) -> anyhow::Result<()> {
+    let mut rng = os_rng()?;
+    let limits = device.limits(created)?;
+    let (mut spent, mut matched, mut up, mut down) = (Spent::default(), 0usize, 0usize, 0usize);
+    let rounds = rounds.unwrap_or(usize::MAX).min(purchases.rounds().len());
+    println!("bandit {}", created.id);
+    for (t, (features, bought)) in purchases.rounds()[..rounds].iter().enumerate() {
+        let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
+        let mut clock = Instant::now();
+        let mut lap = |total: &mut f64| {
+            *total += clock.elapsed().as_secs_f64() * 1e3;
+            clock = Instant::now();
+        };
+        let contexts = device.encrypt_contexts(created, &rows, &mut rng)?;
+        lap(&mut spent.device);
+        let reply = client.decide(created, &limits, &contexts)?;
+        lap(&mut spent.decide);
+        let decision = device.read_decision(created, &reply)?;
+        let reward = f64::from(decision.arm == *bought);
+        let answer = device.answer(created, &decision, &rows[decision.arm], reward, &mut rng)?;
+        lap(&mut spent.device);
+        client.feedback(created, decision.id, &answer)?;
+        lap(&mut spent.feedback);
+        matched += usize::from(decision.arm == *bought);
+        up += contexts.len() + answer.len();
+        down += reply.len();
+        if (t + 1) % 100 == 0 || t + 1 == rounds {
+            let n = (t + 1) as f64;
+            println!(
+                "round {:5}  matched {:.3}  a round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
+                 down {:.2} MiB",
+                t + 1,
+                matched as f64 / n,
+                spent.decide / n,
+                spent.feedback / n,
+                spent.device / n,
+                up as f64 / n / f64::from(1 << 20),
+                down as f64 / n / f64::from(1 << 20),
+            );
+        }
+    }
+    let (brand, share) = purchases.best_fixed();
+    println!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
+    println!("{}", serde_json::to_string_pretty(&client.status(&created.id)?)?);
+    Ok(())
+}

@@ -1,0 +1,58 @@
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use wire::Created;
+
+/// A decision that waits for its reward, for programs that end in between. It holds features in the clear: the file is
+/// for its owner's eyes only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The server's address.
+    pub server: String,
+    /// The bandit.
+    pub created: Created,
+    /// Features of each arm.
+    pub contexts: Vec<Vec<f64>>,
+    /// The server's reply, as it came.
+    pub reply: Vec<u8>,
+}
+
+impl Pending {
+    /// Makes the file, so that what follows cannot fail for want of it; nobody else may read it.
+    ///
+    /// # Errors
+    /// [`Error::PendingExists`], [`Error::Io`].
+    pub fn reserve(path: &Path) -> Result<File, Error> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path).map_err(|source| match source.kind() {
+            ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
+            _ => Error::Io { path: path.into(), source },
+        })
+    }
+
+    /// Writes it into what [`Self::reserve`] made.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn write(&self, file: &mut File) -> std::io::Result<()> {
+        let bytes = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
+        file.write_all(&bytes)?;
+        file.sync_all()
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::BadPending`].
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let mut bytes = Vec::new();
+        let io = |source| Error::Io { path: path.into(), source };
+        File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(io)?;
+        postcard::from_bytes(&bytes).map_err(|_| Error::BadPending { path: path.into() })
+    }
+}

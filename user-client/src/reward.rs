@@ -1,0 +1,34 @@
+//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and trace levels.
+
+use crate::context::check_features;
+use crate::device::Agreement;
+use crate::{Device, Error};
+use rand::CryptoRng;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use wire::Created;
+
+impl Device {
+    /// The statistics ciphertext and the trace ciphertext, made side by side.
+    pub(crate) fn encrypt_reward<R: CryptoRng>(
+        &self,
+        created: &Created,
+        agreement: &Agreement,
+        features: &[f64],
+        reward: f64,
+        rng: &mut R,
+    ) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        check_features(&created.config, 0, features)?;
+        if !(-1.0..=1.0).contains(&reward) {
+            return Err(Error::RewardOutOfRange);
+        }
+        let statistics = agreement.layout.statistics(features, reward)?;
+        let trace = agreement.layout.trace_features(features)?;
+        let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
+        let (statistics, trace) = rayon::join(
+            || self.encrypt(&statistics, created.plan.statistics_level, &mut first),
+            || self.encrypt(&trace, created.plan.trace_level, &mut second),
+        );
+        Ok((statistics?, trace?))
+    }
+}
