@@ -1,0 +1,228 @@
+//! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the original.
+
+use ckks::{Params, TOY_LOGN12_DEPTH21};
+use ckks_secret::SecretKey;
+use helba::{BanditConfig, Shape};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::process::Command;
+use std::sync::OnceLock;
+use wire::{
+    BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits, Manifest,
+    PublicBundle, SecretBundle,
+};
+
+struct Samples {
+    limits: Limits,
+    reply: Vec<u8>,
+    request: Vec<u8>,
+    /// A public key alone; every other key is missing.
+    public: Vec<u8>,
+    secret: Vec<u8>,
+}
+
+fn samples() -> &'static Samples {
+    static SAMPLES: OnceLock<Samples> = OnceLock::new();
+    SAMPLES.get_or_init(|| {
+        let params: Params = TOY_LOGN12_DEPTH21.validate().unwrap();
+        let shape = Shape::for_problem(2, 2);
+        let plan = BanditConfig::new(2, 2).plan(&params, shape).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let secret_key = SecretKey::generate(&params, &mut rng);
+        let public_key = ckks_secret::public_key(&secret_key, &mut rng);
+        let id = public_key.id(&params);
+        let manifest = Manifest::new(&params, id, shape, 0, 1);
+        let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
+        writer.frame(&ckks::write_public_key(&params, &public_key)).unwrap();
+        let reply = DecideReply {
+            decision: [1; 16],
+            round: 1,
+            model_feedbacks: 0,
+            seconds: vec![("score".into(), 0.5)],
+            action: vec![1; 50],
+            trace: Some(vec![2; 40]),
+            refresh: Some((3, vec![3; 30])),
+        };
+        let request = FeedbackRequest {
+            statistics: vec![1; 50],
+            trace: vec![2; 40],
+            trace_answer: Some(12345),
+            refreshed: Some((3, vec![3; 30])),
+        };
+        Samples {
+            limits: Limits::new(&params, &plan).unwrap(),
+            reply: reply.to_bytes(),
+            request: request.to_bytes(),
+            public: writer.finish().unwrap().0,
+            secret: SecretBundle::write(&manifest, &secret_key.to_bytes(id), Vec::new()).unwrap().0,
+        }
+    })
+}
+
+/// Every decoder of this crate; true if one of them took the bytes.
+fn any_accepts(bytes: &[u8]) -> bool {
+    let limits = &samples().limits;
+    let messages = [DecideReply::read(bytes, limits).is_ok(), FeedbackRequest::read(bytes, limits).is_ok()];
+    let bundles = [PublicBundle::read(bytes).is_ok(), SecretBundle::read(bytes).is_ok()];
+    messages.into_iter().chain(bundles).any(|ok| ok)
+}
+
+fn with_magic() -> impl Strategy<Value = Vec<u8>> {
+    let magic = prop::sample::select(vec![&b""[..], b"HLB1", b"HELBAPUB\x01\0", b"HELBASEC\x01\0"]);
+    // Small numbers where lengths are, so that readers get past them.
+    let length = prop_oneof![Just(None), (0u32..64).prop_map(Some)];
+    (magic, length, prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(magic, length, rest)| {
+        let length = length.map(u32::to_le_bytes);
+        magic.iter().chain(length.iter().flatten()).chain(&rest).copied().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_refused(bytes in with_magic()) {
+        // Short ones may be a message by chance; a bundle cannot be, for its digests.
+        let _ = any_accepts(&bytes);
+        prop_assert!(PublicBundle::read(&bytes[..]).is_err() && SecretBundle::read(&bytes[..]).is_err());
+    }
+
+    #[test]
+    fn truncated_and_longer_bytes_are_refused(cut in any::<prop::sample::Index>(), more in 1usize..100) {
+        let s = samples();
+        for bytes in [&s.reply, &s.request, &s.secret, &s.public] {
+            prop_assert!(!any_accepts(&bytes[..cut.index(bytes.len())]));
+            let mut longer = bytes.clone();
+            longer.resize(bytes.len() + more, 0);
+            prop_assert!(!any_accepts(&longer));
+        }
+    }
+
+    #[test]
+    fn flipped_bits_do_not_panic(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let s = samples();
+        for bytes in [&s.reply, &s.request] {
+            let mut changed = bytes.clone();
+            changed[at.index(bytes.len())] ^= 1 << bit;
+            // Blobs are opaque here, so many a change is another valid message; then it reads back as it is.
+            if let Ok(m) = DecideReply::read(&changed, &s.limits) {
+                prop_assert_eq!(DecideReply::read(&m.to_bytes(), &s.limits).unwrap().action, m.action);
+            }
+            let _ = FeedbackRequest::read(&changed, &s.limits);
+        }
+    }
+
+    #[test]
+    fn flipped_bits_in_keys_are_refused(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let s = samples();
+        for bytes in [&s.secret, &s.public] {
+            // Behind the manifest, which is JSON and may be changed into other JSON.
+            let manifest = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;
+            let mut changed = bytes.clone();
+            let frame = 14 + manifest;
+            changed[frame + at.index(bytes.len() - frame)] ^= 1 << bit;
+            prop_assert!(PublicBundle::read(&changed[..]).is_err());
+            // The container is opaque; what is in it has a digest.
+            if let Ok(bundle) = SecretBundle::read(&changed[..]) {
+                prop_assert!(SecretKey::from_bytes(&bundle.params, &bundle.frame).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn flipped_bits_in_manifests_do_not_panic(at in 0usize..400, bit in 0u8..8) {
+        let s = samples();
+        for bytes in [&s.secret, &s.public] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            let _ = any_accepts(&changed);
+            let _ = BundleReader::new(&changed[..]);
+        }
+    }
+}
+
+#[test]
+fn samples_are_what_they_should_be() {
+    let s = samples();
+    assert!(DecideReply::read(&s.reply, &s.limits).is_ok());
+    assert!(FeedbackRequest::read(&s.request, &s.limits).is_ok());
+    assert!(SecretBundle::read(&s.secret[..]).is_ok());
+    // Read to its end: the public key is good, the others are not there.
+    assert!(matches!(PublicBundle::read(&s.public[..]), Err(Error::MissingKey { .. })));
+}
+
+#[test]
+fn shapes_that_overflow_are_refused() {
+    let s = samples();
+    let length = u32::from_le_bytes(s.public[10..14].try_into().unwrap()) as usize;
+    let json = std::str::from_utf8(&s.public[14..14 + length]).unwrap();
+    for shape in [
+        r#"{"dim":0,"arm_slots":2}"#,
+        r#"{"dim":4611686018427387904,"arm_slots":2}"#,
+        r#"{"dim":2,"arm_slots":3}"#,
+    ] {
+        let json = json.replace(r#"{"dim":2,"arm_slots":2}"#, shape);
+        let mut bytes = s.public[..10].to_vec();
+        bytes.extend((json.len() as u32).to_le_bytes());
+        bytes.extend(json.as_bytes());
+        assert!(matches!(BundleReader::new(&bytes[..]), Err(Error::BadManifest(_))), "{shape}");
+    }
+}
+
+/// Runs itself under a limit on address space, which an allocation of 4 GiB would break; and once with such an allocation,
+/// to see that the limit holds.
+#[cfg(unix)]
+#[test]
+fn huge_lengths_take_no_memory() {
+    let run = |name: &str| {
+        let me = std::env::current_exe().unwrap();
+        let script = r#"ulimit -v 2000000 && exec "$0" --exact "$1" --ignored --test-threads=1"#;
+        Command::new("sh")
+            .args(["-c", script])
+            .arg(me)
+            .arg(name)
+            .env("RAYON_NUM_THREADS", "1")
+            .output()
+            .unwrap()
+    };
+    let good = run("under_a_memory_limit");
+    assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
+    assert!(String::from_utf8_lossy(&good.stdout).contains("1 passed"));
+    assert!(!run("breaks_a_memory_limit").status.success());
+}
+
+#[test]
+#[ignore = "run by huge_lengths_take_no_memory"]
+fn breaks_a_memory_limit() {
+    assert_eq!(std::hint::black_box(vec![1u8; 1 << 32]).len(), 1 << 32);
+}
+
+#[test]
+#[ignore = "run by huge_lengths_take_no_memory"]
+fn under_a_memory_limit() {
+    let s = samples();
+    // All places where a length can stand, and all others.
+    for bytes in [&s.reply, &s.request] {
+        for at in 4..bytes.len() - 4 {
+            let mut changed = bytes.clone();
+            changed[at..at + 4].fill(0xff);
+            let _ = any_accepts(&changed);
+        }
+        let mut changed = bytes.clone();
+        changed[4..8].fill(0xff);
+        assert!(matches!(DecideReply::read(&changed, &s.limits), Err(Error::TooLong { .. })));
+    }
+    for bytes in [&s.secret, &s.public] {
+        let manifest = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;
+        for (at, width) in [(10, 4), (14 + manifest, 8)] {
+            for length in [u64::MAX, u64::from(u32::MAX), 1 << 31] {
+                let mut changed = bytes.clone();
+                changed[at..at + width].copy_from_slice(&length.to_le_bytes()[..width]);
+                let refused = |r: Result<(), Error>| {
+                    matches!(r, Err(Error::TooLong { .. } | Error::WrongBundle { .. }))
+                };
+                assert!(refused(PublicBundle::read(&changed[..]).map(drop)));
+                assert!(refused(SecretBundle::read(&changed[..]).map(drop)));
+            }
+        }
+    }
+}
