@@ -76,6 +76,19 @@ pub trait SlotAlgebra: Sync {
     /// `result[j] = a[(j + k) mod n]`. 0 levels.
     fn rotate(&self, a: &Self::Vector, k: i64) -> Result<Self::Vector, Self::Error>;
 
+    /// `sum +-rotate(a, k)` over the terms `(k, negative)`. 0 levels. Engines share work between the rotations.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without terms.
+    fn sum_of_rotations(&self, a: &Self::Vector, terms: &[(i64, bool)]) -> Result<Self::Vector, Self::Error> {
+        let signed = |&(k, negative): &(i64, bool)| -> Result<Self::Vector, Self::Error> {
+            let rotated = self.rotate(a, k)?;
+            Ok(if negative { self.neg(&rotated) } else { rotated })
+        };
+        let (first, rest) = terms.split_first().ok_or(Error::Empty { op: "sum of rotations" })?;
+        rest.iter().try_fold(signed(first)?, |sum, term| self.add(&sum, &signed(term)?))
+    }
+
     /// The complex conjugate of every slot. 0 levels.
     fn conjugate(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
@@ -238,17 +251,32 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// `sum_{m < count} rotate(v, m step)` by doubling, `count` a power of two: log2(count) rotations, 0 levels.
-pub(crate) fn rotate_sum<A: SlotAlgebra>(
+/// `sum_{m < count} rotate(v, m step)`, `count` a power of two: four at a time, because three rotations of one vector
+/// cost little more than one. 0 levels.
+pub fn rotate_sum<A: SlotAlgebra>(
     alg: &A,
     v: &A::Vector,
     step: i64,
     count: usize,
 ) -> Result<A::Vector, A::Error> {
-    doublings(step, count).try_fold(v.clone(), |sum, k| alg.add(&sum, &alg.rotate(&sum, k)?))
+    stages(step, count).try_fold(v.clone(), |sum, (step, radix)| {
+        let terms: Vec<(i64, bool)> = (0..radix).map(|m| (m * step, false)).collect();
+        alg.sum_of_rotations(&sum, &terms)
+    })
 }
 
 /// The rotations that [`rotate_sum`] makes.
+pub fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
+    stages(step, count).flat_map(|(step, radix)| (1..radix).map(move |m| m * step))
+}
+
+/// (step, radix) of each stage.
+fn stages(step: i64, count: usize) -> impl Iterator<Item = (i64, i64)> {
+    let log = count.trailing_zeros();
+    (0..log.div_ceil(2)).map(move |s| (step << (2 * s), if 2 * s + 1 < log { 4 } else { 2 }))
+}
+
+/// The rotations of products that double their reach: `step 2^s`.
 pub(crate) fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
     (0..count.trailing_zeros()).map(move |s| step << s)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::algebra::{doublings, rotate_sum};
+use crate::algebra::{doublings, rotate_sum, sum_rotations};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
@@ -77,7 +77,7 @@ impl Argmax {
     /// Rotations of [`Argmax::pairwise_differences`].
     pub fn difference_rotations(&self) -> BTreeSet<i64> {
         let Layout { arms, block } = self.layout;
-        doublings(-1, arms).chain(doublings(block as i64 - 1, arms)).collect()
+        sum_rotations(-1, arms).chain(sum_rotations(block as i64 - 1, arms)).collect()
     }
 
     /// Rotations of [`Argmax::row_product`].
@@ -108,9 +108,14 @@ impl Argmax {
         let Layout { arms, block } = self.layout;
         // own[a F + m] = score a; other[a F + m] = score a + m, since (a F + m) + m (F - 1) = (a + m) F. The spare
         // value reaches own at spare + m and other at block -m, spare + m: they cancel at m = 0 only.
-        let own = rotate_sum(alg, scores, -1, arms)?;
-        let other = rotate_sum(alg, scores, block as i64 - 1, arms)?;
-        let differences = alg.sub(&own, &other)?;
+        let step = block as i64 - 1;
+        let differences = if arms <= 4 {
+            let terms: Vec<(i64, bool)> =
+                (1..arms as i64).flat_map(|m| [(-m, false), (m * step, true)]).collect();
+            alg.sum_of_rotations(scores, &terms)?
+        } else {
+            alg.sub(&rotate_sum(alg, scores, -1, arms)?, &rotate_sum(alg, scores, step, arms)?)?
+        };
         let mut constants = vec![Complex64::ZERO; self.slots()];
         constants.iter_mut().step_by(block).for_each(|c| *c = Complex64::ONE);
         let row = &mut constants[self.spare..self.spare + arms];
@@ -349,7 +354,8 @@ mod tests {
             assert!((action.real()[64 * a] - want).abs() < 0.03, "arm {a}");
         }
         assert!((answer.real()[32] - 1.0).abs() < 0.03);
-        assert_eq!(alg.counts().rotations, 9);
+        // Two sums of eight (radix four, then two) and three rotations of the product.
+        assert_eq!(alg.counts().rotations, 2 * (3 + 1) + 3);
         assert_eq!(alg.counts().products, argmax.comparison().products() + 3);
         let published: BTreeSet<i64> = argmax.rotations().iter().map(|k| k.rem_euclid(512)).collect();
         assert_eq!(alg.rotations_used(), published);

@@ -148,6 +148,15 @@ impl SlotAlgebra for Encrypted {
         Ok(self.evaluator.rotate(a, self.canonical(k))?)
     }
 
+    fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, EncryptedError> {
+        if terms.is_empty() {
+            return Err(Error::Empty { op: "sum of rotations" }.into());
+        }
+        let terms: Vec<(i64, bool)> =
+            terms.iter().map(|&(k, negative)| (self.canonical(k), negative)).collect();
+        Ok(self.evaluator.sum_of_rotations(a, &terms)?)
+    }
+
     fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
         Ok(self.evaluator.conjugate(a)?)
     }

@@ -13,15 +13,16 @@
 //! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i, k]` and
 //! `right(S)[k, h, i, j] = (2I - M)[k, j]`: one linear transform each, one product, log2 D rotations.
 //!
-//! Scaling: with V, g replaced by V/s, g/s and A by s A (and c by c/s) every formula stays the same, and omega is not
-//! scaled at all. Choose s so that the entries of V/s and s A are of order one (t/d for contexts that look in every
-//! direction): errors are then relative to the message. The user of this module scales; nothing here knows s.
+//! Scaling: designs and moments hold V/s and g/s, states s X and M, models A and omega. Choose s so that the entries of
+//! V/s and s A are of order one (t/d for contexts that look in every direction): errors are then relative to the message.
+//!
+//! A design may hold a moment at h = 0 and a moment a design at h = 1: both start with a product that has zeros there.
 
 use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::algebra::{doublings, rotate_sum};
+use crate::algebra::{rotate_sum, sum_rotations};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
@@ -35,33 +36,38 @@ pub struct Newton {
     right: LinearTransform,
     /// `right` at h = 0 only: the last step needs no M.
     right_last: LinearTransform,
-    /// From a model to `a0 A[k, j]` at h = 1.
+    /// From a model to `a0 s A[k, j]` at h = 1.
     right_start: LinearTransform,
     /// 2 at k = j.
     two: Vec<Complex64>,
     two_last: Vec<Complex64>,
-    /// a0 at h = 0.
+    /// a0 s at h = 0.
     start_mask: Vec<Complex64>,
+    /// 1/s at h = 0.
+    inverse_mask: Vec<Complex64>,
+    scale: f64,
     /// 1 at (h, i) = (1, 0).
     omega_mask: Vec<Complex64>,
 }
 
 impl Newton {
-    /// For `dim` (D, a power of two from 2 to 64) and the warm start's factor a0 (see [`warm_factor`]).
+    /// For `dim` (D, a power of two from 2 to 64), the warm start's factor a0 (see [`warm_factor`]) and the scaling s.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless a0 is in (0, 1].
-    pub fn new(dim: usize, a0: f64) -> Result<Self, Error> {
+    /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless a0 is in (0, 1] and s is
+    /// in [2^-20, 2^20].
+    pub fn new(dim: usize, a0: f64, scale: f64) -> Result<Self, Error> {
         power_of_two("matrix dimension", dim, 2)?;
         in_range("matrix dimension", dim as f64, 2.0, 64.0)?;
         in_range("warm start factor", a0, f64::MIN_POSITIVE, 1.0)?;
+        in_range("scaling", scale, 2f64.powi(-20), 2f64.powi(20))?;
         let d = dim as i64;
         let (half, full) = (d * d, 2 * d * d);
         let left = transform(dim, |k, _, _, j| Some((k - j, 1.0)))?;
         let right = transform(dim, |k, h, i, _| Some(((1 - h) * half + (k - i) * d, -1.0)))?;
         let right_last = transform(dim, |k, h, i, _| (h == 0).then_some((half + (k - i) * d, -1.0)))?
             .with_baby_step(right.baby_step())?;
-        let right_start = transform(dim, |k, h, i, _| (h == 1).then_some(((k - i) * d - half, a0)))?
+        let right_start = transform(dim, |k, h, i, _| (h == 1).then_some(((k - i) * d - half, a0 * scale)))?
             .with_baby_step(right.baby_step())?;
         debug_assert_eq!(left.period() as i64, full * d);
         Ok(Self {
@@ -72,7 +78,9 @@ impl Newton {
             right_start,
             two: pattern(dim, dim, |k, _, _, j| if k == j { 2.0 } else { 0.0 }),
             two_last: pattern(dim, dim, |k, h, _, j| if k == j && h == 0 { 2.0 } else { 0.0 }),
-            start_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { a0 } else { 0.0 }),
+            start_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { a0 * scale } else { 0.0 }),
+            inverse_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { 1.0 / scale } else { 0.0 }),
+            scale,
             omega_mask: pattern(dim, 1, |_, h, i, _| if h == 1 && i == 0 { 1.0 } else { 0.0 }),
         })
     }
@@ -108,8 +116,8 @@ impl Newton {
         [&self.left, &self.right, &self.right_last, &self.right_start]
             .into_iter()
             .flat_map(LinearTransform::rotations)
-            .chain(doublings(2 * d * d, self.dim))
-            .chain(doublings(d, self.dim))
+            .chain(sum_rotations(2 * d * d, self.dim))
+            .chain(sum_rotations(d, self.dim))
             .chain([d * d])
             .collect()
     }
@@ -201,9 +209,10 @@ impl Newton {
         self.check(alg)?;
         in_range("c", c, f64::MIN_POSITIVE, f64::MAX)?;
         // The design spreads column k over block k: keeping j = k and summing over k gives V itself.
-        let keep = pattern(self.dim, self.dim, |k, _, _, j| if k == j { 1.0 / c } else { 0.0 });
+        let start = self.scale / c;
+        let keep = pattern(self.dim, self.dim, |k, h, _, j| if k == j && h == 1 { start } else { 0.0 });
         let v = self.sum_k(alg, &alg.mul_plain(design, &keep)?)?;
-        alg.add_plain(&v, &pattern(self.dim, 1, |_, h, i, j| if h == 0 && i == j { 1.0 / c } else { 0.0 }))
+        alg.add_plain(&v, &pattern(self.dim, 1, |_, h, i, j| if h == 0 && i == j { start } else { 0.0 }))
     }
 
     /// `[X (2I - M) | M (2I - M)]`. 2 levels.
@@ -253,7 +262,7 @@ impl Newton {
         // omega_j = sum_i X_ij g_i: row 0 of h = 0 after the sum, moved to h = 1 (the period is 2D^2, so left is right).
         let rows = rotate_sum(alg, &alg.mul(inverse, moment)?, d, self.dim)?;
         let omega = alg.mul_plain(&alg.rotate(&rows, d * d)?, &self.omega_mask)?;
-        alg.add(inverse, &omega)
+        alg.add(&alg.mul_plain(inverse, &self.inverse_mask)?, &omega)
     }
 
     fn half_or_full<A: SlotAlgebra>(
@@ -398,7 +407,7 @@ mod tests {
     fn steps_equal_matrix_arithmetic() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
         for (d, copies) in [(2, 1), (2, 4), (4, 1), (8, 2), (16, 1)] {
-            let newton = Newton::new(d, 0.5).unwrap();
+            let newton = Newton::new(d, 0.5, 1.0).unwrap();
             let alg = Clear::new(newton.period() * copies).unwrap();
             let v = design(d, 3 * d, &mut rng);
             let a: Matrix = design(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
@@ -448,7 +457,7 @@ mod tests {
         let v = design(d, t, &mut rng);
         let c = d as f64 + t as f64;
         let steps = cold_steps(eps, 1.0, c).unwrap();
-        let newton = Newton::new(d, 0.5).unwrap();
+        let newton = Newton::new(d, 0.5, 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
         let design = alg.fresh(&newton.design_slots(&v).unwrap(), newton.cold_depth(steps)).unwrap();
         let state = newton.cold_start(&alg, &design, c).unwrap();
@@ -470,7 +479,7 @@ mod tests {
         assert!((warm_factor(1.0, 1.0, 1.0).unwrap() - 0.5).abs() < 1e-15);
         assert!((warm_residual(1.0, 1.0, 1.0, 4).unwrap() - 0.5f64.powi(16)).abs() < 1e-18);
         // Diagonal matrices: V = diag(1..3) A^-1 has the extreme eigenvalues 1 and 3 of A V.
-        let newton = Newton::new(2, 0.5).unwrap();
+        let newton = Newton::new(2, 0.5, 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
         let design = alg.fresh(&newton.design_slots(&[1.0, 0.0, 0.0, 3.0]).unwrap(), 10).unwrap();
         let model = alg.fresh(&newton.model_slots(&identity(2), &[0.0; 2]).unwrap(), 10).unwrap();
@@ -482,8 +491,8 @@ mod tests {
     /// The published rotations are those made, no more and no fewer, and few keys are needed.
     #[test]
     fn rotations_are_published_and_few() {
-        for (d, most) in [(2, 6), (4, 11), (8, 16), (16, 25)] {
-            let newton = Newton::new(d, 0.5).unwrap();
+        for (d, most) in [(2, 6), (4, 13), (8, 18), (16, 29)] {
+            let newton = Newton::new(d, 0.5, 1.0).unwrap();
             let alg = Clear::new(newton.period()).unwrap();
             let v = alg.fresh_real(&[0.1], 20).unwrap();
             let state = newton.warm_start(&alg, &v, &v).unwrap();
@@ -498,11 +507,11 @@ mod tests {
 
     #[test]
     fn bad_shapes_are_refused() {
-        assert!(Newton::new(3, 0.5).is_err());
-        assert!(Newton::new(1, 0.5).is_err());
-        assert!(Newton::new(128, 0.5).is_err());
-        assert!(Newton::new(4, 0.0).is_err());
-        let newton = Newton::new(4, 0.5).unwrap();
+        assert!(Newton::new(3, 0.5, 1.0).is_err());
+        assert!(Newton::new(1, 0.5, 1.0).is_err());
+        assert!(Newton::new(128, 0.5, 1.0).is_err());
+        assert!(Newton::new(4, 0.0, 1.0).is_err());
+        let newton = Newton::new(4, 0.5, 1.0).unwrap();
         assert!(newton.design_slots(&[0.0; 15]).is_err());
         assert!(newton.read_model(&[Complex64::ZERO; 31]).is_err());
         let alg = Clear::new(64).unwrap();

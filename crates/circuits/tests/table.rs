@@ -247,7 +247,7 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     let scale = t as f64 / d as f64;
     let over = |m: &[f64]| m.iter().map(|m| m / scale).collect::<Vec<f64>>();
     let g: Vec<f64> = (0..d).map(|i| (0..d).map(|j| v[i * d + j] * theta[j]).sum()).collect();
-    let newton = Newton::new(d, warm_factor(1.0, 1.0, 1.0).unwrap()).unwrap();
+    let newton = Newton::new(d, warm_factor(1.0, 1.0, 1.0).unwrap(), scale).unwrap();
     // Cold start: trace of V is at most d + t plus the batch that has just ended.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
     let (name, steps, depth) = match start {
@@ -262,19 +262,18 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
         let design = alg.fresh(&newton.design_slots(&over(&v)).unwrap(), depth).unwrap();
         let moment = alg.fresh(&newton.moment_slots(&over(&g)).unwrap(), depth).unwrap();
         let model = || -> ClearVector {
-            let scaled: Vec<f64> = old.iter().map(|a| a * scale).collect();
-            alg.fresh(&newton.model_slots(&scaled, &vec![0.0; d]).unwrap(), depth).unwrap()
+            alg.fresh(&newton.model_slots(&old, &vec![0.0; d]).unwrap(), depth).unwrap()
         };
         let state = match start {
             Start::Warm(_) => newton.warm_start(alg, &design, &model()).unwrap(),
-            Start::Cold => newton.cold_start(alg, &design, c / scale).unwrap(),
+            Start::Cold => newton.cold_start(alg, &design, c).unwrap(),
         };
         let inverse = newton.iterate(alg, &state, steps).unwrap();
         let out = newton.model(alg, &inverse, &moment).unwrap();
         assert_eq!(alg.level(&out), 0);
         let (a, omega) = newton.read_model(out.values()).unwrap();
         let residual: Vec<f64> =
-            (0..d * d).map(|s| (0..d).map(|k| a[s / d * d + k] / scale * v[k * d + s % d]).sum()).collect();
+            (0..d * d).map(|s| (0..d).map(|k| a[s / d * d + k] * v[k * d + s % d]).sum()).collect();
         vec![worst(&residual, |s| if s / d == s % d { 1.0 } else { 0.0 }), worst(&omega, |j| theta[j])]
     });
     let keys = newton.rotations().len();

@@ -28,7 +28,8 @@ impl Encoder {
         Encoder { n, roots, powers }
     }
 
-    /// The real coefficients of the polynomial of degree below N with these slots (before scaling).
+    /// The real coefficients (before scaling) of the polynomial with these slots: as many as there are real numbers in them,
+    /// the polynomial being one in X^(N/(2·slots)).
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless the number of values is a power of two up to N/2.
@@ -51,13 +52,8 @@ impl Encoder {
             len = half;
         }
         bit_reverse(&mut v);
-        let mut out = vec![0.0; self.n];
-        let gap = self.n / 2 / size;
-        for (i, z) in v.iter().enumerate() {
-            out[i * gap] = z.re / size as f64;
-            out[self.n / 2 + i * gap] = z.im / size as f64;
-        }
-        Ok(out)
+        // Coefficient i of the short polynomial belongs to X^(i·N/(2·size)).
+        Ok(v.iter().map(|z| z.re).chain(v.iter().map(|z| z.im)).map(|c| c / size as f64).collect())
     }
 
     /// The first `size` slots of the polynomial with these coefficients; `size` is a power of two up to N/2,
@@ -116,19 +112,20 @@ impl Plaintext {
     /// Encodes slot values at `level` with its canonical scale.
     ///
     /// # Errors
-    /// As [`Encoder::integers`].
+    /// As [`Self::encode_at`].
     pub fn encode(params: &Params, slots: &[Complex64], level: usize) -> Result<Self, Error> {
+        params.check_level(Op::Encode, level)?;
         Self::encode_at(params, slots, level, params.scale(level))
     }
 
     /// Encodes slot values at `level` with any scale.
     ///
     /// # Errors
-    /// As [`Encoder::integers`].
+    /// As [`Encoder::integers`]; [`Error::OutOfLevels`] for a level above the top.
     pub fn encode_at(params: &Params, slots: &[Complex64], level: usize, scale: f64) -> Result<Self, Error> {
-        let basis = params.q_basis(level);
+        params.check_level(Op::Encode, level)?;
         let integers = params.encoder().integers(slots, scale)?;
-        Ok(Plaintext { poly: Poly::from_signed(basis, &integers).into_ntt(basis), level, scale })
+        Ok(Plaintext { poly: Poly::from_signed_sparse(params.q_basis(level), &integers), level, scale })
     }
 }
 
@@ -159,7 +156,9 @@ mod tests {
             let (n, size) = (1024, 1usize << log_size);
             let encoder = Encoder::new(10);
             let slots: Vec<Complex64> = (0..size).map(|i| Complex64::new(values[i], values[size + i])).collect();
-            let coefficients = encoder.coefficients(&slots).unwrap();
+            let short = encoder.coefficients(&slots).unwrap();
+            let mut coefficients = vec![0.0; n];
+            short.iter().enumerate().for_each(|(i, &c)| coefficients[i * n / short.len()] = c);
             for j in [0, 1, size / 2, size - 1] {
                 prop_assert!((slow_slot(&coefficients, n, j) - slots[j % size]).norm() < 1e-11);
                 // Periodic beyond the slots given.

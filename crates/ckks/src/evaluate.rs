@@ -126,7 +126,10 @@ impl Evaluator {
     /// # Errors
     /// [`Error::OutOfLevels`] if `level` is above the ciphertext's.
     pub fn adjust(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
-        let canonical = self.params.scale(a.level.min(self.params.max_level()));
+        let canonical = self.params.scale(a.level);
+        if level > a.level {
+            return Err(Error::OutOfLevels { op: Op::DropLevel, need: level, have: a.level });
+        }
         if level == a.level && (a.scale / canonical - 1.0).abs() < SCALE_TOLERANCE {
             return Ok(a.clone());
         }
@@ -184,24 +187,26 @@ impl Evaluator {
     /// rescaled product is at the canonical scale of `level` − 1.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] at level 0; as [`Plaintext::encode`].
+    /// [`Error::OutOfLevels`] at level 0 or above the top; as [`Plaintext::encode`].
     pub fn encode_factor(&self, slots: &[Complex64], level: usize) -> Result<Plaintext, Error> {
-        if level == 0 {
-            return Err(Error::OutOfLevels { op: Op::MulPlain, need: 1, have: 0 });
-        }
-        Plaintext::encode_at(&self.params, slots, level, self.factor_scale(level))
+        Plaintext::encode_at(&self.params, slots, level, self.factor_scale(Op::MulPlain, level)?)
     }
 
-    pub(crate) fn factor_scale(&self, level: usize) -> f64 {
+    /// The scale of a factor that takes the canonical scale of `level` to that of `level` − 1.
+    pub(crate) fn factor_scale(&self, op: Op, level: usize) -> Result<f64, Error> {
         let p = &self.params;
-        p.scale(level - 1) * p.prime(level) as f64 / p.scale(level)
+        if level == 0 {
+            return Err(Error::OutOfLevels { op, need: 1, have: 0 });
+        }
+        p.check_level(op, level)?;
+        Ok(p.scale(level - 1) * p.prime(level) as f64 / p.scale(level))
     }
 
     /// Σ cᵢ·aᵢ + constant. One level below the lowest operand; one rounding in all.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if an operand is at level 0; [`Error::ValueRange`] for a coefficient that is not
-    /// finite or beyond 2⁶²/q.
+    /// [`Error::OutOfLevels`] if an operand is at level 0; [`Error::ValueRange`] for a coefficient or constant that
+    /// is not finite or passes 2¹⁰⁰ at its scale.
     pub fn linear_combination(
         &self,
         terms: &[(f64, &Ciphertext)],
@@ -217,6 +222,7 @@ impl Evaluator {
             .iter()
             .map(|(c, a)| integer(c * target / a.scale, Op::MulPlain, a.scale))
             .collect::<Result<_, _>>()?;
+        let constant = integer(constant * target, Op::MulPlain, target)?;
         let n = self.params.n();
         let (mut c0, mut c1) = (Poly::<Ntt>::zero(n, level + 1), Poly::<Ntt>::zero(n, level + 1));
         Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
@@ -227,7 +233,7 @@ impl Evaluator {
             rns::combine(m, o0, &x, &k);
             rns::combine(m, o1, &y, &k);
             // A real constant has the same value at every root.
-            rns::add_constant(m, o0, m.reduce_i128((constant * target).round() as i128));
+            rns::add_constant(m, o0, m.reduce_i128(constant));
         });
         let mut out = self.rescale(Ciphertext { c0, c1, level, scale: target })?;
         out.scale = self.params.scale(level - 1);
@@ -321,18 +327,42 @@ impl Evaluator {
             .collect()
     }
 
-    /// a + rotation of a by k₁, then that plus its rotation by k₂, …: with kᵢ = stride·2ⁱ the sum over a dimension.
-    /// No level, one rounding a step (added up over the sum).
+    /// Σ ± rotation of `a` by k, over (k, negative): no level, one rounding in all. One decomposition and one division
+    /// serve all rotations.
     ///
     /// # Errors
     /// [`Error::MissingKey`].
-    pub fn rotate_and_sum(&self, a: &Ciphertext, rotations: &[i64]) -> Result<Ciphertext, Error> {
-        let mut acc = a.clone();
-        for &k in rotations {
-            let r = self.rotate(&acc, k)?;
-            self.add_assign(&mut acc, &r)?;
+    pub fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, Error> {
+        let (p, level) = (&self.params, a.level);
+        let basis = p.qp_basis(level);
+        let zero = || Poly::<Ntt>::zero(p.n(), basis.len());
+        let (mut sum0, mut sum1) = (zero(), zero());
+        let digits = Digits::new(p, &a.c1, level).extended();
+        for &(k, negative) in terms {
+            let element = GaloisElement::rotation(p, k);
+            let (u0, u1) = if element.0 == 1 {
+                let (mut u0, mut u1) = (zero(), zero());
+                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
+                keyswitch::add_times_p(p, level, &mut u1, &a.c1);
+                (u0, u1)
+            } else {
+                let key = self.keys.galois(Op::Rotate, element, level)?;
+                let (mut u0, u1) = keyswitch::multiply_extended(p, &digits, level, key);
+                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
+                let permutation = p.permutation(element.0);
+                (u0.permuted(&permutation), u1.permuted(&permutation))
+            };
+            if negative {
+                sum0.sub_assign(basis, &u0);
+                sum1.sub_assign(basis, &u1);
+            } else {
+                sum0.add_assign(basis, &u0);
+                sum1.add_assign(basis, &u1);
+            }
         }
-        Ok(acc)
+        let divider = p.mod_down(level);
+        let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
+        Ok(Ciphertext { c0, c1, level, scale: a.scale })
     }
 
     /// out[j] = Σₖ diagonalₖ[j]·a[j + k]: one level. See [`EncodedTransform`].
@@ -397,7 +427,9 @@ impl Evaluator {
             sum1.add_assign(basis, &v1.permuted(&permutation));
         }
         let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
-        Ok(Ciphertext { c0, c1, level: level - 1, scale: p.scale(level - 1) })
+        // Canonical if `a` was, else off by the same factor.
+        let scale = a.scale / p.scale(level) * p.scale(level - 1);
+        Ok(Ciphertext { c0, c1, level: level - 1, scale })
     }
 }
 

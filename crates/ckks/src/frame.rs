@@ -19,7 +19,7 @@
 //! The digest finds accidents, not forgers. Readers check everything before they allocate, and the length
 //! follows from the header, so memory is bounded by the input.
 
-use crate::{Ciphertext, Error, Fingerprint, GaloisElement, KeyId, KeySwitchKey, Params, PublicKey};
+use crate::{Ciphertext, Error, Fingerprint, GaloisElement, KeyId, KeySwitchKey, Op, Params, PublicKey};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{Basis, Ntt, Poly};
@@ -258,15 +258,17 @@ pub fn uniform_c1(params: &Params, level: usize, seed: &Seed) -> Poly<Ntt> {
 /// Reads a ciphertext of either kind that must be at `level` with its canonical scale.
 ///
 /// # Errors
-/// As [`read_frame`]; [`Error::WrongLevel`], [`Error::ResidueTooLarge`].
+/// As [`read_frame`]; [`Error::WrongLevel`], [`Error::ResidueTooLarge`]; [`Error::OutOfLevels`] if there is no such
+/// level.
 pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) -> Result<Ciphertext, Error> {
+    params.check_level(Op::Encrypt, level)?;
     let kinds = [FrameKind::Ciphertext, FrameKind::SeededCiphertext];
     // The longest frame there can be at this level, before anything is hashed.
     if bytes.len() > ciphertext_bytes(params, level, false) {
         return Err(Error::BadFrame("longer than a ciphertext at the level expected"));
     }
     let (header, _, payload) = read_frame(params, Some(key), &kinds, bytes)?;
-    let scale = params.scale(level.min(params.max_level()));
+    let scale = params.scale(level);
     if header.level != level || header.scale.to_bits() != scale.to_bits() {
         let (got_level, got_scale) = (header.level, header.scale.log2());
         return Err(Error::WrongLevel { got_level, got_scale, want_level: level });
@@ -297,12 +299,15 @@ fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {
 
 /// A public key.
 pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
-    let level = params.max_level();
-    let header = FrameHeader { kind: FrameKind::PublicKey, level, parts: 1, element: 0, scale: 0.0 };
-    write_frame(params, key.id(params), header, |out| {
+    write_frame(params, key.id(params), public_key_header(params), |out| {
         out.extend(key.seed);
-        pack(out, params.q_basis(level), &key.b);
+        pack(out, params.q_basis(params.max_level()), &key.b);
     })
+}
+
+fn public_key_header(params: &Params) -> FrameHeader {
+    let level = params.max_level();
+    FrameHeader { kind: FrameKind::PublicKey, level, parts: 1, element: 0, scale: 0.0 }
 }
 
 /// Reads a public key, whose id must be what its content hashes to.
@@ -311,7 +316,8 @@ pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
 /// As [`read_frame`]; [`Error::ResidueTooLarge`].
 pub fn read_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
     let (header, id, payload) = read_frame(params, None, &[FrameKind::PublicKey], bytes)?;
-    if header.level != params.max_level() || header.parts != 1 {
+    // By bits: a scale of −0 is not what we write.
+    if header != public_key_header(params) || header.scale.to_bits() != 0 {
         return Err(Error::BadFrame("a header field does not belong to a public key"));
     }
     let (seed, body) = split_seed(payload)?;
@@ -355,6 +361,7 @@ pub fn read_key_switch_key(
     let (header, _, payload) = read_frame(params, Some(id), &[FrameKind::KeySwitchKey], bytes)?;
     let even = header.element.is_multiple_of(2);
     if header.parts != params.digits(header.level)
+        || header.scale.to_bits() != 0
         || (header.element != 0 && even)
         || header.element >= 2 * params.n() as u64
     {

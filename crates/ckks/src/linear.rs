@@ -4,6 +4,7 @@ use crate::{Error, Evaluator, Op};
 use num_complex::Complex64;
 use rns::{Ntt, Poly};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// A slot transform by its non-zero diagonals: out[j] = Σₖ diagonalₖ[j]·in[j + k]. The offset of a diagonal is
 /// written as giant + baby step; a diagonal is repeated to fill the slots, its length a power of two.
@@ -30,15 +31,14 @@ impl EncodedTransform {
 }
 
 impl Evaluator {
-    /// Encodes `t` for ciphertexts at `level` with the canonical scale; the result will be canonical too.
+    /// Encodes `t` for ciphertexts at `level`; a canonical scale will stay canonical. Terms with the same steps are
+    /// added up.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] at level 0, [`Error::SlotCount`], [`Error::ValueRange`].
+    /// [`Error::OutOfLevels`] at level 0 or above the top, [`Error::SlotCount`], [`Error::ValueRange`].
     pub fn encode_transform(&self, t: &DiagonalTransform, level: usize) -> Result<EncodedTransform, Error> {
-        if level == 0 {
-            return Err(Error::OutOfLevels { op: Op::Linear, need: 1, have: 0 });
-        }
         let p = self.params();
+        let scale = self.factor_scale(Op::Linear, level)?;
         let basis = p.qp_basis(level);
         let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
         for (giant, baby, diagonal) in &t.terms {
@@ -48,12 +48,15 @@ impl Evaluator {
             // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' is m turned back by g.
             let mut turned = diagonal.clone();
             turned.rotate_right(giant.rem_euclid(diagonal.len() as i64) as usize);
-            let integers = p.encoder().integers(&turned, self.factor_scale(level))?;
-            let poly = Poly::from_signed(basis, &integers).into_ntt(basis);
+            let integers = p.encoder().integers(&turned, scale)?;
+            let poly = Poly::from_signed_sparse(basis, &integers);
             if !babies.contains(baby) {
                 babies.push(*baby);
             }
-            giants.entry(*giant).or_default().insert(*baby, poly);
+            match giants.entry(*giant).or_default().entry(*baby) {
+                Entry::Vacant(v) => drop(v.insert(poly)),
+                Entry::Occupied(mut o) => o.get_mut().add_assign(basis, &poly),
+            }
         }
         Ok(EncodedTransform { level, babies, giants })
     }

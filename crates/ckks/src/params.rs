@@ -1,6 +1,6 @@
 //! Parameter sets and the security rule.
 
-use crate::{Encoder, Error};
+use crate::{Encoder, Error, Op};
 use rns::{BaseConverter, Basis, Divider, Modulus, Ntt, NttTable, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -78,7 +78,18 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// d ≤ 8, K ≤ 4: 21 levels of 32 bits. log₂(QP) = 864 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 4: 20 levels of 32 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP866_DEPTH20: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp866-depth20",
+    log_n: 15,
+    log_q0: 42,
+    depth: 20,
+    log_scale: 32,
+    log_p: &[46, 46, 46, 46],
+    security: Security::Classical128,
+};
+
+/// K ≤ 8: 21 levels of 32 bits. log₂(QP) = 864 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP864_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp864-depth21",
     log_n: 15,
@@ -89,7 +100,7 @@ pub const LOGN15_LOGQP864_DEPTH21: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// d ≤ 16, K ≤ 16: 23 levels of 30 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 16: 23 levels of 30 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     name: "logn15-logqp866-depth23",
     log_n: 15,
@@ -111,7 +122,13 @@ pub const LOGN14_TOY_DEPTH21: ParamsSpec =
 impl ParamsSpec {
     /// The sets that have a name.
     pub fn named() -> &'static [ParamsSpec] {
-        &[LOGN15_LOGQP864_DEPTH21, LOGN15_LOGQP866_DEPTH23, TOY_LOGN12_DEPTH21, LOGN14_TOY_DEPTH21]
+        &[
+            LOGN15_LOGQP866_DEPTH20,
+            LOGN15_LOGQP864_DEPTH21,
+            LOGN15_LOGQP866_DEPTH23,
+            TOY_LOGN12_DEPTH21,
+            LOGN14_TOY_DEPTH21,
+        ]
     }
 
     /// The set called `name`.
@@ -342,6 +359,13 @@ impl Params {
     /// The canonical scale of `level`: Δ at the top, then scale(l − 1) = scale(l)²/q_l.
     pub fn scale(&self, level: usize) -> f64 {
         self.0.scales[level]
+    }
+
+    pub(crate) fn check_level(&self, op: Op, level: usize) -> Result<(), Error> {
+        match self.max_level() {
+            top if level > top => Err(Error::OutOfLevels { op, need: level, have: top }),
+            _ => Ok(()),
+        }
     }
 
     /// log₂ of the widest modulus anything is encrypted under.

@@ -5,7 +5,6 @@
 
 use crate::refresh;
 use crate::{BanditConfig, Engine, Error, Layout, Plan, Scalars};
-use circuits::SlotAlgebra;
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use rand::CryptoRng;
@@ -210,10 +209,7 @@ impl Bandit {
         let lambda = config.linear.lambda;
         let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
             let mut out = Ciphertext::zero(params, level);
-            engine
-                .algebra()
-                .evaluator()
-                .add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
+            engine.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
             Ok(Arc::new(out))
         };
         let model = layout.model(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
@@ -432,11 +428,11 @@ impl Bandit {
         if !public && matches!(s.phase, Phase::Open) && s.feedbacks + 1 - s.safe > s.config.unanswered {
             self.close(engine)?;
         }
-        let alg = engine.algebra();
-        let statistics = alg.add(self.ciphertext(STATISTICS)?, &f.statistics)?;
-        let trace = alg.add(self.ciphertext(TRACE)?, &f.trace)?;
-        self.ciphertexts.insert(STATISTICS.into(), Arc::new(statistics));
-        self.ciphertexts.insert(TRACE.into(), Arc::new(trace));
+        for (name, ct) in [(STATISTICS, &f.statistics), (TRACE, &f.trace)] {
+            let mut sum = (**self.ciphertext(name)?).clone();
+            engine.evaluator().add_assign(&mut sum, ct)?;
+            self.ciphertexts.insert(name.into(), Arc::new(sum));
+        }
         self.state.feedbacks += 1;
         let s = &self.state;
         if matches!(s.phase, Phase::Open)

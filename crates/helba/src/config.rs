@@ -10,7 +10,7 @@ const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 /// A refresh leaves at this level: three primes hide a value under a mask at least 64 bits wider.
 pub(crate) const REFRESH_LEVEL: usize = 2;
 /// ⟨ω, x⟩ stays within ± this when rewards are within ± 1 (ridge predictions overshoot a little).
-pub(crate) const PREDICTION_BOUND: f64 = 1.5;
+const PREDICTION_BOUND: f64 = 1.5;
 
 /// A bandit's configuration: the body of its creation request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct BanditConfig {
     /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or 10.
     #[serde(default = "default_comparison_bits")]
     pub comparison_bits: u32,
-    /// Degree of the square root's polynomial: 15 or 31.
+    /// Degree of the square root's polynomial: 15 or 31 (one more level, half the error).
     #[serde(default = "default_sqrt_degree")]
     pub sqrt_degree: usize,
 }
@@ -43,7 +43,7 @@ fn default_comparison_bits() -> u32 {
     8
 }
 fn default_sqrt_degree() -> usize {
-    31
+    15
 }
 
 impl BanditConfig {
@@ -193,7 +193,13 @@ impl BanditConfig {
         let c1 = l.c1(t_j);
         // A_j stays below V⁻¹ ≤ 1/λ (Newton's iterates rise towards it); a sixteenth for errors.
         let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
-        Scalars { beta, c1, c2, range: 2.0 * PREDICTION_BOUND + beta * c2.sqrt() }
+        Scalars {
+            beta,
+            c1,
+            c2,
+            least_index: -PREDICTION_BOUND,
+            range: 2.0 * PREDICTION_BOUND + beta * c2.sqrt(),
+        }
     }
 }
 
@@ -206,6 +212,8 @@ pub struct Scalars {
     pub c1: f64,
     /// The largest argument of the square root.
     pub c2: f64,
+    /// No index is below.
+    pub least_index: f64,
     /// No two indices differ by more. Departure from Prop. 10: a bound from rewards within ± 1 that also covers constant
     /// widths.
     pub range: f64,
@@ -317,35 +325,39 @@ impl KeyPlan {
     /// # Errors
     /// [`Error::Depth`] or [`Error::Slots`] if none does.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
+        let slots = shape.slots();
         let params = match (toy, shape.log_arms()) {
-            (true, 0..=2) if shape.slots() <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
-            (true, 0..=2) if shape.slots() <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
-            (false, 0..=2) if shape.slots() <= 1 << 14 => ckks::LOGN15_LOGQP864_DEPTH21,
-            (_, 0..=4) if shape.slots() <= 1 << 14 => ckks::LOGN15_LOGQP866_DEPTH23,
-            (_, 0..=4) => return Err(Error::Slots { need: shape.slots(), have: 1 << 14 }),
+            (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
+            (true, 0..=2) if slots <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
+            (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
+            (_, 0..=2) => ckks::LOGN15_LOGQP866_DEPTH20,
+            (_, 3) => ckks::LOGN15_LOGQP864_DEPTH21,
+            (_, 4) => ckks::LOGN15_LOGQP866_DEPTH23,
             (_, log_arms) => {
                 let advice = "at most 16 arms fit the largest set".to_string();
-                return Err(Error::Depth { what: "a decision", need: 19 + log_arms, have: 23, advice });
+                return Err(Error::Depth { what: "a decision", need: 18 + log_arms, have: 23, advice });
             }
         };
         let top = params.depth;
-        let slots = shape.slots() as i64;
         let mut rotations = std::collections::BTreeMap::<i64, usize>::new();
-        let mut need = |k: i64, level: usize| {
-            let k = k.rem_euclid(slots);
+        let mut need = |k: i64, period: usize, level: usize| {
+            let k = k.rem_euclid(period as i64);
             if k != 0 {
                 let entry = rotations.entry(k).or_default();
                 *entry = level.max(*entry);
             }
         };
+        let decision = shape.decision_slots();
         for k in crate::score::rotations(shape) {
-            need(k, top - 1);
+            need(k, decision, top - 1);
         }
-        for k in crate::compare::rotations(shape) {
-            need(k, top - 6);
+        let argmax = crate::compare::argmax(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        // After product, mask and the shallower square root.
+        for k in argmax.rotations() {
+            need(k, decision, top - 6);
         }
-        for k in crate::update::rotations(shape) {
-            need(k, shape.update_level(top));
+        for k in crate::update::newton(shape, 1.0, 1.0)?.rotations() {
+            need(k, shape.update_slots(), shape.update_level(top));
         }
         Ok(KeyPlan {
             params,

@@ -12,7 +12,10 @@ pub struct Engine {
     public_key: PublicKey,
     key_id: KeyId,
     shape: Shape,
-    algebra: Encrypted,
+    /// Vectors of the decision's period.
+    decision: Encrypted,
+    /// Vectors of the update's period.
+    update: Encrypted,
 }
 
 /// The two ciphertexts of a decision, before they are masked for the user.
@@ -39,13 +42,15 @@ impl Engine {
         shape: Shape,
         keys: EvaluationKeys,
     ) -> Result<Self, Error> {
-        let algebra = Encrypted::new(Evaluator::new(params, keys), shape.slots())?;
-        Ok(Engine { public_key, key_id, shape, algebra })
+        let evaluator = Evaluator::new(params, keys);
+        let decision = Encrypted::new(evaluator.clone(), shape.decision_slots())?;
+        let update = Encrypted::new(evaluator, shape.update_slots())?;
+        Ok(Engine { public_key, key_id, shape, decision, update })
     }
 
     /// The parameters.
     pub fn params(&self) -> &Params {
-        self.algebra.evaluator().params()
+        self.decision.evaluator().params()
     }
 
     /// The key pair's name.
@@ -58,8 +63,8 @@ impl Engine {
         self.shape
     }
 
-    pub(crate) fn algebra(&self) -> &Encrypted {
-        &self.algebra
+    pub(crate) fn evaluator(&self) -> &Evaluator {
+        self.decision.evaluator()
     }
 
     pub(crate) fn public_key(&self) -> &PublicKey {
@@ -81,7 +86,7 @@ impl Engine {
             return Err(Error::WrongLevel { what: "the context ciphertext", got: contexts.level(), want });
         }
         let mut clock = Clock::new();
-        let alg = &self.algebra;
+        let alg = &self.decision;
         let sum = match &inputs.trace {
             Some((trace, _)) => alg.add(contexts, trace)?,
             None => contexts.clone(),
@@ -89,10 +94,11 @@ impl Engine {
         let score = ScoreInputs::new(&inputs.config, inputs.scalars, self.shape);
         let index = score::optimistic_index(alg, &score, &sum, &inputs.model)?;
         clock.lap("score");
-        let comparison = inputs.config.comparison()?;
-        let wins = compare::wins(alg, self.shape, &comparison, &index)?;
+        let argmax = compare::argmax(&inputs.config, self.shape)?;
+        let threshold = inputs.config.linear.c / (2.0 * score.trace_bound);
+        let wins = compare::wins(alg, &argmax, &index, threshold)?;
         clock.lap("compare");
-        let action = compare::action(alg, self.shape, inputs.config.linear.k, &wins)?;
+        let action = argmax.action(alg, &wins)?;
         let action = refresh::answer(self.params(), &self.public_key, &action, rng)?;
         let trace = match inputs.trace {
             Some(_) => Some(compare::trace(alg, self.shape, &wins)?),
@@ -108,10 +114,11 @@ impl Engine {
     /// [`Error::Ckks`] if a key is missing.
     pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
         let mut clock = Clock::new();
-        let alg = &self.algebra;
-        let model = update::batch_update(alg, self.shape, inputs, &inputs.snapshot, &inputs.model)?;
+        let newton = update::newton(self.shape, inputs.start, inputs.plan.design_scale)?;
+        let model =
+            update::batch_update(&self.update, &newton, inputs.steps, &inputs.snapshot, &inputs.model)?;
         // The refreshed polynomial arrives at the top with the scale it has now.
-        let model = alg.evaluator().adjust_to(
+        let model = self.evaluator().adjust_to(
             &model,
             inputs.plan.refresh_level,
             self.params().scale(inputs.plan.model_level),

@@ -22,10 +22,6 @@ pub struct ScoreInputs {
     pub sqrt_degree: usize,
     /// The round's scalars.
     pub scalars: Scalars,
-    /// The least index an arm can have; padding gets it, so that it never wins.
-    pub least_index: f64,
-    /// C.
-    pub trace_threshold: f64,
     /// What the trace cannot exceed.
     pub trace_bound: f64,
 }
@@ -37,8 +33,6 @@ impl ScoreInputs {
             arms: config.linear.k,
             sqrt_degree: config.sqrt_degree,
             scalars,
-            least_index: -crate::config::PREDICTION_BOUND,
-            trace_threshold: config.linear.c,
             trace_bound: config.trace_bound(config.unanswered),
         }
     }
@@ -46,11 +40,11 @@ impl ScoreInputs {
 
 /// Rotations used, at the context's level − 1.
 pub fn rotations(shape: Shape) -> Vec<i64> {
-    (0..shape.square().ilog2()).map(|s| 1 << s).chain([shape.square() as i64]).collect()
+    circuits::sum_rotations(1, shape.square()).chain([shape.square() as i64]).collect()
 }
 
-/// The indices divided by their range: (ρₐ)/range at slot (a, 0), the least index at padding arms,
-/// (trace − C)/max(C, bound − C) at slot (0, 2D²), 0 elsewhere.
+/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound) at slot
+/// (0, 2D²); 0 elsewhere.
 ///
 /// # Errors
 /// Of the algebra; out of levels below 2 + log₂(degree + 1).
@@ -62,14 +56,10 @@ pub fn optimistic_index<A: SlotAlgebra>(
 ) -> Result<A::Vector, A::Error> {
     let ScoreInputs { shape, arms, scalars, .. } = inputs;
     let (square, block, range) = (shape.square(), shape.block(), scalars.range);
-    let trace_slot = 2 * square;
-    let trace_scale = inputs.trace_threshold.max(inputs.trace_bound - inputs.trace_threshold);
+    let trace_slot = crate::compare::trace_slot(*shape);
 
     // Sums over each square, valid at its first slot; other slots hold parts of two squares until the mask.
-    let mut sums = alg.mul(contexts, model)?;
-    for s in 0..square.ilog2() {
-        sums = alg.add(&sums, &alg.rotate(&sums, 1 << s)?)?;
-    }
+    let sums = circuits::rotate_sum(alg, &alg.mul(contexts, model)?, 1, square)?;
     // z + iu. The trace has no second half: contexts are 0 there.
     let both = alg.add(&sums, &alg.mul_i(&alg.rotate(&sums, square as i64)?)?)?;
     let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
@@ -77,7 +67,7 @@ pub fn optimistic_index<A: SlotAlgebra>(
         mask[a * block].re = 1.0 / scalars.c2;
     }
     // The trace goes with u, which stays linear.
-    mask[trace_slot].im = range / (scalars.c2 * trace_scale);
+    mask[trace_slot].im = range / (scalars.c2 * 2.0 * inputs.trace_bound);
     let both = alg.mul_plain(&both, &mask)?;
     let conjugate = alg.conjugate(&both)?;
     // 2z/c₂ and 2u/c₂.
@@ -93,12 +83,12 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let u = alg.mul_const(&u, c2 / (2.0 * range))?;
     let index = alg.add(&width, &u)?;
 
+    let middle = scalars.least_index / range + 0.5;
     // Slots without an arm hold the root of c₁ now.
     let rest = sqrt.eval(at_zero);
     let mut clear = vec![Complex64::new(-rest, 0.0); shape.decision_slots()];
     for a in 0..shape.arm_slots {
-        clear[a * block].re = if a < *arms { 0.0 } else { inputs.least_index / range - rest };
+        clear[a * block].re = if a < *arms { -middle } else { -0.5 - rest };
     }
-    clear[trace_slot].re = -rest - inputs.trace_threshold / trace_scale;
     alg.add_plain(&index, &clear)
 }

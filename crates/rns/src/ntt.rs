@@ -4,6 +4,7 @@
 //! slots that does not depend on the prime.
 
 use crate::{Error, Modulus, simd};
+use std::sync::OnceLock;
 
 /// One implementation of the transform for one ring degree and prime. Inputs and outputs are fully
 /// reduced and have length N; the inverse is scaled, so that it undoes the forward transform.
@@ -18,6 +19,8 @@ pub trait NttKernel: Send + Sync {
 pub struct NttTable {
     modulus: Modulus,
     kernel: Box<dyn NttKernel>,
+    /// Transforms of length N/2ⁱ with root ψ^(2ⁱ), made when first needed.
+    sparse: [OnceLock<PortableNtt>; 17],
 }
 
 impl std::fmt::Debug for NttTable {
@@ -50,7 +53,7 @@ impl NttTable {
                 Box::new(PortableNtt::new(modulus, n, x[0]))
             }
         };
-        Ok(NttTable { modulus, kernel })
+        Ok(NttTable { modulus, kernel, sparse: std::array::from_fn(|_| OnceLock::new()) })
     }
 
     /// The prime.
@@ -66,6 +69,28 @@ impl NttTable {
     /// Values → coefficients, in place.
     pub fn inverse(&self, limb: &mut [u64]) {
         self.kernel.inverse(limb);
+    }
+}
+
+impl NttTable {
+    /// Coefficients → values of a polynomial in X^(2ᵏ), of which `coefficients` holds N/2ᵏ: the value at slot i is that
+    /// of the short transform at ⌊i/2ᵏ⌋, since (2·bitrev(i) + 1)·2ᵏ modulo 2N depends on the upper bits of i alone.
+    pub fn forward_sparse(&self, coefficients: &mut [u64], out: &mut [u64]) {
+        let stride = out.len() / coefficients.len();
+        if stride == 1 {
+            out.copy_from_slice(coefficients);
+            return self.forward(out);
+        }
+        let short = self.sparse[stride.trailing_zeros() as usize].get_or_init(|| {
+            let mut x = vec![0; out.len()];
+            x[stride] = 1;
+            self.forward(&mut x);
+            PortableNtt::new(self.modulus, coefficients.len(), x[0])
+        });
+        short.forward(coefficients);
+        for (block, &value) in out.chunks_exact_mut(stride).zip(coefficients.iter()) {
+            block.fill(value);
+        }
     }
 }
 
@@ -256,6 +281,23 @@ mod tests {
         let permuted: Vec<u64> =
             automorphism_permutation(log_n, element).iter().map(|&i| values[i as usize]).collect();
         assert_eq!(permuted, rotated);
+    }
+
+    #[test]
+    fn sparse_transform_equals_the_full_one() {
+        let (log_n, n) = (8, 256usize);
+        let q = primes::largest(42, 2 * n as u64, &[]).unwrap();
+        let table = NttTable::new(log_n, q).unwrap();
+        for log_stride in 0..6 {
+            let stride = 1 << log_stride;
+            let mut short = random(n / stride, q, 9);
+            let mut full = vec![0; n];
+            short.iter().enumerate().for_each(|(i, &c)| full[i * stride] = c);
+            table.forward(&mut full);
+            let mut got = vec![0; n];
+            table.forward_sparse(&mut short, &mut got);
+            assert_eq!(got, full, "stride {stride}");
+        }
     }
 
     #[test]

@@ -165,6 +165,17 @@ impl Poly<Coeff> {
 }
 
 impl Poly<Ntt> {
+    /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
+    pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
+        let mut out = Self::zero(basis.n(), basis.len());
+        out.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            let mut short: Vec<u64> = coefficients.iter().map(|&c| m.reduce_i64(c)).collect();
+            basis.tables()[i].forward_sparse(&mut short, limb);
+        });
+        out
+    }
+
     /// Values → coefficients.
     pub fn into_coeff(mut self, basis: &Basis) -> Poly<Coeff> {
         self.for_each_limb(|i, limb| basis.tables()[i].inverse(limb));
