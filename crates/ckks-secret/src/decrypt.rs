@@ -27,8 +27,10 @@ impl std::ops::Deref for Slots {
     }
 }
 
-/// The limbs of a ciphertext that decryption reads: three primes hold every message below 2⁶³ times the scale.
+/// The most limbs of a ciphertext that decryption reads, as far as their product fits an `i128` (two of 50 bits, three
+/// of 42): far more than a message and its scale have.
 const LIMBS_READ: usize = 3;
+const MAX_BITS: f64 = 126.0;
 
 fn phase(secret: &SecretKey, ct: &Ciphertext, limbs: usize) -> Poly<Coeff> {
     let basis = secret.params().q_basis(limbs - 1);
@@ -40,7 +42,8 @@ fn phase(secret: &SecretKey, ct: &Ciphertext, limbs: usize) -> Poly<Coeff> {
 
 /// The centred coefficients modulo the first few primes, exact for |c| below half their product.
 pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
-    let limbs = (ct.level() + 1).min(LIMBS_READ);
+    let fits = |&l: &usize| secret.params().log_q(l - 1) <= MAX_BITS;
+    let limbs = (1..=(ct.level() + 1).min(LIMBS_READ)).rev().find(fits).unwrap_or(1);
     let mut poly = phase(secret, ct, limbs);
     let basis = secret.params().q_basis(limbs - 1);
     // Garner: c = r₀ + q₀·(r₁ + q₁·r₂).

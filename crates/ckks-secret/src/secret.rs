@@ -4,6 +4,9 @@ use rand::CryptoRng;
 use rns::{Ntt, Poly, sample};
 use zeroize::Zeroize;
 
+const HEADER: FrameHeader =
+    FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
+
 /// A uniform ternary secret. No Debug, Clone, Serialize or PartialEq; zeroed on drop.
 pub struct SecretKey {
     params: Params,
@@ -51,8 +54,7 @@ impl SecretKey {
 
     /// The frame a secret bundle holds: two bits a coefficient. Zero it after use.
     pub fn to_bytes(&self, id: KeyId) -> zeroize::Zeroizing<Vec<u8>> {
-        let header = FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
-        ckks::write_frame(&self.params, id, header, |out| {
+        ckks::write_frame(&self.params, id, HEADER, |out| {
             out.extend(
                 self.coefficients.chunks_exact(4).map(|c| {
                     c.iter().enumerate().fold(0u8, |byte, (i, &x)| byte | ((x + 1) as u8) << (2 * i))
@@ -67,7 +69,11 @@ impl SecretKey {
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of these parameters, [`Error::BadSecretKey`] for its content.
     pub fn from_bytes(params: &Params, bytes: &[u8]) -> Result<(Self, KeyId), Error> {
-        let (_, id, payload) = ckks::read_frame(params, None, &[FrameKind::SecretKey], bytes)?;
+        let (header, id, payload) = ckks::read_frame(params, None, &[FrameKind::SecretKey], bytes)?;
+        // By bits: a scale of −0 is not what we write.
+        if header != HEADER || header.scale.to_bits() != 0 {
+            return Err(Error::BadSecretKey("a header field does not belong to a secret key"));
+        }
         if payload.len() * 4 != params.n() {
             return Err(Error::BadSecretKey("the length does not follow from the ring degree"));
         }

@@ -119,7 +119,7 @@ fn sizes(count: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<u3
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every output prime gets the residue of the centred representative, for up to 11 primes of any size.
     #[test]

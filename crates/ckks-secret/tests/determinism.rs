@@ -1,0 +1,93 @@
+//! The same bytes whatever the number of threads, and on every kernel.
+
+mod common;
+
+use ckks::{DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Plaintext, TOY_LOGN12_DEPTH21};
+use ckks_secret::SecretKey;
+use common::{rng, values};
+use num_complex::Complex64;
+use std::process::Command;
+use std::sync::Arc;
+
+/// The digests of frames that every operation went into: keys, encryptions and results.
+fn digests() -> Vec<String> {
+    let params = TOY_LOGN12_DEPTH21.validate().unwrap();
+    let (mut rng, top) = (rng(7), params.max_level());
+    let secret = SecretKey::generate(&params, &mut rng);
+    let public = ckks_secret::public_key(&secret, &mut rng);
+    let id = public.id(&params);
+    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng));
+    let mut keys = EvaluationKeys { relin: Some(relin.clone()), ..EvaluationKeys::default() };
+    for k in [1, 2, 16] {
+        let g = GaloisElement::rotation(&params, k);
+        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng)));
+    }
+    let eval = Evaluator::new(params.clone(), keys);
+    let mut frames =
+        vec![ckks::write_public_key(&params, &public), ckks::write_key_switch_key(&params, id, None, &relin)];
+    let (a, d) = (values(256, true, &mut rng), values(256, true, &mut rng));
+    let m = Plaintext::encode(&params, &a, top).unwrap();
+    let x = ckks_secret::encrypt(&secret, &m, &mut rng).expand(&secret);
+    let y = ckks::encrypt(&params, &public, &m, &mut rng);
+    let product = eval.mul(&x, &y).unwrap();
+    let factor = eval.encode_factor(&d, top - 1).unwrap();
+    let scaled = eval.mul_plain(&product, &factor).unwrap();
+    let mut sum = eval.sum_of_rotations(&scaled, &[(0, false), (1, true), (2, false)]).unwrap();
+    eval.neg_assign(&mut sum);
+    eval.mul_i_assign(&mut sum);
+    eval.sub_assign(&mut sum, &scaled).unwrap();
+    let terms = vec![(0, 1, d.clone()), (16, 2, a), (16, 0, d)];
+    let t = eval.encode_transform(&DiagonalTransform { terms }, top - 2).unwrap();
+    let linear = eval.linear(&sum, &t).unwrap();
+    let low = eval.adjust(&linear, 4).unwrap();
+    let combined = eval.linear_combination(&[(0.5, &low), (-1.5, &linear)], 0.25).unwrap();
+    let high = ckks_secret::recrypt(&secret, &combined, top, 256, &mut rng).unwrap();
+    frames.push(high.to_bytes(&secret, id));
+    let mut last = combined.clone();
+    eval.add_constant_assign(&mut last, Complex64::new(0.5, -1.0)).unwrap();
+    frames.extend(
+        [x, y, product, scaled, sum, linear, low, combined, last]
+            .iter()
+            .map(|c| ckks::write_ciphertext(&params, id, c)),
+    );
+    let hex = |frame: &Vec<u8>| frame[frame.len() - 32..].iter().map(|b| format!("{b:02x}")).collect();
+    frames.iter().map(hex).collect()
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let in_pool =
+        |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(digests);
+    let one = in_pool(1);
+    assert_eq!(one.len(), 12);
+    for threads in [2, 4] {
+        assert_eq!(in_pool(threads), one, "{threads} threads");
+    }
+}
+
+/// Runs this test program again under the other choice of `RNS_KERNEL` and compares what it prints. Where the CPU has
+/// no vector kernel both runs are scalar, and the test says nothing.
+#[test]
+fn results_do_not_depend_on_the_kernel() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "print_digests", "--ignored", "--nocapture"]);
+    match rns::kernels() {
+        rns::Kernel::Scalar => child.env_remove("RNS_KERNEL"),
+        rns::Kernel::Avx512Ifma => child.env("RNS_KERNEL", "scalar"),
+    };
+    let out = child.output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let theirs: Vec<&str> = text.lines().filter_map(|l| l.split("digest ").nth(1)).collect();
+    assert!(out.status.success() && text.contains("kernel "), "{text}");
+    if rns::kernels() == rns::Kernel::Avx512Ifma {
+        assert!(text.contains("kernel Scalar"), "the child did not switch kernels: {text}");
+    }
+    assert_eq!(theirs, digests());
+}
+
+#[test]
+#[ignore = "run by results_do_not_depend_on_the_kernel, in a process of its own"]
+fn print_digests() {
+    println!("\nkernel {:?}", rns::kernels());
+    digests().iter().for_each(|d| println!("digest {d}"));
+}

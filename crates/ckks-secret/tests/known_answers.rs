@@ -1,0 +1,89 @@
+//! Secrets, encryptions and frames made by another program (`tests/vectors/generate.py`), and extreme parameters.
+
+mod common;
+
+use ckks::{Error, FrameHeader, FrameKind, KeyId, ParamsSpec, Plaintext, Security};
+use ckks_secret::{SecretKey, measure};
+use common::{rng, values};
+use num_complex::Complex64;
+use serde_json::Value;
+
+const SMALL: ParamsSpec = ParamsSpec {
+    name: "toy-known-answers",
+    log_n: 10,
+    log_q0: 35,
+    depth: 2,
+    log_scale: 25,
+    log_p: &[42],
+    security: Security::None,
+};
+
+fn hex(v: &Value) -> Vec<u8> {
+    let digits = v.as_str().unwrap().as_bytes();
+    let digit = |c: u8| (c as char).to_digit(16).unwrap() as u8;
+    digits.chunks_exact(2).map(|c| digit(c[0]) << 4 | digit(c[1])).collect()
+}
+
+/// Roots of unity, masks, the transform's order, packing and the encoding have to be the same for this.
+#[test]
+fn an_encryption_made_elsewhere_decrypts() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/v1/frame_good.json");
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let params = SMALL.validate().unwrap();
+    let (secret, id) = SecretKey::from_bytes(&params, &hex(&all["secret"])).unwrap();
+    assert_eq!(id.0[..], hex(&all["key"]));
+    assert_eq!(secret.to_bytes(id)[..], hex(&all["secret"]));
+    let level = all["level"].as_u64().unwrap() as usize;
+    let ct = ckks::read_ciphertext(&params, id, level, &hex(&all["seeded"])).unwrap();
+    let want: Vec<Complex64> = (all["slots"].as_array().unwrap().iter())
+        .map(|z| Complex64::new(z[0].as_f64().unwrap(), z[1].as_f64().unwrap()))
+        .collect();
+    // Sixteen coefficients are read, each with an error of 3.2: six times √16·3.2/2²⁵.
+    let p = measure(&secret, &ct, &want);
+    assert!(p.worst_bits > 18.7, "{p}");
+}
+
+#[test]
+fn secret_frames_with_a_foreign_header_or_content_are_refused() {
+    let params = SMALL.validate().unwrap();
+    let (id, n) = (KeyId([1; 16]), params.n());
+    let good = FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
+    let read = |header, payload: &[u8]| {
+        let frame = ckks::write_frame(&params, id, header, |out| out.extend(payload));
+        SecretKey::from_bytes(&params, &frame).map(|_| ())
+    };
+    let ones = vec![0b10_01_00_01u8; n / 4];
+    assert!(read(good, &ones).is_ok());
+    for bad in [
+        FrameHeader { level: 1, ..good },
+        FrameHeader { parts: 2, ..good },
+        FrameHeader { element: 1, ..good },
+        FrameHeader { scale: 1.0, ..good },
+        FrameHeader { scale: -0.0, ..good },
+    ] {
+        assert!(matches!(read(bad, &ones), Err(ckks_secret::Error::BadSecretKey(_))), "{bad:?}");
+    }
+    let kind = FrameHeader { kind: FrameKind::PublicKey, ..good };
+    assert!(matches!(read(kind, &ones), Err(ckks_secret::Error::Ckks(Error::BadFrame(_)))));
+    let mut three = ones.clone();
+    three[17] = 0b11_01_00_01;
+    for bad in [&ones[1..], &[], &[&ones[..], &[1]].concat(), &three] {
+        assert!(matches!(read(good, bad), Err(ckks_secret::Error::BadSecretKey(_))));
+    }
+}
+
+/// With primes of 50 bits three limbs pass 127 bits; decryption has to take fewer.
+#[test]
+fn the_widest_primes_decrypt_at_every_level() {
+    let spec = ParamsSpec { log_q0: 50, log_scale: 48, depth: 4, log_p: &[50, 50], ..SMALL };
+    let params = spec.validate().unwrap();
+    let mut rng = rng(60);
+    let secret = SecretKey::generate(&params, &mut rng);
+    let v: Vec<Complex64> = values(64, true, &mut rng).iter().map(|z| z * 0.5).collect();
+    for level in 0..=params.max_level() {
+        let m = Plaintext::encode(&params, &v, level).unwrap();
+        let ct = ckks_secret::encrypt(&secret, &m, &mut rng).expand(&secret);
+        let p = measure(&secret, &ct, &v);
+        assert!(p.worst_bits > 38.0, "level {level}: {p}");
+    }
+}

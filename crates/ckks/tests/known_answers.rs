@@ -1,0 +1,151 @@
+//! Encodings and frames made by other programs (`tests/vectors/generate.py` made them; tests read the JSON only).
+
+use ckks::{Encoder, Error, KeyId, Params, ParamsSpec, Security};
+use num_complex::Complex64;
+use serde_json::Value;
+
+/// The parameters of the frames: the smallest ring.
+const SMALL: ParamsSpec = ParamsSpec {
+    name: "toy-known-answers",
+    log_n: 10,
+    log_q0: 35,
+    depth: 2,
+    log_scale: 25,
+    log_p: &[42],
+    security: Security::None,
+};
+
+fn vectors(name: &str) -> Value {
+    let path = format!("{}/../../tests/vectors/v1/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(value["maker"].as_str().is_some_and(|m| m.contains(char::is_numeric)), "who made {name}?");
+    value
+}
+
+fn list(v: &Value) -> &[Value] {
+    v.as_array().unwrap()
+}
+
+fn slots(v: &Value) -> Vec<Complex64> {
+    list(v).iter().map(|z| Complex64::new(z[0].as_f64().unwrap(), z[1].as_f64().unwrap())).collect()
+}
+
+fn hex(v: &Value) -> Vec<u8> {
+    let digits = v.as_str().unwrap().as_bytes();
+    let digit = |c: u8| (c as char).to_digit(16).unwrap() as u8;
+    digits.chunks_exact(2).map(|c| digit(c[0]) << 4 | digit(c[1])).collect()
+}
+
+fn key(v: &Value) -> KeyId {
+    KeyId(hex(v).try_into().unwrap())
+}
+
+fn variant(e: &Error) -> String {
+    format!("{e:?}").split([' ', '(', '{']).next().unwrap().to_string()
+}
+
+/// Every integer coefficient equals the other encoder's, and the slots come back from them.
+fn assert_encodes(name: &str) {
+    let all = vectors(name);
+    assert!(!list(&all["cases"]).is_empty());
+    for case in list(&all["cases"]) {
+        let (log_n, slots) = (case["log_n"].as_u64().unwrap() as u32, slots(&case["slots"]));
+        let scale = f64::from(case["log_scale"].as_u64().unwrap() as u32).exp2();
+        // Those of X^gap, X^2gap, …; the others are zero.
+        let want: Vec<i64> = list(&case["integers"]).iter().map(|x| x.as_i64().unwrap()).collect();
+        let (n, encoder) = (1usize << log_n, Encoder::new(log_n));
+        assert_eq!(encoder.integers(&slots, scale).unwrap(), want, "{name}, N = 2^{log_n}");
+        let mut coefficients = vec![0.0; n];
+        want.iter().enumerate().for_each(|(k, &x)| coefficients[k * n / want.len()] = x as f64 / scale);
+        let back = encoder.slots(&coefficients, slots.len());
+        let worst = back.iter().zip(&slots).map(|(a, b)| (a - b).norm()).fold(0.0, f64::max);
+        // Each coefficient is off by half a unit at most, and as many as there are add up.
+        assert!(worst <= want.len() as f64 / 2.0 / scale, "{name}: {worst}");
+    }
+}
+
+/// SEAL takes powers of 3 for its slots; the generator puts them into our order (powers of 5).
+#[test]
+fn encodings_equal_seals() {
+    assert_encodes("encode_seal");
+}
+
+#[test]
+fn encodings_equal_the_definition_in_sixty_digits() {
+    assert_encodes("encode_mpmath");
+}
+
+/// Primes, scales and fingerprint follow from the description; everything else rests on them.
+#[test]
+fn parameters_equal_those_derived_elsewhere() {
+    let all = vectors("frame_good");
+    let params = SMALL.validate().unwrap();
+    let primes: Vec<u64> = list(&all["primes"]).iter().map(|q| q.as_u64().unwrap()).collect();
+    let scales: Vec<f64> = list(&all["scales"]).iter().map(|s| s.as_f64().unwrap()).collect();
+    assert_eq!(params.qp_basis(params.max_level()).primes().collect::<Vec<_>>(), primes);
+    assert_eq!((0..=params.max_level()).map(|l| params.scale(l)).collect::<Vec<_>>(), scales);
+    assert_eq!(params.fingerprint().to_string(), all["fingerprint"].as_str().unwrap());
+}
+
+/// A frame written elsewhere is read, and written again it is the same bytes; c₁ grows from its seed as it did there.
+#[test]
+fn ciphertext_frames_equal_those_written_elsewhere() {
+    let (all, params) = (vectors("frame_good"), SMALL.validate().unwrap());
+    let (id, level) = (key(&all["key"]), all["level"].as_u64().unwrap() as usize);
+    let bytes = hex(&all["seeded"]);
+    let ct = ckks::read_ciphertext(&params, id, level, &bytes).unwrap();
+    let seed: [u8; 32] = bytes[56..88].try_into().unwrap();
+    assert!(*ct.c1() == ckks::uniform_c1(&params, level, &seed));
+    let again = ckks::write_seeded_ciphertext(&params, id, ct.c0(), &seed, level, ct.scale());
+    assert!(again == bytes);
+    // The digest covers c₀ and c₁ in full.
+    let full = ckks::write_ciphertext(&params, id, &ct);
+    assert_eq!(full[full.len() - 32..], hex(&all["full_digest"]));
+    assert!(ckks::read_ciphertext(&params, id, level, &full).unwrap() == ct);
+}
+
+#[test]
+fn public_key_frames_equal_those_written_elsewhere() {
+    let (all, params) = (vectors("frame_good_public_key"), SMALL.validate().unwrap());
+    let bytes = hex(&all["frame"]);
+    let (public, id) = ckks::read_public_key(&params, &bytes).unwrap();
+    assert_eq!(id, key(&all["key"]));
+    assert!(ckks::write_public_key(&params, &public) == bytes);
+}
+
+#[test]
+fn bad_ciphertext_frames_are_refused() {
+    let (all, params) = (vectors("frame_bad_ciphertexts"), SMALL.validate().unwrap());
+    let (id, level, good) = (key(&all["key"]), all["level"].as_u64().unwrap() as usize, hex(&all["good"]));
+    assert!(ckks::read_ciphertext(&params, id, level, &good).is_ok());
+    assert!(list(&all["cases"]).len() >= 20);
+    for case in list(&all["cases"]) {
+        let mut bad = good.clone();
+        bad.resize(case["length"].as_u64().unwrap() as usize, 0);
+        for patch in list(&case["patches"]) {
+            let (at, bytes) = (patch[0].as_u64().unwrap() as usize, hex(&patch[1]));
+            bad[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        let name = &case["name"];
+        assert!(bad != good, "{name}");
+        let error = ckks::read_ciphertext(&params, id, level, &bad).expect_err(name.as_str().unwrap());
+        assert_eq!(variant(&error), case["error"].as_str().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn bad_public_key_frames_are_refused() {
+    let params: Params = SMALL.validate().unwrap();
+    let good = hex(&vectors("frame_good_public_key")["frame"]);
+    let all = vectors("frame_bad_public_keys");
+    assert!(!list(&all["cases"]).is_empty());
+    for case in list(&all["cases"]) {
+        let mut bad = good.clone();
+        let end = bad.len() - 32;
+        bad[..56].copy_from_slice(&hex(&case["header"]));
+        bad[end..].copy_from_slice(&hex(&case["digest"]));
+        let name = case["name"].as_str().unwrap();
+        let error = ckks::read_public_key(&params, &bad).map(|_| ()).expect_err(name);
+        assert_eq!(variant(&error), case["error"].as_str().unwrap(), "{name}");
+    }
+}

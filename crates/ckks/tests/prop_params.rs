@@ -1,0 +1,215 @@
+//! Galois elements, the scale chain, and frames of every bit width.
+
+use ckks::{
+    Ciphertext, Error, FrameHeader, FrameKind, GaloisElement, KeyId, KeySwitchKey, Params, ParamsSpec,
+    Plaintext, PublicKey, Security, TOY_LOGN12_DEPTH21,
+};
+use num_complex::Complex64;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rns::{Basis, Ntt, Poly};
+use std::sync::OnceLock;
+
+fn small() -> &'static Params {
+    static PARAMS: OnceLock<Params> = OnceLock::new();
+    PARAMS.get_or_init(|| spec(33, 27, 2).validate().unwrap())
+}
+
+fn spec(log_q0: u32, log_scale: u32, depth: usize) -> ParamsSpec {
+    ParamsSpec {
+        name: "toy-property",
+        log_n: 10,
+        log_q0,
+        depth,
+        log_scale,
+        log_p: &[50, 50],
+        security: Security::None,
+    }
+}
+
+/// A polynomial with residues anywhere below their primes, both ends often.
+fn random(basis: &Basis, rng: &mut ChaCha20Rng) -> Poly<Ntt> {
+    let mut out = Poly::zero(basis.n(), basis.len());
+    for i in 0..basis.len() {
+        let q = basis.modulus(i).value();
+        out.limb_mut(i).fill_with(|| match rng.next_u32() % 8 {
+            0 => 0,
+            1 => q - 1,
+            _ => rng.next_u64() % q,
+        });
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Rotations are a cyclic group of order N/2, conjugation commutes with them and undoes itself, and every
+    /// element has its inverse.
+    #[test]
+    fn galois_elements_form_the_group(j in -5000i64..5000, k in any::<i64>(), log_n in 10u32..=12) {
+        let params = if log_n == 10 { small() } else { toy() };
+        let two_n = 2 * params.n() as u64;
+        let times = |a: GaloisElement, b: GaloisElement| GaloisElement(a.0 * b.0 % two_n);
+        let rotation = |k| GaloisElement::rotation(params, k);
+        let conjugation = GaloisElement::conjugation(params);
+        let k = k / 2;
+        prop_assert_eq!(times(rotation(j), rotation(k)), rotation(j + k));
+        prop_assert_eq!(rotation(k).inverse(params), rotation(-k));
+        prop_assert_eq!(rotation(k + params.max_slots() as i64), rotation(k));
+        prop_assert_eq!(times(conjugation, conjugation), rotation(0));
+        let both = times(conjugation, rotation(k));
+        prop_assert_eq!(times(both, both.inverse(params)), GaloisElement(1));
+        let slow = (0..j.rem_euclid(params.max_slots() as i64)).fold(1, |g, _| g * 5 % two_n);
+        prop_assert_eq!(rotation(j), GaloisElement(slow));
+        // No power of 5 is a conjugation: those are 1 modulo 4, and −1 is not.
+        prop_assert_eq!(rotation(k).0 % 4, 1);
+    }
+
+    /// The permutation of an element composed with that of another is that of their product.
+    #[test]
+    fn permutations_compose_like_their_elements(a in 0u64..1024, b in 0u64..1024) {
+        let params = small();
+        let (a, b) = (2 * a + 1, 2 * b + 1);
+        let (pa, pb) = (params.permutation(a), params.permutation(b));
+        let composed: Vec<u32> = pb.iter().map(|&i| pa[i as usize]).collect();
+        prop_assert_eq!(&composed, &*params.permutation(a * b % 2048));
+    }
+
+    /// Scales obey scale(l − 1) = scale(l)²/q_l exactly as printed, stay within a twentieth of a bit of Δ, and the
+    /// primes are distinct and have room for their digits.
+    #[test]
+    fn the_scale_chain_stays_near_delta(log_scale in 24u32..=44, depth in 1usize..=24, room in 2u32..=6) {
+        let spec = spec(log_scale + room, log_scale, depth);
+        let params = spec.validate().unwrap();
+        prop_assert_eq!(params.scale(depth), f64::from(log_scale).exp2());
+        for l in 1..=depth {
+            prop_assert_eq!(params.scale(l - 1), params.scale(l).powi(2) / params.prime(l) as f64);
+        }
+        for l in 0..=depth {
+            prop_assert!((params.scale(l).log2() - f64::from(log_scale)).abs() < 0.05, "level {}", l);
+        }
+        let mut primes: Vec<u64> = params.qp_basis(depth).primes().collect();
+        let all = primes.len();
+        primes.sort_unstable();
+        primes.dedup();
+        prop_assert_eq!(primes.len(), all);
+        // A digit is smaller than P by six bits: then its part of the key-switching error is below the rounding.
+        let log = |q: u64| (q as f64).log2();
+        let chain: Vec<f64> = params.q_basis(depth).primes().map(log).collect();
+        for digit in chain.chunks(params.digit_limbs()) {
+            prop_assert!(digit.iter().sum::<f64>() <= params.p_basis().log2() - 6.0);
+        }
+        prop_assert_eq!(params.digits(depth), chain.chunks(params.digit_limbs()).count());
+    }
+
+    /// Ciphertexts come back from their frame for primes of every width, at every level.
+    #[test]
+    fn ciphertext_frames_round_trip(log_q0 in 22u32..=50, below in 2u32..=10, depth in 1usize..=3, seed: u64) {
+        let params = spec(log_q0, (log_q0 - below).max(20), depth).validate().unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let id = KeyId([3; 16]);
+        for level in 0..=depth {
+            let basis = params.q_basis(level);
+            let (c0, c1) = (random(basis, &mut rng), random(basis, &mut rng));
+            let ct = Ciphertext::new(c0.clone(), c1, level, params.scale(level));
+            let bytes = ckks::write_ciphertext(&params, id, &ct);
+            prop_assert_eq!(bytes.len(), ckks::ciphertext_bytes(&params, level, false));
+            prop_assert!(ckks::read_ciphertext(&params, id, level, &bytes).unwrap() == ct);
+            let seed = [level as u8; 32];
+            let half = ckks::write_seeded_ciphertext(&params, id, &c0, &seed, level, params.scale(level));
+            prop_assert_eq!(half.len(), ckks::ciphertext_bytes(&params, level, true));
+            let read = ckks::read_ciphertext(&params, id, level, &half).unwrap();
+            prop_assert!(*read.c0() == c0 && *read.c1() == ckks::uniform_c1(&params, level, &seed));
+        }
+    }
+
+    /// Keys come back from their frames; one changed bit anywhere, or any length but the right one, is refused.
+    #[test]
+    fn key_frames_round_trip(level in 0usize..=2, element in 0u64..1024, at: prop::sample::Index, seed: u64) {
+        let params = small();
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut mask = [0; 32];
+        rng.fill_bytes(&mut mask);
+        let public = PublicKey::new(params, random(params.q_basis(2), &mut rng), mask);
+        let bytes = ckks::write_public_key(params, &public);
+        let (read, id) = ckks::read_public_key(params, &bytes).unwrap();
+        prop_assert!(read == public && id == public.id(params));
+
+        let basis = params.qp_basis(level);
+        let b = (0..params.digits(level)).map(|_| random(basis, &mut rng)).collect();
+        let key = KeySwitchKey::new(params, level, b, mask);
+        // 0 stands for relinearisation.
+        let element = (element > 0).then_some(GaloisElement(2 * element + 1));
+        let switch = ckks::write_key_switch_key(params, id, element, &key);
+        let (read_element, read) = ckks::read_key_switch_key(params, id, &switch).unwrap();
+        prop_assert!(read == key && read_element == element);
+
+        for good in [bytes, switch] {
+            let at = at.index(good.len());
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (seed % 8);
+            let longer = [&good[..], &[0]].concat();
+            for bad in [&bad[..], &good[..at], &longer] {
+                prop_assert!(ckks::read_public_key(params, bad).is_err());
+                prop_assert!(ckks::read_key_switch_key(params, id, bad).is_err());
+            }
+        }
+    }
+}
+
+fn toy() -> &'static Params {
+    static PARAMS: OnceLock<Params> = OnceLock::new();
+    PARAMS.get_or_init(|| TOY_LOGN12_DEPTH21.validate().unwrap())
+}
+
+/// A key-switch key whose header is not its own is refused, digest or not.
+#[test]
+fn key_switch_headers_are_checked() {
+    let params = small();
+    let id = KeyId([3; 16]);
+    let b = (0..params.digits(1)).map(|_| Poly::zero(params.n(), params.qp_basis(1).len())).collect();
+    let bytes = ckks::write_key_switch_key(params, id, None, &KeySwitchKey::new(params, 1, b, [0; 32]));
+    let payload = &bytes[ckks::FRAME_HEADER_BYTES..bytes.len() - ckks::FRAME_DIGEST_BYTES];
+    let good = FrameHeader {
+        kind: FrameKind::KeySwitchKey,
+        level: 1,
+        parts: params.digits(1),
+        element: 0,
+        scale: 0.0,
+    };
+    let read = |header| {
+        let frame = ckks::write_frame(params, id, header, |out| out.extend(payload));
+        ckks::read_key_switch_key(params, id, &frame).map(|_| ())
+    };
+    assert_eq!(read(good), Ok(()));
+    for bad in [
+        FrameHeader { level: 0, ..good },
+        FrameHeader { level: 2, ..good },
+        FrameHeader { parts: good.parts + 1, ..good },
+        FrameHeader { parts: 0, ..good },
+        FrameHeader { element: 2, ..good },
+        FrameHeader { element: 2 * params.n() as u64 + 1, ..good },
+        FrameHeader { scale: 1.0, ..good },
+        FrameHeader { scale: -0.0, ..good },
+        FrameHeader { scale: f64::NAN, ..good },
+    ] {
+        assert!(matches!(read(bad), Err(Error::BadFrame(_))), "{bad:?}");
+    }
+}
+
+/// A level that does not exist is an error, not a panic.
+#[test]
+fn levels_above_the_top_are_refused() {
+    let params = small();
+    let encoded = Plaintext::encode(params, &[Complex64::ONE], 3);
+    assert!(matches!(encoded, Err(Error::OutOfLevels { need: 3, have: 2, .. })));
+    let encoded = Plaintext::encode_at(params, &[Complex64::ONE], 9, 1e6);
+    assert!(matches!(encoded, Err(Error::OutOfLevels { need: 9, have: 2, .. })));
+    let bytes = ckks::write_ciphertext(params, KeyId([3; 16]), &Ciphertext::zero(params, 2));
+    assert!(matches!(
+        ckks::read_ciphertext(params, KeyId([3; 16]), 3, &bytes),
+        Err(Error::OutOfLevels { .. })
+    ));
+}
