@@ -120,6 +120,8 @@ impl Pair {
         ];
         let rotations = plan.rotations.iter();
         wanted.extend(rotations.map(|&(k, level)| (Some(GaloisElement::rotation(&params, k)), level)));
+        // As a loaded bundle writes them.
+        wanted.sort();
         let frames = 1 + wanted.len() as u32;
         let manifest = Manifest::new(&params, key_id, shape, created, frames);
         Ok(Pair { manifest, params, secret, public_key, key_id, wanted })

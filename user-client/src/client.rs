@@ -119,7 +119,8 @@ impl Client {
     }
 
     fn body(&self, response: &mut Response<Body>, limit: usize) -> Result<Vec<u8>, Error> {
-        let read = response.body_mut().with_config().limit(limit as u64).read_to_vec();
+        // The reader refuses at its limit, so it gets one byte more than there may be.
+        let read = response.body_mut().with_config().limit(limit as u64 + 1).read_to_vec();
         read.map_err(|e| match e {
             ureq::Error::BodyExceedsLimit(_) => Error::BadAnswer(format!("longer than {limit} bytes")),
             e => self.unreachable(e),

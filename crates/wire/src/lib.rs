@@ -13,6 +13,7 @@ mod feedback;
 mod frame;
 mod json;
 mod limits;
+mod model;
 mod public;
 mod secret;
 
@@ -23,5 +24,6 @@ pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM, PROBLEM_JSON, Problem};
 pub use limits::Limits;
+pub use model::{read_masked_model, write_masked_model};
 pub use public::PublicBundle;
 pub use secret::SecretBundle;

@@ -85,6 +85,11 @@ proptest! {
         let _ = any_accepts(&bytes);
         prop_assert!(PublicBundle::read(&bytes[..]).is_err() && SecretBundle::read(&bytes[..]).is_err());
     }
+}
+
+proptest! {
+    // Each case of these builds parameters anew.
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn truncated_and_longer_bytes_are_refused(cut in any::<prop::sample::Index>(), more in 1usize..100) {

@@ -1,0 +1,331 @@
+//! The device against the server's engine, in one process and without HTTP.
+
+use helba::{Bandit, BanditConfig, DecisionId, Engine, Feedback, RefreshId, Shape};
+use keygen::{Keys, Request, generate_in_memory};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::sync::OnceLock;
+use user_client::{Device, Error};
+use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
+
+const FEATURES: usize = 2;
+const ARMS: usize = 2;
+
+struct World {
+    engine: Engine,
+    device: Device,
+    /// Another key pair of the same shape and parameters.
+    stranger: Device,
+    /// Its public bundle's bytes would be megabytes; its secret bundle's are here.
+    secret_bundle: Vec<u8>,
+}
+
+fn rng(seed: u64) -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(seed)
+}
+
+fn keys(seed: u64) -> Keys {
+    let request = Request { shape: Shape::for_problem(FEATURES, ARMS), toy: true, created: 0 };
+    generate_in_memory(request, &mut rng(seed)).unwrap()
+}
+
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let [ours, other] = [1, 2].map(keys);
+        let shape = ours.public.manifest.shape;
+        let (id, other_id) = (ours.public.key_id, other.public.key_id);
+        let manifest = wire::Manifest { frames: 1, ..ours.public.manifest.clone() };
+        let secret_bundle = SecretBundle::write(&manifest, &ours.secret.to_bytes(id), Vec::new()).unwrap().0;
+        World {
+            engine: ours.public.into_engine().unwrap(),
+            device: Device::new(ours.secret, id, shape),
+            stranger: Device::new(other.secret, other_id, shape),
+            secret_bundle,
+        }
+    })
+}
+
+fn created(bandit: &Bandit) -> Created {
+    let engine = &world().engine;
+    Created {
+        id: "b".into(),
+        config: bandit.config().clone(),
+        plan: bandit.plan().clone(),
+        key_id: engine.key_id().to_string(),
+        fingerprint: engine.params().fingerprint().to_string(),
+    }
+}
+
+fn bandit() -> (Bandit, Created) {
+    let bandit = Bandit::create(&world().engine, BanditConfig::new(FEATURES, ARMS)).unwrap();
+    let created = created(&bandit);
+    (bandit, created)
+}
+
+fn rows(rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
+    let mut coordinate = || f64::from(rng.next_u32()) / f64::from(u32::MAX) - 0.5;
+    (0..ARMS).map(|_| (0..FEATURES).map(|_| coordinate()).collect()).collect()
+}
+
+/// The server's half of a decision, as its route does it.
+fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut ChaCha20Rng) -> Vec<u8> {
+    let engine = &world().engine;
+    let (params, key) = (engine.params(), engine.key_id());
+    let contexts = ckks::read_ciphertext(params, key, created.plan.context_level, contexts).unwrap();
+    let output = engine.decide(bandit.begin_decision().unwrap(), &contexts, rng).unwrap();
+    let reply = bandit.finish_decision(engine, output, rng).unwrap();
+    let write = |ct| ckks::write_ciphertext(params, key, ct);
+    DecideReply {
+        decision: reply.id.0,
+        round: reply.round,
+        model_feedbacks: reply.model_feedbacks,
+        seconds: Vec::new(),
+        action: write(&reply.action),
+        trace: reply.trace.as_ref().map(write),
+        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, wire::write_masked_model(params, key, ct))),
+    }
+    .to_bytes()
+}
+
+/// The server's half of a feedback, and the update if one is due.
+fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8], rng: &mut ChaCha20Rng) {
+    let engine = &world().engine;
+    let limits = Limits::new(engine.params(), &created.plan).unwrap();
+    let request = FeedbackRequest::read(answer, &limits).unwrap();
+    let read =
+        |bytes: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, bytes).unwrap();
+    let feedback = Feedback {
+        statistics: read(&request.statistics, created.plan.statistics_level),
+        trace: read(&request.trace, created.plan.trace_level),
+        trace_answer: request.trace_answer,
+        refreshed: request.refreshed.map(|(id, b)| (RefreshId(id), read(&b, created.plan.model_level))),
+    };
+    bandit.feedback(engine, id, feedback).unwrap();
+    if let Some(inputs) = bandit.begin_update() {
+        let output = engine.update(&inputs, rng).unwrap();
+        bandit.finish_update(output);
+    }
+}
+
+/// The arms a device plays are those of the bandit in the clear, through batches and refreshes.
+#[test]
+fn rounds_play_the_arms_of_the_clear_bandit() {
+    let (device, mut rng) = (&world().device, rng(3));
+    let (mut bandit, created) = bandit();
+    let mut twin = Twin::new(&created.config);
+    let (mut asked, mut refreshed) = (0, 0);
+    for _ in 0..12 {
+        let rows = rows(&mut rng);
+        let contexts = device.encrypt_contexts(&created, &rows, &mut rng).unwrap();
+        let reply = decide(&mut bandit, &created, &contexts, &mut rng);
+        let decision = device.read_decision(&created, &reply).unwrap();
+        assert_eq!(decision.action_values.len(), ARMS);
+        let index = twin.indices(&rows, decision.round, decision.model_feedbacks);
+        let best = index.iter().copied().fold(f64::MIN, f64::max);
+        assert!(best - index[decision.arm] < 1e-2, "arm {} of {index:?}", decision.arm);
+
+        let features = &rows[decision.arm];
+        let reward = 0.8 * features[0] - 0.6 * features[1];
+        let answer = device.answer(&created, &decision, features, reward, &mut rng).unwrap();
+        let limits = device.limits(&created).unwrap();
+        let request = FeedbackRequest::read(&answer, &limits).unwrap();
+        asked += usize::from(request.trace_answer.is_some());
+        refreshed += usize::from(request.refreshed.is_some());
+        assert_eq!(request.refreshed.is_some(), decision.has_refresh());
+        feedback(&mut bandit, &created, decision.id, &answer, &mut rng);
+        twin.history.push((features.clone(), reward));
+    }
+    let status = bandit.status();
+    assert_eq!(status.feedbacks, 12);
+    assert!(asked > 0 && refreshed > 0 && status.refreshes > 0 && status.model_feedbacks > 0, "{status:?}");
+}
+
+/// The indices of two features in the clear, from all feedbacks up to the model's.
+struct Twin {
+    config: BanditConfig,
+    history: Vec<(Vec<f64>, f64)>,
+}
+
+impl Twin {
+    fn new(config: &BanditConfig) -> Self {
+        Twin { config: config.clone(), history: Vec::new() }
+    }
+
+    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
+        let lambda = self.config.linear.lambda;
+        let (mut v, mut g) = ([lambda, 0.0, lambda], [0.0; 2]);
+        for (x, reward) in &self.history[..feedbacks as usize] {
+            v = [v[0] + x[0] * x[0], v[1] + x[0] * x[1], v[2] + x[1] * x[1]];
+            g = [g[0] + reward * x[0], g[1] + reward * x[1]];
+        }
+        let det = v[0] * v[2] - v[1] * v[1];
+        let a = [v[2] / det, -v[1] / det, v[0] / det];
+        let omega = [a[0] * g[0] + a[1] * g[1], a[1] * g[0] + a[2] * g[1]];
+        let s = self.config.scalars(round, feedbacks);
+        rows.iter()
+            .map(|x| {
+                let z = a[0] * x[0] * x[0] + 2.0 * a[1] * x[0] * x[1] + a[2] * x[1] * x[1];
+                omega[0] * x[0] + omega[1] * x[1] + s.beta * (z + s.c1).sqrt()
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn what_must_not_be_encrypted_is_refused() {
+    let device = &world().device;
+    let (_, created) = bandit();
+    let contexts = |rows: &[Vec<f64>]| device.encrypt_contexts(&created, rows, &mut rng(1)).unwrap_err();
+    let good = vec![0.5, 0.5];
+    assert!(matches!(contexts(std::slice::from_ref(&good)), Error::ArmCount { got: 1, want: 2 }));
+    assert!(matches!(
+        contexts(&[good.clone(), vec![0.1; 3]]),
+        Error::FeatureCount { row: 2, got: 3, want: 2 }
+    ));
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(matches!(contexts(&[good.clone(), vec![0.1, bad]]), Error::NotANumber { row: 2, column: 2 }));
+    }
+    let long = contexts(&[vec![0.8, 0.7], good.clone()]);
+    assert!(matches!(long, Error::NormAboveBound { row: 1, bound: 1.0 }));
+    assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
+
+    let (mut bandit, created) = bandit();
+    let body = device.encrypt_contexts(&created, &[good.clone(), good.clone()], &mut rng(1)).unwrap();
+    let reply = decide(&mut bandit, &created, &body, &mut rng(2));
+    let decision = device.read_decision(&created, &reply).unwrap();
+    let answer = |x: &[f64], r| device.answer(&created, &decision, x, r, &mut rng(3)).map(drop);
+    for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
+        assert!(matches!(answer(&good, bad), Err(Error::RewardOutOfRange)));
+    }
+    assert!(matches!(answer(&[f64::NAN, 0.0], 0.0), Err(Error::NotANumber { row: 1, column: 1 })));
+    assert!(matches!(answer(&[1.0], 0.0), Err(Error::FeatureCount { .. })));
+    assert!(matches!(answer(&[1.0, 1.0], 0.0), Err(Error::NormAboveBound { .. })));
+    answer(&good, -1.0).unwrap();
+    answer(&good, 1.0).unwrap();
+}
+
+#[test]
+fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
+    let world = world();
+    let (mut bandit, created) = bandit();
+    let rows = vec![vec![0.5, 0.5]; 2];
+    let try_with = |device: &Device, created: &Created| device.encrypt_contexts(created, &rows, &mut rng(1));
+    try_with(&world.device, &created).unwrap();
+    assert!(matches!(try_with(&world.stranger, &created), Err(Error::WrongKeys { what: "key id", .. })));
+    let other = Created { fingerprint: "00".into(), ..created.clone() };
+    assert!(matches!(try_with(&world.device, &other), Err(Error::WrongKeys { what: "fingerprint", .. })));
+
+    // A refresh at a low level has no room for a mask; the statistics at the bottom would lose their precision.
+    for change in [
+        |c: &mut Created| c.plan.refresh_level = 0,
+        |c: &mut Created| c.plan.statistics_level = 1,
+        |c: &mut Created| c.plan.answer_level = 5,
+        |c: &mut Created| c.plan.slots = 3,
+        |c: &mut Created| c.plan.model_level = 1000,
+    ] {
+        let mut other = created.clone();
+        change(&mut other);
+        assert!(matches!(try_with(&world.device, &other), Err(Error::PlanMismatch)));
+    }
+    let mut other = created.clone();
+    other.config.linear.d = usize::MAX;
+    assert!(matches!(try_with(&world.device, &other), Err(Error::Helba(_))));
+
+    // A reply for another key's device, and bytes that are no reply.
+    let body = try_with(&world.device, &created).unwrap();
+    let reply = decide(&mut bandit, &created, &body, &mut rng(2));
+    let theirs = Created { key_id: world.stranger.key_id().to_string(), ..created.clone() };
+    let e = world.stranger.read_decision(&theirs, &reply).map(drop).unwrap_err();
+    assert!(matches!(e, Error::Ckks(ckks::Error::WrongKey { .. })), "{e}");
+    for cut in [0, 3, 100, reply.len() - 1] {
+        assert!(world.device.read_decision(&created, &reply[..cut]).is_err());
+    }
+}
+
+/// The number that leaves the device carries the comparison and drowns the ciphertext's error: two answers to one question
+/// differ, by less than a quarter of the scale.
+#[test]
+fn trace_answers_are_flooded() {
+    let device = &world().device;
+    let (mut bandit, created) = bandit();
+    let mut rng = rng(5);
+    let rows = vec![vec![0.5, 0.5]; 2];
+    let mut decision = None;
+    // The question comes once there is a feedback to ask about.
+    for _ in 0..2 {
+        let body = device.encrypt_contexts(&created, &rows, &mut rng).unwrap();
+        let reply = decide(&mut bandit, &created, &body, &mut rng);
+        let next = device.read_decision(&created, &reply).unwrap();
+        let answer = device.answer(&created, &next, &rows[0], 0.0, &mut rng).unwrap();
+        feedback(&mut bandit, &created, next.id, &answer, &mut rng);
+        decision = Some(next);
+    }
+    let decision = decision.unwrap();
+    let limits = device.limits(&created).unwrap();
+    let params = device.params();
+    let (q, scale) = (params.prime(0), params.scale(0));
+    let answers: Vec<u64> = (0..40)
+        .map(|_| {
+            let body = device.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
+            FeedbackRequest::read(&body, &limits).unwrap().trace_answer.unwrap()
+        })
+        .collect();
+    let step = (scale / 8.0).log2().round() as u32 - 8;
+    let apart = |a: u64, b: u64| {
+        let d = (a + q - b) % q;
+        d.min(q - d) as f64
+    };
+    let widest = answers.iter().map(|&a| apart(a, answers[0])).fold(0.0, f64::max);
+    // 40 draws of a uniform number stay within a tenth of its range with probability below 10⁻³⁸.
+    assert!((0.025..0.26).contains(&(widest / scale)), "{}", widest / scale);
+    // Rounded: differences are multiples of the step, up to one turn around q.
+    let rounded = |a: u64| [a, q - a].iter().any(|d| d.trailing_zeros() >= step || *d == q);
+    let differences = answers.iter().map(|&a| (a + q - answers[0]) % q);
+    assert!(differences.clone().all(rounded) && differences.clone().any(|d| d != 0));
+}
+
+#[test]
+fn a_secret_file_must_be_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret.bundle");
+    std::fs::write(&path, &world().secret_bundle).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        for mode in [0o644, 0o640, 0o604, 0o660, 0o610] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let Err(e @ Error::Permissions { .. }) = Device::open(&path).map(drop) else {
+                panic!("{mode:o}")
+            };
+            assert!(e.to_string().contains("chmod 600"));
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let device = Device::open(&path).unwrap();
+    assert_eq!(device.key_id(), world().device.key_id());
+    assert!(matches!(Device::open(&dir.path().join("none")).map(drop), Err(Error::Io { .. })));
+}
+
+#[test]
+fn other_bundles_are_refused() {
+    let secret = &world().secret_bundle;
+    let read = |bytes: &[u8]| Device::read(bytes).map(drop);
+    read(secret).unwrap();
+    let mut public = secret.clone();
+    public[..8].copy_from_slice(b"HELBAPUB");
+    let wrong = read(&public).unwrap_err();
+    assert!(matches!(wrong, Error::Wire(wire::Error::WrongBundle { want: BundleKind::Secret })), "{wrong}");
+
+    // A manifest of other parameters, or of another key, around this secret.
+    let bundle = SecretBundle::read(&secret[..]).unwrap();
+    let around = |manifest: &wire::Manifest| {
+        read(&SecretBundle::write(manifest, &bundle.frame, Vec::new()).unwrap().0).unwrap_err()
+    };
+    let spec = ckks::LOGN14_TOY_DEPTH21.validate().unwrap();
+    let id = world().device.key_id();
+    let e = around(&wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 1));
+    assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
+    let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
+}

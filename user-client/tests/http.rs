@@ -1,0 +1,168 @@
+//! What a server may answer, and what the tool says to it.
+
+use helba::{BanditConfig, DecisionId, Shape};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use user_client::{Client, Error, Pending};
+use wire::{Created, Limits};
+
+/// A server that gives one answer to one request; returns its address.
+fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nlocation: {address}/\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // Requests here are short; they end with a blank line and a body of the length given.
+        let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let n = stream.read(&mut buffer).unwrap();
+            request.extend(&buffer[..n]);
+            let text = String::from_utf8_lossy(&request);
+            let length =
+                text.to_lowercase().lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok());
+            let done =
+                text.find("\r\n\r\n").is_some_and(|end| request.len() >= end + 4 + length.unwrap_or(0));
+            if done || n == 0 {
+                break;
+            }
+        }
+        let _ = stream.write_all(head.as_bytes());
+        // The client may hang up on a body it does not want.
+        let _ = stream.write_all(&body);
+    });
+    address
+}
+
+fn created() -> (Created, Limits) {
+    let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let config = BanditConfig::new(2, 2);
+    let plan = config.plan(&params, Shape::for_problem(2, 2)).unwrap();
+    let limits = Limits::new(&params, &plan).unwrap();
+    (Created { id: "b-1".into(), config, plan, key_id: "k".into(), fingerprint: "f".into() }, limits)
+}
+
+#[test]
+fn answers_become_values() {
+    let (created, limits) = created();
+    let json = serde_json::to_vec(&created).unwrap();
+    let client = Client::new(&one_answer("201 Created", "application/json", json)).unwrap();
+    assert_eq!(client.create_bandit(&created.config).unwrap(), created);
+
+    let client = Client::new(&one_answer("200 OK", wire::OCTET_STREAM, vec![1, 2, 3])).unwrap();
+    assert_eq!(client.decide(&created, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
+
+    let receipt = helba::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
+    let json = serde_json::to_vec(&receipt).unwrap();
+    let client = Client::new(&one_answer("200 OK", "application/json", json)).unwrap();
+    assert_eq!(client.feedback(&created, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);
+}
+
+#[test]
+fn problems_become_errors() {
+    let problem = wire::Problem::new(404, "Not Found", "no bandit x").with_reason("unknown_bandit");
+    let json = serde_json::to_vec(&problem).unwrap();
+    let client = Client::new(&one_answer("404 Not Found", wire::PROBLEM_JSON, json)).unwrap();
+    match client.status("x") {
+        Err(Error::Refused(got)) => assert_eq!(got, problem),
+        other => panic!("{other:?}"),
+    }
+    for (status, body) in [("502 Bad Gateway", "<html>"), ("307 Temporary Redirect", ""), ("500 Oh", "{}")] {
+        let client = Client::new(&one_answer(status, "text/html", body.into())).unwrap();
+        match client.create_bandit(&created().0.config) {
+            Err(Error::Refused(p)) => assert!(status.starts_with(&p.status.to_string()), "{p:?}"),
+            other => panic!("{status}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn answers_that_make_no_sense_are_refused() {
+    let (created, limits) = created();
+    let bad = |r: Result<(), Error>| assert!(matches!(r, Err(Error::BadAnswer(_))), "{r:?}");
+    let client = |body: Vec<u8>| Client::new(&one_answer("200 OK", "application/json", body)).unwrap();
+    bad(client(b"{}".to_vec()).keys().map(drop));
+    bad(client(b"\xff".to_vec()).status("b").map(drop));
+    bad(client(vec![b' '; wire::MAX_JSON_BYTES + 1]).status("b").map(drop));
+    bad(client(vec![0; limits.decide_reply() + 1]).decide(&created, &limits, &[]).map(drop));
+    // As long as a reply may be: read whole, judged by the device.
+    let most = client(vec![0; limits.decide_reply()]).decide(&created, &limits, &[]).unwrap();
+    assert_eq!(most.len(), limits.decide_reply());
+}
+
+#[test]
+fn requests_that_cannot_be_are_not_sent() {
+    for url in ["https://example.org", "example.org", "http://", "ftp://x", ""] {
+        assert!(matches!(Client::new(url), Err(Error::BadUrl { .. })), "{url}");
+    }
+    // Nobody listens on a port that was just given back.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = Client::new(&format!("http://{free}/")).unwrap();
+    assert!(matches!(client.status("b"), Err(Error::Unreachable { .. })));
+    for id in ["", "../keys", "a/b", "a b", "ä", &"x".repeat(65)] {
+        assert!(matches!(client.status(id), Err(Error::BadId)), "{id}");
+    }
+}
+
+#[test]
+fn pending_decisions_round_trip_and_are_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pending");
+    let pending = Pending {
+        server: "http://x".into(),
+        created: created().0,
+        contexts: vec![vec![0.5, -0.25], vec![0.0, 1.0]],
+        reply: vec![1, 2, 3],
+    };
+    let mut file = Pending::reserve(&path).unwrap();
+    pending.write(&mut file).unwrap();
+    assert_eq!(Pending::load(&path).unwrap(), pending);
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert!(matches!(Pending::reserve(&path), Err(Error::PendingExists { .. })));
+    std::fs::write(&path, b"short").unwrap();
+    assert!(matches!(Pending::load(&path), Err(Error::BadPending { .. })));
+    assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::Io { .. })));
+}
+
+/// Every refusal of the tool is one sentence on stderr and an exit code.
+#[test]
+fn the_tool_says_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let junk = file("junk", "junk");
+    let json = file("config.json", r#"{"linear":{},"epsilon":1}"#);
+    let nobody = "http://127.0.0.1:1";
+    for (arguments, says) in [
+        (vec!["create", "--server", nobody, "--features", "2", "--arms", "2"], "no answer from"),
+        (vec!["create", "--server", "nowhere", "--features", "2", "--arms", "2"], "http://HOST:PORT"),
+        (vec!["create", "--server", nobody, "--config", &json], "is not a configuration"),
+        (vec!["status", "--server", nobody, "--bandit", "../x"], "not an id"),
+        (vec!["feedback", "--pending", &junk, "--secret", &junk, "--reward", "-1"], "not a pending decision"),
+        (
+            vec!["replay", "--server", nobody, "--secret", &junk, "--data", "/none.csv"],
+            "cannot open /none.csv",
+        ),
+        (vec!["replay", "--server", nobody, "--secret", &junk, "--data", &junk], "id"),
+        (
+            vec!["decide", "--server", nobody, "--bandit", "b", "--secret", "/none", "--contexts", &junk],
+            "/none: No such file",
+        ),
+    ] {
+        let out = Command::new(env!("CARGO_BIN_EXE_helba-client")).args(&arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && text.contains(says), "{arguments:?}: {text}");
+        assert!(out.stdout.is_empty() && !text.contains("panicked"));
+    }
+}
