@@ -17,12 +17,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file could not be made.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The operating system gave no randomness.
     #[error("no randomness from the operating system: {0}")]

@@ -48,12 +48,12 @@ impl NewFile {
         match options.open(path) {
             Ok(file) => Ok(NewFile { file, path: path.into(), kept: false }),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Exists { path: path.into() }),
-            Err(source) => Err(Error::Io { path: path.into(), source }),
+            Err(error) => Err(Error::Io { path: path.into(), error }),
         }
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.file.sync_all().map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
     fn keep(mut self) {

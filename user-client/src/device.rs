@@ -33,7 +33,7 @@ impl Device {
     /// # Errors
     /// [`Error::Io`], [`Error::Permissions`]; as [`Self::read`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io { path: path.into(), source };
+        let io = |error| Error::Io { path: path.into(), error };
         let file = File::open(path).map_err(io)?;
         #[cfg(unix)]
         {

@@ -55,12 +55,12 @@ pub enum Error {
         mode: u32,
     },
     /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// Misuse: a decision still waits in that file.
     #[error("{} exists already: give feedback for that decision first, or choose another file with --pending", path.display())]

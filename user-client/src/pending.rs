@@ -29,9 +29,9 @@ impl Pending {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path).map_err(|source| match source.kind() {
+        options.open(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
-            _ => Error::Io { path: path.into(), source },
+            _ => Error::Io { path: path.into(), error },
         })
     }
 
@@ -51,7 +51,7 @@ impl Pending {
     /// [`Error::Io`], [`Error::BadPending`].
     pub fn load(path: &Path) -> Result<Self, Error> {
         let mut bytes = Vec::new();
-        let io = |source| Error::Io { path: path.into(), source };
+        let io = |error| Error::Io { path: path.into(), error };
         File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(io)?;
         postcard::from_bytes(&bytes).map_err(|_| Error::BadPending { path: path.into() })
     }

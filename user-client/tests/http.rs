@@ -164,5 +164,6 @@ fn the_tool_says_what_is_wrong() {
         let text = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && text.contains(says), "{arguments:?}: {text}");
         assert!(out.stdout.is_empty() && !text.contains("panicked"));
+        assert!(text.matches("os error").count() <= 1, "a cause named twice: {text}");
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
 }
 
 fn io(what: &str) -> impl Fn(std::io::Error) -> Error {
-    move |source| Error::Io { what: what.into(), source }
+    move |error| Error::Io { what: what.into(), error }
 }
 
 /// Writes a bundle frame by frame, so that no more than one is in memory.

@@ -85,12 +85,12 @@ pub enum Error {
         want: u32,
     },
     /// A file or stream failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {error}")]
     Io {
         /// Which file or part.
         what: String,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A ciphertext or key was refused.
     #[error(transparent)]

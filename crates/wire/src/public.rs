@@ -28,7 +28,7 @@ impl PublicBundle {
     /// # Errors
     /// [`Error::Io`] with the path; as [`Self::read`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io { what: format!("cannot open {}", path.display()), source };
+        let io = |error| Error::Io { what: format!("cannot open {}", path.display()), error };
         Self::read(BufReader::new(File::open(path).map_err(io)?))
     }
 
