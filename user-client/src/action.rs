@@ -47,9 +47,7 @@ impl Device {
         let action = read(&reply.action, plan.answer_level)?;
         let trace = reply.trace.map(|frame| read(&frame, plan.answer_level)).transpose()?;
         let refresh = match reply.refresh {
-            Some((id, frame)) => {
-                Some((id, wire::read_masked_model(self.params(), self.key_id(), plan, &frame)?))
-            }
+            Some((id, frame)) => Some((id, read(&frame, plan.refresh_level)?)),
             None => None,
         };
         let layout = &agreement.layout;

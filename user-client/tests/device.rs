@@ -83,7 +83,7 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
         seconds: Vec::new(),
         action: write(&reply.action),
         trace: reply.trace.as_ref().map(write),
-        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, wire::write_masked_model(params, key, ct))),
+        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, ckks::write_ciphertext(params, key, ct))),
     }
     .to_bytes()
 }

@@ -84,7 +84,8 @@ pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<i128
 }
 
 /// Encrypts the polynomial that `masked` decrypts to, coefficient by coefficient, at a higher `level`: the device's
-/// part of a refresh. The scale stays; the mask must keep every coefficient below a quarter of the modulus.
+/// part of a refresh. It comes out with the canonical scale of `level`, for which its maker must have scaled the message; the
+/// mask must keep every coefficient below a quarter of the modulus.
 ///
 /// A message of `slots` values (a power of two up to N/2) is a polynomial in X^(N/2·slots); other coefficients hold noise only
 /// and are left out, so that the noise that stays has the message's period.
@@ -124,7 +125,7 @@ pub fn recrypt<R: CryptoRng>(
     prepared.iter_mut().for_each(|p| p.zeroize());
     poly.zeroize();
     let mut message = lifted.into_ntt(to);
-    let out = encrypt_poly(secret, &message, level, masked.scale(), rng);
+    let out = encrypt_poly(secret, &message, level, params.scale(level), rng);
     message.zeroize();
     Ok(out)
 }

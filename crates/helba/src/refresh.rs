@@ -74,7 +74,8 @@ fn rerandomised<R: CryptoRng>(
     Ok(Ciphertext::new(c0, c1, a.level(), a.scale()))
 }
 
-/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise.
+/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The model has the scale of the level
+/// it will be encrypted at; in transit it goes by the scale of its own, like every ciphertext.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -87,7 +88,8 @@ pub fn hide<R: CryptoRng>(
 ) -> Result<Ciphertext, Error> {
     let level = model.level();
     let masked = shifted(params, model, &mask(params, level, seed, 1, params.q_basis(level)), false);
-    rerandomised(params, key, &masked, rng)
+    let masked = rerandomised(params, key, &masked, rng)?;
+    Ok(Ciphertext::new(masked.c0().clone(), masked.c1().clone(), level, params.scale(level)))
 }
 
 /// The model, `slots` values, that came back at a higher level, without the mask it had at `level`.

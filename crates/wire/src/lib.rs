@@ -13,7 +13,6 @@ mod feedback;
 mod frame;
 mod json;
 mod limits;
-mod model;
 mod public;
 mod secret;
 
@@ -24,6 +23,5 @@ pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM, PROBLEM_JSON, Problem};
 pub use limits::Limits;
-pub use model::{read_masked_model, write_masked_model};
 pub use public::PublicBundle;
 pub use secret::SecretBundle;

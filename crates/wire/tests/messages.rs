@@ -138,21 +138,3 @@ fn json_round_trips() {
     let problem: Problem = serde_json::from_str(r#"{"title":"t","status":404,"instance":"/x"}"#).unwrap();
     assert_eq!(problem, Problem::new(404, "t", ""));
 }
-
-/// A masked model has the scale of another level; its frame is one that every reader takes, and the scale comes back.
-#[test]
-fn masked_models_keep_their_scale() {
-    let (params, _, plan) = plan();
-    let key = ckks::KeyId([1; 16]);
-    let zero = ckks::Ciphertext::zero(&params, plan.refresh_level);
-    let scale = params.scale(plan.model_level);
-    assert_ne!(zero.scale(), scale);
-    let masked = ckks::Ciphertext::new(zero.c0().clone(), zero.c1().clone(), plan.refresh_level, scale);
-    let frame = wire::write_masked_model(&params, key, &masked);
-    assert!(ckks::read_ciphertext(&params, key, plan.refresh_level, &frame).is_ok());
-    let read = wire::read_masked_model(&params, key, &plan, &frame).unwrap();
-    assert_eq!((read.level(), read.scale()), (plan.refresh_level, scale));
-    assert!(read.c0() == masked.c0() && read.c1() == masked.c1());
-    let wrong = Plan { refresh_level: 22, ..plan };
-    assert!(matches!(wire::read_masked_model(&params, key, &wrong, &frame), Err(Error::Level { .. })));
-}
