@@ -1,1 +1,234 @@
-//! The server: ciphertexts in, ciphertexts out.
+//! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a secret one.
+//!
+//! For operators, through the program `helba-server`, and for whoever wants to run it inside another process: [`app`] is
+//! its router. One route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
+//! updates in the background); `store` keeps the state, `problem` turns errors into answers.
+//!
+//! What a request may cost is bounded before it is read: bodies by the size of the ciphertexts they can hold, requests under
+//! way by [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
+
+mod decide;
+mod enroll;
+mod problem;
+mod refresh;
+mod store;
+mod update;
+
+pub use problem::Error;
+
+use axum::Router;
+use axum::body::{Bytes, HttpBody};
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::http::header;
+use axum::routing::{get, post};
+use helba::{Bandit, Engine};
+use rand::SeedableRng;
+use rand::rngs::SysRng;
+use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use store::{Saved, Store, Stored, lock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::{Created, Limits, Manifest, PublicBundle};
+
+/// A body that takes longer to arrive is given up: 4 MiB at half a megabit a second.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Of a refused request's body, no more than this is taken in.
+const DISCARDED_BYTES: u64 = 64 << 20;
+/// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first.
+const EVALUATIONS: usize = 2;
+
+/// Limits on what the server takes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Requests with a body read or computed at a time; one more is answered 503.
+    pub max_in_flight: usize,
+    /// Bandits kept; each takes some tens of MB of memory.
+    pub max_bandits: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { max_in_flight: 64, max_bandits: 64 }
+    }
+}
+
+/// A running server's state. Cheap to clone.
+#[derive(Clone)]
+pub struct AppState(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    manifest: Manifest,
+    store: Store,
+    settings: Settings,
+    bandits: RwLock<BTreeMap<String, Arc<Entry>>>,
+    /// Held while a bandit is made, so that none comes beyond the limit.
+    creating: Mutex<()>,
+    in_flight: Arc<Semaphore>,
+    evaluations: Arc<Semaphore>,
+}
+
+/// A bandit in use.
+struct Entry {
+    created: Created,
+    limits: Limits,
+    live: Mutex<Live>,
+}
+
+struct Live {
+    bandit: Bandit,
+    saved: Saved,
+    /// A batch update runs.
+    updating: bool,
+}
+
+impl AppState {
+    /// Takes the keys of `bundle` and the bandits kept in `folder`, which is made if it is not there, and goes on with
+    /// batch updates that were interrupted.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
+    pub fn open(bundle: PublicBundle, folder: &Path, settings: Settings) -> Result<Self, Error> {
+        let manifest = bundle.manifest.clone();
+        let engine = bundle.into_engine()?;
+        let (store, stored) = Store::open(folder, &engine)?;
+        let entry = |s: Stored| Ok((s.id.clone(), Arc::new(Entry::new(&engine, s.id, s.bandit, s.saved)?)));
+        let bandits = stored.into_iter().map(entry).collect::<Result<BTreeMap<_, _>, Error>>()?;
+        let state = AppState(Arc::new(Inner {
+            engine,
+            manifest,
+            store,
+            settings,
+            bandits: RwLock::new(bandits),
+            creating: Mutex::new(()),
+            in_flight: Arc::new(Semaphore::new(settings.max_in_flight)),
+            evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
+        }));
+        for entry in state.all() {
+            refresh::update_if_due(&state, &entry);
+        }
+        Ok(state)
+    }
+
+    /// Number of bandits kept.
+    pub fn bandits(&self) -> usize {
+        self.all().len()
+    }
+
+    fn all(&self) -> Vec<Arc<Entry>> {
+        self.0.bandits.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn entry(&self, id: &str) -> Result<Arc<Entry>, Error> {
+        let bandits = self.0.bandits.read().unwrap_or_else(PoisonError::into_inner);
+        bandits.get(id).cloned().ok_or_else(|| Error::UnknownBandit { id: id.chars().take(64).collect() })
+    }
+
+    /// A place among the requests under way, to be kept until all memory of the request is free again.
+    fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.0.in_flight.clone().try_acquire_owned().map_err(|_| Error::Overloaded)
+    }
+}
+
+impl Entry {
+    fn new(engine: &Engine, id: String, bandit: Bandit, saved: Saved) -> Result<Self, Error> {
+        let created = Created {
+            id,
+            config: bandit.config().clone(),
+            plan: bandit.plan().clone(),
+            key_id: engine.key_id().to_string(),
+            fingerprint: engine.params().fingerprint().to_string(),
+        };
+        let limits = Limits::new(engine.params(), bandit.plan())?;
+        Ok(Entry { created, limits, live: Mutex::new(Live { bandit, saved, updating: false }) })
+    }
+
+    /// Changes the bandit, stores it, and only then lets others see it: on an error nothing has changed.
+    fn change<T>(
+        &self,
+        state: &AppState,
+        change: impl FnOnce(&mut Bandit) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut live = lock(&self.live);
+        let Live { bandit, saved, .. } = &mut *live;
+        let mut next = bandit.clone();
+        let out = change(&mut next)?;
+        state.0.store.commit(&self.created.id, &next, saved)?;
+        *bandit = next;
+        Ok(out)
+    }
+}
+
+/// The routes, under `/v1`.
+pub fn app(state: AppState) -> Router {
+    let routes = Router::new()
+        .route("/health", get(enroll::health))
+        .route("/keys", get(enroll::keys))
+        .route("/bandits", get(enroll::list).post(enroll::create))
+        .route("/bandits/{id}", get(enroll::show))
+        .route("/bandits/{id}/decisions", post(decide::decide))
+        .route("/bandits/{id}/decisions/{decision}/feedback", post(update::feedback));
+    Router::new()
+        .nest("/v1", routes)
+        .fallback(async |request: Request| Error::UnknownPath {
+            path: request.uri().path().chars().take(200).collect(),
+        })
+        .method_not_allowed_fallback(async || Error::WrongMethod)
+        .with_state(state)
+}
+
+/// The body, read only if it is at most `limit` bytes.
+async fn body(mut request: Request, limit: usize) -> Result<Bytes, Error> {
+    if announced(&request).is_some_and(|length| length > limit as u64) {
+        return Err(refuse(request, Error::BodyTooLarge { limit }).await);
+    }
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    let late = |_| Error::BodyLost { why: format!("it took longer than {} s", BODY_TIMEOUT.as_secs()) };
+    match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await.map_err(late)? {
+        Ok(bytes) => Ok(bytes),
+        Err(BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_))) => {
+            Err(Error::BodyTooLarge { limit })
+        }
+        Err(error) => Err(Error::BodyLost { why: error.body_text() }),
+    }
+}
+
+/// `error`, after the body was taken in and thrown away if it is not too long: many clients read an answer only when they
+/// have sent everything, and see a broken connection instead of it otherwise.
+async fn refuse(request: Request, error: Error) -> Error {
+    if announced(&request).is_some_and(|length| length <= DISCARDED_BYTES) {
+        let mut body = request.into_body();
+        let discard = async {
+            while let Some(Ok(_)) =
+                std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+            {}
+        };
+        // Late or broken, the answer is the same.
+        let _ = tokio::time::timeout(BODY_TIMEOUT, discard).await;
+    }
+    error
+}
+
+fn announced(request: &Request) -> Option<u64> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Runs what takes longer than a network task may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let lost = |_| Error::Broken("a computation panicked");
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
+}
+
+/// A generator for one request, seeded by the operating system.
+fn rng() -> Result<ChaCha20Rng, Error> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
+}

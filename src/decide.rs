@@ -1,0 +1,58 @@
+//! A decision: encrypted contexts in, an encrypted action out.
+
+use crate::store::lock;
+use crate::{AppState, Error, blocking, body, refuse, rng};
+use axum::extract::{Path, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use std::time::Instant;
+use wire::{DecideReply, OCTET_STREAM};
+
+pub(crate) async fn decide(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Error> {
+    let (entry, place) = match state.entry(&id).and_then(|entry| Ok((entry, state.admit()?))) {
+        Ok(admitted) => admitted,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let level = entry.created.plan.context_level;
+    let body = body(request, entry.limits.contexts).await?;
+    let turn = state.0.evaluations.clone().acquire_owned().await;
+    let turn = turn.map_err(|_| Error::Broken("the evaluations were closed"))?;
+    // From here on a user who hangs up interrupts nothing: places are given back when the work is done.
+    blocking(move || {
+        let _held = (place, turn);
+        let engine = &state.0.engine;
+        let mut rng = rng()?;
+        let mut clock = Instant::now();
+        let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
+
+        let contexts = ckks::read_ciphertext(engine.params(), engine.key_id(), level, &body)?;
+        drop(body);
+        let mut seconds = vec![("parse".to_string(), lap())];
+        let inputs = lock(&entry.live).bandit.begin_decision()?;
+        let output = engine.decide(inputs, &contexts, &mut rng)?;
+        seconds.extend(output.seconds.iter().cloned());
+        lap();
+        let reply = entry.change(&state, |bandit| Ok(bandit.finish_decision(engine, output, &mut rng)?))?;
+        seconds.push(("store".into(), lap()));
+        let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
+        let (action, trace) = (frame(&reply.action), reply.trace.as_ref().map(frame));
+        let refresh = reply.refresh.as_ref().map(|(id, ct)| (id.0, frame(ct)));
+        seconds.push(("write".into(), lap()));
+        tracing::info!(bandit = entry.created.id, round = reply.round, ?seconds, "decided");
+        let reply = DecideReply {
+            decision: reply.id.0,
+            round: reply.round,
+            model_feedbacks: reply.model_feedbacks,
+            seconds,
+            action,
+            trace,
+            refresh,
+        };
+        Ok(([(CONTENT_TYPE, OCTET_STREAM)], reply.to_bytes()).into_response())
+    })
+    .await
+}

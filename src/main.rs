@@ -1,0 +1,126 @@
+//! `helba-server`: arguments, log, listen.
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use helba_server::{AppState, Settings, app};
+use std::future::IntoFuture;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+use wire::PublicBundle;
+
+/// Requests under way get this long after a signal.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A contextual bandit that learns from contexts and rewards it cannot read.
+///
+/// The log goes to stderr; RUST_LOG sets its level. Put a proxy with TLS and authentication in front.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Public key bundle, made by `helba-keygen create --public FILE`.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// Folder for the encrypted state; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Address and port; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: String,
+    /// Requests read or computed at a time; one more is answered 503.
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight)]
+    max_in_flight: usize,
+    /// Bandits kept.
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
+    max_bandits: usize,
+    /// Threads that compute; one a core if not given.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let level = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).init();
+    match start(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", sentence(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error and its causes, without those that say again what was said.
+fn sentence(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(|e| e.to_string())
+        .reduce(|said, next| if said.contains(&next) { said } else { said + ": " + &next })
+        .unwrap_or_default()
+}
+
+fn start(arguments: Arguments) -> Result<()> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(arguments.threads)
+        .build_global()
+        .context("starting threads")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    let served = runtime.block_on(serve(arguments));
+    // A batch update that still runs is stored as due, and begins again at the next start.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(arguments: Arguments) -> Result<()> {
+    let Arguments { keys, state, listen, max_in_flight, max_bandits, .. } = arguments;
+    // The port first: keys take a while to load.
+    let listener = TcpListener::bind(&listen).await.with_context(|| {
+        format!("cannot listen on {listen}: choose another address with --listen, or stop who uses it")
+    })?;
+    let address = listener.local_addr().context("asking for the port")?;
+    let bundle = PublicBundle::open(&keys).with_context(|| {
+        format!("--keys {} must be the file that `helba-keygen create --public` made", keys.display())
+    })?;
+    tracing::info!(key = bundle.manifest.key_id, parameters = bundle.manifest.params, "keys loaded");
+    if bundle.manifest.security_bits == 0 {
+        tracing::warn!("these are toy keys: they protect nothing");
+    }
+    let settings = Settings { max_in_flight, max_bandits };
+    let app_state = AppState::open(bundle, &state, settings)?;
+    tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
+
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let server = axum::serve(listener, app(app_state)).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let server = tokio::spawn(server.into_future());
+    writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
+    signal().await?;
+    tracing::info!("stopping");
+    let _ = stop.send(());
+    match tokio::time::timeout(GRACE, server).await {
+        Ok(served) => served.context("serving")?.context("serving")?,
+        Err(_) => tracing::warn!("requests were cut off after {} s", GRACE.as_secs()),
+    }
+    Ok(())
+}
+
+/// Returns when the process is asked to stop.
+async fn signal() -> Result<()> {
+    #[cfg(unix)]
+    {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+            .context("listening for signals")?;
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => pressed.context("listening for signals"),
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await.context("listening for signals")
+}

@@ -1,0 +1,274 @@
+//! Error → problem document (RFC 9457). Nothing else here knows a status code of failure.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::path::{Path, PathBuf};
+use wire::{PROBLEM_JSON, Problem};
+
+/// Why the server did not start, or did not do what a request asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: no bandit has that id.
+    #[error("unknown bandit {id}: GET /v1/bandits lists those there are")]
+    UnknownBandit {
+        /// What was asked for.
+        id: String,
+    },
+    /// Misuse: no such path.
+    #[error("nothing is served at {path}")]
+    UnknownPath {
+        /// What was asked for.
+        path: String,
+    },
+    /// Misuse: the path is served, but not with this method.
+    #[error("this path is not served with that method")]
+    WrongMethod,
+    /// Untrusted: a body above its limit; it was not read.
+    #[error("the body is longer than {limit} bytes, the most that this request can need")]
+    BodyTooLarge {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// Untrusted: a body that did not arrive.
+    #[error("the body did not arrive: {why}")]
+    BodyLost {
+        /// What happened.
+        why: String,
+    },
+    /// Untrusted: a configuration that cannot be read.
+    #[error("the body is not a bandit's configuration: {why}")]
+    BadConfig {
+        /// Where and what.
+        why: String,
+    },
+    /// Untrusted: a message or bundle refused.
+    #[error(transparent)]
+    Wire(#[from] wire::Error),
+    /// From the bandit: a ciphertext or configuration refused, or a decision unknown.
+    #[error(transparent)]
+    Helba(#[from] helba::Error),
+    /// Capacity: too much is under way.
+    #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
+    Overloaded,
+    /// Capacity: no more bandits are kept.
+    #[error("the server keeps at most {limit} bandits and has them; start it with a larger --max-bandits")]
+    TooManyBandits {
+        /// Bandits allowed.
+        limit: usize,
+    },
+    /// Capacity: no room for the state.
+    #[error("no room is left on the disk at {}: nothing was changed; free some, then try again", path.display())]
+    DiskFull {
+        /// What could not be written.
+        path: PathBuf,
+    },
+    /// The disk or its rights.
+    #[error("{}: {source}; check that the folder is there and that this user may write to it", path.display())]
+    Disk {
+        /// What could not be read or written.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The state database.
+    #[error("the state in {} cannot be used: {source}", folder.display())]
+    Database {
+        /// The state folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<redb::Error>,
+    },
+    /// Misuse: the folder is another server's.
+    #[error("{} is in use by another server; stop that one, or give this one a folder of its own", folder.display())]
+    StateInUse {
+        /// The state folder.
+        folder: PathBuf,
+    },
+    /// Misuse: the folder was written with other keys.
+    #[error(
+        "{} belongs to another {what} ({got}) than the bundle's ({want}); start with the bundle it was made with, or give \
+         a new --state folder", folder.display()
+    )]
+    OtherKeys {
+        /// The state folder.
+        folder: PathBuf,
+        /// Key or parameters.
+        what: &'static str,
+        /// In the folder.
+        got: String,
+        /// In the bundle.
+        want: String,
+    },
+    /// Misuse: the folder was written by another version.
+    #[error("{} has format {got}, this program reads {want}", folder.display())]
+    StateFormat {
+        /// The state folder.
+        folder: PathBuf,
+        /// In the folder.
+        got: String,
+        /// Here.
+        want: String,
+    },
+    /// A stored ciphertext was damaged.
+    #[error(
+        "bandit {bandit}: its stored ciphertext `{name}` ({}) is damaged: {why}; bring the state folder back from a backup",
+        path.display()
+    )]
+    CorruptBlob {
+        /// Whose.
+        bandit: String,
+        /// Which.
+        name: String,
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A stored state was damaged, or is of another version.
+    #[error("bandit {bandit}: its state in {} cannot be read: {why}; bring the folder back from a backup", folder.display())]
+    CorruptState {
+        /// Whose.
+        bandit: String,
+        /// The state folder.
+        folder: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The operating system gives no randomness.
+    #[error("the operating system gives no random numbers: {why}")]
+    NoRandomness {
+        /// Why.
+        why: String,
+    },
+    /// Bug: cannot happen. If you read this the server is wrong; please report it.
+    #[error("broken invariant: {0}; please report this")]
+    Broken(&'static str),
+}
+
+impl Error {
+    pub(crate) fn disk(path: &Path, source: std::io::Error) -> Self {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let path = path.to_owned();
+        match source.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Error::DiskFull { path },
+            _ => Error::Disk { path, source },
+        }
+    }
+
+    pub(crate) fn database(folder: &Path, source: redb::Error) -> Self {
+        let folder = folder.to_owned();
+        match source {
+            redb::Error::DatabaseAlreadyOpen => Error::StateInUse { folder },
+            redb::Error::Io(source) if source.kind() != std::io::ErrorKind::InvalidData => {
+                Error::disk(&folder.join("state.redb"), source)
+            }
+            source => Error::Database { folder, source: Box::new(source) },
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        use helba::Error as H;
+        use wire::Error as W;
+        match self {
+            Error::UnknownBandit { .. } | Error::UnknownPath { .. } => StatusCode::NOT_FOUND,
+            Error::Helba(H::UnknownDecision { .. }) => StatusCode::NOT_FOUND,
+            Error::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Error::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::Wire(W::TooLong { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::Wire(W::Truncated { .. } | W::Trailing { .. } | W::Malformed(_) | W::Version { .. }) => {
+                StatusCode::BAD_REQUEST
+            }
+            Error::BodyLost { .. } | Error::BadConfig { .. } => StatusCode::BAD_REQUEST,
+            Error::Helba(
+                H::Config(_)
+                | H::Field { .. }
+                | H::Shape { .. }
+                | H::Depth { .. }
+                | H::Slots { .. }
+                | H::WrongLevel { .. },
+            ) => StatusCode::BAD_REQUEST,
+            Error::Helba(H::Ckks(e)) if is_rejection(e) => StatusCode::BAD_REQUEST,
+            Error::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Error::TooManyBandits { .. } | Error::DiskFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// A code for programs, stable across versions.
+    fn reason(&self) -> &'static str {
+        use ckks::Error as C;
+        use helba::Error as H;
+        use wire::Error as W;
+        match self {
+            Error::UnknownBandit { .. } => "unknown_bandit",
+            Error::UnknownPath { .. } => "unknown_path",
+            Error::WrongMethod => "wrong_method",
+            Error::Helba(H::UnknownDecision { .. }) => "unknown_decision",
+            Error::BodyTooLarge { .. } | Error::Wire(W::TooLong { .. }) => "too_large",
+            Error::BodyLost { .. } => "body_lost",
+            Error::Wire(W::Version { .. }) | Error::Helba(H::Ckks(C::Version { .. })) => "wrong_version",
+            Error::Wire(W::Truncated { .. } | W::Trailing { .. } | W::Malformed(_)) => "malformed",
+            Error::Helba(H::Ckks(C::WrongParams { .. })) => "wrong_parameters",
+            Error::Helba(H::Ckks(C::WrongKey { .. })) => "wrong_key",
+            Error::Helba(H::Ckks(C::ResidueTooLarge { .. })) => "residue_too_large",
+            Error::Helba(H::WrongLevel { .. } | H::Ckks(C::WrongLevel { .. })) => "wrong_level",
+            Error::Helba(H::Ckks(C::BadFrame(_))) => "malformed",
+            Error::Overloaded => "overloaded",
+            Error::TooManyBandits { .. } => "too_many_bandits",
+            Error::DiskFull { .. } => "disk_full",
+            _ if self.status() == StatusCode::BAD_REQUEST => "bad_configuration",
+            _ => "internal",
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        if status.is_server_error() {
+            tracing::error!(error = %self, "{status}");
+        } else {
+            tracing::info!(error = %self, "{status}");
+        }
+        let detail = match status {
+            // What is wrong inside stays in the log: it names paths.
+            StatusCode::INTERNAL_SERVER_ERROR => {
+                "the server failed; nothing was changed, its log says why".into()
+            }
+            StatusCode::INSUFFICIENT_STORAGE if matches!(self, Error::DiskFull { .. }) => {
+                "no room is left on the server's disk; nothing was changed, try again when there is".into()
+            }
+            _ => self.to_string(),
+        };
+        let title = status.canonical_reason().unwrap_or("Error");
+        let problem = Problem::new(status.as_u16(), title, detail).with_reason(self.reason());
+        let mut response = (status, Json(problem)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<ckks::Error> for Error {
+    fn from(error: ckks::Error) -> Self {
+        Error::Helba(error.into())
+    }
+}
+
+/// Bytes from outside that are not a ciphertext under these parameters and this key.
+fn is_rejection(error: &ckks::Error) -> bool {
+    use ckks::Error as C;
+    matches!(
+        error,
+        C::BadFrame(_)
+            | C::Version { .. }
+            | C::WrongParams { .. }
+            | C::WrongKey { .. }
+            | C::ResidueTooLarge { .. }
+            | C::WrongLevel { .. }
+    )
+}

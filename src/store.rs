@@ -1,0 +1,374 @@
+//! Encrypted state at rest: acknowledged means durable.
+//!
+//! ```text
+//! DIR/state.redb      bandit → its small state, and the name, level and hash of each of its ciphertexts
+//! DIR/blobs/ab/abc…   one ciphertext frame a file, named by its BLAKE3 hash
+//! ```
+//! A commit writes new blobs first (temporary name, fsync, rename, fsync of the folder) and then one transaction that names
+//! them. A crash in between leaves the old state and files that nobody names; they are removed at the next start. One
+//! process at a time: the database file is locked.
+
+use crate::Error;
+use ckks::{Ciphertext, KeyId, Params};
+use helba::{Bandit, Engine};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+const BANDITS: TableDefinition<&str, &[u8]> = TableDefinition::new("bandits");
+const FORMAT: u16 = 1;
+/// The database holds small rows only.
+const CACHE_BYTES: usize = 16 << 20;
+
+type Hash = blake3::Hash;
+
+/// A state folder, open and locked.
+pub(crate) struct Store {
+    folder: PathBuf,
+    params: Params,
+    key: KeyId,
+    /// `None` after a failed write, until it can be opened again: what was written is then read back, not guessed.
+    database: Mutex<Option<Database>>,
+    /// How many names point at a blob.
+    references: Mutex<BTreeMap<[u8; 32], usize>>,
+    temporary: AtomicU64,
+}
+
+/// A bandit as it was last committed.
+pub(crate) struct Stored {
+    pub(crate) id: String,
+    pub(crate) bandit: Bandit,
+    pub(crate) saved: Saved,
+}
+
+/// What is on disk for one bandit, so that the next commit writes only what changed.
+#[derive(Default)]
+pub(crate) struct Saved {
+    state: Option<Hash>,
+    blobs: BTreeMap<String, Blob>,
+}
+
+#[derive(Clone)]
+struct Blob {
+    ciphertext: Arc<Ciphertext>,
+    hash: Hash,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    state: Vec<u8>,
+    blobs: Vec<Named>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Named {
+    name: String,
+    level: u16,
+    hash: [u8; 32],
+}
+
+impl Store {
+    /// Opens or makes the folder and reads every bandit in it.
+    ///
+    /// # Errors
+    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
+    pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<(Self, Vec<Stored>), Error> {
+        let blobs = folder.join("blobs");
+        fs::create_dir_all(&blobs).map_err(|e| Error::disk(&blobs, e))?;
+        let database = open_database(folder)?;
+        let store = Store {
+            folder: folder.to_owned(),
+            params: engine.params().clone(),
+            key: engine.key_id(),
+            database: Mutex::new(Some(database)),
+            references: Mutex::default(),
+            temporary: AtomicU64::new(0),
+        };
+        store.check_meta()?;
+        let mut bandits = Vec::new();
+        for (id, row) in store.rows()? {
+            bandits.push(store.load(engine, id, &row)?);
+        }
+        sync_folder(folder)?;
+        store.remove_unnamed()?;
+        Ok((store, bandits))
+    }
+
+    /// Makes `bandit` the stored state of `id`. When it returns, a crash does not lose it; on an error the state before it
+    /// is what counts, and `saved` is unchanged.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] and others of the disk.
+    pub(crate) fn commit(&self, id: &str, bandit: &Bandit, saved: &mut Saved) -> Result<(), Error> {
+        let (state, ciphertexts) = bandit.save();
+        let mut next = Saved { state: Some(blake3::hash(&state)), blobs: BTreeMap::new() };
+        let written = ciphertexts.into_iter().try_for_each(|(name, ciphertext)| {
+            let known = saved.blobs.values().chain(next.blobs.values());
+            let hash = match known.into_iter().find(|b| Arc::ptr_eq(&b.ciphertext, &ciphertext)) {
+                Some(blob) => {
+                    self.refer(&blob.hash);
+                    blob.hash
+                }
+                None => self.write_blob(&ciphertext)?,
+            };
+            next.blobs.insert(name, Blob { ciphertext, hash });
+            Ok(())
+        });
+        if let Err(error) = written {
+            self.release(&next);
+            return Err(error);
+        }
+        let unchanged = next.state == saved.state
+            && next.blobs.iter().map(|(n, b)| (n, b.hash)).eq(saved.blobs.iter().map(|(n, b)| (n, b.hash)));
+        if !unchanged {
+            let row = Row {
+                state,
+                blobs: next
+                    .blobs
+                    .iter()
+                    .map(|(name, b)| Named {
+                        name: name.clone(),
+                        level: b.ciphertext.level() as u16,
+                        hash: *b.hash.as_bytes(),
+                    })
+                    .collect(),
+            };
+            // After an error here nobody knows whether the row reached the disk, so its blobs stay until the next start.
+            self.write_row(id, &row)?;
+        }
+        self.release(&std::mem::replace(saved, next));
+        Ok(())
+    }
+
+    fn write_row(&self, id: &str, row: &Row) -> Result<(), Error> {
+        let bytes = postcard::to_stdvec(row).map_err(|_| Error::Broken("a row that cannot be serialised"))?;
+        self.transaction(|transaction| {
+            transaction.open_table(BANDITS)?.insert(id, bytes.as_slice())?;
+            Ok(())
+        })
+    }
+
+    fn transaction(
+        &self,
+        write: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), Error> {
+        let mut slot = lock(&self.database);
+        let database = match slot.take() {
+            Some(database) => database,
+            None => open_database(&self.folder)?,
+        };
+        let run = || {
+            let transaction = database.begin_write()?;
+            write(&transaction)?;
+            Ok::<_, redb::Error>(transaction.commit()?)
+        };
+        match run() {
+            Ok(()) => {
+                *slot = Some(database);
+                Ok(())
+            }
+            // The database takes no more writes after a failed one; the slot stays empty, so that the next opens it anew.
+            Err(error) => Err(Error::database(&self.folder, error)),
+        }
+    }
+
+    fn check_meta(&self) -> Result<(), Error> {
+        let wanted: [(&str, Vec<u8>); 3] = [
+            ("format", FORMAT.to_le_bytes().to_vec()),
+            ("key", self.key.0.to_vec()),
+            ("parameters", self.params.fingerprint().0.to_vec()),
+        ];
+        let mut found = BTreeMap::new();
+        self.transaction(|transaction| {
+            transaction.open_table(BANDITS)?;
+            let mut table = transaction.open_table(META)?;
+            for (name, value) in &wanted {
+                let old = table.get(*name)?.map(|v| v.value().to_vec());
+                match old {
+                    Some(old) => found.insert(*name, old),
+                    None => {
+                        table.insert(*name, value.as_slice())?;
+                        None
+                    }
+                };
+            }
+            Ok(())
+        })?;
+        for (name, want) in wanted {
+            let Some(got) = found.get(name).filter(|got| **got != want) else { continue };
+            let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+            let (folder, got, want) = (self.folder.clone(), hex(got), hex(&want));
+            return Err(match name {
+                "format" => Error::StateFormat { folder, got, want },
+                what => Error::OtherKeys { folder, what, got, want },
+            });
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let slot = lock(&self.database);
+        let database = slot.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
+        let read = || -> Result<Vec<_>, redb::Error> {
+            let table = database.begin_read()?.open_table(BANDITS)?;
+            let row = |row: Result<(redb::AccessGuard<&str>, redb::AccessGuard<&[u8]>), _>| {
+                row.map(|(id, row)| (id.value().to_string(), row.value().to_vec()))
+                    .map_err(redb::StorageError::into)
+            };
+            table.iter()?.map(row).collect()
+        };
+        read().map_err(|e| Error::database(&self.folder, e))
+    }
+
+    fn load(&self, engine: &Engine, id: String, row: &[u8]) -> Result<Stored, Error> {
+        let corrupt =
+            |why: String| Error::CorruptState { bandit: id.clone(), folder: self.folder.clone(), why };
+        let row: Row = postcard::from_bytes(row).map_err(|e| corrupt(e.to_string()))?;
+        let mut saved = Saved { state: Some(blake3::hash(&row.state)), blobs: BTreeMap::new() };
+        for named in row.blobs {
+            let hash = Hash::from_bytes(named.hash);
+            // A blob under two names is one ciphertext.
+            let known = saved.blobs.values().find(|b| b.hash == hash).map(|b| b.ciphertext.clone());
+            let ciphertext = match known {
+                Some(ciphertext) => ciphertext,
+                None => {
+                    let path = self.path(&hash);
+                    self.read_blob(&path, &hash, named.level).map_err(|why| Error::CorruptBlob {
+                        bandit: id.clone(),
+                        name: named.name.clone(),
+                        path,
+                        why,
+                    })?
+                }
+            };
+            self.refer(&hash);
+            saved.blobs.insert(named.name, Blob { ciphertext, hash });
+        }
+        let ciphertexts = saved.blobs.iter().map(|(name, b)| (name.clone(), b.ciphertext.clone())).collect();
+        let bandit = Bandit::restore(engine, &row.state, ciphertexts).map_err(|e| corrupt(e.to_string()))?;
+        Ok(Stored { id, bandit, saved })
+    }
+
+    fn read_blob(&self, path: &Path, hash: &Hash, level: u16) -> Result<Arc<Ciphertext>, String> {
+        let level = usize::from(level);
+        if level > self.params.max_level() {
+            return Err(format!("level {level} is above the top of the chain"));
+        }
+        let length = fs::metadata(path).map_err(|e| e.to_string())?.len();
+        let want = ckks::ciphertext_bytes(&self.params, level, false) as u64;
+        if length != want {
+            return Err(format!("{length} bytes, expected {want}"));
+        }
+        let bytes = fs::read(path).map_err(|e| e.to_string())?;
+        if blake3::Hasher::new().update_rayon(&bytes).finalize() != *hash {
+            return Err("its content does not match its name".into());
+        }
+        let ciphertext =
+            ckks::read_ciphertext(&self.params, self.key, level, &bytes).map_err(|e| e.to_string())?;
+        Ok(Arc::new(ciphertext))
+    }
+
+    /// Writes a blob and refers to it.
+    fn write_blob(&self, ciphertext: &Ciphertext) -> Result<Hash, Error> {
+        let bytes = ckks::write_ciphertext(&self.params, self.key, ciphertext);
+        let hash = blake3::Hasher::new().update_rayon(&bytes).finalize();
+        // Before the file exists, so that nobody else's release removes it.
+        self.refer(&hash);
+        let path = self.path(&hash);
+        let temporary = self.temporary.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join("blobs").join(format!("{temporary}.new"));
+        let write = || {
+            let folder = path.parent().unwrap_or(&self.folder);
+            if !folder.is_dir() {
+                fs::create_dir_all(folder)?;
+                File::open(self.folder.join("blobs"))?.sync_all()?;
+            }
+            let mut file = File::create(&temporary)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(folder)?.sync_all()
+        };
+        write().map_err(|error| {
+            // What is left is removed now if the disk lets us, at the next start otherwise.
+            let _ = fs::remove_file(&temporary);
+            self.release_hash(&hash);
+            Error::disk(&temporary, error)
+        })?;
+        Ok(hash)
+    }
+
+    fn path(&self, hash: &Hash) -> PathBuf {
+        let hex = hash.to_hex();
+        self.folder.join("blobs").join(&hex[..2]).join(hex.as_str())
+    }
+
+    fn refer(&self, hash: &Hash) {
+        *lock(&self.references).entry(*hash.as_bytes()).or_default() += 1;
+    }
+
+    fn release(&self, saved: &Saved) {
+        saved.blobs.values().for_each(|blob| self.release_hash(&blob.hash));
+    }
+
+    fn release_hash(&self, hash: &Hash) {
+        let mut references = lock(&self.references);
+        let Some(count) = references.get_mut(hash.as_bytes()) else { return };
+        *count -= 1;
+        if *count == 0 {
+            references.remove(hash.as_bytes());
+            // Under the lock: whoever writes the same content again does so after this. A file that stays is removed at
+            // the next start.
+            let _ = fs::remove_file(self.path(hash));
+        }
+    }
+
+    /// Removes blobs that no bandit names and what interrupted writes left.
+    fn remove_unnamed(&self) -> Result<(), Error> {
+        let references = lock(&self.references);
+        let named = |path: &Path| {
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            Hash::from_hex(name).is_ok_and(|hash| references.contains_key(hash.as_bytes()))
+        };
+        let blobs = self.folder.join("blobs");
+        let remove = |path: &Path| fs::remove_file(path).map_err(|e| Error::disk(path, e));
+        for entry in list(&blobs)? {
+            if !entry.is_dir() {
+                remove(&entry)?;
+                continue;
+            }
+            for blob in list(&entry)?.iter().filter(|p| !named(p)) {
+                remove(blob)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_database(folder: &Path) -> Result<Database, Error> {
+    let path = folder.join("state.redb");
+    Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create(path)
+        .map_err(|e| Error::database(folder, e.into()))
+}
+
+fn sync_folder(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::disk(folder, e))
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.map(|e| Ok(e?.path())).collect());
+    entries.map_err(|e| Error::disk(folder, e))
+}
+
+/// A panic elsewhere leaves nothing half done behind these locks: what they guard is replaced as a whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

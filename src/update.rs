@@ -1,0 +1,44 @@
+//! Feedback: encrypted statistics of the arm played. Answered when it is on disk.
+
+use crate::{AppState, Error, blocking, body, refresh, refuse};
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use helba::{DecisionId, Feedback, Receipt, RefreshId};
+use wire::FeedbackRequest;
+
+pub(crate) async fn feedback(
+    State(state): State<AppState>,
+    Path((id, decision)): Path<(String, String)>,
+    request: Request,
+) -> Result<Json<Receipt>, Error> {
+    let admit = |decision: &str| Ok((state.entry(&id)?, decision.parse::<DecisionId>()?, state.admit()?));
+    let (entry, decision, place) = match admit(&decision) {
+        Ok(admitted) => admitted,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = body(request, entry.limits.feedback_request()).await?;
+    blocking(move || {
+        let _place = place;
+        let engine = &state.0.engine;
+        let message = FeedbackRequest::read(&body, &entry.limits)?;
+        drop(body);
+        let plan = &entry.created.plan;
+        let read =
+            |frame: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, frame);
+        let feedback = Feedback {
+            statistics: read(&message.statistics, plan.statistics_level)?,
+            trace: read(&message.trace, plan.trace_level)?,
+            trace_answer: message.trace_answer,
+            refreshed: match &message.refreshed {
+                Some((id, frame)) => Some((RefreshId(*id), read(frame, plan.model_level)?)),
+                None => None,
+            },
+        };
+        drop(message);
+        let receipt = entry.change(&state, |bandit| Ok(bandit.feedback(engine, decision, feedback)?))?;
+        tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");
+        refresh::update_if_due(&state, &entry);
+        Ok(Json(receipt))
+    })
+    .await
+}

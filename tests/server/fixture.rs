@@ -1,0 +1,359 @@
+//! Toy keys, a device, and servers in process and out of it.
+
+use ckks::{FrameHeader, FrameKind, KeyId, Plaintext};
+use ckks_secret::SecretKey;
+use helba::{BanditConfig, Receipt, Shape, Status};
+use helba_server::{AppState, Settings, app};
+use num_complex::Complex64;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+use tempfile::TempDir;
+use user_client::Decision;
+use wire::{BanditView, Created, FeedbackRequest, Problem, PublicBundle, SecretBundle};
+
+/// Features and arms of every bandit here.
+pub(crate) const D: usize = 2;
+pub(crate) const K: usize = 2;
+
+/// Of the program, in the tests' output.
+const LOG: &str = "error";
+
+/// A key pair, in memory and in files.
+pub(crate) struct Keys {
+    pub(crate) bundle: PublicBundle,
+    secret: SecretKey,
+    device: user_client::Device,
+    folder: TempDir,
+}
+
+impl Keys {
+    fn generate(seed: u64) -> Self {
+        let folder = TempDir::new().unwrap();
+        let request = keygen::Request { shape: Shape::for_problem(D, K), toy: true, created: 0 };
+        let (mut public, mut secret) = (Vec::new(), Vec::new());
+        keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
+            .unwrap();
+        std::fs::write(folder.path().join("public.bundle"), &public).unwrap();
+        std::fs::write(folder.path().join("secret.bundle"), &secret).unwrap();
+        let bundle = PublicBundle::read(&public[..]).unwrap();
+        let device = user_client::Device::read(&secret[..]).unwrap();
+        let secret = SecretBundle::read(&secret[..]).unwrap();
+        let (secret, _) = SecretKey::from_bytes(&bundle.params, &secret.frame).unwrap();
+        Keys { bundle, secret, device, folder }
+    }
+
+    pub(crate) fn public_file(&self) -> PathBuf {
+        self.folder.path().join("public.bundle")
+    }
+
+    pub(crate) fn secret_file(&self) -> PathBuf {
+        self.folder.path().join("secret.bundle")
+    }
+}
+
+/// The key pair of most tests.
+pub(crate) fn keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::generate(1))
+}
+
+/// Somebody else's.
+pub(crate) fn other_keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::generate(2))
+}
+
+/// An answer: status and body.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn ok(self) -> Vec<u8> {
+        assert!(self.status < 300, "{}: {}", self.status, String::from_utf8_lossy(&self.body));
+        self.body
+    }
+
+    /// The problem document, which an answer that is not a success must be.
+    #[track_caller]
+    pub(crate) fn problem(self) -> Problem {
+        assert_eq!(self.content_type, wire::PROBLEM_JSON, "{}", self.status);
+        let problem: Problem = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem.status, self.status);
+        assert!(!problem.detail.is_empty());
+        problem
+    }
+}
+
+/// Speaks HTTP and holds the secret key.
+pub(crate) struct Device {
+    base: String,
+    agent: ureq::Agent,
+    pub(crate) keys: &'static Keys,
+}
+
+impl Device {
+    pub(crate) fn new(address: SocketAddr, keys: &'static Keys) -> Self {
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        Device { base: format!("http://{address}/v1"), agent, keys }
+    }
+
+    pub(crate) fn try_post(&self, path: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
+        self.agent.post(format!("{}{path}", self.base)).send(body).map(answer)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &[u8]) -> Answer {
+        self.try_post(path, body).unwrap()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        answer(self.agent.get(format!("{}{path}", self.base)).call().unwrap())
+    }
+
+    pub(crate) fn create(&self, config: &BanditConfig) -> Created {
+        serde_json::from_slice(&self.post("/bandits", &serde_json::to_vec(config).unwrap()).ok()).unwrap()
+    }
+
+    pub(crate) fn status(&self, created: &Created) -> Status {
+        let body = self.get(&format!("/bandits/{}", created.id)).ok();
+        serde_json::from_slice::<BanditView>(&body).unwrap().status
+    }
+
+    /// A frame at any level.
+    pub(crate) fn encrypt(&self, level: usize, rng: &mut ChaCha20Rng) -> Vec<u8> {
+        let plaintext = Plaintext::encode(&self.keys.bundle.params, &[Complex64::ONE], level).unwrap();
+        ckks_secret::encrypt(&self.keys.secret, &plaintext, rng)
+            .to_bytes(&self.keys.secret, self.keys.bundle.key_id)
+    }
+
+    pub(crate) fn contexts(&self, created: &Created, rng: &mut ChaCha20Rng) -> Vec<u8> {
+        self.keys.device.encrypt_contexts(created, &rows(), rng).unwrap()
+    }
+
+    pub(crate) fn decide(&self, created: &Created, rng: &mut ChaCha20Rng) -> Decision {
+        let reply = self.post(&decisions_path(created), &self.contexts(created, rng)).ok();
+        self.keys.device.read_decision(created, &reply).unwrap()
+    }
+
+    /// What is returned after `arm` was played.
+    pub(crate) fn answer(
+        &self,
+        created: &Created,
+        d: &Decision,
+        arm: usize,
+        rng: &mut ChaCha20Rng,
+    ) -> FeedbackRequest {
+        let reward = if arm == 0 { 1.0 } else { -1.0 };
+        let message = self.keys.device.answer(created, d, &rows()[arm], reward, rng).unwrap();
+        FeedbackRequest::read(&message, &self.keys.device.limits(created).unwrap()).unwrap()
+    }
+
+    pub(crate) fn feedback(
+        &self,
+        created: &Created,
+        decision: &Decision,
+        request: &FeedbackRequest,
+    ) -> Answer {
+        self.post(&feedback_path(created, decision), &request.to_bytes())
+    }
+
+    /// A whole round; the first arm pays.
+    pub(crate) fn round(&self, created: &Created, rng: &mut ChaCha20Rng) -> Receipt {
+        let decision = self.decide(created, rng);
+        let request = self.answer(created, &decision, decision.arm, rng);
+        serde_json::from_slice(&self.feedback(created, &decision, &request).ok()).unwrap()
+    }
+
+    /// Until no batch update runs.
+    pub(crate) fn wait_for_update(&self, created: &Created) -> Status {
+        for _ in 0..4000 {
+            let status = self.status(created);
+            if !status.updating {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("a batch update does not end");
+    }
+}
+
+fn answer(mut response: ureq::http::Response<ureq::Body>) -> Answer {
+    let content_type = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_string());
+    Answer {
+        status: response.status().as_u16(),
+        content_type: content_type.unwrap_or_default(),
+        body: response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap(),
+    }
+}
+
+pub(crate) fn decisions_path(created: &Created) -> String {
+    format!("/bandits/{}/decisions", created.id)
+}
+
+pub(crate) fn feedback_path(created: &Created, decision: &Decision) -> String {
+    format!("{}/{}/feedback", decisions_path(created), decision.id)
+}
+
+pub(crate) fn rows() -> Vec<Vec<f64>> {
+    vec![vec![0.8, 0.3], vec![0.2, 0.7]]
+}
+
+/// A batch ends after every feedback, so that two rounds see every phase.
+pub(crate) fn every_round() -> BanditConfig {
+    let mut config = BanditConfig::new(D, K);
+    config.linear.schedule = serde_json::from_str("\"every_round\"").unwrap();
+    config
+}
+
+/// `frame` after `change`, with a digest that fits again: what a forger would send.
+pub(crate) fn forged(frame: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut out = frame.to_vec();
+    let end = out.len() - ckks::FRAME_DIGEST_BYTES;
+    change(&mut out[..end]);
+    let digest = blake3::hash(&out[..end]);
+    out[end..].copy_from_slice(digest.as_bytes());
+    out
+}
+
+/// A well-formed ciphertext frame of another ring.
+pub(crate) fn foreign_frame() -> Vec<u8> {
+    let params = ckks::LOGN14_TOY_DEPTH21.validate().unwrap();
+    let scale = params.scale(0);
+    let header = FrameHeader { kind: FrameKind::Ciphertext, level: 0, parts: 2, element: 0, scale };
+    let payload = 2 * params.q_basis(0).modulus(0).bits() as usize * params.n() / 8;
+    ckks::write_frame(&params, KeyId([7; 16]), header, |out| out.resize(out.len() + payload, 0))
+}
+
+/// A server in this process.
+pub(crate) struct InProcess {
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: TempDir,
+    // Dropped last, with the server in it.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl InProcess {
+    pub(crate) fn start(settings: Settings) -> Self {
+        let folder = TempDir::new().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let address = runtime.block_on(async {
+            let state = AppState::open(keys().bundle.clone(), folder.path(), settings).unwrap();
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { axum::serve(listener, app(state)).await });
+            address
+        });
+        InProcess { address, folder, _runtime: runtime }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        Device::new(self.address, keys())
+    }
+}
+
+fn command(keys: &Path, state: &Path, listen: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+    command.arg("--keys").arg(keys).arg("--state").arg(state).args(["--listen", listen]);
+    command.env("RUST_LOG", LOG);
+    command
+}
+
+/// The program itself.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Program {
+    pub(crate) fn start(state: &Path) -> Self {
+        Self::spawn(command(&keys().public_file(), state, "127.0.0.1:0"))
+    }
+
+    /// For tests that limit the size of files: the signal that comes with it would end the process.
+    pub(crate) fn start_ignoring_file_size_signal(state: &Path) -> Self {
+        let inner = command(&keys().public_file(), state, "127.0.0.1:0");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .env("RUST_LOG", LOG);
+        Self::spawn(shell)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").expect("the first line on stdout");
+        Program { address: address.parse().unwrap(), child }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        Device::new(self.address, keys())
+    }
+
+    /// As `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Already gone in most tests.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the program says when it does not start: stderr, after a check that it failed with a sentence and no panic.
+#[track_caller]
+pub(crate) fn refused(keys: &Path, state: &Path, listen: &str) -> String {
+    let Output { status, stderr, stdout } = command(keys, state, listen).output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stdout.is_empty());
+    // Lines before it are the log's.
+    let said = stderr.lines().last().unwrap();
+    assert!(said.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
+    said.to_string()
+}
+
+/// A port that somebody uses.
+pub(crate) fn busy_port() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+/// Every file below the blobs of a state folder.
+pub(crate) fn blobs(state: &Path) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(state.join("blobs")).unwrap().map(|e| e.unwrap().path());
+    folders
+        .filter(|f| f.is_dir())
+        .flat_map(|f| std::fs::read_dir(f).unwrap())
+        .map(|e| e.unwrap().path())
+        .collect()
+}
+
+/// Reads until the peer closes or says nothing more, for tests that speak HTTP by hand.
+pub(crate) fn read_head(stream: &mut std::net::TcpStream) -> String {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}

@@ -1,0 +1,7 @@
+//! The server from outside: bytes that are refused, state that survives, starts that fail with a sentence.
+
+mod durable;
+mod fixture;
+mod hostile;
+mod rounds;
+mod start;

@@ -1,0 +1,142 @@
+//! Starts that must fail: with a sentence that says what to do, and an exit code that is not 0.
+
+use crate::fixture::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use tempfile::TempDir;
+
+const ANY: &str = "127.0.0.1:0";
+
+#[track_caller]
+fn says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn bad_key_files() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let missing = folder.path().join("missing");
+    says(&refused(&missing, &state, ANY), &["missing", "cannot open", "helba-keygen"]);
+    // A folder cannot be read, whoever asks.
+    says(&refused(folder.path(), &state, ANY), &["helba-keygen"]);
+    says(&refused(&file("garbage", b"not a bundle, but long enough"), &state, ANY), &["not a key bundle"]);
+    says(&refused(&file("empty", b""), &state, ANY), &["end within"]);
+    let bytes = std::fs::read(keys().public_file()).unwrap();
+    says(&refused(&file("cut", &bytes[..bytes.len() / 2]), &state, ANY), &["end within"]);
+    says(&refused(&keys().secret_file(), &state, ANY), &["secret bundle", "--public"]);
+    assert!(!state.exists(), "nothing is made before the keys are good");
+}
+
+#[test]
+fn busy_port_is_named() {
+    let (_listener, address) = busy_port();
+    let state = TempDir::new().unwrap();
+    says(&refused(&keys().public_file(), state.path(), &address), &[&address, "--listen"]);
+    says(&refused(&keys().public_file(), state.path(), "not an address"), &["--listen"]);
+}
+
+#[test]
+fn one_server_a_folder() {
+    let state = TempDir::new().unwrap();
+    let first = Program::start(state.path());
+    says(&refused(&keys().public_file(), state.path(), ANY), &["in use by another server"]);
+    assert_eq!(first.device().get("/health").status, 200);
+    first.kill();
+    Program::start(state.path()).kill();
+}
+
+#[test]
+fn a_folder_belongs_to_its_keys() {
+    let state = TempDir::new().unwrap();
+    Program::start(state.path()).kill();
+    let message = refused(&other_keys().public_file(), state.path(), ANY);
+    says(
+        &message,
+        &[
+            "another key",
+            &keys().bundle.key_id.to_string(),
+            &other_keys().bundle.key_id.to_string(),
+            "--state",
+        ],
+    );
+}
+
+#[test]
+fn a_state_that_is_no_folder() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    says(&refused(&keys().public_file(), &file, ANY), &["file", "check that the folder"]);
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("state.redb"), b"not a database at all").unwrap();
+    says(&refused(&keys().public_file(), &state, ANY), &["cannot be used"]);
+}
+
+#[test]
+fn damaged_blobs_name_the_bandit() {
+    let state = TempDir::new().unwrap();
+    let server = Program::start(state.path());
+    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(6));
+    let created = device.create(&every_round());
+    device.round(&created, &mut rng);
+    server.kill();
+    let blob = blobs(state.path()).pop().unwrap();
+    let good = std::fs::read(&blob).unwrap();
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 1;
+    let message = |bytes: Option<&[u8]>| {
+        match bytes {
+            Some(bytes) => std::fs::write(&blob, bytes).unwrap(),
+            None => std::fs::remove_file(&blob).unwrap(),
+        }
+        refused(&keys().public_file(), state.path(), ANY)
+    };
+    let name = blob.file_name().unwrap().to_str().unwrap();
+    for bytes in [Some(flipped.as_slice()), Some(&good[..100]), Some(&[]), None] {
+        says(&message(bytes), &[&created.id, name, "damaged", "backup"]);
+    }
+    // What is whole again is taken.
+    std::fs::write(&blob, &good).unwrap();
+    assert_eq!(Program::start(state.path()).device().status(&created).feedbacks, 1);
+}
+
+/// What crashed writes leave is removed at the next start, what bandits name is not.
+#[test]
+fn leftovers_are_removed() {
+    let state = TempDir::new().unwrap();
+    let server = Program::start(state.path());
+    let created = server.device().create(&every_round());
+    server.kill();
+    let mut before = blobs(state.path());
+    let folder = before[0].parent().unwrap();
+    std::fs::write(state.path().join("blobs/7.new"), b"half a frame").unwrap();
+    std::fs::write(folder.join("f".repeat(64)), b"nobody's").unwrap();
+    let server = Program::start(state.path());
+    assert_eq!(server.device().status(&created).round, 0);
+    let mut after = blobs(state.path());
+    before.sort();
+    after.sort();
+    assert_eq!(after, before);
+    assert!(!state.path().join("blobs/7.new").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_well() {
+    let state = TempDir::new().unwrap();
+    let mut server = Program::start(state.path());
+    let created = server.device().create(&every_round());
+    let kill = std::process::Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert_eq!(Program::start(state.path()).device().status(&created).round, 0);
+}
