@@ -3,6 +3,7 @@
 use crate::{Error, LinearTransform, SlotAlgebra};
 use ckks::{Ciphertext, DiagonalTransform, Evaluator, Plaintext};
 use num_complex::Complex64;
+use std::borrow::Cow;
 
 /// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Every vector is at the canonical scale of
 /// its level.
@@ -55,10 +56,9 @@ impl Encrypted {
         }
     }
 
-    /// Both at the lower of their levels.
-    fn aligned(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(Ciphertext, Ciphertext), EncryptedError> {
-        let level = a.level().min(b.level());
-        Ok((self.evaluator.adjust(a, level)?, self.evaluator.adjust(b, level)?))
+    /// `a` at `level`, copied only if that changes it.
+    fn at<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, ckks::Error> {
+        if a.level() == level { Ok(Cow::Borrowed(a)) } else { self.evaluator.adjust(a, level).map(Cow::Owned) }
     }
 }
 
@@ -75,13 +75,15 @@ impl SlotAlgebra for Encrypted {
     }
 
     fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
-        let (mut a, b) = self.aligned(a, b)?;
+        let level = a.level().min(b.level());
+        let (mut a, b) = (self.at(a, level)?.into_owned(), self.at(b, level)?);
         self.evaluator.add_assign(&mut a, &b)?;
         Ok(a)
     }
 
     fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
-        let (mut a, b) = self.aligned(a, b)?;
+        let level = a.level().min(b.level());
+        let (mut a, b) = (self.at(a, level)?.into_owned(), self.at(b, level)?);
         self.evaluator.sub_assign(&mut a, &b)?;
         Ok(a)
     }
@@ -119,7 +121,8 @@ impl SlotAlgebra for Encrypted {
     }
 
     fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
-        let (a, b) = self.aligned(a, b)?;
+        let level = a.level().min(b.level());
+        let (a, b) = (self.at(a, level)?, self.at(b, level)?);
         Ok(self.evaluator.mul(&a, &b)?)
     }
 

@@ -122,7 +122,7 @@ pub fn recrypt<R: CryptoRng>(
     lifted.for_each_limb(|_, limb| {
         limb.iter_mut().enumerate().filter(|(k, _)| k % stride != 0).for_each(|(_, x)| *x = 0);
     });
-    prepared.iter_mut().for_each(|p| p.zeroize());
+    prepared.zeroize();
     poly.zeroize();
     let mut message = lifted.into_ntt(to);
     let out = encrypt_poly(secret, &message, level, params.scale(level), rng);

@@ -9,6 +9,7 @@ use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
 use rns::{Ntt, Poly};
+use std::collections::BTreeMap;
 
 /// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
 #[derive(Debug, Clone)]
@@ -224,7 +225,7 @@ impl Evaluator {
             .collect::<Result<_, _>>()?;
         let constant = integer(constant * target, Op::MulPlain, target)?;
         let n = self.params.n();
-        let (mut c0, mut c1) = (Poly::<Ntt>::zero(n, level + 1), Poly::<Ntt>::zero(n, level + 1));
+        let (mut c0, mut c1) = (Poly::<Ntt>::scratch(n, level + 1), Poly::<Ntt>::scratch(n, level + 1));
         Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
             let m = basis.modulus(i);
             let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
@@ -257,7 +258,7 @@ impl Evaluator {
         let key = self.keys.relin(level)?;
         let basis = self.params.q_basis(level);
         let d2 = a.c1.mul(basis, &b.c1);
-        let (mut u0, mut u1) = Digits::new(&self.params, &d2, level).multiply(key);
+        let [mut u0, mut u1] = Digits::new(&self.params, &d2, level).multiply(key);
         drop(d2);
         let d0 = a.c0.mul(basis, &b.c0);
         keyswitch::add_times_p(&self.params, level, &mut u0, &d0);
@@ -276,14 +277,48 @@ impl Evaluator {
         if element.0 == 1 {
             return Ok(a.clone());
         }
-        let key = self.keys.galois(op, element, a.level)?;
-        let (mut u0, u1) = Digits::new(&self.params, &a.c1, a.level).multiply(key);
-        keyswitch::add_times_p(&self.params, a.level, &mut u0, &a.c0);
+        let [u0, u1] = self.rotated_sums(op, a, &[(element, false)])?;
         let divider = self.params.mod_down(a.level);
-        let permutation = self.params.permutation(element.0);
-        let down = |u: Poly<Ntt>| divider.divide(u).permuted(&permutation);
-        let (c0, c1) = rayon::join(|| down(u0), || down(u1));
+        let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
         Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
+    }
+
+    /// P·Σ ± σ(a) modulo QP under the secret key, limb by limb: one decomposition for all automorphisms.
+    fn rotated_sums(
+        &self,
+        op: Op,
+        a: &Ciphertext,
+        terms: &[(GaloisElement, bool)],
+    ) -> Result<[Poly<Ntt>; 2], Error> {
+        let (p, level) = (&self.params, a.level);
+        let basis = p.qp_basis(level);
+        let terms = terms
+            .iter()
+            .map(|&(element, negative)| {
+                let key = if element.0 == 1 { None } else { Some(self.keys.galois(op, element, level)?) };
+                Ok((key, p.permutation(element.0), negative))
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        let digits = Digits::new(p, &a.c1, level);
+        let mut sums = keyswitch::scratch(p, level);
+        digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
+            row.iter_mut().for_each(|limb| limb.fill(0));
+            for (key, permutation, negative) in &terms {
+                match key {
+                    Some(key) => digits.times_key(i, x, key, t0, t1),
+                    None => {
+                        t0.fill(0);
+                        t1.fill(0);
+                        keyswitch::add_limb_times_p(p, level, i, t1, &a.c1);
+                    }
+                }
+                keyswitch::add_limb_times_p(p, level, i, t0, &a.c0);
+                for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
+                    rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
+                }
+            }
+        });
+        Ok(sums)
     }
 
     /// Slot j of the result is slot j + k of `a` (k > 0: to the left). No level, one rounding.
@@ -307,24 +342,46 @@ impl Evaluator {
     /// # Errors
     /// [`Error::MissingKey`].
     pub fn rotate_many(&self, a: &Ciphertext, rotations: &[i64]) -> Result<Vec<Ciphertext>, Error> {
-        let digits = Digits::new(&self.params, &a.c1, a.level).extended();
         let divider = self.params.mod_down(a.level);
-        rotations
+        let sums = self.baby_steps(Op::Rotate, a, rotations)?;
+        let mut sums = sums.into_iter();
+        let mut next = || sums.next().map(|u| divider.divide(u));
+        Ok(rotations
+            .iter()
+            .map_while(|_| Some(Ciphertext { c0: next()?, c1: next()?, level: a.level, scale: a.scale }))
+            .collect())
+    }
+
+    /// P times each rotation of `a` modulo QP, two polynomials a rotation, from one decomposition.
+    fn baby_steps(&self, op: Op, a: &Ciphertext, rotations: &[i64]) -> Result<Vec<Poly<Ntt>>, Error> {
+        let (p, level) = (&self.params, a.level);
+        let terms = rotations
             .iter()
             .map(|&k| {
-                let element = GaloisElement::rotation(&self.params, k);
-                if element.0 == 1 {
-                    return Ok(a.clone());
-                }
-                let key = self.keys.galois(Op::Rotate, element, a.level)?;
-                let (mut u0, u1) = keyswitch::multiply_extended(&self.params, &digits, a.level, key);
-                keyswitch::add_times_p(&self.params, a.level, &mut u0, &a.c0);
-                let permutation = self.params.permutation(element.0);
-                let down = |u: Poly<Ntt>| divider.divide(u).permuted(&permutation);
-                let (c0, c1) = rayon::join(|| down(u0), || down(u1));
-                Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
+                let element = GaloisElement::rotation(p, k);
+                let key = if element.0 == 1 { None } else { Some(self.keys.galois(op, element, level)?) };
+                Ok((key, p.permutation(element.0)))
             })
-            .collect()
+            .collect::<Result<Vec<_>, Error>>()?;
+        let digits = Digits::new(p, &a.c1, level);
+        let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
+        digits.for_each_limb::<2>(&mut out, |i, x, row, [t0, t1]| {
+            for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
+                match key {
+                    Some(key) => digits.times_key(i, x, key, t0, t1),
+                    None => {
+                        t0.fill(0);
+                        t1.fill(0);
+                        keyswitch::add_limb_times_p(p, level, i, t1, &a.c1);
+                    }
+                }
+                keyswitch::add_limb_times_p(p, level, i, t0, &a.c0);
+                for (out, t) in pair.iter_mut().zip([&*t0, &*t1]) {
+                    rns::gather_into(out, t, permutation);
+                }
+            }
+        });
+        Ok(out)
     }
 
     /// Σ ± rotation of `a` by k, over (k, negative): no level, one rounding in all. One decomposition and one division
@@ -333,36 +390,12 @@ impl Evaluator {
     /// # Errors
     /// [`Error::MissingKey`].
     pub fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, Error> {
-        let (p, level) = (&self.params, a.level);
-        let basis = p.qp_basis(level);
-        let zero = || Poly::<Ntt>::zero(p.n(), basis.len());
-        let (mut sum0, mut sum1) = (zero(), zero());
-        let digits = Digits::new(p, &a.c1, level).extended();
-        for &(k, negative) in terms {
-            let element = GaloisElement::rotation(p, k);
-            let (u0, u1) = if element.0 == 1 {
-                let (mut u0, mut u1) = (zero(), zero());
-                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
-                keyswitch::add_times_p(p, level, &mut u1, &a.c1);
-                (u0, u1)
-            } else {
-                let key = self.keys.galois(Op::Rotate, element, level)?;
-                let (mut u0, u1) = keyswitch::multiply_extended(p, &digits, level, key);
-                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
-                let permutation = p.permutation(element.0);
-                (u0.permuted(&permutation), u1.permuted(&permutation))
-            };
-            if negative {
-                sum0.sub_assign(basis, &u0);
-                sum1.sub_assign(basis, &u1);
-            } else {
-                sum0.add_assign(basis, &u0);
-                sum1.add_assign(basis, &u1);
-            }
-        }
-        let divider = p.mod_down(level);
-        let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
-        Ok(Ciphertext { c0, c1, level, scale: a.scale })
+        let terms: Vec<(GaloisElement, bool)> =
+            terms.iter().map(|&(k, negative)| (GaloisElement::rotation(&self.params, k), negative)).collect();
+        let [u0, u1] = self.rotated_sums(Op::Rotate, a, &terms)?;
+        let divider = self.params.mod_down(a.level);
+        let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
+        Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
     }
 
     /// out[j] = Σₖ diagonalₖ[j]·a[j + k]: one level. See [`EncodedTransform`].
@@ -380,36 +413,18 @@ impl Evaluator {
         let p = &self.params;
         let divider =
             p.mod_down_rescale(level).ok_or(Error::OutOfLevels { op: Op::Linear, need: 1, have: 0 })?;
-        let (basis, n) = (p.qp_basis(level), p.n());
-        let zero = || Poly::<Ntt>::zero(n, basis.len());
+        let basis = p.qp_basis(level);
 
-        let digits = Digits::new(p, &a.c1, level).extended();
-        let mut babies = std::collections::BTreeMap::new();
-        for &k in &t.babies {
-            let element = GaloisElement::rotation(p, k);
-            let pair = if element.0 == 1 {
-                let (mut u0, mut u1) = (zero(), zero());
-                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
-                keyswitch::add_times_p(p, level, &mut u1, &a.c1);
-                (u0, u1)
-            } else {
-                let key = self.keys.galois(Op::Linear, element, level)?;
-                let (mut u0, u1) = keyswitch::multiply_extended(p, &digits, level, key);
-                keyswitch::add_times_p(p, level, &mut u0, &a.c0);
-                let permutation = p.permutation(element.0);
-                (u0.permuted(&permutation), u1.permuted(&permutation))
-            };
-            babies.insert(k, pair);
-        }
-        drop(digits);
-
+        let rotated = self.baby_steps(Op::Linear, a, &t.babies)?;
+        let babies: BTreeMap<i64, &[Poly<Ntt>]> = t.babies.iter().copied().zip(rotated.chunks_exact(2)).collect();
+        let zero = || Poly::<Ntt>::zero(p.n(), basis.len());
         let (mut sum0, mut sum1) = (zero(), zero());
         for (&giant, terms) in &t.giants {
-            let (mut u0, mut u1) = (zero(), zero());
+            let [mut u0, mut u1] = keyswitch::scratch(p, level);
             Poly::for_each_limb_pair(&mut u0, &mut u1, |i, o0, o1| {
                 let x: Vec<&[u64]> = terms.values().map(|m| m.limb(i)).collect();
-                let y: Vec<&[u64]> = terms.keys().map(|k| babies[k].0.limb(i)).collect();
-                let z: Vec<&[u64]> = terms.keys().map(|k| babies[k].1.limb(i)).collect();
+                let y: Vec<&[u64]> = terms.keys().map(|k| babies[k][0].limb(i)).collect();
+                let z: Vec<&[u64]> = terms.keys().map(|k| babies[k][1].limb(i)).collect();
                 rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
             });
             let element = GaloisElement::rotation(p, giant);
@@ -420,7 +435,7 @@ impl Evaluator {
             }
             let key = self.keys.galois(Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let (mut v0, v1) = Digits::new(p, &u1, level).multiply(key);
+            let [mut v0, v1] = Digits::new(p, &u1, level).multiply(key);
             v0.add_assign(basis, &u0);
             let permutation = p.permutation(element.0);
             sum0.add_assign(basis, &v0.permuted(&permutation));

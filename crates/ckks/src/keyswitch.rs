@@ -5,7 +5,7 @@
 
 use crate::{KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Coeff, Ntt, Poly};
+use rns::{Coeff, Ntt, Poly, Prepared};
 use std::cell::RefCell;
 
 /// A polynomial cut into digits, ready to be multiplied with key after key ("hoisted").
@@ -14,7 +14,7 @@ pub(crate) struct Digits<'a> {
     level: usize,
     poly: &'a Poly<Ntt>,
     /// For each digit: yᵢ of the base conversion, then the multiple of the digit's modulus to take off.
-    prepared: Vec<Vec<Vec<u64>>>,
+    prepared: Vec<Prepared>,
 }
 
 impl<'a> Digits<'a> {
@@ -44,69 +44,68 @@ impl<'a> Digits<'a> {
         }
         let full = params.qp_basis(params.max_level());
         let prime = if i <= level { i } else { i + params.max_level() - level };
-        let (converter, _) = params.converter(j, self.prepared[j].len() - 1);
+        let (converter, _) = params.converter(j, self.prepared[j].limbs());
         converter.output(full, prime, &self.prepared[j], out);
         full.tables()[prime].forward(out);
     }
 
-    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP.
-    pub(crate) fn multiply(&self, key: &KeySwitchKey) -> (Poly<Ntt>, Poly<Ntt>) {
-        let (params, level, n) = (self.params, self.level, self.params.n());
-        let basis = params.qp_basis(level);
-        let digits = self.prepared.len();
-        let (mut out0, mut out1) = (Poly::<Ntt>::zero(n, basis.len()), Poly::<Ntt>::zero(n, basis.len()));
-        Poly::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
-            let index = if i <= level { i } else { i + key.level - level };
-            // One buffer a thread, so that it stays in the cache.
-            thread_local!(static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
+    /// Calls `f(i, digits, outputs)` for every limb i over QP with limb i of every digit and of every output, in parallel.
+    pub(crate) fn for_each_limb<const K: usize>(
+        &self,
+        outputs: &mut [Poly<Ntt>],
+        f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]], &mut [&mut [u64]; K]) + Send + Sync,
+    ) {
+        // One buffer a thread, so that it stays in the cache: the digits, then K limbs for `f`.
+        thread_local!(static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
+        let (n, digits) = (self.params.n(), self.prepared.len());
+        Poly::for_each_limb_of(outputs, |i, row| {
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(scratch.len().max(digits * n), 0);
-                for (j, x) in scratch.chunks_exact_mut(n).take(digits).enumerate() {
-                    self.limb_into(j, i, x);
-                }
-                let x: Vec<&[u64]> = scratch.chunks_exact(n).take(digits).collect();
-                let y: Vec<&[u64]> = key.b[..digits].iter().map(|p| p.limb(index)).collect();
-                let z: Vec<&[u64]> = key.a[..digits].iter().map(|p| p.limb(index)).collect();
-                rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
+                scratch.resize(scratch.len().max((digits + K) * n), 0);
+                let (x, rest) = scratch.split_at_mut(digits * n);
+                x.chunks_exact_mut(n).enumerate().for_each(|(j, x)| self.limb_into(j, i, x));
+                let x: Vec<&[u64]> = x.chunks_exact(n).collect();
+                let mut rest = rest.chunks_exact_mut(n);
+                // There are K limbs after the digits.
+                let mut own: [&mut [u64]; K] = std::array::from_fn(|_| rest.next().unwrap_or_default());
+                f(i, &x, row, &mut own);
             });
         });
-        (out0, out1)
     }
 
-    /// All digits over QP, for use with several keys.
-    pub(crate) fn extended(&self) -> Vec<Poly<Ntt>> {
-        let basis = self.params.qp_basis(self.level);
-        (0..self.prepared.len())
-            .map(|j| {
-                let mut out = Poly::zero(self.params.n(), basis.len());
-                out.for_each_limb(|i, limb| self.limb_into(j, i, limb));
-                out
-            })
-            .collect()
+    /// Limb i of Σⱼ digitⱼ·keyⱼ.
+    pub(crate) fn times_key(&self, i: usize, digits: &[&[u64]], key: &KeySwitchKey, o0: &mut [u64], o1: &mut [u64]) {
+        let index = if i <= self.level { i } else { i + key.level - self.level };
+        let y: Vec<&[u64]> = key.b[..digits.len()].iter().map(|p| p.limb(index)).collect();
+        let z: Vec<&[u64]> = key.a[..digits.len()].iter().map(|p| p.limb(index)).collect();
+        rns::inner_products(self.params.qp_basis(self.level).modulus(i), o0, o1, digits, &y, &z);
+    }
+
+    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP.
+    pub(crate) fn multiply(&self, key: &KeySwitchKey) -> [Poly<Ntt>; 2] {
+        let mut out = scratch(self.params, self.level);
+        self.for_each_limb::<0>(&mut out, |i, digits, row, _| {
+            if let [o0, o1] = row {
+                self.times_key(i, digits, key, o0, o1);
+            }
+        });
+        out
     }
 }
 
-/// Σⱼ digitⱼ·keyⱼ for digits already extended over QP at `level`.
-pub(crate) fn multiply_extended(
-    params: &Params,
-    digits: &[Poly<Ntt>],
-    level: usize,
-    key: &KeySwitchKey,
-) -> (Poly<Ntt>, Poly<Ntt>) {
-    let basis = params.qp_basis(level);
-    let index: Vec<usize> =
-        (0..basis.len()).map(|i| if i <= level { i } else { i + key.level - level }).collect();
-    let b: Vec<&Poly<Ntt>> = key.b.iter().collect();
-    let a: Vec<&Poly<Ntt>> = key.a.iter().collect();
-    Poly::inner_products(basis, digits, &b, &a, &index)
+/// Two polynomials modulo QP to be overwritten.
+pub(crate) fn scratch(params: &Params, level: usize) -> [Poly<Ntt>; 2] {
+    let limbs = params.qp_basis(level).len();
+    std::array::from_fn(|_| Poly::scratch(params.n(), limbs))
 }
 
 /// acc + P·x on the limbs of Q; P·x vanishes modulo the special primes.
 pub(crate) fn add_times_p(params: &Params, level: usize, acc: &mut Poly<Ntt>, x: &Poly<Ntt>) {
-    let basis = params.qp_basis(level);
-    acc.for_each_limb(|i, limb| {
-        if i <= level {
-            rns::mul_constant_add(basis.modulus(i), limb, x.limb(i), params.p_constants()[i]);
-        }
-    });
+    acc.for_each_limb(|i, limb| add_limb_times_p(params, level, i, limb, x));
+}
+
+/// Limb i of [`add_times_p`].
+pub(crate) fn add_limb_times_p(params: &Params, level: usize, i: usize, acc: &mut [u64], x: &Poly<Ntt>) {
+    if i <= level {
+        rns::mul_constant_add(params.q_basis(level).modulus(i), acc, x.limb(i), params.p_constants()[i]);
+    }
 }

@@ -1,7 +1,9 @@
 //! From one set of primes to another, and exact division by primes.
 
+use crate::pool::Buffer;
 use crate::{Basis, Coeff, Constant, Ntt, Poly, simd};
 use rayon::prelude::*;
+use zeroize::Zeroize;
 
 /// Takes residues modulo the primes of one basis to residues, modulo other primes, of the representative in
 /// (−Q/2, Q/2] (Halevi, Polyakov, Shoup 2019: the multiple of Q is found in double precision; a value
@@ -40,27 +42,43 @@ impl BaseConverter {
     }
 
     /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off: what [`Self::output`] needs.
-    pub fn prepare(&self, from: &Basis, limbs: &[&[u64]]) -> Vec<Vec<u64>> {
-        let mut y: Vec<Vec<u64>> = limbs
+    pub fn prepare(&self, from: &Basis, limbs: &[&[u64]]) -> Prepared {
+        let mut y: Vec<Buffer> = limbs
             .par_iter()
             .enumerate()
             .map(|(i, x)| {
-                let mut y = x.to_vec();
+                let mut y = Buffer::copy(x);
                 simd::mul_constant_assign(from.modulus(i), &mut y, self.scale[i]);
                 y
             })
             .collect();
-        let mut overflow = vec![0; limbs[0].len()];
+        let mut overflow = Buffer::scratch(limbs[0].len());
         let views: Vec<&[u64]> = y.iter().map(|y| &y[..]).collect();
         simd::rounded_sum_into(&mut overflow, &views, &self.reciprocal);
         y.push(overflow);
-        y
+        Prepared(y)
     }
 
     /// Writes limb `j` of the result, in the coefficient domain.
-    pub fn output(&self, to: &Basis, j: usize, prepared: &[Vec<u64>], out: &mut [u64]) {
-        let views: Vec<&[u64]> = prepared.iter().map(|y| &y[..]).collect();
+    pub fn output(&self, to: &Basis, j: usize, prepared: &Prepared, out: &mut [u64]) {
+        let views: Vec<&[u64]> = prepared.0.iter().map(|y| &y[..]).collect();
         simd::combine_into(to.modulus(j), out, &views, &self.matrix[j]);
+    }
+}
+
+/// The half of a base conversion that does not depend on the output prime.
+pub struct Prepared(Vec<Buffer>);
+
+impl Prepared {
+    /// Limbs it was made of.
+    pub fn limbs(&self) -> usize {
+        self.0.len() - 1
+    }
+}
+
+impl Zeroize for Prepared {
+    fn zeroize(&mut self) {
+        self.0.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 
@@ -95,13 +113,13 @@ impl Divider {
     /// round(x / product of the dropped primes).
     pub fn divide(&self, mut x: Poly<Ntt>) -> Poly<Ntt> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let mut tail = Poly::<Ntt>::from_limbs(n, x.data()[kept * n..].to_vec()).into_coeff(&self.from);
+        let tail = x.limbs_copied(kept..x.limbs()).into_coeff(&self.from);
         let limbs: Vec<&[u64]> = (0..self.from.len()).map(|i| tail.limb(i)).collect();
         let prepared = self.converter.prepare(&self.from, &limbs);
-        tail.truncate(0);
+        drop(tail);
         x.truncate(kept);
         x.for_each_limb(|j, limb| {
-            let mut lifted = vec![0; n];
+            let mut lifted = Buffer::scratch(n);
             self.converter.output(&self.to, j, &prepared, &mut lifted);
             self.to.tables()[j].forward(&mut lifted);
             simd::sub_mul_constant_assign(self.to.modulus(j), limb, &lifted, self.inverse[j]);
@@ -116,7 +134,7 @@ impl Divider {
         let prepared = self.converter.prepare(&self.from, &limbs);
         x.truncate(kept);
         x.for_each_limb(|j, limb| {
-            let mut lifted = vec![0; n];
+            let mut lifted = Buffer::scratch(n);
             self.converter.output(&self.to, j, &prepared, &mut lifted);
             simd::sub_mul_constant_assign(self.to.modulus(j), limb, &lifted, self.inverse[j]);
         });

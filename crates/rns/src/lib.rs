@@ -11,17 +11,18 @@ mod error;
 mod modulus;
 mod ntt;
 mod poly;
+mod pool;
 pub mod primes;
 pub mod sample;
 mod simd;
 
 pub use basis::Basis;
-pub use convert::{BaseConverter, Divider};
+pub use convert::{BaseConverter, Divider, Prepared};
 pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use simd::{
-    Kernel, add_constant, combine_into as combine, inner_products_into as inner_products, kernels,
+    Kernel, add_constant, combine_into as combine, gather_add, gather_into, inner_products_into as inner_products, kernels,
     mul_constant_add,
 };

@@ -1,5 +1,6 @@
 //! Polynomials by limbs, their domain in the type.
 
+use crate::pool::Buffer;
 use crate::{Basis, Constant, Modulus, simd};
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -22,7 +23,7 @@ impl Domain for Ntt {}
 #[derive(Clone, PartialEq, Eq)]
 pub struct Poly<D> {
     n: usize,
-    data: Vec<u64>,
+    data: Buffer,
     domain: PhantomData<D>,
 }
 
@@ -41,13 +42,18 @@ impl<D: Domain> Zeroize for Poly<D> {
 impl<D: Domain> Poly<D> {
     /// The zero polynomial.
     pub fn zero(n: usize, limbs: usize) -> Self {
-        Poly { n, data: vec![0; n * limbs], domain: PhantomData }
+        Poly { n, data: Buffer::zero(n * limbs), domain: PhantomData }
+    }
+
+    /// A polynomial whose residues are anything, to be overwritten.
+    pub fn scratch(n: usize, limbs: usize) -> Self {
+        Poly { n, data: Buffer::scratch(n * limbs), domain: PhantomData }
     }
 
     /// From residues, limb after limb; `data.len()` is a multiple of n and every residue is reduced.
     pub fn from_limbs(n: usize, data: Vec<u64>) -> Self {
         debug_assert!(data.len().is_multiple_of(n));
-        Poly { n, data, domain: PhantomData }
+        Poly { n, data: data.into(), domain: PhantomData }
     }
 
     /// Ring degree N.
@@ -70,6 +76,12 @@ impl<D: Domain> Poly<D> {
         &mut self.data[i * self.n..(i + 1) * self.n]
     }
 
+    /// A copy of limbs `range`.
+    pub fn limbs_copied(&self, range: std::ops::Range<usize>) -> Self {
+        let data = Buffer::copy(&self.data[range.start * self.n..range.end * self.n]);
+        Poly { n: self.n, data, domain: PhantomData }
+    }
+
     /// All residues, limb after limb.
     pub fn data(&self) -> &[u64] {
         &self.data
@@ -82,12 +94,23 @@ impl<D: Domain> Poly<D> {
 
     /// A copy of the first `limbs` limbs.
     pub fn truncated(&self, limbs: usize) -> Self {
-        Self::from_limbs(self.n, self.data[..limbs * self.n].to_vec())
+        Poly { n: self.n, data: Buffer::copy(&self.data[..limbs * self.n]), domain: PhantomData }
     }
 
     /// Runs `f(i, limb)` on every limb, in parallel.
     pub fn for_each_limb(&mut self, f: impl Fn(usize, &mut [u64]) + Send + Sync) {
         self.data.par_chunks_exact_mut(self.n).enumerate().for_each(|(i, limb)| f(i, limb));
+    }
+
+    /// Runs `f(i, limbs)` on limb i of all `polys` (of one length), in parallel over i.
+    pub fn for_each_limb_of(polys: &mut [Self], f: impl Fn(usize, &mut [&mut [u64]]) + Send + Sync) {
+        let Some(limbs) = polys.first().map(Self::limbs) else { return };
+        let mut by_limb: Vec<Vec<&mut [u64]>> = (0..limbs).map(|_| Vec::with_capacity(polys.len())).collect();
+        for poly in polys {
+            let n = poly.n;
+            by_limb.iter_mut().zip(poly.data.chunks_exact_mut(n)).for_each(|(row, limb)| row.push(limb));
+        }
+        by_limb.par_iter_mut().enumerate().for_each(|(i, row)| f(i, row));
     }
 
     /// Runs `f(i, limb of a, limb of b)` on every pair of limbs, in parallel.
@@ -160,14 +183,14 @@ impl Poly<Coeff> {
     /// Coefficients → values.
     pub fn into_ntt(mut self, basis: &Basis) -> Poly<Ntt> {
         self.for_each_limb(|i, limb| basis.tables()[i].forward(limb));
-        Poly { n: self.n, data: self.data, domain: PhantomData }
+        Poly { n: self.n, data: std::mem::take(&mut self.data), domain: PhantomData }
     }
 }
 
 impl Poly<Ntt> {
     /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
     pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
-        let mut out = Self::zero(basis.n(), basis.len());
+        let mut out = Self::scratch(basis.n(), basis.len());
         out.for_each_limb(|i, limb| {
             let m = basis.modulus(i);
             let mut short: Vec<u64> = coefficients.iter().map(|&c| m.reduce_i64(c)).collect();
@@ -179,7 +202,7 @@ impl Poly<Ntt> {
     /// Values → coefficients.
     pub fn into_coeff(mut self, basis: &Basis) -> Poly<Coeff> {
         self.for_each_limb(|i, limb| basis.tables()[i].inverse(limb));
-        Poly { n: self.n, data: self.data, domain: PhantomData }
+        Poly { n: self.n, data: std::mem::take(&mut self.data), domain: PhantomData }
     }
 
     /// self ← self·b.
@@ -189,7 +212,7 @@ impl Poly<Ntt> {
 
     /// self·b, over the limbs of self.
     pub fn mul(&self, basis: &Basis, b: &Self) -> Self {
-        let mut out = Self::zero(self.n, self.limbs());
+        let mut out = Self::scratch(self.n, self.limbs());
         assert!(self.limbs() <= b.limbs(), "operand with too few limbs");
         out.for_each_limb(|i, limb| simd::mul_into(basis.modulus(i), limb, self.limb(i), b.limb(i)));
         out
@@ -210,7 +233,7 @@ impl Poly<Ntt> {
         z: &[&Self],
         index: &[usize],
     ) -> (Self, Self) {
-        let (mut out0, mut out1) = (Self::zero(basis.n(), basis.len()), Self::zero(basis.n(), basis.len()));
+        let (mut out0, mut out1) = (Self::scratch(basis.n(), basis.len()), Self::scratch(basis.n(), basis.len()));
         Self::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
             let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
             let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
@@ -222,7 +245,7 @@ impl Poly<Ntt> {
 
     /// The image under the automorphism whose permutation (see [`crate::automorphism_permutation`]) is given.
     pub fn permuted(&self, permutation: &[u32]) -> Self {
-        let mut out = Self::zero(self.n, self.limbs());
+        let mut out = Self::scratch(self.n, self.limbs());
         out.for_each_limb(|i, limb| simd::gather_into(limb, self.limb(i), permutation));
         out
     }

@@ -1,0 +1,124 @@
+//! Large buffers that are used again: asking the system for megabytes of fresh pages at every operation, and giving
+//! them back, costs more than the arithmetic on them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+use zeroize::Zeroize;
+
+/// Shorter buffers are left to the allocator.
+const SHORTEST: usize = 1 << 13;
+/// Words kept at most: 512 MiB.
+const KEPT_WORDS: usize = 1 << 26;
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), words: 0 });
+
+struct Pool {
+    free: Vec<Vec<u64>>,
+    words: usize,
+}
+
+/// Words on the heap, given back to the pool when dropped.
+#[derive(PartialEq, Eq, Default)]
+pub(crate) struct Buffer(Vec<u64>);
+
+impl Buffer {
+    /// `len` words that hold anything, to be overwritten.
+    pub(crate) fn scratch(len: usize) -> Self {
+        if len >= SHORTEST {
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            // The best fit, if it wastes less than half.
+            let fits = |(_, b): &(usize, &Vec<u64>)| b.len() >= len && b.len() < 2 * len;
+            let best = pool.free.iter().enumerate().filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
+            if let Some(i) = best {
+                let mut words = pool.free.swap_remove(i);
+                pool.words -= words.len();
+                drop(pool);
+                words.truncate(len);
+                return Buffer(words);
+            }
+        }
+        Buffer(vec![0; len])
+    }
+
+    /// `len` zeros.
+    pub(crate) fn zero(len: usize) -> Self {
+        let mut out = Self::scratch(len);
+        out.fill(0);
+        out
+    }
+
+    /// A copy of `words`.
+    pub(crate) fn copy(words: &[u64]) -> Self {
+        let mut out = Self::scratch(words.len());
+        out.copy_from_slice(words);
+        out
+    }
+
+    /// Keeps the first `len` words.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+}
+
+impl From<Vec<u64>> for Buffer {
+    fn from(words: Vec<u64>) -> Self {
+        Buffer(words)
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::copy(self)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u64] {
+        &mut self.0
+    }
+}
+
+impl Zeroize for Buffer {
+    fn zeroize(&mut self) {
+        self.0.as_mut_slice().zeroize();
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut words = std::mem::take(&mut self.0);
+        if words.capacity() >= SHORTEST {
+            // Whole again after a truncation: within the capacity, so this only clears the tail.
+            words.resize(words.capacity(), 0);
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            if pool.words + words.len() <= KEPT_WORDS {
+                pool.words += words.len();
+                pool.free.push(words);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_with_the_length_asked_for() {
+        for len in [0, 10, SHORTEST, SHORTEST + 1, 3 * SHORTEST] {
+            drop(Buffer::copy(&vec![7; len]));
+            assert_eq!(Buffer::scratch(len).len(), len);
+            assert!(Buffer::zero(len).iter().all(|&w| w == 0));
+            let mut short = Buffer::copy(&vec![7; len]);
+            short.truncate(len / 2);
+            assert_eq!((short.len(), short.clone().len()), (len / 2, len / 2));
+        }
+    }
+}
