@@ -2,6 +2,7 @@
 
 use crate::store::lock;
 use crate::{AppState, Error, blocking, body, refuse, rng};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -10,10 +11,11 @@ use wire::{DecideReply, OCTET_STREAM};
 
 pub(crate) async fn decide(
     State(state): State<AppState>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Error> {
-    let (entry, place) = match state.entry(&id).and_then(|entry| Ok((entry, state.admit()?))) {
+    let admit = || Ok((state.entry(&id?.0)?, state.admit()?));
+    let (entry, place) = match admit() {
         Ok(admitted) => admitted,
         Err(error) => return Err(refuse(request, error).await),
     };

@@ -3,6 +3,7 @@
 use crate::store::{Saved, lock};
 use crate::{AppState, Entry, Error, blocking, body, refuse, rng};
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -34,9 +35,9 @@ pub(crate) async fn list(State(state): State<AppState>) -> Json<Vec<Created>> {
 
 pub(crate) async fn show(
     State(state): State<AppState>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<BanditView>, Error> {
-    let entry = state.entry(&id)?;
+    let entry = state.entry(&id?.0)?;
     // A commit may hold the lock for as long as the disk takes.
     blocking(move || {
         let status = lock(&entry.live).bandit.status();

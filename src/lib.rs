@@ -45,7 +45,7 @@ const EVALUATIONS: usize = 2;
 /// Limits on what the server takes on.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Requests with a body read or computed at a time; one more is answered 503.
+    /// Requests with a body read or computed at a time, each some tens of MB of memory; one more is answered 503.
     pub max_in_flight: usize,
     /// Bandits kept; each takes some tens of MB of memory.
     pub max_bandits: usize,
@@ -53,7 +53,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { max_in_flight: 64, max_bandits: 64 }
+        Settings { max_in_flight: 32, max_bandits: 64 }
     }
 }
 
@@ -108,7 +108,7 @@ impl AppState {
             settings,
             bandits: RwLock::new(bandits),
             creating: Mutex::new(()),
-            in_flight: Arc::new(Semaphore::new(settings.max_in_flight)),
+            in_flight: Arc::new(Semaphore::new(settings.max_in_flight.clamp(1, Semaphore::MAX_PERMITS))),
             evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
         }));
         for entry in state.all() {

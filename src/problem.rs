@@ -1,6 +1,7 @@
 //! Error → problem document (RFC 9457). Nothing else here knows a status code of failure.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::path::{Path, PathBuf};
@@ -250,6 +251,12 @@ impl IntoResponse for Error {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+impl From<PathRejection> for Error {
+    fn from(rejection: PathRejection) -> Self {
+        Error::UnknownPath { path: rejection.body_text() }
     }
 }
 

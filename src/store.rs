@@ -6,7 +6,7 @@
 //! ```
 //! A commit writes new blobs first (temporary name, fsync, rename, fsync of the folder) and then one transaction that names
 //! them. A crash in between leaves the old state and files that nobody names; they are removed at the next start. One
-//! process at a time: the database file is locked.
+//! process at a time holds `DIR/lock`.
 
 use crate::Error;
 use ckks::{Ciphertext, KeyId, Params};
@@ -14,7 +14,7 @@ use helba::{Bandit, Engine};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +38,8 @@ pub(crate) struct Store {
     /// How many names point at a blob.
     references: Mutex<BTreeMap<[u8; 32], usize>>,
     temporary: AtomicU64,
+    /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened anew.
+    _lock: File,
 }
 
 /// A bandit as it was last committed.
@@ -81,6 +83,7 @@ impl Store {
     pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<(Self, Vec<Stored>), Error> {
         let blobs = folder.join("blobs");
         fs::create_dir_all(&blobs).map_err(|e| Error::disk(&blobs, e))?;
+        let lock = lock_folder(folder)?;
         let database = open_database(folder)?;
         let store = Store {
             folder: folder.to_owned(),
@@ -89,6 +92,7 @@ impl Store {
             database: Mutex::new(Some(database)),
             references: Mutex::default(),
             temporary: AtomicU64::new(0),
+            _lock: lock,
         };
         store.check_meta()?;
         let mut bandits = Vec::new();
@@ -348,6 +352,16 @@ impl Store {
             }
         }
         Ok(())
+    }
+}
+
+fn lock_folder(folder: &Path) -> Result<File, Error> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(|e| Error::disk(&path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
+        Err(TryLockError::Error(e)) => Err(Error::disk(&path, e)),
     }
 }
 

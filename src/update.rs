@@ -2,17 +2,21 @@
 
 use crate::{AppState, Error, blocking, body, refresh, refuse};
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use helba::{DecisionId, Feedback, Receipt, RefreshId};
 use wire::FeedbackRequest;
 
 pub(crate) async fn feedback(
     State(state): State<AppState>,
-    Path((id, decision)): Path<(String, String)>,
+    names: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Json<Receipt>, Error> {
-    let admit = |decision: &str| Ok((state.entry(&id)?, decision.parse::<DecisionId>()?, state.admit()?));
-    let (entry, decision, place) = match admit(&decision) {
+    let admit = || {
+        let Path((id, decision)) = names?;
+        Ok((state.entry(&id)?, decision.parse::<DecisionId>()?, state.admit()?))
+    };
+    let (entry, decision, place) = match admit() {
         Ok(admitted) => admitted,
         Err(error) => return Err(refuse(request, error).await),
     };
