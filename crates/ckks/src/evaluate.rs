@@ -416,7 +416,8 @@ impl Evaluator {
         let basis = p.qp_basis(level);
 
         let rotated = self.baby_steps(Op::Linear, a, &t.babies)?;
-        let babies: BTreeMap<i64, &[Poly<Ntt>]> = t.babies.iter().copied().zip(rotated.chunks_exact(2)).collect();
+        let babies: BTreeMap<i64, &[Poly<Ntt>]> =
+            t.babies.iter().copied().zip(rotated.chunks_exact(2)).collect();
         let zero = || Poly::<Ntt>::zero(p.n(), basis.len());
         let (mut sum0, mut sum1) = (zero(), zero());
         for (&giant, terms) in &t.giants {

@@ -73,7 +73,14 @@ impl<'a> Digits<'a> {
     }
 
     /// Limb i of Σⱼ digitⱼ·keyⱼ.
-    pub(crate) fn times_key(&self, i: usize, digits: &[&[u64]], key: &KeySwitchKey, o0: &mut [u64], o1: &mut [u64]) {
+    pub(crate) fn times_key(
+        &self,
+        i: usize,
+        digits: &[&[u64]],
+        key: &KeySwitchKey,
+        o0: &mut [u64],
+        o1: &mut [u64],
+    ) {
         let index = if i <= self.level { i } else { i + key.level - self.level };
         let y: Vec<&[u64]> = key.b[..digits.len()].iter().map(|p| p.limb(index)).collect();
         let z: Vec<&[u64]> = key.a[..digits.len()].iter().map(|p| p.limb(index)).collect();

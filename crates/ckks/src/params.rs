@@ -78,18 +78,34 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// K ≤ 4: 20 levels of 32 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP866_DEPTH20: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp866-depth20",
+/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 836 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP836_DEPTH17: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp836-depth17",
     log_n: 15,
     log_q0: 42,
-    depth: 20,
+    depth: 17,
     log_scale: 32,
-    log_p: &[46, 46, 46, 46],
+    log_p: &[50, 50, 50, 50, 50],
     security: Security::Classical128,
 };
 
-/// K ≤ 8: 21 levels of 32 bits. log₂(QP) = 864 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 8: 18 levels of 32 bits. log₂(QP) = 863 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP863_DEPTH18: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp863-depth18",
+    depth: 18,
+    log_p: &[49, 49, 49, 49, 49],
+    ..LOGN15_LOGQP836_DEPTH17
+};
+
+/// K ≤ 16: 19 levels of 32 bits. log₂(QP) = 850 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP850_DEPTH19: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp850-depth19",
+    depth: 19,
+    log_p: &[50, 50, 50, 50],
+    ..LOGN15_LOGQP836_DEPTH17
+};
+
+/// For finer comparisons: 21 levels of 32 bits. log₂(QP) = 864 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP864_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp864-depth21",
     log_n: 15,
@@ -100,7 +116,7 @@ pub const LOGN15_LOGQP864_DEPTH21: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// K ≤ 16: 23 levels of 30 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
+/// For the finest comparisons and many arms: 23 levels of 30 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     name: "logn15-logqp866-depth23",
     log_n: 15,
@@ -123,7 +139,9 @@ impl ParamsSpec {
     /// The sets that have a name.
     pub fn named() -> &'static [ParamsSpec] {
         &[
-            LOGN15_LOGQP866_DEPTH20,
+            LOGN15_LOGQP836_DEPTH17,
+            LOGN15_LOGQP863_DEPTH18,
+            LOGN15_LOGQP850_DEPTH19,
             LOGN15_LOGQP864_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
             TOY_LOGN12_DEPTH21,

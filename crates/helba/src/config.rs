@@ -40,7 +40,7 @@ fn default_unanswered() -> u64 {
     4
 }
 fn default_comparison_bits() -> u32 {
-    8
+    6
 }
 fn default_sqrt_degree() -> usize {
     15
@@ -123,7 +123,7 @@ impl BanditConfig {
         let top = params.max_level();
         if decision > top {
             let advice = format!(
-                "lower comparison_bits (now {}) or sqrt_degree (now {}), or make keys for a deeper set",
+                "lower comparison_bits (now {}, least 6) or sqrt_degree (now {}, least 15)",
                 self.comparison_bits, self.sqrt_degree
             );
             return Err(Error::Depth { what: "a decision", need: decision, have: top, advice });
@@ -165,7 +165,12 @@ impl BanditConfig {
 
     /// The comparison polynomials.
     pub(crate) fn comparison(&self) -> Result<circuits::Comparison, Error> {
-        Ok(circuits::Comparison::minimax(self.comparison_bits)?)
+        Ok(match self.comparison_bits {
+            // Eight levels for an error of 2^−5.4, which is sharp enough to choose by; users play the largest entry, and
+            // that is the right one below the resolution too.
+            6 => circuits::Comparison::composite(1.0 / 64.0, &[15, 15])?,
+            bits => circuits::Comparison::minimax(bits)?,
+        })
     }
 
     /// What the trace of a batch cannot exceed when `pending` feedbacks came in since it was last known to be below C.
@@ -330,12 +335,12 @@ impl KeyPlan {
             (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
             (true, 0..=2) if slots <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
             (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
-            (_, 0..=2) => ckks::LOGN15_LOGQP866_DEPTH20,
-            (_, 3) => ckks::LOGN15_LOGQP864_DEPTH21,
-            (_, 4) => ckks::LOGN15_LOGQP866_DEPTH23,
+            (_, 0..=2) => ckks::LOGN15_LOGQP836_DEPTH17,
+            (_, 3) => ckks::LOGN15_LOGQP863_DEPTH18,
+            (_, 4) => ckks::LOGN15_LOGQP850_DEPTH19,
             (_, log_arms) => {
                 let advice = "at most 16 arms fit the largest set".to_string();
-                return Err(Error::Depth { what: "a decision", need: 18 + log_arms, have: 23, advice });
+                return Err(Error::Depth { what: "a decision", need: 15 + log_arms, have: 19, advice });
             }
         };
         let top = params.depth;
