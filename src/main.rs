@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use helba_server::{AppState, Settings, app};
 use std::future::IntoFuture;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,7 +44,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let level = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr);
+    log.with_ansi(std::io::stderr().is_terminal()).init();
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
