@@ -1,1 +1,0 @@
-//! Toy parameters, seeded fixtures and precision reports for tests.

@@ -1,0 +1,139 @@
+//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client against
+//! it over HTTP, and compares every decision with a clear twin.
+//!
+//! ```text
+//! cargo run --release --example quickstart -- [--rounds 300] [--data FILE] [--plot regret.svg] [--json]
+//! ```
+
+mod support;
+
+use anyhow::{Context, Result};
+use bandit::choice::{PurchaseLog, Purchases};
+use bandit::{Arithmetic, HelbaClear, UniformRandom};
+use clap::Parser;
+use helba::BanditConfig;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::path::PathBuf;
+use std::sync::Arc;
+use support::{Deployment, Twin, median, percentile};
+
+#[derive(Parser)]
+#[command(about = "The encrypted bandit on real purchases: keys, server, client, clear twin")]
+struct Args {
+    /// Purchases to run.
+    #[arg(long, default_value_t = 300)]
+    rounds: usize,
+    /// A purchase file in the layout of data/README.md; default: the yogurt purchases.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Writes the share of hits over the rounds as SVG.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// One JSON object on stdout instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Waits for a batch update to end before the next decision, as the paper does.
+    #[arg(long)]
+    synchronous: bool,
+}
+
+fn main() -> Result<()> {
+    support::serve_if_asked()?;
+    let args = Args::parse();
+    let purchases = Arc::new(match &args.data {
+        Some(path) => {
+            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            Purchases::read(file).with_context(|| format!("cannot use {}", path.display()))?
+        }
+        None => Purchases::yogurt()?,
+    });
+    let rounds = args.rounds.min(purchases.rounds().len());
+    anyhow::ensure!(rounds > 0, "nothing to run: --rounds is 0");
+    let (d, k) = (purchases.d(), purchases.brands().len());
+    let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
+
+    let mut deployment = Deployment::start(d, k, false, args.json)?;
+    let bandit = deployment.create(&config)?;
+    let mut twin = Twin::new(config.clone());
+    let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
+    let mut log = support::Log::default();
+    for (features, bought) in &purchases.rounds()[..rounds] {
+        let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
+        let round = deployment.round(&bandit, &rows, |arm| f64::from(arm == *bought), args.synchronous)?;
+        let wanted = twin.arm(&rows, round.round, round.model_feedbacks);
+        twin.learn(&rows[round.arm], round.reward);
+        log.push(round, wanted);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let status = deployment.status(&bandit)?;
+    let server_peak = deployment.server_peak_bytes();
+
+    let clear = |policy: &mut HelbaClear| -> Result<Vec<f64>> {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut env = PurchaseLog::new(purchases.clone());
+        Ok(bandit::play(policy, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward())
+    };
+    let clear = clear(&mut HelbaClear::new(config.linear, Arithmetic::Exact)?)?;
+    let random = {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let mut env = PurchaseLog::new(purchases.clone());
+        bandit::play(&mut UniformRandom, &mut env, rounds, &mut rng.clone(), &mut rng)?.running_mean_reward()
+    };
+    let mut bought = vec![0usize; k];
+    purchases.rounds()[..rounds].iter().for_each(|(_, b)| bought[*b] += 1);
+    let best_fixed = *bought.iter().max().unwrap_or(&0) as f64 / rounds as f64;
+    let encrypted = log.running_hit_rate();
+    let (hit, hit_clear, hit_random) = (last(&encrypted), last(&clear), last(&random));
+
+    if let Some(path) = &args.plot {
+        let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
+            .map(|(name, values)| bandit::plot::Series { name, values });
+        let svg = bandit::plot::svg("Share of purchases foreseen", "hit rate", &series)?;
+        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let seconds = log.seconds();
+    let params = deployment.params();
+    if args.json {
+        let json = serde_json::json!({
+            "rounds": rounds, "features": d, "arms": k,
+            "hit_rate_encrypted": hit, "hit_rate_clear": hit_clear, "hit_rate_random": hit_random,
+            "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(),
+            "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
+            "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n, median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
+            "keygen_seconds": deployment.keygen_seconds, "parameters": params.spec().name, "ring_degree": params.n(),
+            "log2_qp": params.log_qp(), "security_bits": params.spec().security.bits(),
+            "server_peak_bytes": server_peak, "public_bundle_bytes": deployment.public_bundle_bytes,
+            "bytes_up_median": median(&log.bytes_up()), "bytes_down_median": median(&log.bytes_down()),
+            "batch_updates": status.batches, "refreshes": status.refreshes,
+        });
+        println!("{json}");
+        return Ok(());
+    }
+    let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
+    println!("\n{rounds} purchases, {k} brands, {d} features; the server never saw one of them\n");
+    println!("  share foreseen    encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}");
+    println!("  same arm as the clear twin with the same history: {:.1} % of rounds", 100.0 * log.agreement());
+    println!("\n  seconds a round   median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
+    for (name, values) in log.phases() {
+        println!("    {name:<28} {:.3}   {:>9.3}", median(&values), percentile(&values, 0.95));
+    }
+    println!("\n  up   {} a round (median)", mib(median(&log.bytes_up())));
+    println!("  down {} a round (median)", mib(median(&log.bytes_down())));
+    println!("  batch updates {}, refreshed models {}", status.batches, status.refreshes);
+    println!("  keys made in {:.1} s, public bundle {}", deployment.keygen_seconds, mib(deployment.public_bundle_bytes as f64));
+    println!("  server's peak memory {}", mib(server_peak as f64));
+    println!(
+        "  parameters {}: N = {}, log2(QP) = {:.1}, {}-bit security",
+        params.spec().name,
+        params.n(),
+        params.log_qp(),
+        params.spec().security.bits()
+    );
+    Ok(())
+}
+
+fn last(values: &[f64]) -> f64 {
+    values.last().copied().unwrap_or(0.0)
+}

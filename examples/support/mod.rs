@@ -1,0 +1,317 @@
+//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its client), the
+//! exact twin, and the log of rounds. No example uses all of it.
+#![allow(dead_code)]
+
+use anyhow::{Context, Result, ensure};
+use helba::{BanditConfig, Shape, Status};
+use indicatif::{ProgressBar, ProgressStyle};
+use nalgebra::{DMatrix, DVector};
+use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use user_client::{Client, Device};
+use wire::{Created, Limits, PublicBundle};
+
+const SERVE: &str = "--serve";
+
+/// If this process was started as the server (by [`Deployment::start`]), serves until it is killed and does not return.
+pub(crate) fn serve_if_asked() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, verb, keys, state] = &args[..] else { return Ok(()) };
+    if verb != SERVE {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        let bundle = PublicBundle::open(keys.as_ref())?;
+        let state =
+            helba_server::AppState::open(bundle, state.as_ref(), helba_server::Settings::default())?;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        std::io::stdout().flush()?;
+        axum::serve(listener, helba_server::app(state)).await?;
+        std::process::exit(0)
+    })
+}
+
+/// Keys, a running server and a device. The server ends and its files go when this is dropped.
+pub(crate) struct Deployment {
+    server: Child,
+    client: Client,
+    device: Device,
+    rng: ChaCha20Rng,
+    /// Seconds to make and write all keys.
+    pub(crate) keygen_seconds: f64,
+    /// Size of the server's key bundle.
+    pub(crate) public_bundle_bytes: u64,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        // Gone already if this fails.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// A bandit with what its messages may measure.
+pub(crate) struct Handle {
+    created: Created,
+    limits: Limits,
+}
+
+/// One round as the device saw it.
+pub(crate) struct Round {
+    pub(crate) arm: usize,
+    pub(crate) reward: f64,
+    pub(crate) round: u64,
+    pub(crate) model_feedbacks: u64,
+    pub(crate) bytes_up: usize,
+    pub(crate) bytes_down: usize,
+    /// Wall time by phase; the server's own phases are parts of "decide: server".
+    pub(crate) phases: Vec<(String, f64)>,
+}
+
+impl Deployment {
+    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback port.
+    pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool) -> Result<Self> {
+        let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
+        let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let request = keygen::Request { shape: Shape::for_problem(d, k), toy, created };
+        let bar = progress(0, "making keys", quiet);
+        let start = Instant::now();
+        let summary = keygen::create_files(request, &public, &secret, &mut keygen::os_rng()?, |done, total| {
+            bar.set_length(total.into());
+            bar.set_position(done.into());
+        })?;
+        let keygen_seconds = start.elapsed().as_secs_f64();
+        bar.finish_and_clear();
+
+        let bar = progress(0, "starting the server", quiet);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        let mut server = Command::new(std::env::current_exe()?)
+            .args([SERVE.as_ref(), public.as_os_str(), folder.path().join("state").as_os_str()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the server process")?;
+        let mut address = String::new();
+        if let Some(out) = server.stdout.take() {
+            BufReader::new(out).read_line(&mut address)?;
+        }
+        ensure!(!address.is_empty(), "the server did not start; its message is above");
+        bar.finish_and_clear();
+        Ok(Deployment {
+            server,
+            client: Client::new(&format!("http://{}", address.trim()))?,
+            device: Device::open(&secret)?,
+            rng: user_client::os_rng()?,
+            keygen_seconds,
+            public_bundle_bytes: summary.public_bytes,
+            _folder: folder,
+        })
+    }
+
+    /// The parameters in use.
+    pub(crate) fn params(&self) -> &ckks::Params {
+        self.device.params()
+    }
+
+    /// A bandit on the server.
+    pub(crate) fn create(&self, config: &BanditConfig) -> Result<Handle> {
+        let created = self.client.create_bandit(config)?;
+        let limits = self.device.limits(&created)?;
+        Ok(Handle { created, limits })
+    }
+
+    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch update
+    /// that the answer started.
+    pub(crate) fn round(
+        &mut self,
+        bandit: &Handle,
+        rows: &[Vec<f64>],
+        play: impl FnOnce(usize) -> f64,
+        synchronous: bool,
+    ) -> Result<Round> {
+        let Handle { created, limits } = bandit;
+        let mut phases = Vec::new();
+        let mut last = Instant::now();
+        let mut lap = |name: &str, phases: &mut Vec<(String, f64)>| {
+            let now = Instant::now();
+            phases.push((name.to_string(), (now - last).as_secs_f64()));
+            last = now;
+        };
+        let contexts = self.device.encrypt_contexts(created, rows, &mut self.rng)?;
+        lap("encrypt contexts", &mut phases);
+        let reply = self.client.decide(created, limits, &contexts)?;
+        lap("decide: server and transfer", &mut phases);
+        let decision = self.device.read_decision(created, &reply)?;
+        lap("decrypt action", &mut phases);
+        let reward = play(decision.arm);
+        let answer = self.device.answer(created, &decision, &rows[decision.arm], reward, &mut self.rng)?;
+        lap("encrypt answer", &mut phases);
+        self.client.feedback(created, decision.id, &answer)?;
+        lap("feedback: server and transfer", &mut phases);
+        while synchronous && self.status(bandit)?.updating {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if synchronous {
+            lap("wait for the batch update", &mut phases);
+        }
+        phases.extend(decision.seconds.iter().map(|(name, s)| (format!("  server: {name}"), *s)));
+        Ok(Round {
+            arm: decision.arm,
+            reward,
+            round: decision.round,
+            model_feedbacks: decision.model_feedbacks,
+            bytes_up: contexts.len() + answer.len(),
+            bytes_down: reply.len(),
+            phases,
+        })
+    }
+
+    /// Where the bandit stands.
+    pub(crate) fn status(&self, bandit: &Handle) -> Result<Status> {
+        Ok(self.client.status(&bandit.created.id)?)
+    }
+
+    /// The most memory the server process ever had resident; 0 where the system does not tell.
+    pub(crate) fn server_peak_bytes(&self) -> u64 {
+        std::fs::read_to_string(format!("/proc/{}/status", self.server.id()))
+            .ok()
+            .and_then(|text| {
+                let line = text.lines().find(|l| l.starts_with("VmHWM:"))?.to_string();
+                line.split_whitespace().nth(1)?.parse::<u64>().ok()
+            })
+            .unwrap_or(0)
+            * 1024
+    }
+}
+
+/// The clear twin: exact inverse, root and argmax on the history that the encrypted model was made of.
+pub(crate) struct Twin {
+    config: BanditConfig,
+    design: DMatrix<f64>,
+    moment: DVector<f64>,
+    history: Vec<(DVector<f64>, f64)>,
+    used: usize,
+    model: (DMatrix<f64>, DVector<f64>),
+}
+
+impl Twin {
+    pub(crate) fn new(config: BanditConfig) -> Self {
+        let d = config.linear.d;
+        let design = DMatrix::identity(d, d) * config.linear.lambda;
+        let model = (DMatrix::identity(d, d) / config.linear.lambda, DVector::zeros(d));
+        Twin { config, design, moment: DVector::zeros(d), history: Vec::new(), used: 0, model }
+    }
+
+    /// The arm it plays in `round` with a model of the first `feedbacks` feedbacks, which never become fewer.
+    pub(crate) fn arm(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> usize {
+        let values = self.indices(rows, round, feedbacks);
+        (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
+    }
+
+    /// The optimistic indices behind [`Self::arm`], without the constant that moves all alike.
+    pub(crate) fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
+        let feedbacks = feedbacks as usize;
+        if feedbacks > self.used {
+            for (x, r) in &self.history[self.used..feedbacks] {
+                self.design += x * x.transpose();
+                self.moment += x * *r;
+            }
+            self.used = feedbacks;
+            // λI + Σ xxᵀ is positive definite.
+            let inverse = self.design.clone().cholesky().map(|c| c.inverse()).unwrap_or_else(|| self.model.0.clone());
+            let omega = &inverse * &self.moment;
+            self.model = (inverse, omega);
+        }
+        let s = self.config.scalars(round, feedbacks as u64);
+        let index = |x: &Vec<f64>| {
+            let x = DVector::from_column_slice(x);
+            self.model.1.dot(&x) + s.beta * ((x.transpose() * &self.model.0 * &x)[0] + s.c1).sqrt()
+        };
+        rows.iter().map(index).collect()
+    }
+
+    pub(crate) fn learn(&mut self, features: &[f64], reward: f64) {
+        self.history.push((DVector::from_column_slice(features), reward));
+    }
+}
+
+/// All rounds, and whether the twin would have played the same arm.
+#[derive(Default)]
+pub(crate) struct Log {
+    rounds: Vec<(Round, bool)>,
+}
+
+impl Log {
+    pub(crate) fn push(&mut self, round: Round, twins_arm: usize) {
+        let same = round.arm == twins_arm;
+        self.rounds.push((round, same));
+    }
+
+    pub(crate) fn agreement(&self) -> f64 {
+        self.rounds.iter().filter(|(_, same)| *same).count() as f64 / self.rounds.len().max(1) as f64
+    }
+
+    pub(crate) fn running_hit_rate(&self) -> Vec<f64> {
+        let mut hits = 0.0;
+        let running = |(t, (round, _)): (usize, &(Round, bool))| {
+            hits += round.reward;
+            hits / (t + 1) as f64
+        };
+        self.rounds.iter().enumerate().map(running).collect()
+    }
+
+    /// Seconds of each round, from contexts to receipt.
+    pub(crate) fn seconds(&self) -> Vec<f64> {
+        let total = |r: &Round| r.phases.iter().filter(|(n, _)| !n.starts_with(' ')).map(|(_, s)| s).sum();
+        self.rounds.iter().map(|(r, _)| total(r)).collect()
+    }
+
+    pub(crate) fn bytes_up(&self) -> Vec<f64> {
+        self.rounds.iter().map(|(r, _)| r.bytes_up as f64).collect()
+    }
+
+    pub(crate) fn bytes_down(&self) -> Vec<f64> {
+        self.rounds.iter().map(|(r, _)| r.bytes_down as f64).collect()
+    }
+
+    /// Seconds by phase, in the order of a round.
+    pub(crate) fn phases(&self) -> Vec<(String, Vec<f64>)> {
+        let mut by_name = BTreeMap::<String, (usize, Vec<f64>)>::new();
+        for (round, _) in &self.rounds {
+            for (i, (name, s)) in round.phases.iter().enumerate() {
+                by_name.entry(name.clone()).or_insert((i, Vec::new())).1.push(*s);
+            }
+        }
+        let mut out: Vec<_> = by_name.into_iter().collect();
+        out.sort_by_key(|(_, (i, _))| *i);
+        out.into_iter().map(|(name, (_, v))| (name, v)).collect()
+    }
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    percentile(values, 0.5)
+}
+
+/// The value below which a share `p` of the others lie; 0 of none.
+pub(crate) fn percentile(values: &[f64], p: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(((sorted.len() as f64 - 1.0) * p).round().max(0.0) as usize).copied().unwrap_or(0.0)
+}
+
+pub(crate) fn progress(length: u64, what: &str, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:32} [{bar:40}] {pos}/{len} {elapsed} (left {eta})");
+    // The template is a constant that parses.
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ");
+    ProgressBar::new(length).with_style(style).with_message(what.to_string())
+}
