@@ -65,11 +65,36 @@ fn operations(c: &mut Criterion) {
     for level in [top, top / 2, 2] {
         let id = |what: &str| format!("ckks/{what}/n=2^{}/l={level}", f.params.n().ilog2());
         let ids = [
-            "encode", "encrypt_public", "encrypt_symmetric", "decrypt", "add", "mul", "rescale", "rotate",
-            "sum_of_4_rotations", "conjugate", "linear_16_diagonals", "write_frame", "read_frame",
+            "encode",
+            "encrypt_public",
+            "encrypt_symmetric",
+            "decrypt",
+            "add",
+            "mul",
+            "rescale",
+            "rotate",
+            "sum_of_4_rotations",
+            "conjugate",
+            "linear_16_diagonals",
+            "write_frame",
+            "read_frame",
         ]
         .map(id);
-        let [encode, public, symmetric, decrypt, add, mul, rescale, rotate, sum, conjugate, linear, write, read] = ids;
+        let [
+            encode,
+            public,
+            symmetric,
+            decrypt,
+            add,
+            mul,
+            rescale,
+            rotate,
+            sum,
+            conjugate,
+            linear,
+            write,
+            read,
+        ] = ids;
 
         let message = f.message();
         let encoded = Plaintext::encode(&f.params, &message, level).expect("values in the unit square");

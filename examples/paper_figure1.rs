@@ -248,8 +248,7 @@ fn csv(curves: &[Curve]) -> String {
 fn svg(curves: &[Curve], rounds: usize) -> Result<String> {
     let means: Vec<(&str, Vec<f64>)> =
         curves.iter().map(|c| (c.policy, (0..rounds).map(|t| c.mean(|r| r.regret[t])).collect())).collect();
-    let series: Vec<_> =
-        means.iter().map(|(name, values)| bandit::plot::Series { name, values }).collect();
+    let series: Vec<_> = means.iter().map(|(name, values)| bandit::plot::Series { name, values }).collect();
     Ok(bandit::plot::svg("Figure 1: mean regret", "cumulative regret", &series)?)
 }
 
@@ -290,7 +289,9 @@ fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64
 
 fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64) {
     println!("\nThe paper's toy problem: 2 features, 2 arms, {} rounds; R = {bound}\n", args.rounds);
-    println!("                          runs   final regret          updates   regret on the encrypted seeds");
+    println!(
+        "                          runs   final regret          updates   regret on the encrypted seeds"
+    );
     for c in curves {
         let cell = |finals: Vec<f64>| match (Summary::of(&finals), finals.first()) {
             (Some(s), _) => format!("{:8.2} ± {:<8.2}", s.mean, s.standard_error),
@@ -310,9 +311,17 @@ fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bou
     let Some(e) = encrypted else { return };
     let (params, seconds) = (e.deployment.params(), e.log.seconds());
     let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
-    let clock = |s: f64| format!("{} h {:02} min {:02} s", s as u64 / 3600, s as u64 / 60 % 60, s as u64 % 60);
-    println!("\n  encrypted, keys of {}-bit security, {} run(s)", params.spec().security.bits(), args.encrypted_seeds);
-    println!("    same arm as exact arithmetic on the same history: {:.1} % of rounds", 100.0 * e.log.agreement());
+    let clock =
+        |s: f64| format!("{} h {:02} min {:02} s", s as u64 / 3600, s as u64 / 60 % 60, s as u64 % 60);
+    println!(
+        "\n  encrypted, keys of {}-bit security, {} run(s)",
+        params.spec().security.bits(),
+        args.encrypted_seeds
+    );
+    println!(
+        "    same arm as exact arithmetic on the same history: {:.1} % of rounds",
+        100.0 * e.log.agreement()
+    );
     println!("    widest gap of indices decided otherwise: {:.4} of the comparison's range", e.widest_miss);
     println!("    indices reach {:.2} of the comparison's range (1 is its end)", e.farthest_index);
     println!("    total, keys included    {}", clock(e.total_seconds));

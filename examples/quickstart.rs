@@ -43,7 +43,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let purchases = Arc::new(match &args.data {
         Some(path) => {
-            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            let file =
+                std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
             Purchases::read(file).with_context(|| format!("cannot use {}", path.display()))?
         }
         None => Purchases::yogurt()?,
@@ -113,8 +114,13 @@ fn main() -> Result<()> {
     }
     let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
     println!("\n{rounds} purchases, {k} brands, {d} features; the server never saw one of them\n");
-    println!("  share foreseen    encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}");
-    println!("  same arm as the clear twin with the same history: {:.1} % of rounds", 100.0 * log.agreement());
+    println!(
+        "  share foreseen    encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
+    );
+    println!(
+        "  same arm as the clear twin with the same history: {:.1} % of rounds",
+        100.0 * log.agreement()
+    );
     println!("\n  seconds a round   median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
     for (name, values) in log.phases() {
         println!("    {name:<28} {:.3}   {:>9.3}", median(&values), percentile(&values, 0.95));
@@ -122,7 +128,11 @@ fn main() -> Result<()> {
     println!("\n  up   {} a round (median)", mib(median(&log.bytes_up())));
     println!("  down {} a round (median)", mib(median(&log.bytes_down())));
     println!("  batch updates {}, refreshed models {}", status.batches, status.refreshes);
-    println!("  keys made in {:.1} s, public bundle {}", deployment.keygen_seconds, mib(deployment.public_bundle_bytes as f64));
+    println!(
+        "  keys made in {:.1} s, public bundle {}",
+        deployment.keygen_seconds,
+        mib(deployment.public_bundle_bytes as f64)
+    );
     println!("  server's peak memory {}", mib(server_peak as f64));
     println!(
         "  parameters {}: N = {}, log2(QP) = {:.1}, {}-bit security",

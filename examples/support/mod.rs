@@ -26,8 +26,7 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let bundle = PublicBundle::open(keys.as_ref())?;
-        let state =
-            helba_server::AppState::open(bundle, state.as_ref(), helba_server::Settings::default())?;
+        let state = helba_server::AppState::open(bundle, state.as_ref(), helba_server::Settings::default())?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         std::io::stdout().flush()?;
@@ -84,10 +83,11 @@ impl Deployment {
         let request = keygen::Request { shape: Shape::for_problem(d, k), toy, created };
         let bar = progress(0, "making keys", quiet);
         let start = Instant::now();
-        let summary = keygen::create_files(request, &public, &secret, &mut keygen::os_rng()?, |done, total| {
-            bar.set_length(total.into());
-            bar.set_position(done.into());
-        })?;
+        let summary =
+            keygen::create_files(request, &public, &secret, &mut keygen::os_rng()?, |done, total| {
+                bar.set_length(total.into());
+                bar.set_position(done.into());
+            })?;
         let keygen_seconds = start.elapsed().as_secs_f64();
         bar.finish_and_clear();
 
@@ -225,7 +225,8 @@ impl Twin {
             }
             self.used = feedbacks;
             // λI + Σ xxᵀ is positive definite.
-            let inverse = self.design.clone().cholesky().map(|c| c.inverse()).unwrap_or_else(|| self.model.0.clone());
+            let inverse =
+                self.design.clone().cholesky().map(|c| c.inverse()).unwrap_or_else(|| self.model.0.clone());
             let omega = &inverse * &self.moment;
             self.model = (inverse, omega);
         }

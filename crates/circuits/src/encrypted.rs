@@ -58,7 +58,11 @@ impl Encrypted {
 
     /// `a` at `level`, copied only if that changes it.
     fn at<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, ckks::Error> {
-        if a.level() == level { Ok(Cow::Borrowed(a)) } else { self.evaluator.adjust(a, level).map(Cow::Owned) }
+        if a.level() == level {
+            Ok(Cow::Borrowed(a))
+        } else {
+            self.evaluator.adjust(a, level).map(Cow::Owned)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Residue number system arithmetic for ring-LWE: primes, the negacyclic NTT, polynomials over
-//! ℤ_q[X]/(Xᴺ + 1) limb by limb, base conversion and samplers.
+//! `ℤ_q[X]/(Xᴺ + 1)` limb by limb, base conversion and samplers.
 //!
 //! For people who build a scheme on top of it; users of the scheme want `ckks`. Nothing here knows
 //! of ciphertexts. Every modulus is a prime of at most 50 bits, every stored residue is fully reduced,
@@ -23,6 +23,6 @@ pub use modulus::{Constant, Modulus};
 pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use simd::{
-    Kernel, add_constant, combine_into as combine, gather_add, gather_into, inner_products_into as inner_products, kernels,
-    mul_constant_add,
+    Kernel, add_constant, combine_into as combine, gather_add, gather_into,
+    inner_products_into as inner_products, kernels, mul_constant_add,
 };

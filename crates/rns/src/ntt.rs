@@ -218,9 +218,9 @@ mod tests {
             let m = Modulus::new(q).unwrap();
             let (a, b) = (random(n, q, 1), random(n, q, 2));
             let mut slow = vec![0; n];
-            for i in 0..n {
-                for j in 0..n {
-                    let p = m.mul(a[i], b[j]);
+            for (i, &x) in a.iter().enumerate() {
+                for (j, &y) in b.iter().enumerate() {
+                    let p = m.mul(x, y);
                     let k = (i + j) % n;
                     slow[k] = if i + j < n { m.add(slow[k], p) } else { m.sub(slow[k], p) };
                 }

@@ -18,7 +18,7 @@ pub trait Domain: Send + Sync + Copy {}
 impl Domain for Coeff {}
 impl Domain for Ntt {}
 
-/// A polynomial of ℤ_Q[X]/(Xᴺ + 1), limb after limb, every residue reduced. The primes are those of the
+/// A polynomial of `ℤ_Q[X]/(Xᴺ + 1)`, limb after limb, every residue reduced. The primes are those of the
 /// [`Basis`] passed to each operation, whose first `limbs()` (or all) belong to the limbs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Poly<D> {
@@ -233,7 +233,8 @@ impl Poly<Ntt> {
         z: &[&Self],
         index: &[usize],
     ) -> (Self, Self) {
-        let (mut out0, mut out1) = (Self::scratch(basis.n(), basis.len()), Self::scratch(basis.n(), basis.len()));
+        let (mut out0, mut out1) =
+            (Self::scratch(basis.n(), basis.len()), Self::scratch(basis.n(), basis.len()));
         Self::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
             let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
             let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
