@@ -20,6 +20,9 @@ pub struct Decision {
     pub model_feedbacks: u64,
     /// Seconds that the server spent, by phase.
     pub seconds: Vec<(String, f64)>,
+    /// Whether every entry is near [0, 1]. If not, scores left the range that the comparison was made for (or the server did
+    /// not follow the protocol): the arm means nothing, and the trace question goes unanswered.
+    pub reliable: bool,
     /// The masked trace comparison.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
@@ -53,6 +56,7 @@ impl Device {
         let layout = &agreement.layout;
         let (arm, action_values) = ckks_secret::decrypt(self.secret(), &action, plan.slots)
             .with(|slots| (layout.action(slots), layout.action_values(slots)));
+        let reliable = action_values.iter().all(|v| (-0.5..1.5).contains(v));
         Ok(Decision {
             id: DecisionId(reply.decision),
             arm,
@@ -60,7 +64,8 @@ impl Device {
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds: reply.seconds,
-            trace,
+            trace: trace.filter(|_| reliable),
+            reliable,
             refresh,
         })
     }

@@ -398,7 +398,7 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
     }
 
-    /// out[j] = Σₖ diagonalₖ[j]·a[j + k]: one level. See [`EncodedTransform`].
+    /// `out[j] = Σₖ diagonalₖ[j]·a[j + k]`: one level. See [`EncodedTransform`].
     ///
     /// Baby steps are rotated from one decomposition and stay modulo QP; each giant step divides its sum by P
     /// once for the next rotation, and the last division also rescales (double hoisting, Bossuat et al. 2021).

@@ -6,7 +6,7 @@ use rns::{Ntt, Poly};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A slot transform by its non-zero diagonals: out[j] = Σₖ diagonalₖ[j]·in[j + k]. The offset of a diagonal is
+/// A slot transform by its non-zero diagonals: `out[j] = Σₖ diagonalₖ[j]·in[j + k]`. The offset of a diagonal is
 /// written as giant + baby step; a diagonal is repeated to fill the slots, its length a power of two.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiagonalTransform {

@@ -153,6 +153,8 @@ struct Pending {
     round: u64,
     /// The trace comparison it carried: batch, feedbacks tested, mask.
     trace: Option<(u64, u64, Seed)>,
+    /// The refresh task it carried: an answer to another is not taken.
+    refresh: Option<u64>,
 }
 
 /// One bandit: public counters and encrypted statistics. Cheap to clone.
@@ -355,7 +357,8 @@ impl Bandit {
         self.state.round += 1;
         let round = self.state.round;
         let trace_pending = tested.map(|n| (output.inputs.batch, n, seed));
-        self.state.pending.insert(id, Pending { round, trace: trace_pending });
+        let task = refresh.as_ref().map(|(id, _): &(RefreshId, _)| id.0);
+        self.state.pending.insert(id, Pending { round, trace: trace_pending, refresh: task });
         forget_oldest(&mut self.state.pending, |p| p.round);
         Ok(DecisionReply {
             id,
@@ -409,7 +412,7 @@ impl Bandit {
         pending: Pending,
         f: Feedback,
     ) -> Result<Receipt, Error> {
-        if let Some((refresh_id, model)) = f.refreshed {
+        if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| pending.refresh == Some(id.0)) {
             self.install(engine, refresh_id, &model);
         }
         if let (Some((batch, tested, seed)), Some(answer)) = (pending.trace, f.trace_answer)

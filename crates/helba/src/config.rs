@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 /// A refresh leaves at this level: three primes hide a value under a mask at least 64 bits wider.
 pub(crate) const REFRESH_LEVEL: usize = 2;
-/// ⟨ω, x⟩ stays within ± this when rewards are within ± 1 (ridge predictions overshoot a little).
+/// ⟨ω, x⟩ is taken to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little; contexts
+/// chosen against it can make them leave (up to √t/2), and then the answers leave [0, 1]: devices check that.
 const PREDICTION_BOUND: f64 = 1.5;
 
 /// A bandit's configuration: the body of its creation request.
@@ -116,6 +117,30 @@ impl BanditConfig {
         if shape.slots() > params.max_slots() {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
+        let bound = self.trace_bound(batch);
+        let resolution = (-f64::from(self.comparison_bits)).exp2();
+        if linear.c < 2.0 * resolution * bound {
+            let want = format!(
+                "at least {:.4}: the trace can reach {bound:.2}, and the comparison tells 2^−{} of twice that apart",
+                2.0 * resolution * bound,
+                self.comparison_bits
+            );
+            return Err(Error::Field { field: "linear.c", got: linear.c.to_string(), want });
+        }
+        let alpha = if let Width::Constant { alpha } = linear.width { alpha } else { 0.0 };
+        for (name, value) in [
+            ("linear.lambda", 1.0 / linear.lambda),
+            ("linear.width.alpha", alpha),
+            ("linear.l", linear.l * linear.l),
+        ] {
+            if value > 1e4 {
+                return Err(field(
+                    name,
+                    format!("{value:e} (its square or inverse, as it enters)"),
+                    "at most 10⁴ to fit the messages",
+                ));
+            }
+        }
         let comparison = self.comparison()?.depth();
         let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
         // Product, mask, square root, comparison, product over a row, answer mask.
@@ -182,8 +207,9 @@ impl BanditConfig {
     /// Steps after which a warm start is within the tolerance: the eigenvalues of A_j·V are in [1, 1 + bound], so that
     /// those of M₀ = a₀·A_j·V, a₀ = 2/(2 + bound), are within 1 − a₀ of one, and each step squares that.
     pub(crate) fn newton_steps(&self, pending: u64) -> usize {
-        let residual = 1.0 - self.newton_start(pending);
-        (INVERSE_TOLERANCE.ln() / residual.ln()).log2().ceil().max(1.0) as usize
+        // ln(1 − a₀), exact for small a₀; the cast saturates where no number of steps would do.
+        let residual = (-self.newton_start(pending)).ln_1p();
+        (INVERSE_TOLERANCE.ln() / residual).log2().ceil().max(1.0) as usize
     }
 
     /// a₀ of the warm start.
@@ -335,6 +361,8 @@ impl KeyPlan {
             (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
             (true, 0..=2) if slots <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
             (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
+            // Two features are where large L²/λ is tried out, which takes up to seven Newton steps.
+            (_, 0..=2) if shape.dim == 2 => ckks::LOGN15_LOGQP864_DEPTH21,
             (_, 0..=2) => ckks::LOGN15_LOGQP836_DEPTH17,
             (_, 3) => ckks::LOGN15_LOGQP863_DEPTH18,
             (_, 4) => ckks::LOGN15_LOGQP850_DEPTH19,

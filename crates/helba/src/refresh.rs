@@ -17,7 +17,7 @@ use rns::{Basis, Ntt, Poly};
 /// The batch ends if the comparison comes out at this or more (section 6: precision 0.45).
 const TRACE_DECISION: f64 = 0.45;
 /// The answer's noise is drowned in uniform noise of this many bits below the scale; see [`answer`].
-const FLOOD_BITS_BELOW_SCALE: i32 = 13;
+const FLOOD_BITS_BELOW_SCALE: i32 = 11;
 
 /// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
 /// over `basis`; only every `stride`-th coefficient is kept.
@@ -130,9 +130,9 @@ pub fn trace_condition(params: &Params, seed: &Seed, answer: u64) -> bool {
     m.centered(m.sub(m.reduce(answer), mask)) as f64 >= TRACE_DECISION * params.scale(0)
 }
 
-/// An answer for a user: re-randomised, its noise drowned in uniform noise 2⁻¹³ of the scale wide a coefficient.
-/// That is some 2⁻⁶ in a slot, which no action notices, and a hundred times what the circuit leaves; it blurs what the
-/// noise tells of the model and does not hide it to a cryptographic degree (docs/threat-model.md).
+/// An answer for a user: re-randomised, its noise drowned in uniform noise 2⁻¹¹ of the scale wide a coefficient.
+/// That is a standard deviation of 0.04 in a slot, which tells arms apart, and some hundred times what the circuit
+/// leaves; it blurs what near ties tell of the model and hides nothing to a cryptographic degree (docs/threat-model.md).
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.

@@ -185,7 +185,7 @@ pub fn bit_reverse(i: usize, bits: u32) -> usize {
     if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) }
 }
 
-/// The permutation p with σ(a)[i] = a[p[i]] for X → X^`element` on values; `element` is odd.
+/// The permutation p with `σ(a)[i] = a[p[i]]` for X → X^`element` on values; `element` is odd.
 pub fn automorphism_permutation(log_n: u32, element: u64) -> Vec<u32> {
     let n = 1usize << log_n;
     let mask = 2 * n as u64 - 1;

@@ -114,7 +114,7 @@ kernel! {
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
 }
 
-/// acc[i] ← acc[i] ± a[permutation[i]].
+/// `acc[i] ← acc[i] ± a[permutation[i]]`.
 pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
     for (o, &i) in acc.iter_mut().zip(permutation) {
         let x = a[i as usize];
@@ -122,7 +122,7 @@ pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], 
     }
 }
 
-/// out[i] ← a[permutation[i]].
+/// `out[i] ← a[permutation[i]]`.
 pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
     for (o, &i) in out.iter_mut().zip(permutation) {
         *o = a[i as usize];
