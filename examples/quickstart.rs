@@ -54,6 +54,10 @@ fn main() -> Result<()> {
     let (d, k) = (purchases.d(), purchases.brands().len());
     let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
 
+    if let Some(path) = &args.plot {
+        // Now, not after all rounds.
+        std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let mut deployment = Deployment::start(d, k, false, args.json)?;
     let bandit = deployment.create(&config)?;
     let mut twin = Twin::new(config.clone());
@@ -102,7 +106,7 @@ fn main() -> Result<()> {
             "hit_rate_encrypted": hit, "hit_rate_clear": hit_clear, "hit_rate_random": hit_random,
             "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(),
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
-            "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n, median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
+            "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n.trim().replace([' ', ':'], "_").replace("__", "_"), median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
             "keygen_seconds": deployment.keygen_seconds, "parameters": params.spec().name, "ring_degree": params.n(),
             "log2_qp": params.log_qp(), "security_bits": params.spec().security.bits(),
             "server_peak_bytes": server_peak, "public_bundle_bytes": deployment.public_bundle_bytes,

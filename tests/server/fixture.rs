@@ -103,7 +103,8 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new(address: SocketAddr, keys: &'static Keys) -> Self {
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let agent =
+            ureq::Agent::config_builder().http_status_as_error(false).max_idle_connections(0).build().into();
         Device { base: format!("http://{address}/v1"), agent, keys }
     }
 
