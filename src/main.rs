@@ -44,7 +44,11 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let level = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(level)
+        .with_writer(std::io::stderr)
+        // A log on a full disk must not take requests down with it.
+        .log_internal_errors(false);
     log.with_ansi(std::io::stderr().is_terminal()).init();
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
