@@ -1,0 +1,33 @@
+//! What can go wrong, and whose fault it is.
+
+/// Errors of this crate. None names a datum or a noise value.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a parameter is outside its range.
+    #[error("{field} is {got}, it must be {want}")]
+    Field {
+        /// Name of the parameter.
+        field: &'static str,
+        /// The value found.
+        got: f64,
+        /// The range allowed, in words.
+        want: &'static str,
+    },
+    /// Capacity: an exact rational or integer no longer fits its width. Take coarser parameters.
+    #[error("{what} does not fit {bits} bits")]
+    Overflow {
+        /// The quantity.
+        what: &'static str,
+        /// The width.
+        bits: u32,
+    },
+    /// Misuse: a scripted noise source has no value left.
+    #[error("scripted noise: draw {draw} asked for, {values} given")]
+    ScriptEnded {
+        /// Number of the draw, from 1.
+        draw: usize,
+        /// Values given.
+        values: usize,
+    },
+}

@@ -1,0 +1,169 @@
+//! Laplace noise as policies ask for it: by scale, from a source that is their argument.
+
+use crate::source::Words;
+use crate::{Error, Ratio, sampler};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Adds noise of law Laplace, density `e^(-|x|/scale) / (2 scale)` or its discrete counterpart.
+///
+/// `scale = sensitivity / epsilon` gives `epsilon`-differential privacy to a statistic that changes by at most
+/// `sensitivity` between neighbours; [`HarnessLaplace`] gives it on paper, [`GridLaplace`] on the machine.
+pub trait LaplaceNoise {
+    /// One value of the given scale (units of the statistic).
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `scale` is not finite and above 0, and what the implementor adds.
+    fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error>;
+
+    /// `value` with noise added. **Releases go through here**: the grid takes the value to whole steps first.
+    ///
+    /// # Errors
+    /// As [`draw`](Self::draw); [`Error::Field`] if `value` is not finite.
+    fn add(&mut self, value: f64, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        Ok(finite(value)? + self.draw(scale, rng)?)
+    }
+}
+
+fn finite(value: f64) -> Result<f64, Error> {
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err(Error::Field { field: "value", got: value, want: "finite" })
+    }
+}
+
+fn positive(scale: f64) -> Result<f64, Error> {
+    if scale.is_finite() && scale > 0.0 {
+        Ok(scale)
+    } else {
+        Err(Error::Field { field: "scale", got: scale, want: "finite and above 0" })
+    }
+}
+
+/// Continuous Laplace by inversion in double precision: **simulation and repeatable runs only**.
+///
+/// The gaps of floating point leak the value it is added to (Mironov 2012). One word a draw:
+/// `u = ((word >> 11) + 1/2) 2^-53`, then `b ln 2u` for `u < 1/2`, else `-b ln 2(1 - u)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HarnessLaplace;
+
+impl LaplaceNoise for HarnessLaplace {
+    fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        let scale = positive(scale)?;
+        let u = ((rng.word() >> 11) as f64 + 0.5) * 2f64.powi(-53);
+        Ok(if u < 0.5 { scale * (2.0 * u).ln() } else { -scale * (2.0 * (1.0 - u)).ln() })
+    }
+}
+
+/// Discrete Laplace on the multiples of `2^-bits`, from integers only: what a deployment uses.
+///
+/// - Privacy: [`add`](LaplaceNoise::add) rounds the value down to whole steps, then adds `z` steps with
+///   `P(z) ∝ e^(-|z| step/scale)`, the double `scale` taken as the rational that it is. If neighbours differ by at
+///   most a sensitivity that is itself a whole number of steps, so do the rounded values, and the release is
+///   `sensitivity/scale`-DP exactly. The caller's sum must be exact too: integers, or doubles on the grid.
+/// - Range: results are below `2^53` steps in size, so that doubles hold them; a value or noise beyond is cut off
+///   there, which is post-processing of the exact release and depends on nothing else.
+/// - Source: Canonne, Kamath, Steinke 2020 (sampler); Mironov 2012 (why a grid).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct GridLaplace {
+    bits: u32,
+}
+
+impl GridLaplace {
+    /// Steps of `2^-bits`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `bits` is above 40.
+    pub fn new(bits: u32) -> Result<Self, Error> {
+        if bits > 40 {
+            return Err(Error::Field { field: "bits", got: f64::from(bits), want: "at most 40" });
+        }
+        Ok(Self { bits })
+    }
+
+    /// The step, `2^-bits`.
+    pub fn step(self) -> f64 {
+        2f64.powi(-(self.bits as i32))
+    }
+
+    fn steps(self, scale: f64, rng: &mut dyn Rng) -> Result<i128, Error> {
+        let rate = Ratio::from_f64(self.step())?.over(Ratio::from_f64(positive(scale)?)?)?;
+        sampler::discrete_laplace(rng, rate)
+    }
+
+    fn cut(self, steps: i128) -> f64 {
+        const MOST: i128 = 1 << 53;
+        steps.clamp(-MOST, MOST) as f64 * self.step()
+    }
+}
+
+impl TryFrom<u32> for GridLaplace {
+    type Error = Error;
+    fn try_from(bits: u32) -> Result<Self, Error> {
+        Self::new(bits)
+    }
+}
+
+impl From<GridLaplace> for u32 {
+    fn from(grid: GridLaplace) -> Self {
+        grid.bits
+    }
+}
+
+impl LaplaceNoise for GridLaplace {
+    fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        Ok(self.cut(self.steps(scale, rng)?))
+    }
+
+    fn add(&mut self, value: f64, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        // The cast saturates far outside `cut`; the division by a power of two is exact.
+        let whole = (finite(value)? / self.step()).floor() as i64;
+        Ok(self.cut(i128::from(whole).saturating_add(self.steps(scale, rng)?)))
+    }
+}
+
+/// Gives out a list of values and keeps the scales that it was asked for: tests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptedLaplace {
+    values: Vec<f64>,
+    scales: Vec<f64>,
+}
+
+impl ScriptedLaplace {
+    /// Will give `values` in this order.
+    pub fn new(values: impl Into<Vec<f64>>) -> Self {
+        Self { values: values.into(), scales: Vec::new() }
+    }
+
+    /// Scales asked for so far.
+    pub fn scales(&self) -> &[f64] {
+        &self.scales
+    }
+}
+
+impl LaplaceNoise for ScriptedLaplace {
+    /// The next value of the list, whatever the scale; no word is drawn.
+    ///
+    /// # Errors
+    /// [`Error::ScriptEnded`] when none is left.
+    fn draw(&mut self, scale: f64, _: &mut dyn Rng) -> Result<f64, Error> {
+        let scale = positive(scale)?;
+        let (draw, values) = (self.scales.len() + 1, self.values.len());
+        let value = *self.values.get(draw - 1).ok_or(Error::ScriptEnded { draw, values })?;
+        self.scales.push(scale);
+        Ok(value)
+    }
+}
+
+/// Delegates, so that a policy can hold a borrowed source.
+impl<N: LaplaceNoise + ?Sized> LaplaceNoise for &mut N {
+    fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        (**self).draw(scale, rng)
+    }
+
+    fn add(&mut self, value: f64, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        (**self).add(value, scale, rng)
+    }
+}

@@ -1,0 +1,201 @@
+//! Nonnegative rationals, always in lowest terms.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+
+/// `num / den` in lowest terms, not negative. Exact: an operation that does not fit 128 bits is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(u128, u128)", into = "(u128, u128)")]
+pub struct Ratio {
+    num: u128,
+    den: u128,
+}
+
+impl Ratio {
+    /// Zero.
+    pub const ZERO: Self = Self { num: 0, den: 1 };
+    /// One.
+    pub const ONE: Self = Self { num: 1, den: 1 };
+
+    /// `num / den`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `den` is 0.
+    pub fn new(num: u128, den: u128) -> Result<Self, Error> {
+        if den == 0 {
+            return Err(Error::Field { field: "denominator", got: 0.0, want: "at least 1" });
+        }
+        Ok(Self::reduced(num, den))
+    }
+
+    /// The whole number `n`.
+    pub const fn integer(n: u64) -> Self {
+        Self { num: n as u128, den: 1 }
+    }
+
+    /// The rational that the double `x` stands for, exactly.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or above `2^128`.
+    pub fn from_f64(x: f64) -> Result<Self, Error> {
+        if !(x.is_finite() && x >= 0.0) {
+            return Err(Error::Field { field: "rational", got: x, want: "finite and not negative" });
+        }
+        if x == 0.0 {
+            return Ok(Self::ZERO);
+        }
+        let bits = x.to_bits();
+        let (exponent, fraction) = ((bits >> 52) as i32, u128::from(bits & ((1 << 52) - 1)));
+        let (mantissa, power) =
+            if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
+        let (mantissa, power) =
+            (mantissa >> mantissa.trailing_zeros(), power + mantissa.trailing_zeros() as i32);
+        let overflow = Error::Overflow { what: "a double as a rational", bits: 128 };
+        match u32::try_from(power) {
+            Ok(up) if up <= mantissa.leading_zeros() => Ok(Self { num: mantissa << up, den: 1 }),
+            Err(_) if power > -128 => Ok(Self { num: mantissa, den: 1 << -power }),
+            _ => Err(overflow),
+        }
+    }
+
+    fn reduced(num: u128, den: u128) -> Self {
+        let d = gcd(num, den);
+        Self { num: num / d, den: den / d }
+    }
+
+    /// Numerator in lowest terms.
+    pub const fn num(self) -> u128 {
+        self.num
+    }
+
+    /// Denominator in lowest terms, at least 1.
+    pub const fn den(self) -> u128 {
+        self.den
+    }
+
+    /// Largest integer not above.
+    pub const fn floor(self) -> u128 {
+        self.num / self.den
+    }
+
+    /// What is left above [`floor`](Self::floor), below 1.
+    pub const fn fract(self) -> Self {
+        Self { num: self.num % self.den, den: self.den }
+    }
+
+    /// Whether it is 1 or less.
+    pub const fn at_most_one(self) -> bool {
+        self.num <= self.den
+    }
+
+    /// The product.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`].
+    pub fn times(self, other: Self) -> Result<Self, Error> {
+        // Reducing crosswise keeps the result in lowest terms and the products as small as they can be.
+        let (a, b) = (Self::reduced(self.num, other.den), Self::reduced(other.num, self.den));
+        match (a.num.checked_mul(b.num), a.den.checked_mul(b.den)) {
+            (Some(num), Some(den)) => Ok(Self { num, den }),
+            _ => Err(Error::Overflow { what: "a product of rationals", bits: 128 }),
+        }
+    }
+
+    /// The quotient.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `other` is 0, [`Error::Overflow`].
+    pub fn over(self, other: Self) -> Result<Self, Error> {
+        self.times(other.inverse()?)
+    }
+
+    /// One over it.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if it is 0.
+    pub fn inverse(self) -> Result<Self, Error> {
+        if self.num == 0 {
+            return Err(Error::Field { field: "divisor", got: 0.0, want: "above 0" });
+        }
+        Ok(Self { num: self.den, den: self.num })
+    }
+
+    /// The nearest double, to within two units in the last place.
+    pub fn to_f64(self) -> f64 {
+        self.num as f64 / self.den as f64
+    }
+}
+
+impl From<u64> for Ratio {
+    fn from(n: u64) -> Self {
+        Self::integer(n)
+    }
+}
+
+impl TryFrom<(u128, u128)> for Ratio {
+    type Error = Error;
+    fn try_from((num, den): (u128, u128)) -> Result<Self, Error> {
+        Self::new(num, den)
+    }
+}
+
+impl From<Ratio> for (u128, u128) {
+    fn from(r: Ratio) -> Self {
+        (r.num, r.den)
+    }
+}
+
+/// Greatest common divisor; `den` is not 0.
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while a != 0 {
+        if let (Ok(x), Ok(y)) = (u64::try_from(a), u64::try_from(b)) {
+            return u128::from(gcd_small(x, y));
+        }
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
+fn gcd_small(mut a: u64, mut b: u64) -> u64 {
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_taken_exactly() {
+        let exact = |x: f64| Ratio::from_f64(x).map(|r| (r.num(), r.den()));
+        assert_eq!(exact(0.0), Ok((0, 1)));
+        assert_eq!(exact(0.375), Ok((3, 8)));
+        assert_eq!(exact(0.1), Ok((3_602_879_701_896_397, 1 << 55)));
+        assert_eq!(exact(2f64.powi(127)), Ok((1 << 127, 1)));
+        assert_eq!(exact(2f64.powi(-127)), Ok((1, 1 << 127)));
+        assert!(matches!(exact(2f64.powi(128)), Err(Error::Overflow { .. })));
+        assert!(matches!(exact(f64::MIN_POSITIVE / 8.0), Err(Error::Overflow { .. })));
+        for bad in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(exact(bad), Err(Error::Field { .. })));
+        }
+    }
+
+    #[test]
+    fn arithmetic_stays_in_lowest_terms_or_refuses() {
+        let r = |a, b| Ratio::new(a, b).unwrap();
+        assert_eq!(r(6, 4), r(3, 2));
+        assert_eq!(r(3, 4).times(r(2, 9)), Ok(r(1, 6)));
+        assert_eq!(r(3, 4).over(r(9, 2)), Ok(r(1, 6)));
+        assert_eq!((r(7, 2).floor(), r(7, 2).fract()), (3, r(1, 2)));
+        let huge = r(u128::MAX, 2);
+        assert!(matches!(huge.times(huge), Err(Error::Overflow { .. })));
+        assert!(Ratio::new(1, 0).is_err() && Ratio::ONE.over(Ratio::ZERO).is_err());
+        assert!(serde_json::from_str::<Ratio>("[1,0]").is_err());
+        assert_eq!(
+            serde_json::from_str::<Ratio>(&serde_json::to_string(&r(6, 4)).unwrap()).unwrap(),
+            r(3, 2)
+        );
+    }
+}
