@@ -85,6 +85,29 @@ pub enum Error {
     /// Misuse: an arm was played before a round was begun.
     #[error("no round has begun")]
     NoRound,
+    /// Misuse: this policy takes feedback slot by slot, for the arm that it named.
+    #[error("feedback for arm {arm}, which is not the arm named for this slot")]
+    OutOfTurn {
+        /// The arm given.
+        arm: usize,
+    },
+    /// Capacity: the policy was made for so many slots and has played them.
+    #[error("the horizon of {horizon} slots is over")]
+    HorizonOver {
+        /// T.
+        horizon: u64,
+    },
+    /// Misuse: under full information, not one reward for every arm.
+    #[error("{got} rewards for {k} arms")]
+    Rewards {
+        /// Rewards given.
+        got: usize,
+        /// Number of arms.
+        k: usize,
+    },
+    /// The source of noise or the accounting refused.
+    #[error(transparent)]
+    Privacy(#[from] privacy::Error),
     /// Capacity: the optimistic indices of a round lie further apart than the comparison can take.
     #[error(
         "the optimistic indices spread over {spread:.4} of the range [-1, rho_max], the comparison takes 1"

@@ -27,6 +27,7 @@ mod policy;
 mod regret;
 mod ridge;
 mod schedule;
+pub mod stochastic;
 pub mod toy;
 mod width;
 

@@ -1,0 +1,215 @@
+//! Hybrid-UCB: the mean of all rewards, private by finished arrays and a binary tree over the open one.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | `O_j` | `Arm::pulls` |
+//! | finished arrays 0..r-1, of sizes 1, 2, 4, ... | `Arm::closed`, their noisy sums added up |
+//! | p-sums of the active tree nodes | `Arm::nodes` |
+
+use super::{Noise, OpenSum, Turn, check_arms, check_epsilon};
+use crate::oful::argmax;
+use crate::{Error, Policy};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Plays the arm with the largest
+/// `mean + sqrt(3 log2 t / O) + 6 sqrt(8) log2 t floor(log2(O + 1)) / (epsilon O)`; anytime.
+///
+/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Half of epsilon pays for
+///   the array a reward ends in, `Lap(2/epsilon)`, half for the r nodes of the tree over array r that it is in,
+///   `Lap(2r/epsilon)` each. With [`Tree::Paper`] it is 1.5 epsilon.
+/// - Cost: O(K) a round; O(K log T) memory.
+/// - Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward.
+///
+/// # Source
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": appendix E,
+/// Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and kept, since noise drawn
+/// afresh each round, as the pseudo-code can be read, averages away.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+pub struct HybridUcb<N: Noise>(State<N>);
+
+/// What is published when an array is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tree {
+    /// The sum of the array.
+    #[default]
+    Corrected,
+    /// The root of its tree, and afterwards the sum of the array. The scale `2r/epsilon` pays for r nodes over each
+    /// reward and the root is one more: up to 1.5 epsilon. For reproduction only.
+    Paper,
+}
+
+impl<N: Noise> HybridUcb<N> {
+    /// `k` arms at `epsilon`, nothing pulled yet.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `k` is 0 or `epsilon` is not positive and finite.
+    pub fn new(k: usize, epsilon: f64, tree: Tree, noise: N) -> Result<Self, Error> {
+        check_arms(k)?;
+        check_epsilon(epsilon)?;
+        Ok(Self(State { epsilon, tree, noise, turn: Turn::default(), arms: vec![Arm::default(); k] }))
+    }
+
+    /// The index of `arm` in round `t`; infinite before its first pull. Source: eq. 35.
+    ///
+    /// # Errors
+    /// [`Error::Arm`] if there is no such arm.
+    pub fn index(&self, arm: usize, t: u64) -> Result<f64, Error> {
+        let a = self.0.arms.get(arm).ok_or(Error::Arm { arm, k: self.0.arms.len() })?;
+        Ok(if a.pulls == 0 { f64::INFINITY } else { a.index((t as f64).log2(), self.0.epsilon) })
+    }
+
+    /// Private means, arm by arm; 0 before the first pull.
+    pub fn means(&self) -> impl Iterator<Item = f64> + '_ {
+        self.0.arms.iter().map(|a| a.mean)
+    }
+
+    /// Pulls, arm by arm.
+    pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.arms.iter().map(|a| a.pulls)
+    }
+
+    /// The source of noise.
+    pub fn noise(&self) -> &N {
+        &self.0.noise
+    }
+}
+
+impl<N: Noise> Policy for HybridUcb<N> {
+    type Context = ();
+    type Feedback = f64;
+
+    fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
+        let State { epsilon, turn, arms, .. } = &mut self.0;
+        let t = turn.round();
+        let arm = if t <= arms.len() as u64 {
+            (t - 1) as usize
+        } else {
+            let log2_t = (t as f64).log2();
+            argmax(arms.iter().map(|a| a.index(log2_t, *epsilon)))
+        };
+        Ok(turn.decide(arm))
+    }
+
+    /// # Errors
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
+    /// [`Error::Overflow`] after 2^33 rewards of one arm, [`Error::Privacy`] from the noise. The state is then
+    /// unchanged.
+    fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
+        let State { epsilon, tree, noise, turn, arms } = &mut self.0;
+        turn.check(arm)?;
+        arms[arm].observe(*reward, *epsilon, *tree, noise, rng)?; // `decide` named it
+        turn.end(1);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State<N> {
+    epsilon: f64,
+    tree: Tree,
+    noise: N,
+    turn: Turn,
+    arms: Vec<Arm>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arm {
+    pulls: u64,
+    mean: f64,
+    closed: f64,
+    /// From the largest down, one for each bit set in the fill of the open array.
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Node {
+    sum: OpenSum,
+    released: f64,
+}
+
+impl Arm {
+    fn index(&self, log2_t: f64, epsilon: f64) -> f64 {
+        let pulls = self.pulls as f64;
+        let noise = 6.0 * 8f64.sqrt() * log2_t * f64::from(self.open_array()) / (epsilon * pulls);
+        self.mean + (3.0 * log2_t / pulls).sqrt() + noise
+    }
+
+    /// The array being filled: r, of size `2^r`. Those before it hold `2^r - 1` rewards.
+    fn open_array(&self) -> u32 {
+        (self.pulls + 1).ilog2()
+    }
+
+    fn observe(
+        &mut self,
+        reward: f64,
+        epsilon: f64,
+        tree: Tree,
+        noise: &mut impl Noise,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        if self.pulls == OpenSum::MAX_COUNT {
+            return Err(Error::Overflow);
+        }
+        let r = self.open_array();
+        let fill = self.pulls + 2 - (1 << r);
+        // Like a carry in a binary counter: the nodes of the trailing zeros and the reward make the next node.
+        let kept = self.nodes.len() - fill.trailing_zeros() as usize;
+        let mut sum = OpenSum::default();
+        sum.add(reward)?;
+        self.nodes[kept..].iter().for_each(|n| sum.absorb(n.sum));
+
+        let (array_scale, node_scale) = (2.0 / epsilon, f64::from(2 * r) / epsilon);
+        let array_full = fill == 1 << r;
+        let root = tree == Tree::Paper && r > 0;
+        let node = if array_full && !root { None } else { Some(sum.noisy(node_scale, noise, rng)?) };
+        let array = if array_full { sum.noisy(array_scale, noise, rng)? } else { 0.0 };
+
+        self.nodes.truncate(kept);
+        self.pulls += 1;
+        let before = self.closed + self.nodes.iter().map(|n| n.released).sum::<f64>();
+        self.mean = (before + node.unwrap_or(array)) / self.pulls as f64;
+        self.closed += array;
+        if !array_full {
+            self.nodes.extend(node.map(|released| Node { sum, released }));
+        }
+        Ok(())
+    }
+
+    /// Whether a run can have stored this.
+    fn fits(&self) -> bool {
+        let fill = self.pulls + 1 - (1 << self.open_array());
+        let sizes = (0..64).rev().map(|l| 1 << l).filter(|size| fill & size != 0);
+        let node_fits =
+            |n: &Node, size: u64| n.sum.count() == size && n.sum.fits(size + 1) && n.released.is_finite();
+        self.mean.is_finite()
+            && self.closed.is_finite()
+            && self.nodes.len() == fill.count_ones() as usize
+            && self.nodes.iter().zip(sizes).all(|(n, size)| node_fits(n, size))
+    }
+}
+
+impl<N: Noise> TryFrom<State<N>> for HybridUcb<N> {
+    type Error = Error;
+    fn try_from(state: State<N>) -> Result<Self, Error> {
+        check_arms(state.arms.len())?;
+        check_epsilon(state.epsilon)?;
+        let initialised = state.arms.iter().take(state.turn.learnt as usize).all(|a| a.pulls > 0);
+        if !initialised || !state.arms.iter().all(|a| a.pulls <= OpenSum::MAX_COUNT && a.fits()) {
+            return Err(Error::State { what: "an arm that no run can reach" });
+        }
+        state.turn.fits(state.arms.len(), state.arms.iter().map(|a| a.pulls).sum())?;
+        Ok(Self(state))
+    }
+}
+
+impl<N: Noise> From<HybridUcb<N>> for State<N> {
+    fn from(HybridUcb(state): HybridUcb<N>) -> Self {
+        state
+    }
+}

@@ -1,0 +1,99 @@
+//! Private learning against rewards that are drawn afresh each round: bandits and full information.
+//!
+//! | algorithm | here | knows T | feedback |
+//! |---|---|---|---|
+//! | Anytime-Lazy-UCB | [`AnytimeLazyUcb`] | no | reward of the arm |
+//! | Hybrid-UCB | [`HybridUcb`] | no | reward of the arm |
+//! | DP-SE, successive elimination | [`DpSe`] | yes | reward of the arm |
+//! | UCB1, not private | [`Ucb1`] | no | reward of the arm |
+//! | Follow the noisy leader, naive and not private forms | [`FollowTheNoisyLeader`] | no | rewards of all arms |
+//!
+//! Privacy is event-level and pure: two reward tables are neighbours if one round's rewards are replaced, and what is
+//! published is the sequence of decisions. Decisions depend on rewards through released noisy sums alone.
+//!
+//! Each policy carries its source of noise: [`GridLaplace`](privacy::laplace::GridLaplace) where people are protected,
+//! with a cryptographic generator as the `rng` of [`Policy`](crate::Policy);
+//! [`HarnessLaplace`](privacy::laplace::HarnessLaplace) for simulation. Rewards are in [0, 1] and rounded to steps of
+//! `2^-20`, so that sums are exact. Each decision is answered by one reward before the next.
+//!
+//! Source throughout: Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic
+//! Environment".
+
+mod dp_se;
+mod environment;
+mod follow;
+mod hybrid_ucb;
+mod lazy_ucb;
+mod noisy_max;
+mod open_sum;
+mod ucb1;
+
+pub use dp_se::{DpSe, Epoch};
+pub use environment::{BernoulliArms, FullInformation, SETTING_1, SETTING_2, SETTING_3};
+pub use follow::FollowTheNoisyLeader;
+pub use hybrid_ucb::{HybridUcb, Tree};
+pub use lazy_ucb::AnytimeLazyUcb;
+pub use noisy_max::{NoisyMax, report_noisy_max};
+pub use ucb1::Ucb1;
+
+use crate::Error;
+use open_sum::OpenSum;
+use privacy::laplace::LaplaceNoise;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A source of Laplace noise that can be part of a policy's stored state.
+pub trait Noise: LaplaceNoise + Clone + Serialize + DeserializeOwned {}
+
+impl<N: LaplaceNoise + Clone + Serialize + DeserializeOwned> Noise for N {}
+
+/// Whose turn it is: a decision, then its reward.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Turn {
+    learnt: u64,
+    decided: Option<usize>,
+}
+
+impl Turn {
+    /// The round being played, from 1.
+    fn round(&self) -> u64 {
+        self.learnt + 1
+    }
+
+    fn decide(&mut self, arm: usize) -> usize {
+        self.decided = Some(arm);
+        arm
+    }
+
+    /// Whether `arm` is the one that waits for its reward.
+    fn check(&self, arm: usize) -> Result<(), Error> {
+        if self.decided == Some(arm) { Ok(()) } else { Err(Error::OutOfTurn { arm }) }
+    }
+
+    fn end(&mut self, rounds: u64) {
+        self.learnt += rounds;
+        self.decided = None;
+    }
+
+    /// Whether a run over `k` arms can have stored this, `learnt` rewards in.
+    fn fits(&self, k: usize, learnt: u64) -> Result<(), Error> {
+        if self.learnt != learnt || self.decided.is_some_and(|arm| arm >= k) {
+            return Err(Error::State { what: "rounds and pulls disagree" });
+        }
+        Ok(())
+    }
+}
+
+fn check_arms(k: usize) -> Result<(), Error> {
+    if k == 0 {
+        return Err(Error::Field { field: "k", got: 0.0, want: "at least 1" });
+    }
+    Ok(())
+}
+
+fn check_epsilon(epsilon: f64) -> Result<(), Error> {
+    if !(epsilon > 0.0 && epsilon.is_finite()) {
+        return Err(Error::Field { field: "epsilon", got: epsilon, want: "positive and finite" });
+    }
+    Ok(())
+}

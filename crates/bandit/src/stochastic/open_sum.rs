@@ -1,0 +1,97 @@
+//! Rewards that no release has seen yet.
+
+use super::Noise;
+use crate::Error;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters two.
+///
+/// Counted in whole steps of `2^-20`: exact, as the noise's guarantee needs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OpenSum {
+    steps: u64,
+    count: u64,
+}
+
+const STEPS_PER_UNIT: f64 = (1u64 << 20) as f64;
+
+impl OpenSum {
+    /// So many rewards of up to 1 sum to at most `2^53` steps, which a double holds exactly.
+    pub(super) const MAX_COUNT: u64 = 1 << 33;
+
+    /// Takes in one reward.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has changed then.
+    pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
+        if !(0.0..=1.0).contains(&reward) {
+            return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
+        }
+        if self.count == Self::MAX_COUNT {
+            return Err(Error::Overflow);
+        }
+        self.steps += (reward * STEPS_PER_UNIT).round() as u64;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Takes in the rewards of another, which are then in this one alone.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.count += other.count;
+    }
+
+    /// Takes in the sum of `count` rewards.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), for a sum outside [0, count].
+    pub(super) fn add_sum(&mut self, sum: f64, count: u64) -> Result<(), Error> {
+        if !(0.0..=count as f64).contains(&sum) {
+            return Err(Error::Field { field: "sum", got: sum, want: "in [0, rounds]" });
+        }
+        if count > Self::MAX_COUNT - self.count {
+            return Err(Error::Overflow);
+        }
+        self.absorb(Self { steps: (sum * STEPS_PER_UNIT).round() as u64, count });
+        Ok(())
+    }
+
+    /// The sum with noise of the given scale; empties it.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] from the noise. Nothing has changed then.
+    pub(super) fn release(
+        &mut self,
+        scale: f64,
+        noise: &mut impl Noise,
+        rng: &mut dyn Rng,
+    ) -> Result<f64, Error> {
+        let released = self.noisy(scale, noise, rng)?;
+        *self = Self::default();
+        Ok(released)
+    }
+
+    /// The sum with noise, kept. For whoever pays for several releases by the scale.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] from the noise.
+    pub(super) fn noisy(&self, scale: f64, noise: &mut impl Noise, rng: &mut dyn Rng) -> Result<f64, Error> {
+        Ok(noise.add(self.exact(), scale, rng)?)
+    }
+
+    /// The sum itself: private data.
+    pub(super) fn exact(&self) -> f64 {
+        self.steps as f64 / STEPS_PER_UNIT
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether a run can have left this behind, with fewer than `size` rewards.
+    pub(super) fn fits(&self, size: u64) -> bool {
+        self.count < size && self.count <= Self::MAX_COUNT && self.steps <= self.count << 20
+    }
+}

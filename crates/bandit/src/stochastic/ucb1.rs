@@ -1,0 +1,90 @@
+//! UCB1: what the private policies are measured against.
+
+use super::{OpenSum, Turn, check_arms};
+use crate::oful::argmax;
+use crate::{Error, Policy};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Plays every arm once, then the largest `mean + sqrt(2 ln t / O)`. **Not private.** Anytime.
+///
+/// Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward. O(K) a round.
+///
+/// # Source
+/// Auer, Cesa-Bianchi, Fischer 2002, figure 1.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
+pub struct Ucb1(State);
+
+impl Ucb1 {
+    /// `k` arms, nothing pulled yet.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `k` is 0.
+    pub fn new(k: usize) -> Result<Self, Error> {
+        check_arms(k)?;
+        Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
+    }
+
+    /// Pulls, arm by arm.
+    pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.arms.iter().map(OpenSum::count)
+    }
+}
+
+impl Policy for Ucb1 {
+    type Context = ();
+    type Feedback = f64;
+
+    fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
+        let State { turn, arms } = &mut self.0;
+        let t = turn.round();
+        let arm = if t <= arms.len() as u64 {
+            (t - 1) as usize
+        } else {
+            let width = 2.0 * (t as f64).ln();
+            argmax(arms.iter().map(|a| {
+                let pulls = a.count() as f64;
+                a.exact() / pulls + (width / pulls).sqrt()
+            }))
+        };
+        Ok(turn.decide(arm))
+    }
+
+    /// # Errors
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
+    /// [`Error::Overflow`] after 2^33 rewards of one arm. The state is then unchanged.
+    fn learn(&mut self, (): &(), arm: usize, reward: &f64, _: &mut dyn Rng) -> Result<(), Error> {
+        let State { turn, arms } = &mut self.0;
+        turn.check(arm)?;
+        arms[arm].add(*reward)?; // `decide` named it
+        turn.end(1);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    turn: Turn,
+    arms: Vec<OpenSum>,
+}
+
+impl TryFrom<State> for Ucb1 {
+    type Error = Error;
+    fn try_from(state: State) -> Result<Self, Error> {
+        check_arms(state.arms.len())?;
+        let initialised = state.arms.iter().take(state.turn.learnt as usize).all(|a| a.count() > 0);
+        if !initialised || !state.arms.iter().all(|a| a.fits(OpenSum::MAX_COUNT + 1)) {
+            return Err(Error::State { what: "an arm that no run can reach" });
+        }
+        state.turn.fits(state.arms.len(), state.arms.iter().map(OpenSum::count).sum())?;
+        Ok(Self(state))
+    }
+}
+
+impl From<Ucb1> for State {
+    fn from(Ucb1(state): Ucb1) -> Self {
+        state
+    }
+}
