@@ -30,4 +30,23 @@ pub enum Error {
         /// Values given.
         values: usize,
     },
+    /// Misuse: a release would cost more than is left. Nothing is released.
+    #[error("{what}: {total} in all would exceed the budget of {budget}")]
+    BudgetSpent {
+        /// What would be exceeded.
+        what: &'static str,
+        /// The total after the release.
+        total: f64,
+        /// The budget.
+        budget: f64,
+    },
+    /// Misuse: an observation may enter one release only.
+    #[error("observation {observation} has been released before")]
+    ReleasedTwice {
+        /// Number of the observation.
+        observation: u64,
+    },
+    /// Misuse: `(epsilon, delta)` with `delta` above 0 is no zCDP, and zCDP is converted once, at the end.
+    #[error("the cost of this release cannot be counted in the kind of budget that the ledger keeps")]
+    Currency,
 }

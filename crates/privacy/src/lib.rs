@@ -6,14 +6,21 @@
 //!
 //! | symbol | here |
 //! |---|---|
+//! | `eps`, `delta`, `rho` | [`Epsilon`](budget::Epsilon), [`Delta`](budget::Delta), [`Rho`](budget::Rho) |
 //! | rational parameters of noise | [`Ratio`] |
 //! | `below`, `bern` | [`Words::below`](source::Words::below), [`Words::bernoulli`](source::Words::bernoulli) |
 
+pub mod accountant;
+pub mod budget;
+pub mod composition;
 mod error;
 pub mod laplace;
 mod ratio;
+pub mod rdp;
 pub mod sampler;
 pub mod source;
+mod statement;
 
 pub use error::Error;
 pub use ratio::Ratio;
+pub use statement::{Definition, PrivacyStatement, Trust};

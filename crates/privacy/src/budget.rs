@@ -1,0 +1,147 @@
+//! Budgets as types: what a guarantee is counted in. A number that is not a budget cannot become one.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+
+macro_rules! budget {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $test:expr, $want:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+        #[serde(try_from = "f64", into = "f64")]
+        pub struct $name(f64);
+
+        impl $name {
+            #[doc = concat!("Accepts values ", $want, ".")]
+            ///
+            /// # Errors
+            /// [`Error::Field`] for any other value.
+            pub fn new(value: f64) -> Result<Self, Error> {
+                let test: fn(f64) -> bool = $test;
+                if test(value) {
+                    Ok(Self(value))
+                } else {
+                    Err(Error::Field { field: $field, got: value, want: $want })
+                }
+            }
+
+            /// The number.
+            pub const fn get(self) -> f64 {
+                self.0
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = Error;
+            fn try_from(value: f64) -> Result<Self, Error> {
+                Self::new(value)
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(value: $name) -> f64 {
+                value.0
+            }
+        }
+    };
+}
+
+budget! {
+    /// The `epsilon` of `(epsilon, delta)`-differential privacy, in nats.
+    Epsilon, "epsilon", |v| v.is_finite() && v > 0.0, "finite and above 0"
+}
+budget! {
+    /// The `delta` of `(epsilon, delta)`-differential privacy; 0 is pure.
+    Delta, "delta", |v| (0.0..1.0).contains(&v), "at least 0 and below 1"
+}
+budget! {
+    /// The `rho` of zero-concentrated differential privacy: Renyi divergence at most `rho alpha` for every `alpha > 1`.
+    Rho, "rho", |v| v.is_finite() && v > 0.0, "finite and above 0"
+}
+budget! {
+    /// How far a statistic moves between neighbours, in its own unit; the mechanism says in which norm.
+    Sensitivity, "sensitivity", |v| v.is_finite() && v > 0.0, "finite and above 0"
+}
+
+/// Which data sets are neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Neighbours {
+    /// The data of one person, or of one round, is replaced by any other.
+    ReplaceOne,
+    /// One person is there or not; absent counts as zero, so that all coordinates move the same way.
+    AddRemove,
+}
+
+impl Delta {
+    /// Pure differential privacy.
+    pub const ZERO: Self = Self(0.0);
+
+    /// `ln(1/delta)`.
+    fn log_inverse(self) -> Result<f64, Error> {
+        if self.0 > 0.0 {
+            Ok(-self.0.ln())
+        } else {
+            Err(Error::Field {
+                field: "delta",
+                got: 0.0,
+                want: "above 0 where Renyi divergences are converted",
+            })
+        }
+    }
+}
+
+impl Rho {
+    /// The largest `rho` that [`epsilon`](Self::epsilon) takes to `epsilon`:
+    /// `(sqrt(ln(1/delta) + epsilon) - sqrt(ln(1/delta)))^2`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `delta` is 0.
+    ///
+    /// # Source
+    /// Bun, Steinke, "Concentrated differential privacy", 2016, Proposition 1.3, solved for `rho`.
+    pub fn within(epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
+        let log = delta.log_inverse()?;
+        // The quotient loses no digits where epsilon is small against the logarithm.
+        Self::new((epsilon.0 / ((log + epsilon.0).sqrt() + log.sqrt())).powi(2))
+    }
+
+    /// The `epsilon` that goes with `delta`: `rho + 2 sqrt(rho ln(1/delta))`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `delta` is 0.
+    pub fn epsilon(self, delta: Delta) -> Result<Epsilon, Error> {
+        Epsilon::new(self.0 + 2.0 * (self.0 * delta.log_inverse()?).sqrt())
+    }
+
+    /// What Gaussian noise of standard deviation `sigma` costs: `l2^2 / (2 sigma^2)`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `sigma` is not such that the cost is finite and above 0.
+    pub fn of_gaussian(l2: Sensitivity, sigma: f64) -> Result<Self, Error> {
+        if !(sigma.is_finite() && sigma > 0.0) {
+            return Err(Error::Field { field: "sigma", got: sigma, want: "finite and above 0" });
+        }
+        Self::new((l2.0 / sigma).powi(2) / 2.0)
+    }
+
+    /// Standard deviation of the Gaussian noise that this pays for: `l2 / sqrt(2 rho)`.
+    pub fn sigma(self, l2: Sensitivity) -> f64 {
+        l2.0 / (2.0 * self.0).sqrt()
+    }
+
+    /// `epsilon^2 / 2`: what a purely `epsilon`-private release costs (Bun, Steinke 2016, Proposition 1.4).
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the square leaves the range of doubles.
+    pub fn of_pure(epsilon: Epsilon) -> Result<Self, Error> {
+        Self::new(epsilon.0.powi(2) / 2.0)
+    }
+}
+
+impl Epsilon {
+    /// Scale of the Laplace noise that this pays for: `l1 / epsilon`.
+    pub fn laplace_scale(self, l1: Sensitivity) -> f64 {
+        l1.0 / self.0
+    }
+}

@@ -1,0 +1,139 @@
+//! What a policy promises, as a value that can be printed, stored and compared.
+
+use crate::Error;
+use crate::budget::{Delta, Epsilon, Neighbours};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which definition of privacy a statement is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Definition {
+    /// No privacy is given.
+    None,
+    /// `epsilon`-DP of everything released.
+    Pure,
+    /// `(epsilon, delta)`-DP of everything released.
+    Approximate,
+    /// A bound on Renyi divergences, stated as the `(epsilon, delta)`-DP that it implies.
+    Renyi,
+    /// `(epsilon, delta)`-DP of what all *other* people are shown; the person's own action may depend on the own data.
+    Joint,
+}
+
+/// Whom a person has to trust with the own data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Trust {
+    /// The server sees the data and adds the noise.
+    Central,
+    /// The server sees sums; whoever adds, and enough of the other people, must be honest.
+    Distributed,
+    /// The server sees shuffled messages; the shuffler, and enough of the other people, must be honest.
+    Shuffler,
+    /// Nobody: each message is private by itself.
+    Local,
+}
+
+/// The privacy that a policy gives for its whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrivacyStatement {
+    /// The definition met.
+    pub definition: Definition,
+    /// Who must be honest for it.
+    pub trust: Trust,
+    /// `epsilon`; `None` where no privacy is given.
+    pub epsilon: Option<Epsilon>,
+    /// `delta`; 0 for [`Definition::Pure`].
+    pub delta: Delta,
+    /// Between which data sets.
+    pub neighbours: Neighbours,
+    /// What is protected, what is published, and what it rests on: one sentence.
+    pub sentence: String,
+}
+
+impl PrivacyStatement {
+    /// That there is none.
+    pub fn none(sentence: impl Into<String>) -> Self {
+        Self {
+            definition: Definition::None,
+            trust: Trust::Central,
+            epsilon: None,
+            delta: Delta::ZERO,
+            neighbours: Neighbours::ReplaceOne,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// Pure `epsilon`-DP.
+    pub fn pure(epsilon: Epsilon, trust: Trust, neighbours: Neighbours, sentence: impl Into<String>) -> Self {
+        Self {
+            definition: Definition::Pure,
+            trust,
+            epsilon: Some(epsilon),
+            delta: Delta::ZERO,
+            neighbours,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// A definition with a `delta`: approximate, Renyi or joint.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition is one that
+    /// has no `delta`.
+    pub fn with_delta(
+        definition: Definition,
+        epsilon: Epsilon,
+        delta: Delta,
+        trust: Trust,
+        neighbours: Neighbours,
+        sentence: impl Into<String>,
+    ) -> Result<Self, Error> {
+        let want = match definition {
+            Definition::None | Definition::Pure => Some("absent under this definition"),
+            Definition::Approximate | Definition::Renyi if delta.get() == 0.0 => Some("above 0"),
+            _ => None,
+        };
+        match want {
+            Some(want) => Err(Error::Field { field: "delta", got: delta.get(), want }),
+            None => Ok(Self {
+                definition,
+                trust,
+                epsilon: Some(epsilon),
+                delta,
+                neighbours,
+                sentence: sentence.into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for PrivacyStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.definition {
+            Definition::None => "no privacy",
+            Definition::Pure => "pure DP",
+            Definition::Approximate => "approximate DP",
+            Definition::Renyi => "Renyi DP",
+            Definition::Joint => "joint DP",
+        };
+        f.write_str(kind)?;
+        if let Some(epsilon) = self.epsilon {
+            let trust = match self.trust {
+                Trust::Central => "central",
+                Trust::Distributed => "distributed",
+                Trust::Shuffler => "shuffled",
+                Trust::Local => "local",
+            };
+            let neighbours = match self.neighbours {
+                Neighbours::ReplaceOne => "one replaced",
+                Neighbours::AddRemove => "one added or removed",
+            };
+            write!(f, ", epsilon {}, delta {}, {trust}, {neighbours}", epsilon.get(), self.delta.get())?;
+        }
+        write!(f, ": {}", self.sentence)
+    }
+}
