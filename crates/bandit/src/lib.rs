@@ -14,6 +14,7 @@
 //!
 //! Source throughout: Garcelon, Perchet, Pirotta, "Encrypted linear contextual bandit" (HELBA).
 
+pub mod anonymous;
 pub mod choice;
 mod config;
 mod error;
