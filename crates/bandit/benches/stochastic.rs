@@ -3,6 +3,7 @@
 use bandit::stochastic::{AnytimeLazyUcb, BernoulliArms, DpSe, HybridUcb, Noise, SETTING_1, Tree, Ucb1};
 use bandit::{Environment, Policy};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use privacy::budget::Epsilon;
 use privacy::laplace::{GridLaplace, HarnessLaplace};
 use privacy::source::SplitMix64;
 
@@ -19,8 +20,12 @@ fn run(mut policy: impl Policy<Context = (), Feedback = f64>, rounds: u64) -> f6
     regret
 }
 
+fn epsilon() -> Epsilon {
+    Epsilon::new(0.5).expect("positive")
+}
+
 fn lazy(noise: impl Noise) -> impl Policy<Context = (), Feedback = f64> {
-    AnytimeLazyUcb::new(5, 0.5, noise).expect("parameters in range")
+    AnytimeLazyUcb::new(5, epsilon(), noise).expect("parameters in range")
 }
 
 fn rounds(c: &mut Criterion) {
@@ -32,12 +37,13 @@ fn rounds(c: &mut Criterion) {
     let grid = GridLaplace::new(20).expect("bits in range");
     group.bench_function(id("anytime_lazy_ucb/grid"), |b| b.iter(|| run(lazy(grid), long)));
     let beta = 1.0 / long as f64;
-    let dp_se = || DpSe::new(5, 0.5, beta, HarnessLaplace).expect("parameters in range");
+    let dp_se = || DpSe::new(5, epsilon(), beta, HarnessLaplace).expect("parameters in range");
     group.bench_function(id("dp_se"), |b| b.iter(|| run(dp_se(), long)));
     group.bench_function(id("ucb1"), |b| b.iter(|| run(Ucb1::new(5).expect("arms"), long)));
     let short = 1 << 18;
     group.throughput(Throughput::Elements(short));
-    let hybrid = || HybridUcb::new(5, 0.5, Tree::Corrected, HarnessLaplace).expect("parameters in range");
+    let hybrid =
+        || HybridUcb::new(5, epsilon(), Tree::Corrected, HarnessLaplace).expect("parameters in range");
     group.bench_function(BenchmarkId::new("hybrid_ucb", "t=2^18"), |b| b.iter(|| run(hybrid(), short)));
 }
 

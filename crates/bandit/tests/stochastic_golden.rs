@@ -5,9 +5,18 @@ use bandit::stochastic::{
     SETTING_3, Tree, Ucb1, report_noisy_max,
 };
 use bandit::{Environment, Policy, play};
+use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::{GridLaplace, HarnessLaplace, LaplaceNoise, ScriptedLaplace};
 use privacy::source::SplitMix64;
 use proptest::prelude::*;
+
+fn eps(epsilon: f64) -> Epsilon {
+    Epsilon::new(epsilon).unwrap()
+}
+
+fn leader(epsilon: f64, neighbours: Neighbours) -> NoisyMax {
+    NoisyMax::Leader { epsilon: eps(epsilon), neighbours }
+}
 
 const MEANS: [f64; 3] = [0.9, 0.6, 0.3];
 
@@ -41,7 +50,7 @@ fn assert_close(got: impl IntoIterator<Item = f64>, want: &[f64], error: f64) {
 
 #[test]
 fn anytime_lazy_ucb_one_arm_by_hand() {
-    let policy = AnytimeLazyUcb::new(1, 0.5, ScriptedLaplace::new([0.25, -1.0, 2.0])).unwrap();
+    let policy = AnytimeLazyUcb::new(1, eps(0.5), ScriptedLaplace::new([0.25, -1.0, 2.0])).unwrap();
     let mean = |p: &AnytimeLazyUcb<_>| p.means().next().unwrap();
     let (means, policy) = means_of_one_arm(policy, &[1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0], mean);
     assert_eq!(means, [1.25, 1.25, 0.0, 0.0, 0.0, 0.0, 1.25]);
@@ -56,13 +65,13 @@ fn indices_of_the_papers_formulas() {
     let mut script = vec![0.0; 4];
     script[3] = 0.8;
     let rewards: Vec<f64> = (0..15).map(|i| f64::from(i % 2)).collect();
-    let policy = AnytimeLazyUcb::new(1, 0.5, ScriptedLaplace::new(script)).unwrap();
+    let policy = AnytimeLazyUcb::new(1, eps(0.5), ScriptedLaplace::new(script)).unwrap();
     let (means, policy) = means_of_one_arm(policy, &rewards, |p| p.means().next().unwrap());
     assert_eq!(means[14] * 8.0, rewards[7..15].iter().sum::<f64>() + 0.8);
     let from_mean = |index: f64, mean: f64| index - mean + 0.6;
     assert_close([from_mean(policy.index(0, 100).unwrap(), means[14])], &[5.368008081930302], 1e-12);
 
-    let hybrid = HybridUcb::new(1, 0.5, Tree::Corrected, ScriptedLaplace::new([0.0; 8])).unwrap();
+    let hybrid = HybridUcb::new(1, eps(0.5), Tree::Corrected, ScriptedLaplace::new([0.0; 8])).unwrap();
     let (means, hybrid) = means_of_one_arm(hybrid, &rewards[..8], |p| p.means().next().unwrap());
     assert_close([from_mean(hybrid.index(0, 100).unwrap(), means[7])], &[86.74091529280489], 1e-12);
     assert!(policy.index(1, 100).is_err() && hybrid.index(1, 100).is_err());
@@ -117,7 +126,7 @@ fn anytime_lazy_ucb_on_seed_42() {
             ],
         ),
     ] {
-        let mut policy = AnytimeLazyUcb::new(3, epsilon, HarnessLaplace).unwrap();
+        let mut policy = AnytimeLazyUcb::new(3, eps(epsilon), HarnessLaplace).unwrap();
         let arms = arms(&mut policy, &MEANS, 2000);
         assert_eq!(policy.pulls().collect::<Vec<_>>(), pulls);
         assert_close(policy.means(), &means, 1e-10);
@@ -188,7 +197,7 @@ fn equal_to_arrays(
     epsilon: f64,
     mut noise: impl bandit::stochastic::Noise,
 ) -> Result<(), TestCaseError> {
-    let mut fast = AnytimeLazyUcb::new(means.len(), epsilon, noise.clone()).unwrap();
+    let mut fast = AnytimeLazyUcb::new(means.len(), eps(epsilon), noise.clone()).unwrap();
     let mut slow = Arrays::new(means.len(), epsilon);
     let mut environment = BernoulliArms::new(means).unwrap();
     let mut rng = SplitMix64::new(seed);
@@ -207,7 +216,7 @@ fn equal_to_arrays(
 #[test]
 fn hybrid_ucb_one_arm_by_hand() {
     let script: Vec<f64> = (1..=20).map(f64::from).collect();
-    let policy = HybridUcb::new(1, 1.0, Tree::Corrected, ScriptedLaplace::new(script)).unwrap();
+    let policy = HybridUcb::new(1, eps(1.0), Tree::Corrected, ScriptedLaplace::new(script)).unwrap();
     let (means, policy) = means_of_one_arm(policy, &[1.0; 8], |p| p.means().next().unwrap());
     assert_close(means, &[2.0, 2.0 + 0.5, 7.0 / 3.0, 3.0, 2.8, 3.5, 18.0 / 7.0, 3.375], 1e-15);
     assert_eq!(policy.noise().scales(), [2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 2.0, 6.0]);
@@ -217,7 +226,7 @@ fn hybrid_ucb_one_arm_by_hand() {
 fn hybrid_ucb_without_noise_is_the_running_mean() {
     let rewards: Vec<f64> = (0..300).map(|i| f64::from(i * i % 7) / 8.0).collect();
     for tree in [Tree::Corrected, Tree::Paper] {
-        let policy = HybridUcb::new(1, 1.0, tree, ScriptedLaplace::new(vec![0.0; 400])).unwrap();
+        let policy = HybridUcb::new(1, eps(1.0), tree, ScriptedLaplace::new(vec![0.0; 400])).unwrap();
         let (means, _) = means_of_one_arm(policy, &rewards, |p| p.means().next().unwrap());
         let running: Vec<f64> = (1..=300).map(|n| rewards[..n].iter().sum::<f64>() / n as f64).collect();
         assert_close(means, &running, 1e-14);
@@ -227,7 +236,7 @@ fn hybrid_ucb_without_noise_is_the_running_mean() {
 #[test]
 fn hybrid_ucb_on_seed_42() {
     let run = |epsilon, tree| {
-        let mut policy = HybridUcb::new(3, epsilon, tree, HarnessLaplace).unwrap();
+        let mut policy = HybridUcb::new(3, eps(epsilon), tree, HarnessLaplace).unwrap();
         arms(&mut policy, &MEANS, 2000);
         (policy.pulls().collect::<Vec<_>>(), policy.means().collect::<Vec<_>>())
     };
@@ -260,7 +269,7 @@ fn dp_se_epochs_of_the_paper() {
         (4, 0.5, 177856, 0.007812, 0.000236),
         (4, 8.0, 177856, 0.007812, 0.000015),
     ] {
-        let epoch = Epoch::new(5, number, beta, epsilon);
+        let epoch = Epoch::new(5, number, beta, eps(epsilon));
         assert_eq!(epoch.rounds, rounds);
         assert_close([epoch.h, epoch.c], &[h, c], 6e-7);
     }
@@ -269,7 +278,7 @@ fn dp_se_epochs_of_the_paper() {
 #[test]
 fn dp_se_on_seed_42() {
     let run = |means: &[f64], epsilon: f64, rounds: usize| {
-        let mut policy = DpSe::new(means.len(), epsilon, 1.0 / rounds as f64, HarnessLaplace).unwrap();
+        let mut policy = DpSe::new(means.len(), eps(epsilon), 1.0 / rounds as f64, HarnessLaplace).unwrap();
         let first = policy.epoch();
         let mut pulls = vec![0; means.len()];
         arms(&mut policy, means, rounds).into_iter().for_each(|arm| pulls[arm] += 1);
@@ -307,19 +316,19 @@ fn the_noisy_leader_on_seed_42() {
         (epochs, (history.regret() * 10.0).round() / 10.0)
     };
     let near = (vec![0, 0, 1, 0, 0, 1, 2, 2, 2, 2], 9.0);
-    assert_eq!(run(NoisyMax::Replace { epsilon: 2.0 }), near); // scale 1
-    assert_eq!(run(NoisyMax::AddRemove { epsilon: 1.0 }), near);
-    assert_eq!(run(NoisyMax::Replace { epsilon: 1.0 }), near);
+    assert_eq!(run(leader(2.0, Neighbours::ReplaceOne)), near); // scale 1
+    assert_eq!(run(leader(1.0, Neighbours::AddRemove)), near);
+    assert_eq!(run(leader(1.0, Neighbours::ReplaceOne)), near);
     let far = (vec![0, 0, 1, 0, 0, 1, 0, 0, 2, 2], 47.4);
-    assert_eq!(run(NoisyMax::Replace { epsilon: 0.2 }), far); // scale 10
-    assert_eq!(run(NoisyMax::EverySum { epsilon: 0.3 }), far);
+    assert_eq!(run(leader(0.2, Neighbours::ReplaceOne)), far); // scale 10
+    assert_eq!(run(NoisyMax::EverySum { epsilon: eps(0.3) }), far);
 }
 
 /// T = 10: epochs of 1, 2, 4 and 3 rounds, the last cut short; K draws after rounds 1, 3 and 7, none else.
 #[test]
 fn the_noisy_leader_draws_at_the_end_of_an_epoch_only() {
     let noise = ScriptedLaplace::new([0.0; 6]);
-    let mut policy = FollowTheNoisyLeader::new(2, NoisyMax::Replace { epsilon: 0.5 }, noise).unwrap();
+    let mut policy = FollowTheNoisyLeader::new(2, leader(0.5, Neighbours::ReplaceOne), noise).unwrap();
     let mut rng = SplitMix64::new(0);
     let mut draws = Vec::new();
     for _ in 0..10 {
@@ -335,7 +344,7 @@ fn the_noisy_leader_draws_at_the_end_of_an_epoch_only() {
 /// Many rounds at once leave what they leave one by one.
 #[test]
 fn sums_of_rounds_are_rounds() {
-    let new = || FollowTheNoisyLeader::new(2, NoisyMax::Replace { epsilon: 0.5 }, HarnessLaplace).unwrap();
+    let new = || FollowTheNoisyLeader::new(2, leader(0.5, Neighbours::ReplaceOne), HarnessLaplace).unwrap();
     let (mut one, mut many) = (new(), new());
     let (mut rng_one, mut rng_many) = (SplitMix64::noise(3), SplitMix64::noise(3));
     for rounds in [1, 2, 1, 3, 5, 3, 16, 32] {

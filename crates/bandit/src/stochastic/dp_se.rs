@@ -1,7 +1,9 @@
 //! DP-SE: successive elimination that forgets each epoch.
 
-use super::{Noise, OpenSum, Turn, check_arms, check_epsilon};
+use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
+use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +39,8 @@ impl Epoch {
     /// Epoch `number`, from 1, with `arms` arms left. With `D = 2^-number`, `A = ln(8 arms number^2 / beta)` and
     /// `B = ln(4 arms number^2 / beta)`: `R = ceil(max(32 A/D^2, 8 B/(epsilon D))) + 1`, `h = sqrt(A/(2R))`,
     /// `c = B/(R epsilon)`.
-    pub fn new(arms: usize, number: u32, beta: f64, epsilon: f64) -> Self {
-        let d = 0.5f64.powi(number.min(1000) as i32);
+    pub fn new(arms: usize, number: u32, beta: f64, epsilon: Epsilon) -> Self {
+        let (epsilon, d) = (epsilon.get(), 0.5f64.powi(number.min(1000) as i32));
         let per_beta = 4.0 * arms as f64 * f64::from(number).powi(2) / beta;
         let (a, b) = ((2.0 * per_beta).ln(), per_beta.ln());
         let rounds = ((32.0 * a / (d * d)).max(8.0 * b / (epsilon * d)).ceil() as u64).saturating_add(1);
@@ -50,8 +52,8 @@ impl<N: Noise> DpSe<N> {
     /// `k` arms at `epsilon`, nothing pulled yet.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0, `epsilon` is not positive and finite, or `beta` is not in (0, 1).
-    pub fn new(k: usize, epsilon: f64, beta: f64, noise: N) -> Result<Self, Error> {
+    /// [`Error::Field`] if `k` is 0 or `beta` is not in (0, 1).
+    pub fn new(k: usize, epsilon: Epsilon, beta: f64, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
         let left = (0..k).map(|arm| Candidate { arm, open: OpenSum::default() }).collect();
         let state = State {
@@ -81,6 +83,11 @@ impl<N: Noise> DpSe<N> {
     /// Latest private mean of each arm; `None` before its first.
     pub fn means(&self) -> &[Option<f64>] {
         &self.0.means
+    }
+
+    /// What this policy promises.
+    pub fn privacy(&self) -> PrivacyStatement {
+        statement(self.0.epsilon, Neighbours::ReplaceOne)
     }
 
     /// The source of noise.
@@ -124,7 +131,7 @@ impl<N: Noise> Policy for DpSe<N> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State<N> {
-    epsilon: f64,
+    epsilon: Epsilon,
     beta: f64,
     noise: N,
     turn: Turn,
@@ -144,7 +151,6 @@ struct Candidate {
 
 impl<N: Noise> State<N> {
     fn check_parameters(&self) -> Result<(), Error> {
-        check_epsilon(self.epsilon)?;
         if !(self.beta > 0.0 && self.beta < 1.0) {
             return Err(Error::Field { field: "beta", got: self.beta, want: "in (0, 1)" });
         }
@@ -163,7 +169,7 @@ impl<N: Noise> State<N> {
         left[last].open = last_open;
         let mut released = Vec::with_capacity(left.len());
         for candidate in &mut left {
-            let sum = candidate.open.release(self.epsilon.recip(), &mut self.noise, rng)?;
+            let sum = candidate.open.release(self.epsilon.get().recip(), &mut self.noise, rng)?;
             released.push((*candidate, sum / rounds as f64));
         }
         let best = released.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max);

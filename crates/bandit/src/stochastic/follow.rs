@@ -3,6 +3,7 @@
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
 use crate::oful::argmax;
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 2.
-/// Departure: the scale of [`NoisyMax::Replace`].
+/// Departure: the scale of [`NoisyMax::Leader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct FollowTheNoisyLeader<N: Noise>(State<N>);
@@ -26,16 +27,20 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
     /// `k` arms, nothing seen yet.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0 or the epsilon of `max` is not positive and finite.
+    /// [`Error::Field`] if `k` is 0.
     pub fn new(k: usize, max: NoisyMax, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
-        max.check()?;
         Ok(Self(State { max, noise, turn: Turn::default(), leader: 0, sums: vec![OpenSum::default(); k] }))
     }
 
     /// Rounds left of the epoch under way.
     pub fn rounds_left(&self) -> u64 {
         self.0.epoch_size() - self.0.sums[0].count() // `new` makes at least one sum
+    }
+
+    /// What this policy promises.
+    pub fn privacy(&self) -> PrivacyStatement {
+        self.0.max.privacy()
     }
 
     /// The source of noise.
@@ -132,7 +137,6 @@ impl<N: Noise> TryFrom<State<N>> for FollowTheNoisyLeader<N> {
     type Error = Error;
     fn try_from(state: State<N>) -> Result<Self, Error> {
         check_arms(state.sums.len())?;
-        state.max.check()?;
         let k = state.sums.len();
         state.turn.fits(k, state.turn.learnt)?;
         let fill = state.turn.round() - state.epoch_size();

@@ -6,9 +6,11 @@
 //! | finished arrays 0..r-1, of sizes 1, 2, 4, ... | `Arm::closed`, their noisy sums added up |
 //! | p-sums of the active tree nodes | `Arm::nodes` |
 
-use super::{Noise, OpenSum, Turn, check_arms, check_epsilon};
+use super::{Noise, OpenSum, Turn, check_arms, no_privacy, statement};
 use crate::oful::argmax;
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
+use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +47,9 @@ impl<N: Noise> HybridUcb<N> {
     /// `k` arms at `epsilon`, nothing pulled yet.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0 or `epsilon` is not positive and finite.
-    pub fn new(k: usize, epsilon: f64, tree: Tree, noise: N) -> Result<Self, Error> {
+    /// [`Error::Field`] if `k` is 0.
+    pub fn new(k: usize, epsilon: Epsilon, tree: Tree, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
-        check_epsilon(epsilon)?;
         Ok(Self(State { epsilon, tree, noise, turn: Turn::default(), arms: vec![Arm::default(); k] }))
     }
 
@@ -58,7 +59,7 @@ impl<N: Noise> HybridUcb<N> {
     /// [`Error::Arm`] if there is no such arm.
     pub fn index(&self, arm: usize, t: u64) -> Result<f64, Error> {
         let a = self.0.arms.get(arm).ok_or(Error::Arm { arm, k: self.0.arms.len() })?;
-        Ok(if a.pulls == 0 { f64::INFINITY } else { a.index((t as f64).log2(), self.0.epsilon) })
+        Ok(if a.pulls == 0 { f64::INFINITY } else { a.index((t as f64).log2(), self.0.epsilon.get()) })
     }
 
     /// Private means, arm by arm; 0 before the first pull.
@@ -69,6 +70,16 @@ impl<N: Noise> HybridUcb<N> {
     /// Pulls, arm by arm.
     pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.arms.iter().map(|a| a.pulls)
+    }
+
+    /// What this policy promises.
+    pub fn privacy(&self) -> PrivacyStatement {
+        let epsilon = match self.0.tree {
+            Tree::Corrected => Ok(self.0.epsilon),
+            Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
+        };
+        // Fails where it is infinite.
+        epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
     }
 
     /// The source of noise.
@@ -88,7 +99,7 @@ impl<N: Noise> Policy for HybridUcb<N> {
             (t - 1) as usize
         } else {
             let log2_t = (t as f64).log2();
-            argmax(arms.iter().map(|a| a.index(log2_t, *epsilon)))
+            argmax(arms.iter().map(|a| a.index(log2_t, epsilon.get())))
         };
         Ok(turn.decide(arm))
     }
@@ -100,7 +111,7 @@ impl<N: Noise> Policy for HybridUcb<N> {
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let State { epsilon, tree, noise, turn, arms } = &mut self.0;
         turn.check(arm)?;
-        arms[arm].observe(*reward, *epsilon, *tree, noise, rng)?; // `decide` named it
+        arms[arm].observe(*reward, epsilon.get(), *tree, noise, rng)?; // `decide` named it
         turn.end(1);
         Ok(())
     }
@@ -109,7 +120,7 @@ impl<N: Noise> Policy for HybridUcb<N> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State<N> {
-    epsilon: f64,
+    epsilon: Epsilon,
     tree: Tree,
     noise: N,
     turn: Turn,
@@ -198,7 +209,6 @@ impl<N: Noise> TryFrom<State<N>> for HybridUcb<N> {
     type Error = Error;
     fn try_from(state: State<N>) -> Result<Self, Error> {
         check_arms(state.arms.len())?;
-        check_epsilon(state.epsilon)?;
         let initialised = state.arms.iter().take(state.turn.learnt as usize).all(|a| a.pulls > 0);
         if !initialised || !state.arms.iter().all(|a| a.pulls <= OpenSum::MAX_COUNT && a.fits()) {
             return Err(Error::State { what: "an arm that no run can reach" });

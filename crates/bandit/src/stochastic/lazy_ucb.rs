@@ -6,9 +6,11 @@
 //! | `lambda_{j,r}`, size of the array behind it | `Arm::size` |
 //! | open array | `Arm::open`, of size `2 * Arm::size` |
 
-use super::{Noise, OpenSum, Turn, check_arms, check_epsilon};
+use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::oful::argmax;
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
+use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +37,9 @@ impl<N: Noise> AnytimeLazyUcb<N> {
     /// `k` arms at `epsilon`, nothing pulled yet.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0 or `epsilon` is not positive and finite.
-    pub fn new(k: usize, epsilon: f64, noise: N) -> Result<Self, Error> {
+    /// [`Error::Field`] if `k` is 0.
+    pub fn new(k: usize, epsilon: Epsilon, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
-        check_epsilon(epsilon)?;
         let state = State { epsilon, noise, turn: Turn::default(), arms: vec![Arm::default(); k] };
         Ok(Self { state, lead: Lead::default() })
     }
@@ -50,7 +51,12 @@ impl<N: Noise> AnytimeLazyUcb<N> {
     pub fn index(&self, arm: usize, t: u64) -> Result<f64, Error> {
         let arms = &self.state.arms;
         let a = arms.get(arm).ok_or(Error::Arm { arm, k: arms.len() })?;
-        Ok(if a.size == 0 { f64::INFINITY } else { a.index(t, self.state.epsilon) })
+        Ok(if a.size == 0 { f64::INFINITY } else { a.index(t, self.state.epsilon.get()) })
+    }
+
+    /// What this policy promises.
+    pub fn privacy(&self) -> PrivacyStatement {
+        statement(self.state.epsilon, Neighbours::ReplaceOne)
     }
 
     /// The source of noise.
@@ -76,8 +82,11 @@ impl<N: Noise> AnytimeLazyUcb<N> {
     /// The largest index in round `t`, and for how long it surely stays the largest.
     fn lead(&self, t: u64) -> Lead {
         let State { epsilon, arms, .. } = &self.state;
-        let arm = argmax(arms.iter().map(|a| a.index(t, *epsilon)));
-        Lead { arm, until: arms.iter().map(|a| overtaken(&arms[arm], a, t, *epsilon)).min().unwrap_or(0) }
+        let arm = argmax(arms.iter().map(|a| a.index(t, epsilon.get())));
+        Lead {
+            arm,
+            until: arms.iter().map(|a| overtaken(&arms[arm], a, t, epsilon.get())).min().unwrap_or(0),
+        }
     }
 }
 
@@ -106,7 +115,7 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
         open.add(*reward)?;
         let size = a.open_size();
         if open.count() == size {
-            (a.mean, a.size) = (open.release(epsilon.recip(), noise, rng)? / size as f64, size);
+            (a.mean, a.size) = (open.release(epsilon.get().recip(), noise, rng)? / size as f64, size);
             self.lead = Lead::default();
         }
         a.open = open;
@@ -125,7 +134,7 @@ struct Lead {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State<N> {
-    epsilon: f64,
+    epsilon: Epsilon,
     noise: N,
     turn: Turn,
     arms: Vec<Arm>,
@@ -183,11 +192,9 @@ impl<N: Noise> TryFrom<State<N>> for AnytimeLazyUcb<N> {
     type Error = Error;
     fn try_from(state: State<N>) -> Result<Self, Error> {
         check_arms(state.arms.len())?;
-        check_epsilon(state.epsilon)?;
         let sizes_fit = |a: &Arm| (a.size == 0 || a.size.is_power_of_two()) && a.size <= OpenSum::MAX_COUNT;
         let fits = |a: &Arm| sizes_fit(a) && a.mean.is_finite() && a.open.fits(a.open_size());
-        let learnt = state.turn.round() - 1;
-        let initialised = state.arms.iter().take(learnt as usize).all(|a| a.size > 0);
+        let initialised = state.arms.iter().take(state.turn.learnt as usize).all(|a| a.size > 0);
         if !initialised || !state.arms.iter().all(fits) {
             return Err(Error::State { what: "an arm that no run can reach" });
         }

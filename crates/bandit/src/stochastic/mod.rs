@@ -38,7 +38,9 @@ pub use ucb1::Ucb1;
 
 use crate::Error;
 use open_sum::OpenSum;
+use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::LaplaceNoise;
+use privacy::{PrivacyStatement, Trust};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// A source of Laplace noise that can be part of a policy's stored state.
@@ -77,7 +79,7 @@ impl Turn {
 
     /// Whether a run over `k` arms can have stored this, `learnt` rewards in.
     fn fits(&self, k: usize, learnt: u64) -> Result<(), Error> {
-        if self.learnt != learnt || self.decided.is_some_and(|arm| arm >= k) {
+        if self.learnt != learnt || learnt >= 1 << 62 || self.decided.is_some_and(|arm| arm >= k) {
             return Err(Error::State { what: "rounds and pulls disagree" });
         }
         Ok(())
@@ -91,9 +93,13 @@ fn check_arms(k: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_epsilon(epsilon: f64) -> Result<(), Error> {
-    if !(epsilon > 0.0 && epsilon.is_finite()) {
-        return Err(Error::Field { field: "epsilon", got: epsilon, want: "positive and finite" });
-    }
-    Ok(())
+/// Pure privacy of the decisions against whoever does not see the rewards; the server does.
+fn statement(epsilon: Epsilon, neighbours: Neighbours) -> PrivacyStatement {
+    let sentence = "The sequence of decisions, for one round's rewards, when the noise is drawn on a grid from a \
+                    cryptographic generator; the server sees the rewards and adds the noise.";
+    PrivacyStatement::pure(epsilon, Trust::Central, neighbours, sentence)
+}
+
+fn no_privacy() -> PrivacyStatement {
+    PrivacyStatement::none("Decisions follow the rewards without noise.")
 }

@@ -1,8 +1,10 @@
 //! Report Noisy Max: which of several sums is the largest, privately.
 
-use super::{Noise, check_epsilon};
+use super::{Noise, no_privacy, statement};
 use crate::Error;
 use crate::oful::argmax;
+use privacy::PrivacyStatement;
+use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -16,21 +18,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoisyMax {
-    /// `Lap(2/epsilon)`: epsilon-DP when one round's rewards are replaced.
-    Replace {
+    /// The leader alone is private. `Lap(2/epsilon)` if one round's rewards are replaced; `Lap(1/epsilon)`, the
+    /// paper's, if they are added or removed (set to 0), which is up to 2 epsilon under replacement.
+    Leader {
         /// Privacy parameter.
-        epsilon: f64,
+        epsilon: Epsilon,
+        /// What neighbours differ in.
+        neighbours: Neighbours,
     },
-    /// `Lap(1/epsilon)`, the paper's: epsilon-DP when one round's rewards are added or removed (set to 0), and
-    /// 2 epsilon when they are replaced.
-    AddRemove {
-        /// Privacy parameter.
-        epsilon: f64,
-    },
-    /// `Lap(K/epsilon)`, the naive form: the K sums could be published at epsilon, replaced or removed.
+    /// The naive form, `Lap(K/epsilon)`: the K noisy sums could be published, one round's rewards being replaced.
     EverySum {
         /// Privacy parameter.
-        epsilon: f64,
+        epsilon: Epsilon,
     },
     /// No noise. **Not private.**
     Exact,
@@ -40,19 +39,20 @@ impl NoisyMax {
     /// Scale of the noise on each of `k` sums; `None` for no noise.
     pub fn scale(&self, k: usize) -> Option<f64> {
         match self {
-            Self::Replace { epsilon } => Some(2.0 / epsilon),
-            Self::AddRemove { epsilon } => Some(epsilon.recip()),
-            Self::EverySum { epsilon } => Some(k as f64 / epsilon),
+            Self::Leader { epsilon, neighbours: Neighbours::AddRemove } => Some(epsilon.get().recip()),
+            // Any other relation is served by the scale for the widest.
+            Self::Leader { epsilon, .. } => Some(2.0 / epsilon.get()),
+            Self::EverySum { epsilon } => Some(k as f64 / epsilon.get()),
             Self::Exact => None,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
-        match self {
-            Self::Replace { epsilon } | Self::AddRemove { epsilon } | Self::EverySum { epsilon } => {
-                check_epsilon(*epsilon)
-            }
-            Self::Exact => Ok(()),
+    /// What it promises when every round enters one call.
+    pub(super) fn privacy(&self) -> PrivacyStatement {
+        match *self {
+            Self::Leader { epsilon, neighbours } => statement(epsilon, neighbours),
+            Self::EverySum { epsilon } => statement(epsilon, Neighbours::ReplaceOne),
+            Self::Exact => no_privacy(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! UCB1: what the private policies are measured against.
 
-use super::{OpenSum, Turn, check_arms};
+use super::{OpenSum, Turn, check_arms, no_privacy};
 use crate::oful::argmax;
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,11 @@ impl Ucb1 {
     pub fn new(k: usize) -> Result<Self, Error> {
         check_arms(k)?;
         Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
+    }
+
+    /// What this policy promises.
+    pub fn privacy(&self) -> PrivacyStatement {
+        no_privacy()
     }
 
     /// Pulls, arm by arm.
