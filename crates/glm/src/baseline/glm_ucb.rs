@@ -1,0 +1,106 @@
+use super::{finite, observed, stored};
+use crate::design::argmax;
+use crate::error::in_round;
+use crate::matrix::dot;
+use crate::mle::{self, Rows};
+use crate::{Error, Problem, Symmetric};
+use bandit::{Features, Policy};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// GLM-UCB: maximum likelihood, and one width for every direction of the link.
+///
+/// Cost: O(t d^2) a refit, O(K d^2) a round.
+///
+/// # Source
+/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate is not
+/// projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d ln(2dT/delta) ln t)`,
+/// without `ln t` where `log_factor` is off; `lambda = d`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
+pub struct GlmUcb {
+    config: Problem,
+    /// Rounds from one refit to the next.
+    refit_every: u64,
+    log_factor: bool,
+    rows: Rows,
+    inverse: Symmetric,
+    theta: Vec<f64>,
+}
+
+impl GlmUcb {
+    /// Without data.
+    ///
+    /// # Errors
+    /// [`Error::Field`].
+    pub fn new(config: Problem, refit_every: u64, log_factor: bool) -> Result<Self, Error> {
+        config.validate()?;
+        crate::error::field("refit_every", refit_every as f64, refit_every >= 1, "at least 1")?;
+        let d = config.d;
+        let inverse = Symmetric::identity(d, 1.0 / d as f64);
+        Ok(Self { config, refit_every, log_factor, rows: Rows::new(d), inverse, theta: vec![0.0; d] })
+    }
+
+    /// The estimate in use.
+    pub fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn width(&self) -> f64 {
+        let Problem { d, link, s, kappa, delta, horizon, .. } = self.config;
+        let d = d as f64;
+        let log = if self.log_factor { ((self.rows.len() + 1) as f64).ln() } else { 1.0 };
+        let confidence = 2.0 * d * (2.0 * d * horizon as f64 / delta).ln() * log;
+        2.0 * link.max_slope(s) * kappa * ((3.0 + 2.0 * (2.0 / d).ln_1p()) * confidence).sqrt()
+    }
+}
+
+impl Policy for GlmUcb {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.check(set)?;
+        let (width, link) = (self.width(), self.config.link);
+        Ok(argmax(set.rows().map(|x| link.mean(dot(x, &self.theta)) + width * self.inverse.norm(x))))
+    }
+
+    fn learn(&mut self, set: &Features, arm: usize, r: &f64, _: &mut dyn Rng) -> Result<(), bandit::Error> {
+        let x = observed(&self.config, set, arm, *r)?;
+        self.inverse.sherman_morrison(1.0, x);
+        self.rows.push(x, *r).map_err(in_round)?;
+        if (self.rows.len() as u64).is_multiple_of(self.refit_every) {
+            let (link, lambda) = (self.config.link, self.config.d as f64);
+            self.theta = mle::fit(link, &self.rows, lambda, &self.theta).map_err(in_round)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    config: Problem,
+    refit_every: u64,
+    log_factor: bool,
+    rows: Rows,
+    inverse: Symmetric,
+    theta: Vec<f64>,
+}
+
+impl TryFrom<State> for GlmUcb {
+    type Error = Error;
+    fn try_from(s: State) -> Result<Self, Error> {
+        let policy = Self::new(s.config, s.refit_every, s.log_factor)?;
+        let d = policy.config.d;
+        stored(s.rows.is_consistent(d) && s.inverse.d() == d && s.theta.len() == d && finite(&s.theta))?;
+        Ok(Self { rows: s.rows, inverse: s.inverse, theta: s.theta, ..policy })
+    }
+}
+
+impl From<GlmUcb> for State {
+    fn from(p: GlmUcb) -> Self {
+        let GlmUcb { config, refit_every, log_factor, rows, inverse, theta } = p;
+        Self { config, refit_every, log_factor, rows, inverse, theta }
+    }
+}

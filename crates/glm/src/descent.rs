@@ -1,0 +1,102 @@
+//! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing else.
+
+use crate::matrix::{dot, norm};
+use crate::mle::{Rows, project_ball};
+use crate::{Error, Link};
+use serde::{Deserialize, Serialize};
+
+/// Full-batch projected descent on the mean loss plus `regulariser / (2n) ||theta||^2`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Descent {
+    /// Steps `N`; each sums all gradients once.
+    pub steps: u32,
+    /// Gradients longer than this are shortened to it. Replacing one row moves a sum by at most twice as much.
+    pub clip: f64,
+    /// Length of step `i = 1, 2, ...` is `step / sqrt(i)`, or `step` throughout where `constant`.
+    pub step: f64,
+    /// Whether the step length stays.
+    pub constant: bool,
+    /// Iterates left out of the average that is returned, of `theta_0, ..., theta_N`.
+    pub burn_in: u32,
+    /// Whether the last iterate, `theta_N`, is in the average.
+    pub last: bool,
+    /// `lambda` of the regulariser. It holds no data and is added after the noise.
+    pub regulariser: f64,
+}
+
+impl Descent {
+    /// The paper's P_GD: constant step `D / (L sqrt N)` with `D = 2S` and `L = R + S regulariser / n`; the mean of
+    /// `theta_0, ..., theta_{N-1}`.
+    ///
+    /// # Source
+    /// Algorithm 7. Departures: the step is `2S / (L sqrt N)` throughout (the paper has a factor 2 more in one
+    /// place); the regulariser is added outside the protocol.
+    pub fn paper(steps: u32, r: f64, s: f64, regulariser: f64, n: f64) -> Self {
+        let step = 2.0 * s / ((r + s * regulariser / n) * f64::from(steps).sqrt());
+        Self { steps, clip: r, step, constant: true, burn_in: 0, last: false, regulariser }
+    }
+
+    /// # Errors
+    /// [`Error::Field`].
+    pub fn validate(&self) -> Result<(), Error> {
+        let Self { steps, clip, step, burn_in, regulariser, .. } = *self;
+        crate::error::field("steps", steps.into(), (1..=100_000).contains(&steps), "in 1..=100000")?;
+        crate::error::field("clip", clip, clip > 0.0, "positive")?;
+        crate::error::field("step", step, step > 0.0, "positive")?;
+        crate::error::field("burn_in", burn_in.into(), burn_in < steps, "below steps")?;
+        crate::error::field("regulariser", regulariser, regulariser >= 0.0, "at least 0")
+    }
+
+    /// Runs it from the origin. `noisy_sum` replaces the sum of the clipped gradients of `rows` by what may be known
+    /// of it; `project` maps onto the feasible set; `n` normalises and must not depend on private data.
+    ///
+    /// # Errors
+    /// Those of `noisy_sum` and `project`.
+    pub fn run(
+        &self,
+        link: Link,
+        rows: &Rows,
+        n: f64,
+        mut noisy_sum: impl FnMut(&mut [f64]) -> Result<(), Error>,
+        mut project: impl FnMut(&mut Vec<f64>) -> Result<(), Error>,
+    ) -> Result<Vec<f64>, Error> {
+        let mut theta = vec![0.0; rows.d()];
+        project(&mut theta)?;
+        let (mut sum, mut mean) = (vec![0.0; rows.d()], vec![0.0; rows.d()]);
+        let mut averaged = 0.0;
+        for i in 0..=self.steps {
+            if i >= self.burn_in && (i < self.steps || self.last) {
+                averaged += 1.0;
+                mean.iter_mut().zip(&theta).for_each(|(m, t)| *m += (t - *m) / averaged);
+            }
+            if i == self.steps {
+                break;
+            }
+            sum.fill(0.0);
+            rows.iter().for_each(|(x, r)| self.add_gradient(link, x, r, &theta, &mut sum));
+            noisy_sum(&mut sum)?;
+            let step = if self.constant { self.step } else { self.step / f64::from(i + 1).sqrt() };
+            for (t, s) in theta.iter_mut().zip(&sum) {
+                *t -= step * (s + self.regulariser * *t) / n;
+            }
+            project(&mut theta)?;
+        }
+        Ok(mean)
+    }
+
+    fn add_gradient(&self, link: Link, x: &[f64], r: f64, theta: &[f64], sum: &mut [f64]) {
+        let residual = link.mean(dot(x, theta)) - r;
+        let length = residual.abs() * norm(x);
+        let factor = if length > self.clip { residual * self.clip / length } else { residual };
+        sum.iter_mut().zip(x).for_each(|(s, x)| *s += factor * x);
+    }
+}
+
+/// Projection on the ball of radius `s`, in the form that [`Descent::run`] takes.
+pub fn onto_ball(s: f64) -> impl FnMut(&mut Vec<f64>) -> Result<(), Error> {
+    move |theta| {
+        project_ball(theta, s);
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! What is played against: rewards 0 and 1 with mean `mu(<x, theta>)`.
+
+use crate::matrix::{dot, norm};
+use crate::{Error, Link};
+use bandit::{Environment, Features, Outcome};
+use rand::{Rng, RngExt};
+use std::sync::Arc;
+
+/// A parameter and the arm sets of every round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    theta: Vec<f64>,
+    sets: Vec<Features>,
+}
+
+impl Instance {
+    /// From its parts.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than `theta`;
+    /// [`Error::Field`] if sets differ in their number of arms.
+    pub fn new(theta: Vec<f64>, sets: Vec<Features>) -> Result<Self, Error> {
+        if !theta.iter().all(|v| v.is_finite()) {
+            return Err(Error::NotFinite { field: "theta" });
+        }
+        let k = sets.first().map_or(0, Features::k);
+        for set in &sets {
+            if set.d() != theta.len() {
+                return Err(Error::Dimension { field: "sets", got: set.d(), want: theta.len() });
+            }
+            crate::error::field("k", set.k() as f64, set.k() == k, "the same in every set")?;
+        }
+        match sets.is_empty() {
+            true => Err(Error::Dimension { field: "sets", got: 0, want: 1 }),
+            false => Ok(Self { theta, sets }),
+        }
+    }
+
+    /// Fresh: `theta` uniform on the sphere of radius `s`, arms uniform in the unit ball.
+    ///
+    /// # Errors
+    /// [`Error::Field`].
+    pub fn random(d: usize, k: usize, rounds: usize, s: f64, rng: &mut dyn Rng) -> Result<Self, Error> {
+        for (name, value) in [("d", d), ("k", k), ("rounds", rounds)] {
+            crate::error::field(name, value as f64, value > 0, "at least 1")?;
+        }
+        crate::error::field("s", s, s > 0.0, "positive")?;
+        let mut theta = vec![0.0; d];
+        fill_on_sphere(&mut theta, s, rng);
+        let mut sets = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            let mut values = vec![0.0; k * d];
+            for x in values.chunks_exact_mut(d) {
+                let radius = rng.random::<f64>().powf(1.0 / d as f64);
+                fill_on_sphere(x, radius, rng);
+            }
+            sets.push(Features::new(values, d)?);
+        }
+        Self::new(theta, sets)
+    }
+
+    /// The parameter, which no policy is shown.
+    pub fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    /// The arm sets, round by round.
+    pub fn sets(&self) -> &[Features] {
+        &self.sets
+    }
+
+    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever gives it to
+    /// a private policy declares it public.
+    pub fn kappa(&self, link: Link) -> f64 {
+        self.slopes(link).fold(0.0, |m, s| m.max(1.0 / s))
+    }
+
+    /// `kappa*` of the instance: 1 over the largest `mu'` over all arms.
+    pub fn kappa_star(&self, link: Link) -> f64 {
+        1.0 / self.slopes(link).fold(0.0, f64::max)
+    }
+
+    fn slopes(&self, link: Link) -> impl Iterator<Item = f64> {
+        self.sets.iter().flat_map(|s| s.rows()).map(move |x| link.slope(dot(x, &self.theta)))
+    }
+}
+
+/// An [`Instance`] played from its first round to its last. Regret is in expectation.
+#[derive(Debug, Clone)]
+pub struct GlmEnvironment {
+    instance: Arc<Instance>,
+    link: Link,
+    begun: usize,
+    /// Decides the reward of whichever arm is played: 1 if below the arm's mean.
+    uniform: f64,
+    feedback: Option<f64>,
+}
+
+impl GlmEnvironment {
+    /// From the first round on.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if some arm's mean is no probability, as can be with the linear and Poisson links.
+    pub fn new(instance: Arc<Instance>, link: Link) -> Result<Self, Error> {
+        for x in instance.sets.iter().flat_map(|s| s.rows()) {
+            let mean = link.mean(dot(x, &instance.theta));
+            crate::error::field("mean", mean, (0.0..=1.0).contains(&mean), "in [0, 1] for every arm")?;
+        }
+        Ok(Self { instance, link, begun: 0, uniform: 0.0, feedback: None })
+    }
+
+    fn mean(&self, x: &[f64]) -> f64 {
+        self.link.mean(dot(x, &self.instance.theta))
+    }
+}
+
+impl Environment for GlmEnvironment {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn arms(&self) -> usize {
+        self.instance.sets[0].k() // `Instance::new` refuses an empty list
+    }
+
+    fn begin(&mut self, rng: &mut dyn Rng) -> bool {
+        let more = self.begun < self.instance.sets.len();
+        self.begun += usize::from(more);
+        self.uniform = rng.random();
+        self.feedback = None;
+        more
+    }
+
+    fn context(&self) -> Result<&Features, bandit::Error> {
+        self.begun.checked_sub(1).and_then(|i| self.instance.sets.get(i)).ok_or(bandit::Error::NoRound)
+    }
+
+    fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, bandit::Error> {
+        let set = self.context()?;
+        let mean = self.mean(set.row(arm).ok_or(bandit::Error::Arm { arm, k: set.k() })?);
+        let best = set.rows().map(|x| self.mean(x)).fold(mean, f64::max);
+        let reward = f64::from(self.uniform < mean);
+        self.feedback = Some(reward);
+        Ok(Outcome { reward, regret: best - mean })
+    }
+
+    fn feedback(&self) -> Result<&f64, bandit::Error> {
+        self.feedback.as_ref().ok_or(bandit::Error::NoRound)
+    }
+}
+
+fn fill_on_sphere(x: &mut [f64], radius: f64, rng: &mut dyn Rng) {
+    x.iter_mut().for_each(|v| *v = normal(rng));
+    let length = norm(x).max(f64::MIN_POSITIVE);
+    x.iter_mut().for_each(|v| *v *= radius / length);
+}
+
+/// A standard normal number in double precision (Box and Muller): for simulation, no privacy rests on it.
+pub(crate) fn normal(rng: &mut dyn Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
+}

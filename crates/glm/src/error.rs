@@ -1,0 +1,67 @@
+//! What can go wrong, and whose fault it is.
+
+/// Errors of this crate. What a policy refuses in a round is a [`bandit::Error`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a field of a configuration is outside its range.
+    #[error("{field} is {got}, it must be {want}")]
+    Field {
+        /// Name of the field.
+        field: &'static str,
+        /// The value found.
+        got: f64,
+        /// The range allowed, in words.
+        want: &'static str,
+    },
+    /// Misuse: a vector, matrix or point set of another dimension.
+    #[error("{field} has dimension {got}, it must be {want}")]
+    Dimension {
+        /// Name of the argument.
+        field: &'static str,
+        /// The dimension found.
+        got: usize,
+        /// The dimension wanted.
+        want: usize,
+    },
+    /// Misuse: an argument holds a value that is infinite or not a number.
+    #[error("{field} holds a value that is not a finite number")]
+    NotFinite {
+        /// Name of the argument.
+        field: &'static str,
+    },
+    /// Misuse: a matrix that must be positive definite is not.
+    #[error("{field} is not positive definite")]
+    NotPositive {
+        /// Name of the argument.
+        field: &'static str,
+    },
+    /// Capacity: an iteration did not reach its tolerance.
+    #[error("{what} did not converge in {steps} steps")]
+    NoConvergence {
+        /// The iteration.
+        what: &'static str,
+        /// Steps made.
+        steps: usize,
+    },
+    /// From budgets and samplers.
+    #[error(transparent)]
+    Privacy(#[from] privacy::Error),
+    /// From the bandit interface.
+    #[error(transparent)]
+    Bandit(#[from] bandit::Error),
+}
+
+/// Refuses `got` unless it is finite and `ok` holds.
+pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
+    if got.is_finite() && ok { Ok(()) } else { Err(Error::Field { field, got, want }) }
+}
+
+/// What a policy says when its own mathematics fails in a round.
+pub(crate) fn in_round(error: Error) -> bandit::Error {
+    match error {
+        Error::Bandit(e) => e,
+        Error::Field { field, got, want } => bandit::Error::Field { field, got, want },
+        _ => bandit::Error::Overflow,
+    }
+}

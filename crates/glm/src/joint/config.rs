@@ -1,0 +1,324 @@
+//! What JointGLM is told, and the profiles of the experiments.
+
+use crate::Problem;
+use crate::budget::{tree_levels, tree_sigma};
+use crate::descent::Descent;
+use crate::error::{Error, field};
+use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
+use privacy::composition::per_release;
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`JointGlm`](super::JointGlm). Every field is public knowledge: what is tuned on private data, or
+/// on `theta` as `kappa` may be, is not accounted for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JointConfig {
+    /// Shape, link, bounds.
+    pub problem: Problem,
+    /// Rewards lie in `[0, reward_max]`.
+    pub reward_max: f64,
+    /// `V = H = lambda I` at the start.
+    pub lambda: f64,
+    /// Width of the warm-up estimate: `gamma sqrt(kappa) ||x||_{V^-1}`.
+    pub gamma: f64,
+    /// Width of the running estimate: `beta ||x||_{H_tau^-1}`.
+    pub beta: f64,
+    /// Criterion I: explore while the largest `||x||^2_{V^-1}` is at least this.
+    pub explore_at: f64,
+    /// Criterion II: how far H must have grown for a new running estimate.
+    pub growth: Growth,
+    /// When the running estimate may be renewed.
+    pub trigger: Trigger,
+    /// When the warm-up estimate is renewed.
+    pub warm_up: WarmUp,
+    /// How V, H and the count of explorations are released.
+    pub release: Release,
+    /// How estimates are made.
+    pub estimate: Estimate,
+    /// Where running estimates are looked for.
+    pub region: Region,
+    /// Warm-up estimates at most; then the last one stays.
+    pub max_warm_up_calls: u32,
+    /// Running estimates at most; then the last one stays.
+    pub max_running_calls: u32,
+    /// What the published experiments do besides the algorithm.
+    pub published: Published,
+}
+
+/// Criterion II.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Growth {
+    /// The running maximum of `det H` has grown by this factor.
+    Determinant(f64),
+    /// The largest eigenvalue of H against the H of the last renewal exceeds this.
+    Eigenvalue(f64),
+}
+
+/// When criterion II is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// In every round, before its arm set is seen: renewals depend on released values alone.
+    EveryRound,
+    /// As the paper has it: only in rounds that do not explore. Whether the round of a renewal explored, which its
+    /// user's arm set decides, then shows in every later estimate; no noise hides it.
+    Exploiting,
+}
+
+/// When the warm-up estimate is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmUp {
+    /// After every exploration, as the paper has it. Shows who explored.
+    EveryExploration,
+    /// When the number of explorations is a power of two. Shows who explored.
+    PowersOfTwo,
+    /// When the running maximum of `det V`, as released, has doubled.
+    Doubling,
+}
+
+/// How V, H and the count are released, round by round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// Exactly: no privacy.
+    Exact,
+    /// Gaussian trees for V and H by themselves, in double precision, the count exactly: as published.
+    Separate {
+        /// Standard deviation at a node of V's tree.
+        sigma_v: f64,
+        /// Standard deviation at a node of H's tree.
+        sigma_h: f64,
+    },
+    /// One tree over (V, H in units of its largest leaf, count) with discrete Gaussian noise on a dyadic grid.
+    Joint {
+        /// Standard deviation at a node, the same in every coordinate.
+        sigma: f64,
+    },
+}
+
+/// How estimates are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Estimate {
+    /// Regularised maximum likelihood: no privacy.
+    Exact {
+        /// Weight of the regulariser.
+        lambda: f64,
+    },
+    /// Noisy gradient descent.
+    Descent {
+        /// Its shape.
+        descent: Descent,
+        /// Standard deviation on a gradient sum of a warm-up estimate.
+        sigma_warm_up: f64,
+        /// Standard deviation on a gradient sum of a running estimate.
+        sigma_running: f64,
+        /// Whether the noise is discrete, on a dyadic grid; else it is in double precision, as published.
+        discrete: bool,
+    },
+}
+
+/// Where running estimates are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Region {
+    /// `||theta - theta_o||_V <= gamma sqrt(kappa)`, as the paper has it.
+    Ellipsoid,
+    /// `||theta|| <= s`. Where noise keeps the rounds from exploring, the ellipsoid may miss the parameter.
+    Ball,
+}
+
+/// What the published experiments do besides the algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The index uses the mean of the two estimates.
+    pub averaged: bool,
+    /// V-leaves are divided by `1 + ||x||^2_{V^-1}`.
+    pub scaled_leaf: bool,
+    /// Warm-up rows count for the running estimate as well.
+    pub shared_rows: bool,
+    /// The H of the last renewal is an alias of H itself: the bonus follows H and criterion II is met only once.
+    pub aliased: bool,
+}
+
+impl JointConfig {
+    /// RS-GLinUCB (Sawarni et al. 2024) as tuned in the published experiments: Algorithm 2 without noise.
+    pub fn rs_glinucb(problem: Problem) -> Self {
+        let Problem { s, kappa, .. } = problem;
+        let d = problem.d as f64;
+        let width = (d * (problem.horizon as f64 / problem.delta).ln()).sqrt();
+        Self {
+            lambda: 0.5,
+            gamma: s * width,
+            beta: 4.0 * width,
+            explore_at: 1.0 / (0.01 * kappa * s * s * d),
+            growth: Growth::Determinant(1.5),
+            trigger: Trigger::Exploiting,
+            warm_up: WarmUp::EveryExploration,
+            release: Release::Exact,
+            estimate: Estimate::Exact { lambda: 0.5 },
+            region: Region::Ellipsoid,
+            max_warm_up_calls: u32::MAX,
+            max_running_calls: u32::MAX,
+            published: Published { shared_rows: true, ..Published::default() },
+            reward_max: 1.0,
+            problem,
+        }
+    }
+
+    /// The private profile of the published experiments, `zeta = delta`. Its accounting does not stand, and
+    /// [`privacy`](Self::privacy) says so: for comparison with the published figures only.
+    ///
+    /// # Errors
+    /// [`Error::Field`], [`Error::Privacy`].
+    pub fn published(problem: Problem, kappa_star: f64, epsilon: Epsilon) -> Result<Self, Error> {
+        problem.validate()?;
+        field("kappa_star", kappa_star, kappa_star > 0.0, "positive")?;
+        let Problem { d, kappa, delta, horizon, .. } = problem;
+        let rs = Self::rs_glinucb(problem);
+        let (d, t) = (d as f64, horizon as f64);
+        let noise = (4.0 * t / delta).ln().powi(2) * (4.0 / delta).ln() / (epsilon.get() * kappa_star);
+        let lambda = 2.0 * noise + 0.75 * d * (4.0 * t / delta).ln();
+        let (lambda_max, lambda_min) = (lambda + 1.5 * noise, lambda - 1.5 * noise);
+        let calls = |bound: f64| bound.floor().clamp(1.0, 1e6) as u32;
+        let warm_up = calls(d * kappa * rs.gamma.powi(2) * t.ln() / 20_000.0);
+        let growth = lambda_max / lambda_min + t / (kappa_star.powi(2) * lambda_min * d);
+        let running = calls(3.0 * growth.log2());
+        let descent = Descent {
+            steps: 50,
+            clip: 0.2,
+            step: 10.0,
+            constant: false,
+            burn_in: 10,
+            last: true,
+            regulariser: 0.0,
+        };
+        let (epsilon, delta) = (Epsilon::new(epsilon.get() / 3.0)?, Delta::new(delta / 3.0)?);
+        let sigma = |calls: u32| -> Result<f64, Error> {
+            let (epsilon, delta) = per_release(calls, epsilon, delta)?;
+            let step = Rho::within(epsilon, delta)?.get() / f64::from(descent.steps);
+            Ok(Rho::new(step)?.sigma(Sensitivity::new(2.0 * descent.clip)?))
+        };
+        let rho = Rho::within(epsilon, delta)?;
+        let tree = |l2: f64| -> Result<f64, Error> { Ok(tree_sigma(Sensitivity::new(l2)?, horizon, rho)) };
+        Ok(Self {
+            lambda,
+            growth: Growth::Eigenvalue(1.05 + 5.0 / (8.0 * d.sqrt())),
+            release: Release::Separate { sigma_v: tree(1.0)?, sigma_h: tree(1.0 / kappa_star)? },
+            estimate: Estimate::Descent {
+                descent,
+                sigma_warm_up: sigma(warm_up)?,
+                sigma_running: sigma(running)?,
+                discrete: false,
+            },
+            max_warm_up_calls: warm_up,
+            max_running_calls: running,
+            published: Published { averaged: true, scaled_leaf: true, shared_rows: true, aliased: false },
+            ..rs
+        })
+    }
+
+    /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP whatever the data, by noise that is
+    /// made of integers. `gamma` and `beta` are the widths to play with.
+    ///
+    /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in full.
+    /// `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with probability
+    /// `1 - delta`.
+    ///
+    /// # Errors
+    /// [`Error::Field`], [`Error::Privacy`].
+    pub fn private(problem: Problem, epsilon: Epsilon, gamma: f64, beta: f64) -> Result<Self, Error> {
+        problem.validate()?;
+        let Problem { kappa, delta, horizon, .. } = problem;
+        let (d, t) = (problem.d as f64, horizon as f64);
+        // One part in a thousand pays for rounding to the grids of the noise.
+        let rho = 0.999 * Rho::within(epsilon, Delta::new(delta)?)?.get();
+        let sigma = tree_sigma(Sensitivity::new(3f64.sqrt())?, horizon, Rho::new(0.75 * rho)?);
+        let prefix = sigma * f64::from(tree_levels(horizon)).sqrt();
+        let lambda = (prefix * ((2.0 * d).sqrt() + (2.0 * (2.0 * t / delta).ln()).sqrt())) * 2f64.sqrt();
+        let doublings = |growth: f64| (d * growth.log2()).ceil() as u32;
+        let warm_up = doublings(1.0 + t / (d * lambda)) + 1;
+        let running = doublings(2.0 + 2.0 * t / (d * lambda)) + 2;
+        let descent = Descent {
+            steps: 30,
+            clip: 1.0,
+            step: 2.0,
+            constant: false,
+            burn_in: 10,
+            last: true,
+            regulariser: 0.0,
+        };
+        let of = |calls: u32| -> Result<f64, Error> {
+            let step = 0.5 * rho / (f64::from(descent.steps) * f64::from(calls));
+            Ok(Rho::new(step)?.sigma(Sensitivity::new(2.0 * descent.clip)?))
+        };
+        let config = Self {
+            reward_max: 1.0,
+            lambda,
+            gamma,
+            beta,
+            explore_at: 1.0 / (gamma * gamma * kappa),
+            growth: Growth::Determinant(2.0),
+            trigger: Trigger::EveryRound,
+            warm_up: WarmUp::Doubling,
+            release: Release::Joint { sigma },
+            estimate: Estimate::Descent {
+                descent,
+                sigma_warm_up: of(warm_up)?,
+                sigma_running: of(running)?,
+                discrete: true,
+            },
+            region: Region::Ball,
+            max_warm_up_calls: warm_up,
+            max_running_calls: running,
+            published: Published::default(),
+            problem,
+        };
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Upper bound on the weight of `x x^T` in an H-leaf, `L_mu / e`.
+    pub(crate) fn largest_h_weight(&self) -> f64 {
+        self.problem.link.max_slope(self.problem.s) / std::f64::consts::E
+    }
+
+    /// Refuses fields outside their ranges.
+    ///
+    /// # Errors
+    /// [`Error::Field`].
+    pub fn validate(&self) -> Result<(), Error> {
+        self.problem.validate()?;
+        let positive = [
+            ("reward_max", self.reward_max),
+            ("lambda", self.lambda),
+            ("gamma", self.gamma),
+            ("beta", self.beta),
+            ("explore_at", self.explore_at),
+        ];
+        for (name, value) in positive {
+            field(name, value, value > 0.0, "positive")?;
+        }
+        let (Growth::Determinant(growth) | Growth::Eigenvalue(growth)) = self.growth;
+        field("growth", growth, growth > 1.0, "above 1")?;
+        match self.release {
+            Release::Exact => {}
+            Release::Separate { sigma_v, sigma_h } => {
+                field("sigma_v", sigma_v, sigma_v >= 0.0, "at least 0")?;
+                field("sigma_h", sigma_h, sigma_h >= 0.0, "at least 0")?;
+            }
+            Release::Joint { sigma } => field("sigma", sigma, sigma > 0.0, "positive")?,
+        }
+        match self.estimate {
+            Estimate::Exact { lambda } => field("estimate.lambda", lambda, lambda > 0.0, "positive"),
+            Estimate::Descent { descent, sigma_warm_up, sigma_running, .. } => {
+                field("sigma_warm_up", sigma_warm_up, sigma_warm_up >= 0.0, "at least 0")?;
+                field("sigma_running", sigma_running, sigma_running >= 0.0, "at least 0")?;
+                descent.validate()
+            }
+        }
+    }
+}

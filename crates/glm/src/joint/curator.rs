@@ -1,0 +1,152 @@
+//! The only code that sees data: rows and exact counts go in, noisy sums come out.
+
+use super::board::Board;
+use super::config::{Estimate, JointConfig, Region, Release};
+use crate::descent::onto_ball;
+use crate::matrix::triangle;
+use crate::mle::{self, Ellipsoid, Rows};
+use crate::noise::Gaussian;
+use crate::tree::Tree;
+use crate::{Error, Symmetric};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Rows of both data sets and the tree. No field can be read from outside this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Curator {
+    warm_up: Rows,
+    running: Rows,
+    explorations: u64,
+    tree: Tree,
+}
+
+impl Curator {
+    pub(super) fn new(c: &JointConfig) -> Self {
+        Self {
+            warm_up: Rows::new(c.problem.d),
+            running: Rows::new(c.problem.d),
+            explorations: 0,
+            tree: Tree::new(2 * triangle(c.problem.d) + 1),
+        }
+    }
+
+    /// Takes in one round and publishes the prefixes that it completes.
+    pub(super) fn observe(
+        &mut self,
+        c: &JointConfig,
+        board: &mut Board,
+        explored: bool,
+        x: &[f64],
+        reward: f64,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        let w_max = c.largest_h_weight();
+        let mut v = Symmetric::identity(c.problem.d, 0.0);
+        let mut h = v.clone();
+        if explored {
+            let scale = if c.published.scaled_leaf { 1.0 + board.v_inverse.quadratic_form(x) } else { 1.0 };
+            v.add_outer(1.0 / scale, x);
+        } else {
+            let slope = c.problem.link.slope(crate::matrix::dot(x, &board.warm_up));
+            h.add_outer((slope / std::f64::consts::E / w_max).min(1.0), x);
+        }
+        let mut leaf = Vec::with_capacity(2 * triangle(c.problem.d) + 1);
+        v.push_coordinates(&mut leaf);
+        h.push_coordinates(&mut leaf);
+        leaf.push(f64::from(explored));
+        let (gaussian, sigmas) = match c.release {
+            Release::Exact => (Gaussian::Double, [0.0; 3]),
+            Release::Separate { sigma_v, sigma_h } => (Gaussian::Double, [sigma_v, sigma_h / w_max, 0.0]),
+            Release::Joint { sigma } => (Gaussian::Grid, [sigma; 3]),
+        };
+        // On a grid all parts have the same sigma.
+        gaussian.round(sigmas[0], &mut leaf);
+        let edge = triangle(c.problem.d);
+        let part = |i: usize| usize::from(i >= edge) + usize::from(i == 2 * edge);
+        let prefix = self.tree.add(&leaf, |i| gaussian.draw(sigmas[part(i)], rng))?;
+        if explored {
+            self.warm_up.push(x, reward)?;
+            self.explorations += 1;
+        }
+        if !explored || c.published.shared_rows {
+            self.running.push(x, reward)?;
+        }
+        let with_lambda = |mut m: Symmetric| {
+            m.add_diagonal(c.lambda);
+            if matches!(c.release, Release::Exact) { m } else { m.floored(c.lambda / 4.0) }
+        };
+        let v = with_lambda(Symmetric::from_coordinates(c.problem.d, &prefix[..edge]));
+        let mut h = Symmetric::from_coordinates(c.problem.d, &prefix[edge..2 * edge]);
+        h.scale(w_max);
+        board.advance(c, v, with_lambda(h), prefix[2 * edge])
+    }
+
+    /// Whether the number of explorations is a power of two. Reveals it, where it is asked.
+    pub(super) fn explorations_are_a_power_of_two(&self) -> bool {
+        self.explorations.is_power_of_two()
+    }
+
+    /// The warm-up estimate, over the S-ball.
+    pub(super) fn warm_up_estimate(
+        &self,
+        c: &JointConfig,
+        board: &Board,
+        rng: &mut dyn Rng,
+    ) -> Result<Vec<f64>, Error> {
+        match c.estimate {
+            Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &board.warm_up),
+            Estimate::Descent { descent, sigma_warm_up, discrete, .. } => {
+                let noisy = Gaussian::of(discrete).adder(sigma_warm_up, rng);
+                descent.run(
+                    c.problem.link,
+                    &self.warm_up,
+                    board.explorations.max(1.0),
+                    noisy,
+                    onto_ball(c.problem.s),
+                )
+            }
+        }
+    }
+
+    /// The running estimate, over the ellipsoid about the warm-up estimate or the S-ball.
+    pub(super) fn running_estimate(
+        &self,
+        c: &JointConfig,
+        board: &Board,
+        rng: &mut dyn Rng,
+    ) -> Result<Vec<f64>, Error> {
+        let radius = c.gamma * c.problem.kappa.sqrt();
+        let ellipsoid = Ellipsoid { centre: &board.warm_up, metric: &board.v, radius };
+        match (c.estimate, c.region) {
+            (Estimate::Exact { lambda }, Region::Ellipsoid) => {
+                mle::fit_in(c.problem.link, &self.running, lambda, &ellipsoid, &board.warm_up)
+            }
+            (Estimate::Exact { lambda }, Region::Ball) => {
+                let (centre, metric) = (vec![0.0; c.problem.d], Symmetric::identity(c.problem.d, 1.0));
+                let ball = Ellipsoid { centre: &centre, metric: &metric, radius: c.problem.s };
+                mle::fit_in(c.problem.link, &self.running, lambda, &ball, &board.warm_up)
+            }
+            (Estimate::Descent { descent, sigma_running, discrete, .. }, region) => {
+                let n = board.running_rows(c).max(1.0);
+                let noisy = Gaussian::of(discrete).adder(sigma_running, rng);
+                match region {
+                    Region::Ball => {
+                        descent.run(c.problem.link, &self.running, n, noisy, onto_ball(c.problem.s))
+                    }
+                    Region::Ellipsoid => descent.run(c.problem.link, &self.running, n, noisy, |theta| {
+                        *theta = ellipsoid.project(theta)?;
+                        Ok(())
+                    }),
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_consistent(&self, d: usize, rounds: u64) -> bool {
+        self.warm_up.is_consistent(d)
+            && self.running.is_consistent(d)
+            && self.warm_up.len() as u64 == self.explorations
+            && self.tree.is_consistent(2 * triangle(d) + 1, rounds)
+    }
+}

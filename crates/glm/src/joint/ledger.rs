@@ -1,0 +1,89 @@
+//! What a run costs one person: the proof of `docs/joint-privacy.md` in numbers.
+
+use super::config::{Estimate, JointConfig, Release, Trigger, WarmUp};
+use crate::Error;
+use crate::budget::tree_levels;
+use crate::matrix::triangle;
+use crate::noise::grid;
+use privacy::budget::{Delta, Neighbours, Rho};
+use privacy::{Definition, PrivacyStatement, Trust};
+
+impl JointConfig {
+    /// Zero-concentrated cost of a whole run: of everything published, between runs that differ in the arm set and
+    /// rewards of one round. `None` where something is published that no noise hides.
+    ///
+    /// A person explores in both runs, in neither, or in one: the dearest of the three cases is the cost.
+    ///
+    /// | | tree moves by | warm-up sums by | running sums by |
+    /// |---|---|---|---|
+    /// | explores in both | root 2 | 2 clip | 0 |
+    /// | in neither | root 2 | 0 | 2 clip |
+    /// | in one | root 3 | clip | clip |
+    ///
+    /// # Source
+    /// Departure: the paper charges the tree twice and the estimates of each family in full, and bounds the tree's
+    /// leaves by `1 / kappa*`, which does not hold for V.
+    pub fn rho(&self) -> Option<Rho> {
+        let Release::Joint { sigma } = self.release else { return None };
+        let Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete: true } = self.estimate
+        else {
+            return None;
+        };
+        if self.trigger != Trigger::EveryRound || self.warm_up != WarmUp::Doubling {
+            return None;
+        }
+        let d = self.problem.d;
+        // Rounding moves either of two values by half a step in every coordinate.
+        let cost = |shift: f64, sigma: f64, coordinates: usize| {
+            let rounding = (coordinates as f64).sqrt() * grid(sigma);
+            if shift == 0.0 { 0.0 } else { ((shift + rounding) / sigma).powi(2) / 2.0 }
+        };
+        let tree = |l2: f64| {
+            f64::from(tree_levels(self.problem.horizon)) * cost(l2.sqrt(), sigma, 2 * triangle(d) + 1)
+        };
+        let family = |sigma: f64, calls: u32, clips: f64| {
+            f64::from(calls) * f64::from(descent.steps) * cost(clips * descent.clip, sigma, d)
+        };
+        let warm_up = |clips: f64| family(sigma_warm_up, self.max_warm_up_calls, clips);
+        let running = |clips: f64| family(sigma_running, self.max_running_calls, clips);
+        // With shared rows the running sums hold the person whether it explores or not.
+        let (when_exploring, when_mixed) = if self.published.shared_rows { (2.0, 2.0) } else { (0.0, 1.0) };
+        let both = tree(2.0) + warm_up(2.0) + running(when_exploring);
+        let neither = tree(2.0) + running(2.0);
+        let one = tree(3.0) + warm_up(1.0) + running(when_mixed);
+        Rho::new(both.max(neither).max(one)).ok()
+    }
+
+    /// What the configuration gives, stated at `problem.delta`.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] if the cost is no budget.
+    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        let Some(rho) = self.rho() else {
+            return Ok(PrivacyStatement::none(self.why_not()));
+        };
+        let delta = Delta::new(self.problem.delta)?;
+        let statement = PrivacyStatement::with_delta(
+            Definition::Joint,
+            rho.epsilon(delta)?,
+            delta,
+            Trust::Central,
+            Neighbours::ReplaceOne,
+            "the arm set and all possible rewards of one round, against everybody else's arms; the server is trusted, \
+             and kappa, widths and link are public; whatever the rewards follow",
+        )?;
+        Ok(statement)
+    }
+
+    fn why_not(&self) -> &'static str {
+        match (self.release, self.estimate) {
+            (Release::Exact, _) | (_, Estimate::Exact { .. }) => "statistics or estimates are exact",
+            _ if self.trigger != Trigger::EveryRound => {
+                "whether the round of a renewal explored shows in every later estimate, and the noise is in double \
+                 precision"
+            }
+            _ if self.warm_up != WarmUp::Doubling => "renewals of the warm-up estimate show who explored",
+            _ => "the noise is in double precision, or the count of explorations is exact",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! JointGLM: an update in every round, joint differential privacy.
+
+mod board;
+mod config;
+mod curator;
+mod ledger;
+
+pub use board::Board;
+pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trigger, WarmUp};
+
+use crate::Error;
+use crate::error::in_round;
+use bandit::{Features, Policy};
+use curator::Curator;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all others play
+/// optimistically on the running one, which is renewed when H has grown.
+///
+/// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order: [`Policy::learn`]
+///   answers the last [`Policy::decide`], whose arm need not be the one played.
+/// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms are chosen
+///   from the [`Board`] and the round's own arm set.
+/// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
+///
+/// # Source
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm 2.
+/// Departures, each a field of [`JointConfig`]: `docs/joint-privacy.md` proves what they are for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "State", into = "State")]
+pub struct JointGlm {
+    config: JointConfig,
+    board: Board,
+    curator: Curator,
+    /// Of the round decided but not learnt: whether it explores.
+    pending: Option<bool>,
+}
+
+impl JointGlm {
+    /// Without data.
+    ///
+    /// # Errors
+    /// Those of [`JointConfig::validate`].
+    pub fn new(config: JointConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let (board, curator) = (Board::new(&config), Curator::new(&config));
+        Ok(Self { config, board, curator, pending: None })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &JointConfig {
+        &self.config
+    }
+
+    /// What is published.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// Whether the round decided but not learnt explores.
+    pub fn exploring(&self) -> Option<bool> {
+        self.pending
+    }
+
+    fn renew_running(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
+        let theta = if self.board.running_rows(&self.config) < 1.0 {
+            self.board.warm_up.clone()
+        } else {
+            self.board.running_calls += 1;
+            self.curator.running_estimate(&self.config, &self.board, rng)?
+        };
+        self.board.renew_running(theta)
+    }
+
+    fn warm_up_due(&self, explored: bool) -> bool {
+        let board = &self.board;
+        board.warm_up_calls < self.config.max_warm_up_calls
+            && match self.config.warm_up {
+                WarmUp::EveryExploration => explored,
+                WarmUp::PowersOfTwo => explored && self.curator.explorations_are_a_power_of_two(),
+                WarmUp::Doubling => board.log_det_v > board.log_det_v_fitted + std::f64::consts::LN_2,
+            }
+    }
+
+    fn after(&mut self, explored: bool, x: &[f64], reward: f64, rng: &mut dyn Rng) -> Result<(), Error> {
+        let Self { config, board, curator, .. } = self;
+        curator.observe(config, board, explored, x, reward, rng)?;
+        if self.warm_up_due(explored) {
+            self.board.warm_up = self.curator.warm_up_estimate(&self.config, &self.board, rng)?;
+            self.board.warm_up_calls += 1;
+            self.board.log_det_v_fitted = self.board.log_det_v;
+        }
+        if self.config.trigger == Trigger::EveryRound && self.board.renewal_due(&self.config)? {
+            self.renew_running(rng)?;
+        }
+        Ok(())
+    }
+}
+
+impl Policy for JointGlm {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.problem.check(context)?;
+        let exploring = self.board.explores(&self.config, context);
+        if exploring.is_none()
+            && self.config.trigger == Trigger::Exploiting
+            && self.board.renewal_due(&self.config).map_err(in_round)?
+        {
+            self.renew_running(rng).map_err(in_round)?;
+        }
+        self.pending = Some(exploring.is_some());
+        Ok(exploring.unwrap_or_else(|| self.board.exploits(&self.config, context)))
+    }
+
+    /// Besides the usual: [`bandit::Error::NoRound`] if no decision is open.
+    fn learn(
+        &mut self,
+        context: &Features,
+        arm: usize,
+        reward: &f64,
+        rng: &mut dyn Rng,
+    ) -> Result<(), bandit::Error> {
+        self.config.problem.check(context)?;
+        self.config.problem.link.check(self.config.reward_max, *reward)?;
+        let x = context.row(arm).ok_or(bandit::Error::Arm { arm, k: self.config.problem.k })?;
+        if self.board.rounds >= self.config.problem.horizon {
+            return Err(bandit::Error::Field {
+                field: "horizon",
+                got: self.config.problem.horizon as f64,
+                want: "no less than the rounds played",
+            });
+        }
+        let explored = self.pending.take().ok_or(bandit::Error::NoRound)?;
+        self.after(explored, x, *reward, rng).map_err(in_round)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    config: JointConfig,
+    board: Board,
+    curator: Curator,
+    pending: Option<bool>,
+}
+
+impl TryFrom<State> for JointGlm {
+    type Error = Error;
+    fn try_from(State { config, board, curator, pending }: State) -> Result<Self, Error> {
+        config.validate()?;
+        let what = "statistics that do not fit the configuration or each other";
+        if !board.is_consistent(config.problem.d) || !curator.is_consistent(config.problem.d, board.rounds) {
+            return Err(bandit::Error::State { what }.into());
+        }
+        Ok(Self { config, board, curator, pending })
+    }
+}
+
+impl From<JointGlm> for State {
+    fn from(JointGlm { config, board, curator, pending }: JointGlm) -> Self {
+        Self { config, board, curator, pending }
+    }
+}

@@ -1,0 +1,35 @@
+//! Generalised linear contextual bandits under shuffle and joint differential privacy.
+//!
+//! For whoever simulates, compares or checks private policies whose rewards follow a link function (clicks, purchases).
+//!
+//! | symbol | here |
+//! |---|---|
+//! | `mu`, `mu'`, `B`, `kappa` | [`Link::mean`], [`slope`](Link::slope), [`integral`](Link::integral), [`kappa`](Link::kappa) |
+//! | `pi_G` | [`Design::g_optimal`] |
+//! | P_GD | [`Descent`] |
+//! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Board`](joint::Board) |
+//!
+//! Source throughout: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits".
+
+pub mod baseline;
+pub mod budget;
+mod descent;
+mod design;
+mod environment;
+mod error;
+pub mod joint;
+mod link;
+mod matrix;
+pub mod mle;
+mod noise;
+mod problem;
+pub mod published;
+mod tree;
+
+pub use descent::{Descent, onto_ball};
+pub use design::{Design, DistributionalDesign};
+pub use environment::{GlmEnvironment, Instance};
+pub use error::Error;
+pub use link::Link;
+pub use matrix::Symmetric;
+pub use problem::Problem;

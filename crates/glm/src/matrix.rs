@@ -1,0 +1,209 @@
+//! Small symmetric matrices.
+
+use crate::Error;
+use nalgebra::{DMatrix, SymmetricEigen};
+use serde::{Deserialize, Serialize};
+
+/// A symmetric matrix of order `d >= 1`, stored whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
+pub struct Symmetric {
+    d: usize,
+    values: Vec<f64>,
+}
+
+impl Symmetric {
+    /// `scale` times the identity of order `d`, which is taken as 1 if it is 0.
+    pub fn identity(d: usize, scale: f64) -> Self {
+        let d = d.max(1);
+        let mut values = vec![0.0; d * d];
+        values.iter_mut().step_by(d + 1).for_each(|v| *v = scale);
+        Self { d, values }
+    }
+
+    /// From its `d * d` entries.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`], [`Error::NotFinite`], or [`Error::Field`] if it is not symmetric.
+    pub fn new(d: usize, values: Vec<f64>) -> Result<Self, Error> {
+        if d == 0 || d.checked_mul(d) != Some(values.len()) {
+            return Err(Error::Dimension { field: "matrix", got: values.len(), want: d.saturating_mul(d) });
+        }
+        if !values.iter().all(|v| v.is_finite()) {
+            return Err(Error::NotFinite { field: "matrix" });
+        }
+        let pairs = || (0..d).flat_map(|i| (0..i).map(move |j| (i, j)));
+        if let Some((i, j)) = pairs().find(|&(i, j)| values[i * d + j] != values[j * d + i]) {
+            let got = values[i * d + j] - values[j * d + i];
+            return Err(Error::Field {
+                field: "matrix",
+                got,
+                want: "symmetric: differences across the diagonal 0",
+            });
+        }
+        Ok(Self { d, values })
+    }
+
+    /// Order.
+    pub fn d(&self) -> usize {
+        self.d
+    }
+
+    /// The `d * d` entries.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// Adds `weight * x x^T`.
+    pub fn add_outer(&mut self, weight: f64, x: &[f64]) {
+        for (row, xi) in self.values.chunks_exact_mut(self.d).zip(x) {
+            let scaled = weight * xi;
+            row.iter_mut().zip(x).for_each(|(v, xj)| *v += scaled * xj);
+        }
+    }
+
+    /// Adds `c` to the diagonal.
+    pub fn add_diagonal(&mut self, c: f64) {
+        self.values.iter_mut().step_by(self.d + 1).for_each(|v| *v += c);
+    }
+
+    /// Multiplies every entry.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.values.iter_mut().for_each(|v| *v *= factor);
+    }
+
+    /// `x^T A x`.
+    pub fn quadratic_form(&self, x: &[f64]) -> f64 {
+        self.values.chunks_exact(self.d).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+    }
+
+    /// `||x||_A`; 0 where rounding makes the square negative.
+    pub fn norm(&self, x: &[f64]) -> f64 {
+        self.quadratic_form(x).max(0.0).sqrt()
+    }
+
+    /// `A x`.
+    pub fn times(&self, x: &[f64]) -> Vec<f64> {
+        self.values.chunks_exact(self.d).map(|row| dot(row, x)).collect()
+    }
+
+    /// `A^-1`, if `A` is positive definite.
+    pub fn inverse(&self) -> Option<Self> {
+        self.dense().cholesky().map(|c| Self::from_dense(&c.inverse()))
+    }
+
+    /// `A^-1 - A^-1 x (A^-1 x)^T / (1 + ||x||^2_{A^-1})`: of an inverse, the inverse of `A + x x^T`.
+    pub(crate) fn sherman_morrison(&mut self, weight: f64, x: &[f64]) {
+        let y = self.times(x);
+        self.add_outer(-weight / (1.0 + weight * dot(&y, x)), &y);
+    }
+
+    /// `ln det A`, if `A` is positive definite.
+    pub fn log_det(&self) -> Option<f64> {
+        self.dense().cholesky().map(|c| c.ln_determinant())
+    }
+
+    /// The same matrix with every eigenvalue below `floor` lifted to it.
+    pub fn floored(&self, floor: f64) -> Self {
+        let eigen = self.eigen();
+        if eigen.eigenvalues.min() >= floor {
+            return self.clone();
+        }
+        Self::from_dense(
+            &SymmetricEigen { eigenvalues: eigen.eigenvalues.map(|v| v.max(floor)), ..eigen }.recompose(),
+        )
+    }
+
+    /// Largest `w` with `A v = w B v`: of `self` against a positive definite `other`.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`].
+    pub fn largest_eigenvalue_against(&self, other: &Self) -> Result<f64, Error> {
+        let l = other.dense().cholesky().ok_or(Error::NotPositive { field: "other" })?;
+        let half =
+            l.l().solve_lower_triangular(&self.dense()).ok_or(Error::NotPositive { field: "other" })?;
+        let whole =
+            l.l().solve_lower_triangular(&half.transpose()).ok_or(Error::NotPositive { field: "other" })?;
+        Ok(whole.symmetric_eigenvalues().max())
+    }
+
+    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper triangle row
+    /// by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z + Z^T)/2` on the matrix.
+    pub(crate) fn push_coordinates(&self, out: &mut Vec<f64>) {
+        for i in 0..self.d {
+            out.push(self.values[i * self.d + i]);
+            out.extend(
+                self.values[i * self.d + i + 1..(i + 1) * self.d]
+                    .iter()
+                    .map(|v| v * std::f64::consts::SQRT_2),
+            );
+        }
+    }
+
+    /// Inverse of [`push_coordinates`](Self::push_coordinates); reads `d (d + 1) / 2` values.
+    pub(crate) fn from_coordinates(d: usize, coordinates: &[f64]) -> Self {
+        let mut m = Self::identity(d, 0.0);
+        let mut next = coordinates.iter();
+        for i in 0..d {
+            for j in i..d {
+                let c = next.next().copied().unwrap_or(0.0);
+                let v = if i == j { c } else { c * std::f64::consts::FRAC_1_SQRT_2 };
+                m.values[i * d + j] = v;
+                m.values[j * d + i] = v;
+            }
+        }
+        m
+    }
+
+    pub(crate) fn eigen(&self) -> SymmetricEigen<f64, nalgebra::Dyn> {
+        self.dense().symmetric_eigen()
+    }
+
+    pub(crate) fn dense(&self) -> DMatrix<f64> {
+        DMatrix::from_column_slice(self.d, self.d, &self.values)
+    }
+
+    /// Of a matrix that is symmetric up to rounding.
+    pub(crate) fn from_dense(m: &DMatrix<f64>) -> Self {
+        let d = m.nrows();
+        let values = (0..d * d).map(|i| (m[(i / d, i % d)] + m[(i % d, i / d)]) / 2.0).collect();
+        Self { d, values }
+    }
+
+    pub(crate) fn is_finite(&self) -> bool {
+        self.values.iter().all(|v| v.is_finite())
+    }
+}
+
+/// Number of free entries of a symmetric matrix of order `d`.
+pub(crate) fn triangle(d: usize) -> usize {
+    d * (d + 1) / 2
+}
+
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+pub(crate) fn norm(a: &[f64]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    d: usize,
+    values: Vec<f64>,
+}
+
+impl TryFrom<Parts> for Symmetric {
+    type Error = Error;
+    fn try_from(p: Parts) -> Result<Self, Error> {
+        Self::new(p.d, p.values)
+    }
+}
+
+impl From<Symmetric> for Parts {
+    fn from(m: Symmetric) -> Self {
+        Self { d: m.d, values: m.values }
+    }
+}
