@@ -25,7 +25,7 @@ pub trait LaplaceNoise {
     }
 }
 
-fn finite(value: f64) -> Result<f64, Error> {
+pub(crate) fn finite(value: f64) -> Result<f64, Error> {
     if value.is_finite() {
         Ok(value)
     } else {
@@ -33,11 +33,11 @@ fn finite(value: f64) -> Result<f64, Error> {
     }
 }
 
-fn positive(scale: f64) -> Result<f64, Error> {
+pub(crate) fn positive(field: &'static str, scale: f64) -> Result<f64, Error> {
     if scale.is_finite() && scale > 0.0 {
         Ok(scale)
     } else {
-        Err(Error::Field { field: "scale", got: scale, want: "finite and above 0" })
+        Err(Error::Field { field, got: scale, want: "finite and above 0" })
     }
 }
 
@@ -50,7 +50,7 @@ pub struct HarnessLaplace;
 
 impl LaplaceNoise for HarnessLaplace {
     fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
-        let scale = positive(scale)?;
+        let scale = positive("scale", scale)?;
         let u = ((rng.word() >> 11) as f64 + 0.5) * 2f64.powi(-53);
         Ok(if u < 0.5 { scale * (2.0 * u).ln() } else { -scale * (2.0 * (1.0 - u)).ln() })
     }
@@ -89,7 +89,7 @@ impl GridLaplace {
     }
 
     fn steps(self, scale: f64, rng: &mut dyn Rng) -> Result<i128, Error> {
-        let rate = Ratio::from_f64(self.step())?.over(Ratio::from_f64(positive(scale)?)?)?;
+        let rate = Ratio::from_f64(self.step())?.over(Ratio::from_f64(positive("scale", scale)?)?)?;
         sampler::discrete_laplace(rng, rate)
     }
 
@@ -149,7 +149,7 @@ impl LaplaceNoise for ScriptedLaplace {
     /// # Errors
     /// [`Error::ScriptEnded`] when none is left.
     fn draw(&mut self, scale: f64, _: &mut dyn Rng) -> Result<f64, Error> {
-        let scale = positive(scale)?;
+        let scale = positive("scale", scale)?;
         let (draw, values) = (self.scales.len() + 1, self.values.len());
         let value = *self.values.get(draw - 1).ok_or(Error::ScriptEnded { draw, values })?;
         self.scales.push(scale);

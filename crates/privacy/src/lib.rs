@@ -14,12 +14,15 @@ pub mod accountant;
 pub mod budget;
 pub mod composition;
 mod error;
+pub mod gauss;
 pub mod laplace;
 mod ratio;
 pub mod rdp;
 pub mod sampler;
+pub mod shuffle;
 pub mod source;
 mod statement;
+pub mod tree;
 
 pub use error::Error;
 pub use ratio::Ratio;

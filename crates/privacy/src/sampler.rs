@@ -9,6 +9,7 @@
 //! | discrete Gaussian | `Z`, `∝ e^(-x²/2v)` | [`discrete_gaussian`] |
 //! | Polya `(1/n, e^-g)` | `N`, negative binomial with real index `1/n` | [`polya`] |
 //! | Poisson | `N` | [`poisson`] |
+//! | binomial of `1/2`, `1/4` | `0..=n`, `n` to `10^15` in constant time | [`binomial_half`], [`binomial_quarter`] |
 //! | Skellam, variance `v` | `Z`, difference of two Poisson of mean `v/2` | [`skellam`] |
 //!
 //! # Errors
@@ -19,7 +20,7 @@
 //! Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020 (the exponentials, discrete Laplace
 //! and Gaussian). Polya and Poisson: ours, by rejection from a geometric law, each acceptance a product of rationals;
 //! Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", suggest a Gamma-Poisson mixture, which
-//! is not exact in floating point.
+//! is not exact in floating point. Binomials: ours, by rejection from the discrete Gaussian (see [`binomial_half`]).
 
 use crate::{Error, Ratio, source::Words};
 
@@ -31,27 +32,45 @@ fn fits<T>(value: Option<T>) -> Result<T, Error> {
     value.ok_or(Error::Overflow { what: "an exact intermediate of a sampler", bits: 128 })
 }
 
-/// True with probability `e^-g`, for `g` in `[0, 1]`.
-fn bernoulli_exp_unit<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<bool, Error> {
+/// True with probability `e^(-g q)`, for `g` in `[0, 1]`, where `coin` comes up true with probability `q`
+/// (von Neumann's series; the coin is tossed only if the rational test before it passes).
+fn bernoulli_exp_unit<W: Words + ?Sized>(
+    words: &mut W,
+    g: Ratio,
+    mut coin: impl FnMut(&mut W) -> Result<bool, Error>,
+) -> Result<bool, Error> {
     let mut k = 1;
-    while words.bernoulli(Ratio::new(g.num(), fits(g.den().checked_mul(k))?)?) {
+    while words.bernoulli(Ratio::new(g.num(), fits(g.den().checked_mul(k))?)?) && coin(words)? {
         k += 1;
     }
     Ok(k % 2 == 1)
+}
+
+/// True with probability `e^(-g q)`, where `coin` comes up true with probability `q`.
+fn bernoulli_exp_coin<W: Words + ?Sized>(
+    words: &mut W,
+    mut g: Ratio,
+    mut coin: impl FnMut(&mut W) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    while !g.at_most_one() {
+        if !bernoulli_exp_unit(words, Ratio::ONE, &mut coin)? {
+            return Ok(false);
+        }
+        g = Ratio::new(g.num() - g.den(), g.den())?;
+    }
+    bernoulli_exp_unit(words, g, coin)
+}
+
+fn always<W: ?Sized>(_: &mut W) -> Result<bool, Error> {
+    Ok(true)
 }
 
 /// True with probability `e^-g`.
 ///
 /// # Errors
 /// [`Error::Overflow`].
-pub fn bernoulli_exp<W: Words + ?Sized>(words: &mut W, mut g: Ratio) -> Result<bool, Error> {
-    while !g.at_most_one() {
-        if !bernoulli_exp_unit(words, Ratio::ONE)? {
-            return Ok(false);
-        }
-        g = Ratio::new(g.num() - g.den(), g.den())?;
-    }
-    bernoulli_exp_unit(words, g)
+pub fn bernoulli_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<bool, Error> {
+    bernoulli_exp_coin(words, g, always)
 }
 
 /// Geometric from 0: `P(x) = (1 - e^-g) e^(-g x)`.
@@ -62,12 +81,12 @@ pub fn geometric_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<u128,
     let (a, c) = (positive("rate", g)?.num(), g.den());
     let low = loop {
         let u = words.below(c);
-        if bernoulli_exp_unit(words, Ratio::new(u, c)?)? {
+        if bernoulli_exp_unit(words, Ratio::new(u, c)?, always)? {
             break u;
         }
     };
     let mut high: u128 = 0;
-    while bernoulli_exp_unit(words, Ratio::ONE)? {
+    while bernoulli_exp_unit(words, Ratio::ONE, always)? {
         high += 1;
     }
     Ok(fits(high.checked_mul(c).and_then(|x| x.checked_add(low)))? / a)
@@ -187,4 +206,99 @@ pub fn poisson<W: Words + ?Sized>(words: &mut W, lambda: Ratio) -> Result<u64, E
 pub fn skellam<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i128, Error> {
     let half = v.times(Ratio::new(1, 2)?)?;
     Ok(i128::from(poisson(words, half)?) - i128::from(poisson(words, half)?))
+}
+
+/// Number of heads among `n` fair coins, exactly. Constant time: a handful of discrete Gaussian draws, whatever `n`.
+///
+/// With `n = 2m`, `i` heads more than `m` have weight `C(2m, m+i)/C(2m, m) = e^(-i²/(m+1/2) - h(i))`, where
+/// `h(i) = sum over j = 1..|i| of 2 (atanh(y_j) - y_j)`, `y_j = (2j-1)/(2m+1)`, is not negative. So `i` is proposed by
+/// the discrete Gaussian of variance parameter `(2m+1)/4` and kept with probability `e^-h(i)`, about `1 - 1/m`. That
+/// probability is that of a Poisson process of mass `h` having no point, and needs no value of `h`: points of a
+/// dominating process are thinned by rational coins.
+///
+/// # Errors
+/// [`Error::Overflow`]; does not happen up to `n = 2^50`.
+pub fn binomial_half<W: Words + ?Sized>(words: &mut W, n: u64) -> Result<u64, Error> {
+    if n <= 256 {
+        let ones = |bits: u64, word: u64| u64::from((word & (u64::MAX >> (64 - bits))).count_ones());
+        return Ok((0..n).step_by(64).map(|done| ones((n - done).min(64), words.word())).sum());
+    }
+    let m = n / 2;
+    let odd = if n % 2 == 1 { words.below(2) as u64 } else { 0 };
+    let i = centred_binomial(words, m)?;
+    // |i| <= m, so this is at least 0.
+    Ok(m.saturating_add_signed(i) + odd)
+}
+
+/// Heads above `m` among `2m` fair coins.
+fn centred_binomial<W: Words + ?Sized>(words: &mut W, m: u64) -> Result<i64, Error> {
+    let b = 2 * u128::from(m) + 1;
+    let v = Ratio::new(b, 4)?;
+    loop {
+        let i = discrete_gaussian(words, v)?;
+        let size = i.unsigned_abs();
+        if size > u128::from(m) {
+            continue;
+        }
+        let a = 2 * size;
+        // h = sum over j and odd l >= 3 of 2 y_j^l/l, dominated by y^l/3 each with y = a/b >= y_j: the mass is
+        // (2/3) |i| y · y²/(1-y²), the last factor split into a whole number and a coin.
+        let (y2, rest) = (fits(a.checked_mul(a))?, fits(b.checked_mul(b))? - a * a);
+        let whole = y2.div_ceil(rest).max(1);
+        let mass = Ratio::new(fits((2 * size).checked_mul(a).and_then(|x| x.checked_mul(whole)))?, 3 * b)?;
+        let (head, step) = (Ratio::new(y2, rest)?.over(Ratio::new(whole, 1)?)?, Ratio::new(y2, b * b)?);
+        let point = |words: &mut W| {
+            if !words.bernoulli(head) {
+                return Ok(false);
+            }
+            let y = Ratio::new(2 * words.below(size) + 1, a)?; // y_j/y, j uniform
+            let mut l = 3;
+            while words.bernoulli(step) {
+                l += 2;
+            }
+            Ok(words.bernoulli(Ratio::new(3, l)?) && (0..l).all(|_| words.bernoulli(y)))
+        };
+        if bernoulli_exp_coin(words, mass, point)? {
+            return fits(i64::try_from(i).ok());
+        }
+    }
+}
+
+/// Number of successes among `n` trials of probability one quarter, exactly: one two-bit draw a trial up to 64, above
+/// that the heads among the heads of fair coins.
+///
+/// # Errors
+/// As [`binomial_half`].
+pub fn binomial_quarter<W: Words + ?Sized>(words: &mut W, n: u64) -> Result<u64, Error> {
+    if n <= 64 {
+        return Ok((0..n).filter(|_| words.below(4) == 0).count() as u64);
+    }
+    let heads = binomial_half(words, n)?;
+    binomial_half(words, heads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::SplitMix64;
+
+    /// The large-n path where every probability can be counted: 2m coins, m = 1, 2, 5, and the thinning is felt.
+    #[test]
+    fn centred_binomial_has_the_binomial_law() {
+        for m in [1u64, 2, 5] {
+            let (draws, mut words) = (200_000u32, SplitMix64::new(7 + m));
+            let mut counts = vec![0u32; 2 * m as usize + 1];
+            for _ in 0..draws {
+                counts[m.saturating_add_signed(centred_binomial(&mut words, m).unwrap()) as usize] += 1;
+            }
+            // Chi-square with at most ten degrees of freedom: 35 is passed once in ten thousand right samplers.
+            let (mut chi, mut choose) = (0.0, 1.0);
+            for (k, count) in counts.iter().enumerate() {
+                let want = f64::from(draws) * choose / f64::powi(4.0, m as i32);
+                chi += (f64::from(*count) - want).powi(2) / want;
+                choose *= (2 * m as usize - k) as f64 / (k + 1) as f64;
+            }
+            assert!(chi < 35.0, "m = {m}: {chi}");
+        }
+    }
 }

@@ -1,0 +1,297 @@
+//! Sums of bounded numbers through a shuffler: everybody sends bits, the server counts ones.
+//!
+//! Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization", 2022, as corrected below; used by
+//! Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithms 4 to 6.
+//!
+//! *Departure*: values in `[-bound, bound]` are shifted to `[0, 2 bound]`, and `2 bound` is the length that is cut into
+//! `g` steps (the paper prints `bound`, which lets the shifted value exceed `g` steps); the analyser subtracts the
+//! expected noise of `n` users.
+
+use crate::budget::{Delta, Epsilon};
+use crate::source::Words;
+use crate::{Error, Ratio, composition, sampler};
+use serde::{Deserialize, Serialize};
+
+/// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability 1/4.
+///
+/// A user sends `g + b` bits of one label; after the shuffler only the number of ones is left, a shift by at most `g`
+/// of a binomial of `n b` trials. Its privacy is [`divergence`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BitSum {
+    bound: f64,
+    users: u64,
+    steps: u64,
+    noise_bits: u64,
+}
+
+impl BitSum {
+    /// Of values in `[-bound, bound]`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `bound` is not finite and above 0, or `users` or `steps` is 0; [`Error::Overflow`] if
+    /// `users * (steps + noise_bits)` is `2^50` or more.
+    pub fn new(bound: f64, users: u64, steps: u64, noise_bits: u64) -> Result<Self, Error> {
+        crate::laplace::positive("bound", bound)?;
+        for (field, got) in [("users", users), ("steps", steps)] {
+            if got == 0 {
+                return Err(Error::Field { field, got: 0.0, want: "at least 1" });
+            }
+        }
+        let bits = steps.checked_add(noise_bits).and_then(|each| each.checked_mul(users));
+        if bits.is_none_or(|bits| bits >= 1 << 50) {
+            return Err(Error::Overflow { what: "the number of shuffled bits", bits: 50 });
+        }
+        Ok(Self { bound, users, steps, noise_bits })
+    }
+
+    /// The constants as published, for vectors of length `d` (or `d` by `d` matrices): all coordinates together are
+    /// `(epsilon, delta)`-DP when one user is replaced.
+    ///
+    /// `g = max(ceil(2 sqrt n), d, 4)`, `b = ceil(24·10^4 g² ln²(4 (d² + 1)/delta) / (epsilon² n))`: several hundred
+    /// times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
+    pub fn stated(bound: f64, users: u64, d: u64, epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
+        if epsilon.get() > 15.0 {
+            return Err(Error::Field { field: "epsilon", got: epsilon.get(), want: "at most 15" });
+        }
+        if !(delta.get() > 0.0 && delta.get() < 0.5) {
+            return Err(Error::Field { field: "delta", got: delta.get(), want: "above 0 and below 1/2" });
+        }
+        let steps = Self::default_steps(users, d);
+        let log = (4.0 * ((d as f64).powi(2) + 1.0) / delta.get()).ln();
+        let b = 24e4 * (steps as f64 * log / epsilon.get()).powi(2) / users.max(1) as f64;
+        Self::new(bound, users, steps, b.ceil() as u64)
+    }
+
+    /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
+    /// [`composition::per_release`].
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `delta` is 0 or `coordinates` is 0; as [`new`](Self::new).
+    pub fn calibrated(
+        bound: f64,
+        users: u64,
+        coordinates: u32,
+        epsilon: Epsilon,
+        delta: Delta,
+    ) -> Result<Self, Error> {
+        let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
+        let steps = Self::default_steps(users, 1);
+        let trials = least_trials(steps, epsilon, delta)?;
+        let mut noise_bits = trials.div_ceil(users.max(1));
+        // The divergence falls with the number of trials, but for ripples of a few units: check the rounded one.
+        while divergence(noise_bits * users.max(1), steps, epsilon) > delta.get() {
+            noise_bits += 1;
+        }
+        Self::new(bound, users, steps, noise_bits)
+    }
+
+    /// `max(ceil(2 sqrt n), d, 4)`.
+    fn default_steps(users: u64, d: u64) -> u64 {
+        let square = 4 * u128::from(users);
+        let root = square.isqrt();
+        ((root + u128::from(root * root < square)) as u64).max(d).max(4)
+    }
+
+    /// Steps of the encoding, `g`.
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Noise bits of one user, `b`.
+    pub const fn noise_bits(&self) -> u64 {
+        self.noise_bits
+    }
+
+    /// Standard deviation of the estimate's noise, without rounding: `(2 bound/g) sqrt(3 n b/16)`.
+    pub fn noise_deviation(&self) -> f64 {
+        self.step() * (3.0 / 16.0 * self.users as f64 * self.noise_bits as f64).sqrt()
+    }
+
+    fn step(&self) -> f64 {
+        2.0 * self.bound / self.steps as f64
+    }
+
+    /// `x` as a whole number of steps above `-bound`, rounded at random to either side; `0..=g`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above 0 but below
+    /// about `2^-60` of the bound.
+    pub fn encode<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
+        if !(-self.bound..=self.bound).contains(&x) {
+            return Err(Error::Field { field: "value", got: x, want: "within the bound" });
+        }
+        let length = Ratio::from_f64(2.0 * self.bound)?;
+        let place = Ratio::from_f64(x + self.bound)?.times(Ratio::integer(self.steps))?.over(length)?;
+        let up = u128::from(words.bernoulli(place.fract()));
+        Ok(((place.floor() + up) as u64).min(self.steps))
+    }
+
+    /// One user's message: the number of ones among its `g + b` bits.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn randomise<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
+        Ok(self.encode(x, words)? + sampler::binomial_quarter(words, self.noise_bits)?)
+    }
+
+    /// All users at once: the number of ones after the shuffler, equal in law to the sum of
+    /// [`randomise`](Self::randomise), with one binomial draw in place of `n`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if there are not `n` values; as [`encode`](Self::encode).
+    pub fn shuffle<W: Words + ?Sized>(&self, values: &[f64], words: &mut W) -> Result<u64, Error> {
+        if values.len() as u64 != self.users {
+            return Err(Error::Field { field: "values", got: values.len() as f64, want: "one a user" });
+        }
+        let mut ones = 0;
+        for x in values {
+            ones += self.encode(*x, words)?;
+        }
+        Ok(ones + sampler::binomial_quarter(words, self.users * self.noise_bits)?)
+    }
+
+    /// The server's estimate of the sum of all values, unbiased.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if there are more ones than bits.
+    pub fn analyse(&self, ones: u64) -> Result<f64, Error> {
+        if ones > self.users * (self.steps + self.noise_bits) {
+            return Err(Error::Field { field: "ones", got: ones as f64, want: "at most the number of bits" });
+        }
+        let quarters = 4 * i128::from(ones) - i128::from(self.users) * i128::from(self.noise_bits);
+        Ok(self.step() * (quarters as f64 / 4.0) - self.users as f64 * self.bound)
+    }
+}
+
+/// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the larger of
+/// both directions: the exact `delta` of releasing a count under that noise when a person moves it by `shift`.
+///
+/// Double precision on exact formulas, about ten digits. Time in proportion to the root of `trials`.
+pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
+    if shift == 0 {
+        return 0.0;
+    }
+    let e = epsilon.get();
+    // ln P(x)/P(x - shift) falls in x from +infinity to -infinity over shift..=trials.
+    let loss = |x: u64| -> f64 {
+        (0..shift).map(|j| ((trials - x + shift - j) as f64 / (3.0 * (x - j) as f64)).ln()).sum()
+    };
+    // First x at which `stop` holds, of a condition that stays once it holds.
+    let first = |stop: &dyn Fn(f64) -> bool| {
+        let (mut low, mut high) = (shift, trials + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if stop(loss(middle)) { high = middle } else { low = middle + 1 }
+        }
+        low
+    };
+    let below = first(&|l| l <= e); // P(x) > e^epsilon P(x - shift) for x < below
+    let above = first(&|l| l < -e); // P(x - shift) > e^epsilon P(x) for x >= above
+    let down = lower_tail(trials, below) - e.exp() * lower_tail(trials, below - shift);
+    let up = upper_tail(trials, above - shift) - e.exp() * upper_tail(trials, above);
+    down.max(up).max(0.0)
+}
+
+/// The least number of trials (to within ripples of a few) whose [`divergence`] is at most `delta`.
+fn least_trials(shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
+    if delta.get() == 0.0 {
+        return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 for binomial noise" });
+    }
+    let enough = |trials| divergence(trials, shift, epsilon) <= delta.get();
+    let mut high = shift.max(1);
+    while !enough(high) {
+        high = high
+            .checked_mul(2)
+            .filter(|h| *h < 1 << 50)
+            .ok_or(Error::Overflow { what: "trials", bits: 50 })?;
+    }
+    let mut low = high / 2;
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if enough(middle) { high = middle } else { low = middle }
+    }
+    Ok(high)
+}
+
+/// `P(X < x)`, X binomial of `n` and 1/4, for `x` below the bulk; 1 less the other tail above it.
+fn lower_tail(n: u64, x: u64) -> f64 {
+    if 4 * u128::from(x) > u128::from(n) {
+        return 1.0 - upper_tail(n, x);
+    }
+    let mut sum = 0.0;
+    let mut term = if x == 0 { 0.0 } else { mass(n, x - 1) };
+    for k in (0..x).rev() {
+        sum += term;
+        if term <= sum * 1e-18 {
+            break;
+        }
+        term *= 3.0 * k as f64 / (n - k + 1) as f64;
+    }
+    sum
+}
+
+/// `P(X >= x)`.
+fn upper_tail(n: u64, x: u64) -> f64 {
+    if 4 * u128::from(x) <= u128::from(n) {
+        return 1.0 - lower_tail(n, x);
+    }
+    let mut sum = 0.0;
+    let mut term = if x > n { 0.0 } else { mass(n, x) };
+    for k in x..=n {
+        sum += term;
+        if term <= sum * 1e-18 {
+            break;
+        }
+        term *= (n - k) as f64 / (3.0 * (k + 1) as f64);
+    }
+    sum
+}
+
+/// `P(X = x)` by Loader's saddle-point form, which keeps its digits for large `n`.
+fn mass(n: u64, x: u64) -> f64 {
+    let (nf, xf) = (n as f64, x as f64);
+    if x == 0 {
+        return (nf * (-0.25f64).ln_1p()).exp();
+    }
+    if x == n {
+        return (nf * 0.25f64.ln()).exp();
+    }
+    let rest = nf - xf;
+    let exponent = stirling_error(nf)
+        - stirling_error(xf)
+        - stirling_error(rest)
+        - deviance(xf, nf / 4.0)
+        - deviance(rest, 0.75 * nf);
+    exponent.exp() * (nf / (std::f64::consts::TAU * xf * rest)).sqrt()
+}
+
+/// `ln n! - ln(sqrt(2 pi n) (n/e)^n)`, `n >= 1`.
+fn stirling_error(n: f64) -> f64 {
+    if n < 16.0 {
+        let log_factorial: f64 = (2..=n as u32).map(|k| f64::from(k).ln()).sum();
+        return log_factorial - (n + 0.5) * n.ln() + n - std::f64::consts::TAU.ln() / 2.0;
+    }
+    let s = 1.0 / (n * n);
+    (1.0 / 12.0 - s * (1.0 / 360.0 - s * (1.0 / 1260.0 - s * (1.0 / 1680.0 - s / 1188.0)))) / n
+}
+
+/// `x ln(x/m) + m - x`, without cancellation for `x` near `m`.
+fn deviance(x: f64, m: f64) -> f64 {
+    let v = (x - m) / (x + m);
+    if v.abs() >= 0.1 {
+        return x * (x / m).ln() + m - x;
+    }
+    let (mut sum, mut term) = ((x - m) * v, 2.0 * x * v);
+    for j in 1..100 {
+        term *= v * v;
+        let next = sum + term / f64::from(2 * j + 1);
+        if next == sum {
+            break;
+        }
+        sum = next;
+    }
+    sum
+}

@@ -1,0 +1,127 @@
+//! Continual sums of vectors: every prefix of a stream, each item paid for once per level of a binary tree.
+
+use crate::Error;
+use crate::budget::{Rho, Sensitivity};
+use crate::gauss::GaussianNoise;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// The binary tree mechanism on vectors of a fixed length, with Gaussian noise.
+///
+/// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the first `t`
+/// items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their upper triangles, with
+/// `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the Frobenius norm.
+///
+/// - Shape: one value a coordinate; noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
+/// - Privacy: an item lies in at most [`levels`](Self::levels) blocks, so the whole stream of answers costs
+///   [`levels`](Self::levels) times the zCDP of one block, see [`sigma`](Self::sigma).
+/// - Cost: time and memory `O(levels · length)` an item.
+/// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet 2018.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tree {
+    horizon: u64,
+    items: u64,
+    sigmas: Vec<f64>,
+    /// Per level, the block that is open for merging: its sum, and its sum with noise.
+    blocks: Vec<Block>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Block {
+    exact: Vec<f64>,
+    noisy: Vec<f64>,
+}
+
+impl Tree {
+    /// An empty stream of at most `horizon` items. A `sigma` of 0 is no noise, **and no privacy**: tests.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `horizon` is 0, there are no coordinates, or a `sigma` is negative or not finite.
+    pub fn new(sigmas: Vec<f64>, horizon: u64) -> Result<Self, Error> {
+        if horizon == 0 {
+            return Err(Error::Field { field: "horizon", got: 0.0, want: "at least 1" });
+        }
+        if sigmas.is_empty() {
+            return Err(Error::Field { field: "coordinates", got: 0.0, want: "at least 1" });
+        }
+        if let Some(&bad) = sigmas.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
+            return Err(Error::Field { field: "sigma", got: bad, want: "finite and not negative" });
+        }
+        let empty = Block { exact: vec![0.0; sigmas.len()], noisy: vec![0.0; sigmas.len()] };
+        let blocks = vec![empty; Self::levels(horizon) as usize];
+        Ok(Self { horizon, items: 0, sigmas, blocks })
+    }
+
+    /// `ceil(log2 horizon) + 1`: bounds the blocks that hold one item, and the blocks of one answer.
+    pub fn levels(horizon: u64) -> u32 {
+        horizon
+            .max(1)
+            .next_power_of_two()
+            .trailing_zeros()
+            .max(u64::BITS - (horizon.max(1) - 1).leading_zeros())
+            + 1
+    }
+
+    /// Noise for a stream that may cost `rho` in all, where an item moves by at most `l2`:
+    /// `l2 sqrt(levels / (2 rho))`.
+    pub fn sigma(rho: Rho, l2: Sensitivity, horizon: u64) -> f64 {
+        rho.sigma(l2) * f64::from(Self::levels(horizon)).sqrt()
+    }
+
+    /// Items taken in.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Takes in one item; one noise vector is drawn, in order of the coordinates with `sigma > 0`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is passed;
+    /// whatever `noise` adds. The tree is then unchanged.
+    pub fn add(
+        &mut self,
+        item: &[f64],
+        noise: &mut impl GaussianNoise,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        if item.len() != self.sigmas.len() {
+            return Err(Error::Field {
+                field: "item length",
+                got: item.len() as f64,
+                want: "that of the tree",
+            });
+        }
+        if self.items >= self.horizon {
+            return Err(Error::Field {
+                field: "items",
+                got: self.items as f64 + 1.0,
+                want: "at most the horizon",
+            });
+        }
+        let level = (self.items + 1).trailing_zeros() as usize;
+        let mut exact = item.iter().map(|x| noise.round(*x)).collect::<Result<Vec<_>, _>>()?;
+        for lower in &self.blocks[..level] {
+            exact.iter_mut().zip(&lower.exact).for_each(|(sum, x)| *sum += x);
+        }
+        let mut noisy = exact.clone();
+        for (value, &sigma) in noisy.iter_mut().zip(&self.sigmas) {
+            if sigma > 0.0 {
+                *value += noise.draw(sigma, rng)?;
+            }
+        }
+        self.items += 1;
+        self.blocks[level] = Block { exact, noisy };
+        Ok(())
+    }
+
+    /// The noisy sum of all items so far. Asking again gives the same answer, and costs nothing.
+    pub fn prefix(&self) -> Vec<f64> {
+        let mut sum = vec![0.0; self.sigmas.len()];
+        for (level, block) in self.blocks.iter().enumerate() {
+            if self.items >> level & 1 == 1 {
+                sum.iter_mut().zip(&block.noisy).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        sum
+    }
+}
