@@ -54,12 +54,7 @@ impl Tree {
 
     /// `ceil(log2 horizon) + 1`: bounds the blocks that hold one item, and the blocks of one answer.
     pub fn levels(horizon: u64) -> u32 {
-        horizon
-            .max(1)
-            .next_power_of_two()
-            .trailing_zeros()
-            .max(u64::BITS - (horizon.max(1) - 1).leading_zeros())
-            + 1
+        u64::BITS - horizon.saturating_sub(1).leading_zeros() + 1
     }
 
     /// Noise for a stream that may cost `rho` in all, where an item moves by at most `l2`:

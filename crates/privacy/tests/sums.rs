@@ -142,7 +142,7 @@ fn tree_without_noise_sums() {
 /// Variance of prefix t is the number of ones in t; a block that two prefixes share is the same block. For both noises.
 fn tree_variances(mut noise: impl GaussianNoise, seed: u64) {
     let (runs, rng) = (4000, &mut SplitMix64::new(seed));
-    let mut prefixes = vec![Vec::with_capacity(runs); 8];
+    let mut prefixes = vec![Vec::new(); 8];
     for _ in 0..runs {
         let mut tree = Tree::new(vec![1.0], 8).unwrap();
         for prefix in &mut prefixes {
