@@ -204,6 +204,21 @@ fn bad_feedback_is_refused() {
     refuses_bad_feedback(ArsClw::new(ArsClwConfig::new(7)).unwrap());
 }
 
+/// That there is no privacy, and not by a budget that happens to be large.
+#[test]
+fn no_privacy_is_claimed() {
+    for statement in [
+        ArsUcb::new(ArsUcbConfig::new(7)).unwrap().privacy(),
+        Odaaf::new(ODAAF).unwrap().privacy(),
+        ArsExp3::new(ArsExp3Config::new(7, SLOTS)).unwrap().privacy(),
+        Clw::new(LOOK_AHEAD).unwrap().privacy(),
+        ArsClw::new(ArsClwConfig::new(7)).unwrap().privacy(),
+    ] {
+        assert_eq!((statement.definition, statement.epsilon), (privacy::Definition::None, None));
+        assert!(statement.sentence.starts_with("None"));
+    }
+}
+
 #[test]
 fn bad_configurations_are_refused() {
     let named = |error: Error| match error {

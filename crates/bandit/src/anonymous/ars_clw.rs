@@ -1,8 +1,9 @@
 //! ARS-CLW: CLW started afresh in phases of doubled horizon, each with a longer guess of the interval.
 
 use super::stored::stored;
-use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, check_horizon, field};
+use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, check_horizon, field, privacy_statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,11 @@ impl ArsClw {
     /// The configuration.
     pub fn config(&self) -> &ArsClwConfig {
         &self.config
+    }
+
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
     }
 
     /// The phase under way.

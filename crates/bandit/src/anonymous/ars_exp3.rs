@@ -1,8 +1,9 @@
 //! ARS-EXP3: exponential weights over rounds that grow as the root of their number.
 
 use super::stored::{one_finite_an_arm, stored};
-use super::{check_arms, check_feedback, exp3, field};
+use super::{check_arms, check_feedback, exp3, field, privacy_statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::E;
@@ -128,6 +129,11 @@ impl ArsExp3 {
     /// The configuration.
     pub fn config(&self) -> &ArsExp3Config {
         &self.config
+    }
+
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
     }
 
     /// `w`, up to a constant that cancels in the probabilities (the paper starts at 1, this at 0).

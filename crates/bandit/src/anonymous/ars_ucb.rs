@@ -1,8 +1,9 @@
 //! ARS-UCB: optimism over rounds whose length grows with every visit.
 
 use super::stored::{one_finite_an_arm, stored};
-use super::{MAX_SLOTS, check_arms, check_feedback, field};
+use super::{MAX_SLOTS, check_arms, check_feedback, field, privacy_statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +149,11 @@ impl ArsUcb {
     /// The configuration.
     pub fn config(&self) -> &ArsUcbConfig {
         &self.config
+    }
+
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
     }
 
     /// Slots in which each arm was played, `n_i`.

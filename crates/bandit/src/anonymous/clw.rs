@@ -1,8 +1,9 @@
 //! CLW, the composite loss wrapper: exponential weights fed with the last d slots of randomly long rounds.
 
 use super::stored::{one_finite_an_arm, stored};
-use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, exp3, field};
+use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, exp3, field, privacy_statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -120,6 +121,11 @@ impl Clw {
     /// The configuration.
     pub fn config(&self) -> &ClwConfig {
         &self.config
+    }
+
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
     }
 
     /// `p` for the next draw; `gamma / N` at least.

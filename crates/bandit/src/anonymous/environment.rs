@@ -56,6 +56,16 @@ impl Composite {
         self.carry.owed()
     }
 
+    /// What the arms earn.
+    pub fn rewards(&self) -> &Rewards {
+        &self.rewards
+    }
+
+    /// When it arrives.
+    pub fn delivery(&self) -> &Delivery {
+        &self.delivery
+    }
+
     /// The arm that regret is measured against.
     pub fn best(&self) -> usize {
         self.best

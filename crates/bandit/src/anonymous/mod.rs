@@ -52,6 +52,15 @@ pub use record::Record;
 pub use rewards::{Drift, Rewards};
 
 use crate::Error;
+use privacy::PrivacyStatement;
+
+/// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from the *learner*; neither the arms played nor the statistics
+/// kept are protected from anybody.
+fn privacy_statement() -> PrivacyStatement {
+    PrivacyStatement::none(
+        "None: anonymous feedback is a constraint on the learner; no noise is added, and arms and sums reveal rewards.",
+    )
+}
 
 /// Arms at most: beyond any use, and a stored state or a file cannot ask for more memory than this takes.
 pub const MAX_ARMS: usize = 1 << 16;

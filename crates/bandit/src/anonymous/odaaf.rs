@@ -1,8 +1,9 @@
 //! ODAAF: phased elimination with a pause in which old feedback drains away. The baseline that knows the delays.
 
 use super::stored::{one_finite_an_arm, stored};
-use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, field};
+use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, field, privacy_statement};
 use crate::{Error, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +161,11 @@ impl Odaaf {
     /// The configuration.
     pub fn config(&self) -> &OdaafConfig {
         &self.config
+    }
+
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
     }
 
     /// Arms that are left.

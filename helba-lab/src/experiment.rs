@@ -1,0 +1,274 @@
+//! What an experiment is, and what comes of it.
+
+use anyhow::Result;
+use bandit::Summary;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A policy that can be played, for `list`.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyEntry {
+    /// As the field says it.
+    pub name: &'static str,
+    /// One line: what it is for, and the privacy it gives.
+    pub about: &'static str,
+}
+
+/// One figure or table of a paper.
+pub trait Experiment: Sync {
+    /// For the command line, in kebab case.
+    fn name(&self) -> &'static str;
+
+    /// One line: which figure or table, and of what.
+    fn about(&self) -> &'static str;
+
+    /// Authors and title of the paper.
+    fn source(&self) -> &'static str;
+
+    /// What a reader must know to compare with the paper: stand-ins for data, settings that the paper leaves open.
+    fn notes(&self) -> &'static str;
+
+    /// Independent repetitions unless the command line says otherwise.
+    fn seeds(&self, scale: Scale) -> u64;
+
+    /// All that is to be run. Panels may share series: equal [`Series::settings`] are run once.
+    ///
+    /// # Errors
+    /// If a setting is refused by what it is a setting of.
+    fn panels(&self, scale: Scale) -> Result<Vec<Panel>>;
+
+    /// The paper's claims, judged. At [`Scale::Quick`] the runs are too short to judge by.
+    fn claims(&self, results: &Results) -> Vec<Claim>;
+}
+
+/// How long the runs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Seconds: shows that everything works.
+    Quick,
+    /// As in the paper.
+    Full,
+}
+
+/// One picture: mean curves over slots, a band of one standard error around each.
+pub struct Panel {
+    /// Above the picture.
+    pub title: String,
+    /// Beside the vertical axis.
+    pub y_label: &'static str,
+    /// Logarithmic horizontal axis.
+    pub log_x: bool,
+    /// Curves, in legend order.
+    pub series: Vec<Series>,
+}
+
+/// One curve, as a function of the seed.
+pub struct Series {
+    /// For the legend; unique in its panel.
+    pub label: String,
+    /// Everything that decides the outcome but the seed: finished runs are recognised by it.
+    pub settings: String,
+    /// Last value as another implementation found it.
+    pub reference: Option<Reference>,
+    /// One repetition.
+    pub run: Box<dyn Fn(u64) -> Result<Run> + Send + Sync>,
+}
+
+/// Mean and standard error of the last value, made elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reference {
+    /// Mean.
+    pub mean: f64,
+    /// Standard error of the mean.
+    pub standard_error: f64,
+}
+
+/// One repetition of one series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Slot (or whatever the horizontal axis is) and value; the same slots for every seed.
+    pub points: Vec<(f64, f64)>,
+    /// Further figures by name: shares of pulls, numbers of updates.
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Run {
+    /// A curve without further figures.
+    pub fn curve(points: Vec<(f64, f64)>) -> Self {
+        Self { points, figures: BTreeMap::new() }
+    }
+
+    /// The last value; 0 for an empty curve.
+    pub fn last(&self) -> f64 {
+        self.points.last().map_or(0.0, |p| p.1)
+    }
+}
+
+/// What an experiment came to.
+#[derive(Debug)]
+pub struct Results {
+    /// Length of the runs.
+    pub scale: Scale,
+    /// In the order of [`Experiment::panels`].
+    pub panels: Vec<PanelResult>,
+}
+
+/// What one panel came to.
+#[derive(Debug)]
+pub struct PanelResult {
+    /// As in [`Panel`].
+    pub title: String,
+    /// As in [`Panel`].
+    pub y_label: &'static str,
+    /// As in [`Panel`].
+    pub log_x: bool,
+    /// As in [`Panel`].
+    pub series: Vec<SeriesResult>,
+}
+
+/// What one series came to: one run a seed, from seed 0.
+#[derive(Debug)]
+pub struct SeriesResult {
+    /// As in [`Series`].
+    pub label: String,
+    /// As in [`Series`].
+    pub reference: Option<Reference>,
+    /// By seed.
+    pub runs: Vec<Run>,
+}
+
+/// A claim of the paper beside what we found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Claim {
+    /// What the paper says.
+    pub paper: String,
+    /// What an independent implementation found.
+    pub reference: String,
+    /// What these runs found.
+    pub ours: String,
+    /// The judgement on the paper's claim.
+    pub verdict: Verdict,
+}
+
+/// Judgement on a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// As the paper says.
+    Holds,
+    /// Not as the paper says, in these runs.
+    DoesNotHold,
+    /// These runs are too short to tell.
+    NotTested,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::DoesNotHold => "does not hold",
+            Self::NotTested => "not tested at this length",
+        }
+    }
+}
+
+impl Results {
+    /// Judges by `holds`, unless the runs are short.
+    pub fn verdict(&self, holds: bool) -> Verdict {
+        match (self.scale, holds) {
+            (Scale::Quick, _) => Verdict::NotTested,
+            (Scale::Full, true) => Verdict::Holds,
+            (Scale::Full, false) => Verdict::DoesNotHold,
+        }
+    }
+
+    /// Every series that has a reference, once, and how many of them agree with it.
+    pub fn agreement(&self) -> Claim {
+        let mut seen = BTreeMap::new();
+        for panel in &self.panels {
+            for series in &panel.series {
+                if let Some(agrees) = series.agrees() {
+                    let (title, _) = panel.title.split_once(';').unwrap_or((&panel.title, ""));
+                    seen.insert((title.to_owned(), series.label.clone()), agrees);
+                }
+            }
+        }
+        let agree = seen.values().filter(|a| **a).count();
+        let apart: Vec<_> =
+            seen.iter().filter(|s| !s.1).map(|((panel, label), _)| format!("{panel}: {label}")).collect();
+        let rest = if apart.is_empty() { String::new() } else { format!("; not {}", apart.join("; ")) };
+        Claim {
+            paper: "(The paper prints no numbers; our own check of the curves.)".into(),
+            reference: "last values of an independent implementation, in the tables".into(),
+            ours: format!("{agree} of {} within three standard errors{rest}", seen.len()),
+            // One in a hundred may be apart by chance, and heavy tails add to it.
+            verdict: self.verdict(agree as f64 >= 0.95 * seen.len() as f64),
+        }
+    }
+}
+
+impl PanelResult {
+    /// The series of this label.
+    pub fn series(&self, label: &str) -> Option<&SeriesResult> {
+        self.series.iter().find(|s| s.label == label)
+    }
+}
+
+impl SeriesResult {
+    /// Last values, by seed.
+    pub fn finals(&self) -> Vec<f64> {
+        self.runs.iter().map(Run::last).collect()
+    }
+
+    /// Mean of the last values; standard error 0 for a single run.
+    pub fn last(&self) -> Summary {
+        summary(&self.finals())
+    }
+
+    /// Middle of the last values (the upper one of two).
+    pub fn median(&self) -> f64 {
+        let mut finals = self.finals();
+        finals.sort_by(f64::total_cmp);
+        finals.get(finals.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// Share of runs that end above three times the median: the mean then speaks of these alone.
+    pub fn stuck(&self) -> f64 {
+        let limit = 3.0 * self.median();
+        self.finals().iter().filter(|v| **v > limit).count() as f64 / self.runs.len().max(1) as f64
+    }
+
+    /// Whether the last value is within three standard errors of the reference, if there is one.
+    pub fn agrees(&self) -> Option<bool> {
+        let reference = self.reference?;
+        let last = self.last();
+        let error = last.standard_error.hypot(reference.standard_error);
+        Some((last.mean - reference.mean).abs() <= 3.0 * error)
+    }
+
+    /// Slot, mean and standard error, along the curve.
+    pub fn curve(&self) -> Vec<(f64, Summary)> {
+        let Some(first) = self.runs.first() else { return Vec::new() };
+        let at = |i: usize| self.runs.iter().filter_map(|r| r.points.get(i)).map(|p| p.1).collect::<Vec<_>>();
+        first.points.iter().enumerate().map(|(i, p)| (p.0, summary(&at(i)))).collect()
+    }
+
+    /// Mean at the last point that is `slot` or before; 0 before the first.
+    pub fn at(&self, slot: f64) -> f64 {
+        self.curve().iter().take_while(|p| p.0 <= slot).last().map_or(0.0, |p| p.1.mean)
+    }
+
+    /// Mean of a further figure.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let values: Vec<f64> = self.runs.iter().filter_map(|r| r.figures.get(name).copied()).collect();
+        (!values.is_empty()).then(|| summary(&values).mean)
+    }
+}
+
+fn summary(values: &[f64]) -> Summary {
+    Summary::of(values)
+        .unwrap_or_else(|| Summary { mean: values.first().copied().unwrap_or(0.0), standard_error: 0.0 })
+}

@@ -1,0 +1,20 @@
+//! The registry. A new family of experiments is one file here and one line in each of the two functions.
+
+use crate::experiment::{Experiment, PolicyEntry};
+
+pub mod anonymous;
+
+/// Every experiment.
+pub fn all() -> Vec<&'static dyn Experiment> {
+    [anonymous::EXPERIMENTS].concat()
+}
+
+/// Every policy.
+pub fn policies() -> Vec<PolicyEntry> {
+    [anonymous::POLICIES].concat()
+}
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    all().into_iter().find(|e| e.name() == name)
+}

@@ -1,0 +1,84 @@
+//! `helba-lab list`, `helba-lab experiment NAME`.
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use helba_lab::experiment::Scale;
+use helba_lab::{experiments, report, runner};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(about = "Re-creates the figures and tables of the papers behind the policies")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Names every policy and experiment, one line each.
+    List {
+        /// One JSON object on stdout instead of lines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs an experiment, or goes on with an interrupted one; threads: RAYON_NUM_THREADS.
+    Experiment {
+        /// As `list` names it.
+        name: String,
+        /// Short runs, a few seconds: shows that everything works, judges no claim.
+        #[arg(long)]
+        quick: bool,
+        /// Independent repetitions; the experiment's own number unless given.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        seeds: Option<u64>,
+        /// Where curves.csv, panel-N.svg, results.json and report.html go [default: target/helba-lab/NAME, with --quick
+        /// NAME-quick].
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// One JSON object on stdout instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    match Args::parse().command {
+        Command::List { json } => list(json),
+        Command::Experiment { name, quick, seeds, out, json } => {
+            let experiment = experiments::find(&name)
+                .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
+            let scale = if quick { Scale::Quick } else { Scale::Full };
+            let default = if quick { format!("{name}-quick") } else { name };
+            let folder = out.unwrap_or_else(|| PathBuf::from("target/helba-lab").join(default));
+            let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
+            let results = runner::run(experiment, scale, seeds, &folder)?;
+            let object = report::write(experiment, &results, &folder)?;
+            if json {
+                println!("{object}");
+            } else {
+                println!("{}", report::text(&results, &experiment.claims(&results)));
+                println!("{}", folder.join("report.html").display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn list(json: bool) -> Result<()> {
+    let (policies, experiments) = (experiments::policies(), experiments::all());
+    if json {
+        let policies: Vec<_> =
+            policies.iter().map(|p| serde_json::json!({ "name": p.name, "about": p.about })).collect();
+        let experiments: Vec<_> = experiments
+            .iter()
+            .map(|e| serde_json::json!({ "name": e.name(), "about": e.about(), "source": e.source() }))
+            .collect();
+        println!("{}", serde_json::json!({ "policies": policies, "experiments": experiments }));
+        return Ok(());
+    }
+    println!("policies");
+    policies.iter().for_each(|p| println!("  {:22} {}", p.name, p.about));
+    println!("experiments");
+    experiments.iter().for_each(|e| println!("  {:22} {}", e.name(), e.about()));
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What an experiment leaves behind: CSV, SVG, JSON, one HTML page.
+
+use crate::chart;
+use crate::experiment::{Claim, Experiment, PanelResult, Results, Verdict};
+use crate::runner::write_whole;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Writes `curves.csv`, `panel-N.svg`, `results.json` and `report.html` into `folder`; returns what `results.json` holds.
+///
+/// # Errors
+/// If a panel cannot be drawn or `folder` cannot be written.
+pub fn write(experiment: &dyn Experiment, results: &Results, folder: &Path) -> Result<Value> {
+    let claims = experiment.claims(results);
+    let svgs = results.panels.iter().map(chart::svg).collect::<Result<Vec<_>>>()?;
+    for (i, svg) in svgs.iter().enumerate() {
+        write_whole(&folder.join(format!("panel-{}.svg", i + 1)), svg.as_bytes())?;
+    }
+    write_whole(&folder.join("curves.csv"), csv(results).as_bytes())?;
+    write_whole(&folder.join("report.html"), html(experiment, results, &claims, &svgs).as_bytes())?;
+    let json = json(experiment, results, &claims);
+    write_whole(&folder.join("results.json"), &serde_json::to_vec_pretty(&json)?)?;
+    Ok(json)
+}
+
+/// The claims and last values as text, for a terminal.
+pub fn text(results: &Results, claims: &[Claim]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail, here and below.
+    for panel in &results.panels {
+        let _ = writeln!(out, "\n{}", panel.title);
+        for s in &panel.series {
+            let last = s.last();
+            let _ = write!(out, "  {:34} {:>10.1} ± {:<8.1}", s.label, last.mean, last.standard_error);
+            if let Some(r) = s.reference {
+                let _ = write!(out, " reference {:>8.0} ± {:<6.0}", r.mean, r.standard_error);
+                out.push_str(if s.agrees() == Some(true) { "" } else { " apart" });
+            }
+            let _ = writeln!(out);
+        }
+    }
+    for c in claims {
+        let _ = writeln!(
+            out,
+            "\n{}: {}\n  reference: {}\n  here:      {}",
+            c.verdict.words(),
+            c.paper,
+            c.reference,
+            c.ours
+        );
+    }
+    out
+}
+
+fn csv(results: &Results) -> String {
+    let mut out = String::from("panel,series,seed,slot,value\n");
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    for panel in &results.panels {
+        for series in &panel.series {
+            let names = format!("{},{}", quoted(&panel.title), quoted(&series.label));
+            for (seed, run) in series.runs.iter().enumerate() {
+                for (slot, value) in &run.points {
+                    let _ = writeln!(out, "{names},{seed},{slot},{value}");
+                }
+            }
+        }
+    }
+    out
+}
+
+fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Value {
+    let panel = |p: &PanelResult| {
+        let series: Vec<_> = p
+            .series
+            .iter()
+            .map(|s| {
+                let last = s.last();
+                let names: std::collections::BTreeSet<_> = s.runs.iter().flat_map(|r| r.figures.keys()).collect();
+                let figures: serde_json::Map<_, _> =
+                    names.into_iter().map(|name| (name.clone(), json!(s.figure(name)))).collect();
+                json!({
+                    "series": s.label, "runs": s.runs.len(), "mean": last.mean, "standard_error": last.standard_error,
+                    "median": s.median(), "stuck": s.stuck(), "by_seed": s.finals(), "figures": figures,
+                    "reference": s.reference, "agrees": s.agrees(),
+                })
+            })
+            .collect();
+        json!({ "panel": p.title, "series": series })
+    };
+    json!({
+        "experiment": experiment.name(), "about": experiment.about(), "source": experiment.source(),
+        "notes": experiment.notes(), "scale": results.scale, "claims": claims,
+        "panels": results.panels.iter().map(panel).collect::<Vec<_>>(),
+    })
+}
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:84rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;\
+background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;margin:.6rem 0}\
+th,td{border-bottom:1px solid #ddd;padding:.25rem .7rem;text-align:left;vertical-align:top}td.n{text-align:right;\
+font-variant-numeric:tabular-nums}.holds{color:#096b2d}.not{color:#a3140f}.open{color:#666}\
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(30rem,1fr));gap:1rem}svg{max-width:100%;height:auto}";
+
+fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: &[String]) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{name}</title><style>{STYLE}</style></head><body>\n\
+         <h1>{name}: {about}</h1>\n<p>{source}</p>\n<p>{notes}</p>\n<h2>Claims</h2>\n<table><tr><th>the paper says</th>\
+         <th>reference</th><th>here</th><th></th></tr>\n",
+        name = escape(experiment.name()),
+        about = escape(experiment.about()),
+        source = escape(experiment.source()),
+        notes = escape(experiment.notes()),
+    );
+    for c in claims {
+        let class = match c.verdict {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "not",
+            Verdict::NotTested => "open",
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\"><b>{}</b></td></tr>",
+            escape(&c.paper),
+            escape(&c.reference),
+            escape(&c.ours),
+            c.verdict.words()
+        );
+    }
+    out.push_str("</table>\n<h2>Figures</h2>\n<p>Mean and one standard error.</p>\n<div class=\"panels\">\n");
+    svgs.iter().for_each(|svg| {
+        let _ = writeln!(out, "<div>{svg}</div>");
+    });
+    out.push_str("</div>\n<h2>Last values</h2>\n");
+    for panel in &results.panels {
+        let _ = writeln!(
+            out,
+            "<h3>{}</h3>\n<table><tr><th></th><th>runs</th><th>mean ± s.e.</th><th>median</th><th>above 3 medians</th>\
+             <th>reference</th><th>within 3 s.e.</th></tr>",
+            escape(&panel.title)
+        );
+        for s in &panel.series {
+            let (last, reference) = (s.last(), s.reference);
+            let reference =
+                reference.map_or("–".into(), |r| format!("{:.0} ± {:.0}", r.mean, r.standard_error));
+            let agrees = s.agrees().map_or("–", |a| if a { "yes" } else { "no" });
+            let _ = writeln!(
+                out,
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1} ± {:.1}</td><td class=\"n\">{:.1}</td>\
+                 <td class=\"n\">{:.0} %</td><td class=\"n\">{reference}</td><td>{agrees}</td></tr>",
+                escape(&s.label),
+                s.runs.len(),
+                last.mean,
+                last.standard_error,
+                s.median(),
+                100.0 * s.stuck()
+            );
+        }
+        out.push_str("</table>\n");
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
