@@ -421,10 +421,10 @@ fn attack_hybrid(epsilon: f64, tree: Tree) -> impl Fn(bool, &mut ChaCha20Rng) ->
     move |neighbour, rng| {
         let mut policy = HybridUcb::new(1, eps(epsilon), tree, grid()).unwrap();
         let mut sums = [0.0; 8];
-        for pull in 1..=7 {
+        for (pull, sum) in sums.iter_mut().enumerate().skip(1) {
             let arm = policy.decide(&(), rng).unwrap();
             policy.learn(&(), arm, &f64::from(pull == 2 && neighbour), rng).unwrap();
-            sums[pull] = policy.means().next().unwrap() * pull as f64;
+            *sum = policy.means().next().unwrap() * pull as f64;
         }
         // Node of observation 2; root or array of 2 and 3; array of 2 and 3, seen through three nodes.
         let mut array = [sums[4] - sums[1], sums[5] - sums[1], sums[7] - sums[1]];
