@@ -65,10 +65,14 @@ where
         .x_label_area_size(38)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)?;
-    let short = |v: &f64| if *v != 0.0 && v.abs() >= 1e4 { format!("{v:.0e}") } else { format!("{v:.0}") };
+    let short = |v: &f64| match v.abs() {
+        size if size >= 1e4 => format!("{v:.0e}"),
+        size if size > 0.0 && size < 10.0 => format!("{v:.2}"),
+        _ => format!("{v:.0}"),
+    };
     chart
         .configure_mesh()
-        .x_desc("slot")
+        .x_desc(panel.x_label)
         .y_desc(panel.y_label)
         .x_labels(6)
         .x_label_formatter(&short)

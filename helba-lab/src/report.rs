@@ -55,14 +55,14 @@ pub fn text(results: &Results, claims: &[Claim]) -> String {
 }
 
 fn csv(results: &Results) -> String {
-    let mut out = String::from("panel,series,seed,slot,value\n");
+    let mut out = String::from("panel,series,seed,x,value\n");
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     for panel in &results.panels {
         for series in &panel.series {
             let names = format!("{},{}", quoted(&panel.title), quoted(&series.label));
             for (seed, run) in series.runs.iter().enumerate() {
-                for (slot, value) in &run.points {
-                    let _ = writeln!(out, "{names},{seed},{slot},{value}");
+                for (x, value) in &run.points {
+                    let _ = writeln!(out, "{names},{seed},{x},{value}");
                 }
             }
         }

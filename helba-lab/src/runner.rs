@@ -6,7 +6,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Runs all that is missing under `folder`, then collects everything.
@@ -65,6 +64,7 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
     }
     let panels = panels.into_iter().map(|panel| PanelResult {
         title: panel.title,
+        x_label: panel.x_label,
         y_label: panel.y_label,
         log_x: panel.log_x,
         series: panel
@@ -73,11 +73,15 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
             .map(|s| SeriesResult {
                 runs: by_settings.get(&s.settings).cloned().unwrap_or_default(),
                 label: s.label,
+                settings: s.settings,
                 reference: s.reference,
             })
             .collect(),
     });
-    Ok(Results { scale, panels: panels.collect() })
+    let mut results = Results { scale, panels: panels.collect() };
+    let derived = experiment.derived(&results);
+    results.panels.extend(derived);
+    Ok(results)
 }
 
 /// Writes `bytes` to `path`, whole or not at all.
@@ -85,11 +89,11 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
 /// # Errors
 /// If the folder cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file without a folder")?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(())
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.tmp", std::process::id()));
+    std::fs::write(&part, bytes)
+        .and_then(|()| std::fs::rename(&part, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[derive(Serialize, Deserialize)]

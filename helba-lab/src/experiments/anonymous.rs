@@ -246,7 +246,7 @@ impl Experiment for Stochastic {
                     curves.push(series(label, policy, &environment, slots, full(reference))?);
                 }
                 let title = format!("{}; {over}", case.title);
-                panels.push(Panel { title, y_label: "regret", log_x: true, series: curves });
+                panels.push(Panel { title, x_label: "slot", y_label: "regret", log_x: true, series: curves });
             }
         }
         Ok(panels)
@@ -377,6 +377,7 @@ impl Experiment for Clicks {
             }
             panels.push(Panel {
                 title: format!("clicks {p:?}; d = {d}"),
+                x_label: "slot",
                 y_label: "regret",
                 log_x: false,
                 series: curves,
@@ -492,6 +493,7 @@ impl Experiment for Coupons {
             }
             panels.push(Panel {
                 title: format!("coupons; delay {lo}..{hi}"),
+                x_label: "slot",
                 y_label: "regret",
                 log_x: false,
                 series: curves,
@@ -570,7 +572,13 @@ impl Experiment for Stuck {
             series(label, policy, &environment, slots, None)
         };
         let series = STUCK.into_iter().map(curve).collect::<Result<_>>()?;
-        Ok(vec![Panel { title: "increasing, d = 100".into(), y_label: "regret", log_x: true, series }])
+        Ok(vec![Panel {
+            title: "increasing, d = 100".into(),
+            x_label: "slot",
+            y_label: "regret",
+            log_x: true,
+            series,
+        }])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

@@ -3,15 +3,16 @@
 use crate::experiment::{Experiment, PolicyEntry};
 
 pub mod anonymous;
+pub mod stochastic;
 
 /// Every experiment.
 pub fn all() -> Vec<&'static dyn Experiment> {
-    [anonymous::EXPERIMENTS].concat()
+    [anonymous::EXPERIMENTS, stochastic::EXPERIMENTS].concat()
 }
 
 /// Every policy.
 pub fn policies() -> Vec<PolicyEntry> {
-    [anonymous::POLICIES].concat()
+    [anonymous::POLICIES, stochastic::POLICIES].concat()
 }
 
 /// The experiment of this name.
