@@ -33,10 +33,13 @@ pub fn svg(panel: &PanelResult) -> Result<String> {
     Ok(document)
 }
 
-/// Label; slot, low end, mean, high end.
-type Curve<'a> = (&'a str, Vec<(f64, f64, f64, f64)>);
+/// Slot (or parameter), low end, mean, high end.
+type Point = (f64, f64, f64, f64);
 
-fn bounds(series: &crate::experiment::SeriesResult) -> Vec<(f64, f64, f64, f64)> {
+/// Label and points.
+type Curve<'a> = (&'a str, Vec<Point>);
+
+fn bounds(series: &crate::experiment::SeriesResult) -> Vec<Point> {
     let band =
         |(x, s): (f64, bandit::Summary)| (x, s.mean - s.standard_error, s.mean, s.mean + s.standard_error);
     series
@@ -92,9 +95,14 @@ where
             .label(*label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
+    // The legend stands where the curves are low.
+    let highest = |end: fn(&[Point]) -> Option<&Point>| {
+        curves.iter().filter_map(|(_, points)| end(points)).map(|p| p.2).fold(f64::NEG_INFINITY, f64::max)
+    };
+    let falls = highest(<[Point]>::first) > highest(<[Point]>::last);
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(if falls { SeriesLabelPosition::UpperRight } else { SeriesLabelPosition::UpperLeft })
         .label_font(("sans-serif", 14))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.4))

@@ -218,7 +218,8 @@ impl Experiment for Stochastic {
 
     fn notes(&self) -> &'static str {
         "Nine arms, .9 to .1. The paper leaves open the horizon (here 1e5), the repetitions (20), the reward law \
-         (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots."
+         (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots. \
+         Arms stand best first, as they do in the references; ODAAF begins with them in that order, which flatters it early."
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
