@@ -48,22 +48,22 @@ impl Descent {
         crate::error::field("regulariser", regulariser, regulariser >= 0.0, "at least 0")
     }
 
-    /// Runs it from the origin. `noisy_sum` replaces the sum of the clipped gradients of `rows` by what may be known
-    /// of it; `project` maps onto the feasible set; `n` normalises and must not depend on private data.
+    /// Runs it from the origin of `d` dimensions. `noisy_sum` writes what may be known of the sum of the rows'
+    /// [gradients](Self::gradient) at a point; `project` maps onto the feasible set; `n` normalises and must not depend
+    /// on private data.
     ///
     /// # Errors
     /// Those of `noisy_sum` and `project`.
     pub fn run(
         &self,
-        link: Link,
-        rows: &Rows,
+        d: usize,
         n: f64,
-        mut noisy_sum: impl FnMut(&mut [f64]) -> Result<(), Error>,
+        mut noisy_sum: impl FnMut(&[f64], &mut [f64]) -> Result<(), Error>,
         mut project: impl FnMut(&mut Vec<f64>) -> Result<(), Error>,
     ) -> Result<Vec<f64>, Error> {
-        let mut theta = vec![0.0; rows.d()];
+        let mut theta = vec![0.0; d];
         project(&mut theta)?;
-        let (mut sum, mut mean) = (vec![0.0; rows.d()], vec![0.0; rows.d()]);
+        let (mut sum, mut mean) = (vec![0.0; d], vec![0.0; d]);
         let mut averaged = 0.0;
         for i in 0..=self.steps {
             if i >= self.burn_in && (i < self.steps || self.last) {
@@ -74,8 +74,7 @@ impl Descent {
                 break;
             }
             sum.fill(0.0);
-            rows.iter().for_each(|(x, r)| self.add_gradient(link, x, r, &theta, &mut sum));
-            noisy_sum(&mut sum)?;
+            noisy_sum(&theta, &mut sum)?;
             let step = if self.constant { self.step } else { self.step / f64::from(i + 1).sqrt() };
             for (t, s) in theta.iter_mut().zip(&sum) {
                 *t -= step * (s + self.regulariser * *t) / n;
@@ -85,11 +84,19 @@ impl Descent {
         Ok(mean)
     }
 
-    fn add_gradient(&self, link: Link, x: &[f64], r: f64, theta: &[f64], sum: &mut [f64]) {
+    /// The factor of `x` in the clipped gradient of one row's loss: `mu(<x, theta>) - r`, or less.
+    pub fn gradient(&self, link: Link, x: &[f64], r: f64, theta: &[f64]) -> f64 {
         let residual = link.mean(dot(x, theta)) - r;
         let length = residual.abs() * norm(x);
-        let factor = if length > self.clip { residual * self.clip / length } else { residual };
-        sum.iter_mut().zip(x).for_each(|(s, x)| *s += factor * x);
+        if length > self.clip { residual * self.clip / length } else { residual }
+    }
+
+    /// Adds the clipped gradients of all rows.
+    pub(crate) fn add_gradients(&self, link: Link, rows: &Rows, theta: &[f64], sum: &mut [f64]) {
+        for (x, r) in rows.iter() {
+            let factor = self.gradient(link, x, r, theta);
+            sum.iter_mut().zip(x).for_each(|(s, x)| *s += factor * x);
+        }
     }
 }
 

@@ -7,12 +7,12 @@
 //! | `mu`, `mu'`, `B`, `kappa` | [`Link::mean`], [`slope`](Link::slope), [`integral`](Link::integral), [`kappa`](Link::kappa) |
 //! | `pi_G` | [`Design::g_optimal`] |
 //! | P_GD | [`Descent`] |
+//! | Algorithm 1 | [`shuffle::ShuffleGlm`] |
 //! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Board`](joint::Board) |
 //!
 //! Source throughout: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits".
 
 pub mod baseline;
-pub mod budget;
 mod descent;
 mod design;
 mod environment;
@@ -24,7 +24,7 @@ pub mod mle;
 mod noise;
 mod problem;
 pub mod published;
-mod tree;
+pub mod shuffle;
 
 pub use descent::{Descent, onto_ball};
 pub use design::{Design, DistributionalDesign};

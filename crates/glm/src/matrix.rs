@@ -57,8 +57,8 @@ impl Symmetric {
     /// Adds `weight * x x^T`.
     pub fn add_outer(&mut self, weight: f64, x: &[f64]) {
         for (row, xi) in self.values.chunks_exact_mut(self.d).zip(x) {
-            let scaled = weight * xi;
-            row.iter_mut().zip(x).for_each(|(v, xj)| *v += scaled * xj);
+            // In this order the two sides of the diagonal agree to the last bit.
+            row.iter_mut().zip(x).for_each(|(v, xj)| *v += weight * (xi * xj));
         }
     }
 
@@ -140,18 +140,22 @@ impl Symmetric {
         }
     }
 
+    /// From its upper triangle, row by row.
+    pub(crate) fn from_upper(d: usize, upper: &[f64]) -> Self {
+        let mut m = Self::identity(d, 0.0);
+        let places = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
+        for ((i, j), v) in places.zip(upper) {
+            m.values[i * d + j] = *v;
+            m.values[j * d + i] = *v;
+        }
+        m
+    }
+
     /// Inverse of [`push_coordinates`](Self::push_coordinates); reads `d (d + 1) / 2` values.
     pub(crate) fn from_coordinates(d: usize, coordinates: &[f64]) -> Self {
-        let mut m = Self::identity(d, 0.0);
-        let mut next = coordinates.iter();
-        for i in 0..d {
-            for j in i..d {
-                let c = next.next().copied().unwrap_or(0.0);
-                let v = if i == j { c } else { c * std::f64::consts::FRAC_1_SQRT_2 };
-                m.values[i * d + j] = v;
-                m.values[j * d + i] = v;
-            }
-        }
+        let mut m = Self::from_upper(d, coordinates);
+        let off_diagonal = m.values.iter_mut().enumerate().filter(|(i, _)| i % (d + 1) != 0);
+        off_diagonal.for_each(|(_, v)| *v *= std::f64::consts::FRAC_1_SQRT_2);
         m
     }
 

@@ -187,7 +187,17 @@ fn distributional_design_lowers_expected_leverage() {
 fn descent_makes_the_known_steps() {
     let descent =
         Descent { steps: 4, clip: 1.0, step: 1.0, constant: true, burn_in: 0, last: false, regulariser: 0.0 };
-    let run = |d: Descent| d.run(Link::Logistic, &three_rows(), 3.0, |_| Ok(()), onto_ball(1.0)).unwrap();
+    let rows = three_rows();
+    let run = |d: Descent| {
+        let sum = |theta: &[f64], sum: &mut [f64]| {
+            for (x, r) in rows.iter() {
+                let factor = d.gradient(Link::Logistic, x, r, theta);
+                sum.iter_mut().zip(x).for_each(|(s, x)| *s += factor * x);
+            }
+            Ok(())
+        };
+        d.run(2, 3.0, sum, onto_ball(1.0)).unwrap()
+    };
     assert_near(&run(descent), &[0.37228958, -0.05558931], 5e-9);
     assert_near(&run(Descent { burn_in: 3, ..descent }), &[0.71790660, -0.11625901], 5e-9);
     // The paper's step: 2S/(L sqrt N) with L = R + S lambda/n.

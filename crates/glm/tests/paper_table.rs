@@ -82,7 +82,8 @@ fn part_of_the_table() {
 #[ignore = "long: a minute"]
 fn whole_table() {
     type Cell = (f64, f64);
-    let rows: [(f64, [Cell; 4], [Cell; 3], [Cell; 3]); 3] = [
+    type Row = (f64, [Cell; 4], [Cell; 3], [Cell; 3]);
+    let rows: [Row; 3] = [
         (
             2.0,
             [(1061.0, 19.4), (670.0, 15.4), (509.4, 8.2), (430.6, 6.3)],

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// # Source
 /// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022, as
-/// parametrised in the published experiments: `lambda = 10`, and the correction of the radius uses the norm itself
-/// where the analysis has its square.
+/// parametrised in the published experiments: `lambda = 10`; their squared radius is
+/// `2 lambda S^2 + (1 + S)^2 g_t + c`, with norms, not their squares, in `c`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct Ecolog {
@@ -65,7 +65,7 @@ impl Ecolog {
         let t = self.state.round as f64 + 1.0;
         let growth = LAMBDA.sqrt() / 2.0
             + 2.0 * (2.0 * (1.0 + t / (4.0 * LAMBDA)).sqrt() / delta).ln() / LAMBDA.sqrt();
-        (2.0 * LAMBDA * s * s + ((1.0 + s) * growth).powi(2) + self.state.correction).max(0.0).sqrt()
+        (2.0 * LAMBDA * s * s + (1.0 + s).powi(2) * growth + self.state.correction).max(0.0).sqrt()
     }
 
     fn step(&mut self, x: &[f64], reward: f64) -> Result<(), bandit::Error> {

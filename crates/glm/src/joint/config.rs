@@ -1,11 +1,13 @@
 //! What JointGLM is told, and the profiles of the experiments.
 
 use crate::Problem;
-use crate::budget::{tree_levels, tree_sigma};
 use crate::descent::Descent;
 use crate::error::{Error, field};
+use crate::matrix::triangle;
+use crate::noise::Gaussian;
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::composition::per_release;
+use privacy::tree::Tree;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of [`JointGlm`](super::JointGlm). Every field is public knowledge: what is tuned on private data, or
@@ -203,7 +205,7 @@ impl JointConfig {
             Ok(Rho::new(step)?.sigma(Sensitivity::new(2.0 * descent.clip)?))
         };
         let rho = Rho::within(epsilon, delta)?;
-        let tree = |l2: f64| -> Result<f64, Error> { Ok(tree_sigma(Sensitivity::new(l2)?, horizon, rho)) };
+        let tree = |l2: f64| -> Result<f64, Error> { Ok(Tree::sigma(rho, Sensitivity::new(l2)?, horizon)) };
         Ok(Self {
             lambda,
             growth: Growth::Eigenvalue(1.05 + 5.0 / (8.0 * d.sqrt())),
@@ -236,8 +238,8 @@ impl JointConfig {
         let (d, t) = (problem.d as f64, horizon as f64);
         // One part in a thousand pays for rounding to the grids of the noise.
         let rho = 0.999 * Rho::within(epsilon, Delta::new(delta)?)?.get();
-        let sigma = tree_sigma(Sensitivity::new(3f64.sqrt())?, horizon, Rho::new(0.75 * rho)?);
-        let prefix = sigma * f64::from(tree_levels(horizon)).sqrt();
+        let sigma = Tree::sigma(Rho::new(0.75 * rho)?, Sensitivity::new(3f64.sqrt())?, horizon);
+        let prefix = sigma * f64::from(Tree::levels(horizon)).sqrt();
         let lambda = (prefix * ((2.0 * d).sqrt() + (2.0 * (2.0 * t / delta).ln()).sqrt())) * 2f64.sqrt();
         let doublings = |growth: f64| (d * growth.log2()).ceil() as u32;
         let warm_up = doublings(1.0 + t / (d * lambda)) + 1;
@@ -279,6 +281,27 @@ impl JointConfig {
         };
         config.validate()?;
         Ok(config)
+    }
+
+    /// Deviations at a tree node, coordinate by coordinate: V, H in units of its largest leaf, count.
+    pub(super) fn tree_sigmas(&self) -> Vec<f64> {
+        let entries = triangle(self.problem.d);
+        let [v, h, count] = match self.release {
+            Release::Exact => [0.0; 3],
+            Release::Separate { sigma_v, sigma_h } => [sigma_v, sigma_h / self.largest_h_weight(), 0.0],
+            Release::Joint { sigma } => [sigma; 3],
+        };
+        let mut sigmas = vec![v; entries];
+        sigmas.resize(2 * entries, h);
+        sigmas.push(count);
+        sigmas
+    }
+
+    pub(super) fn tree_noise(&self) -> Gaussian {
+        match self.release {
+            Release::Joint { sigma } => Gaussian::new(true, sigma),
+            Release::Exact | Release::Separate { .. } => Gaussian::Double,
+        }
     }
 
     /// Upper bound on the weight of `x x^T` in an H-leaf, `L_mu / e`.

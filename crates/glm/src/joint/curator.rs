@@ -2,12 +2,13 @@
 
 use super::board::Board;
 use super::config::{Estimate, JointConfig, Region, Release};
-use crate::descent::onto_ball;
+use crate::descent::{Descent, onto_ball};
 use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::noise::Gaussian;
-use crate::tree::Tree;
 use crate::{Error, Symmetric};
+use privacy::gauss::GaussianNoise;
+use privacy::tree::Tree;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +23,13 @@ pub(super) struct Curator {
 }
 
 impl Curator {
-    pub(super) fn new(c: &JointConfig) -> Self {
-        Self {
+    pub(super) fn new(c: &JointConfig) -> Result<Self, Error> {
+        Ok(Self {
             warm_up: Rows::new(c.problem.d),
             running: Rows::new(c.problem.d),
             explorations: 0,
-            tree: Tree::new(2 * triangle(c.problem.d) + 1),
-        }
+            tree: Tree::new(c.tree_sigmas(), c.problem.horizon)?,
+        })
     }
 
     /// Takes in one round and publishes the prefixes that it completes.
@@ -55,16 +56,9 @@ impl Curator {
         v.push_coordinates(&mut leaf);
         h.push_coordinates(&mut leaf);
         leaf.push(f64::from(explored));
-        let (gaussian, sigmas) = match c.release {
-            Release::Exact => (Gaussian::Double, [0.0; 3]),
-            Release::Separate { sigma_v, sigma_h } => (Gaussian::Double, [sigma_v, sigma_h / w_max, 0.0]),
-            Release::Joint { sigma } => (Gaussian::Grid, [sigma; 3]),
-        };
-        // On a grid all parts have the same sigma.
-        gaussian.round(sigmas[0], &mut leaf);
         let edge = triangle(c.problem.d);
-        let part = |i: usize| usize::from(i >= edge) + usize::from(i == 2 * edge);
-        let prefix = self.tree.add(&leaf, |i| gaussian.draw(sigmas[part(i)], rng))?;
+        self.tree.add(&leaf, &mut c.tree_noise(), rng)?;
+        let prefix = self.tree.prefix();
         if explored {
             self.warm_up.push(x, reward)?;
             self.explorations += 1;
@@ -97,14 +91,8 @@ impl Curator {
         match c.estimate {
             Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &board.warm_up),
             Estimate::Descent { descent, sigma_warm_up, discrete, .. } => {
-                let noisy = Gaussian::of(discrete).adder(sigma_warm_up, rng);
-                descent.run(
-                    c.problem.link,
-                    &self.warm_up,
-                    board.explorations.max(1.0),
-                    noisy,
-                    onto_ball(c.problem.s),
-                )
+                let noisy = noisy_sums(c, &descent, &self.warm_up, sigma_warm_up, discrete, rng);
+                descent.run(c.problem.d, board.explorations.max(1.0), noisy, onto_ball(c.problem.s))
             }
         }
     }
@@ -129,12 +117,10 @@ impl Curator {
             }
             (Estimate::Descent { descent, sigma_running, discrete, .. }, region) => {
                 let n = board.running_rows(c).max(1.0);
-                let noisy = Gaussian::of(discrete).adder(sigma_running, rng);
+                let noisy = noisy_sums(c, &descent, &self.running, sigma_running, discrete, rng);
                 match region {
-                    Region::Ball => {
-                        descent.run(c.problem.link, &self.running, n, noisy, onto_ball(c.problem.s))
-                    }
-                    Region::Ellipsoid => descent.run(c.problem.link, &self.running, n, noisy, |theta| {
+                    Region::Ball => descent.run(c.problem.d, n, noisy, onto_ball(c.problem.s)),
+                    Region::Ellipsoid => descent.run(c.problem.d, n, noisy, |theta| {
                         *theta = ellipsoid.project(theta)?;
                         Ok(())
                     }),
@@ -147,6 +133,28 @@ impl Curator {
         self.warm_up.is_consistent(d)
             && self.running.is_consistent(d)
             && self.warm_up.len() as u64 == self.explorations
-            && self.tree.is_consistent(2 * triangle(d) + 1, rounds)
+            && self.tree.items() == rounds
+    }
+}
+
+/// All that a descent sees of its rows.
+fn noisy_sums(
+    c: &JointConfig,
+    descent: &Descent,
+    rows: &Rows,
+    sigma: f64,
+    discrete: bool,
+    rng: &mut dyn Rng,
+) -> impl FnMut(&[f64], &mut [f64]) -> Result<(), Error> {
+    let mut gaussian = Gaussian::new(discrete, sigma);
+    move |theta, sum| {
+        descent.add_gradients(c.problem.link, rows, theta, sum);
+        sum.iter_mut().try_for_each(|v| {
+            *v = gaussian.round(*v)?;
+            if sigma > 0.0 {
+                *v += gaussian.draw(sigma, rng)?;
+            }
+            Ok(())
+        })
     }
 }

@@ -2,10 +2,11 @@
 
 use super::config::{Estimate, JointConfig, Release, Trigger, WarmUp};
 use crate::Error;
-use crate::budget::tree_levels;
 use crate::matrix::triangle;
-use crate::noise::grid;
-use privacy::budget::{Delta, Neighbours, Rho};
+use crate::noise::Gaussian;
+use privacy::budget::{Delta, Neighbours, Rho, Sensitivity};
+use privacy::gauss::GaussianNoise;
+use privacy::tree::Tree;
 use privacy::{Definition, PrivacyStatement, Trust};
 
 impl JointConfig {
@@ -33,24 +34,24 @@ impl JointConfig {
             return None;
         }
         let d = self.problem.d;
-        // Rounding moves either of two values by half a step in every coordinate.
         let cost = |shift: f64, sigma: f64, coordinates: usize| {
-            let rounding = (coordinates as f64).sqrt() * grid(sigma);
-            if shift == 0.0 { 0.0 } else { ((shift + rounding) / sigma).powi(2) / 2.0 }
+            let Ok(l2) = Sensitivity::new(shift) else { return Some(0.0) };
+            let l2 = Gaussian::new(true, sigma).rounded_sensitivity(l2, coordinates).ok()?;
+            Some(Rho::of_gaussian(l2, sigma).ok()?.get())
         };
         let tree = |l2: f64| {
-            f64::from(tree_levels(self.problem.horizon)) * cost(l2.sqrt(), sigma, 2 * triangle(d) + 1)
+            Some(f64::from(Tree::levels(self.problem.horizon)) * cost(l2.sqrt(), sigma, 2 * triangle(d) + 1)?)
         };
         let family = |sigma: f64, calls: u32, clips: f64| {
-            f64::from(calls) * f64::from(descent.steps) * cost(clips * descent.clip, sigma, d)
+            Some(f64::from(calls) * f64::from(descent.steps) * cost(clips * descent.clip, sigma, d)?)
         };
         let warm_up = |clips: f64| family(sigma_warm_up, self.max_warm_up_calls, clips);
         let running = |clips: f64| family(sigma_running, self.max_running_calls, clips);
         // With shared rows the running sums hold the person whether it explores or not.
         let (when_exploring, when_mixed) = if self.published.shared_rows { (2.0, 2.0) } else { (0.0, 1.0) };
-        let both = tree(2.0) + warm_up(2.0) + running(when_exploring);
-        let neither = tree(2.0) + running(2.0);
-        let one = tree(3.0) + warm_up(1.0) + running(when_mixed);
+        let both = tree(2.0)? + warm_up(2.0)? + running(when_exploring)?;
+        let neither = tree(2.0)? + running(2.0)?;
+        let one = tree(3.0)? + warm_up(1.0)? + running(when_mixed)?;
         Rho::new(both.max(neither).max(one)).ok()
     }
 

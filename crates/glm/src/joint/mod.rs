@@ -44,7 +44,7 @@ impl JointGlm {
     /// Those of [`JointConfig::validate`].
     pub fn new(config: JointConfig) -> Result<Self, Error> {
         config.validate()?;
-        let (board, curator) = (Board::new(&config), Curator::new(&config));
+        let (board, curator) = (Board::new(&config), Curator::new(&config)?);
         Ok(Self { config, board, curator, pending: None })
     }
 

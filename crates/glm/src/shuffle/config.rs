@@ -1,0 +1,229 @@
+//! What ShuffleGLM is told: batches, widths, and how sums are protected.
+
+use super::Summation;
+use crate::Problem;
+use crate::error::{Error, field};
+use privacy::budget::{Delta, Epsilon, Neighbours};
+use privacy::composition::per_release;
+use privacy::shuffle::BitSum;
+use privacy::{Definition, PrivacyStatement, Trust};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of [`ShuffleGlm`](super::ShuffleGlm); every field is public knowledge.
+///
+/// With the constants of the paper's theorems nothing is learnt below some 10^8 rounds; `lambda`, `gamma`, the batch
+/// sizes and the descent steps are therefore arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShuffleConfig {
+    /// Shape, link, bounds; `delta` is the privacy parameter as well.
+    pub problem: Problem,
+    /// Rewards lie in `[0, reward_max]`.
+    pub reward_max: f64,
+    /// People in each batch, as many as there are rounds together. [`batch_sizes`] has the paper's.
+    pub batches: Vec<u64>,
+    /// Regulariser of the metrics before noise; what covers the noise is added, see [`lambda`](Self::lambda).
+    pub lambda: f64,
+    /// Width of the estimates: `gamma sqrt(kappa) ||x||_{V^-1}` of the first, `gamma ||x||_{H^-1}` of the others.
+    pub gamma: f64,
+    /// How far from optimal the design of a round may be; the paper's is 2.
+    pub design_factor: f64,
+    /// How estimates are made.
+    pub estimator: Estimator,
+    /// How sums are protected.
+    pub protection: Protection,
+}
+
+/// How estimates are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Estimator {
+    /// Maximum likelihood over the S-ball: no privacy.
+    Exact,
+    /// P_GD with this many steps; each is one sum over the batch.
+    Descent {
+        /// Number of steps. The paper's is of the order of the squared number of people.
+        steps: u32,
+    },
+}
+
+/// How sums are protected. Half of the budget pays for the metric, half for the estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// Not at all.
+    None,
+    /// By `factor` times the noise of [`Stated`](Self::Stated), in double precision: simulation, no privacy is stated.
+    Scaled {
+        /// Budget of the stated noise.
+        epsilon: Epsilon,
+        /// Multiplies it.
+        factor: f64,
+    },
+    /// In shuffled bits with the published constants.
+    Stated {
+        /// Budget of a person's whole life.
+        epsilon: Epsilon,
+    },
+    /// In shuffled bits with the least noise by the exact divergence, every coordinate paid for by itself.
+    Calibrated {
+        /// Budget of a person's whole life.
+        epsilon: Epsilon,
+    },
+}
+
+/// Sizes of `m` batches for `horizon` rounds, the first given: `B_2 = alpha`, `B_k = alpha sqrt(B_{k-1})` with
+/// `alpha = T^(1/(2 (1 - 2^(1-m))))`, the last cut at the horizon.
+///
+/// # Errors
+/// [`Error::Field`].
+///
+/// # Source
+/// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not reach `T`.
+pub fn batch_sizes(horizon: u64, m: u32, first: u64) -> Result<Vec<u64>, Error> {
+    field("m", m.into(), (2..=16).contains(&m), "in 2..=16")?;
+    field("horizon", horizon as f64, (2..1 << 32).contains(&horizon), "in 2..2^32")?;
+    field("first", first as f64, first >= 1 && first < horizon, "at least 1 and below the horizon")?;
+    let alpha = (horizon as f64).powf(0.5 / (1.0 - 2f64.powi(1 - m as i32)));
+    let (mut sizes, mut left, mut next) = (vec![first], horizon - first, alpha);
+    for k in 2..=m {
+        // Powers of whole numbers come out a few ulps short of the whole number that they are.
+        let size = if k == m { left } else { ((next + 1e-6).floor() as u64).min(left) };
+        if size == 0 {
+            break;
+        }
+        sizes.push(size);
+        left -= size;
+        next = alpha * next.sqrt();
+    }
+    Ok(sizes)
+}
+
+impl ShuffleConfig {
+    /// Refuses fields outside their ranges.
+    ///
+    /// # Errors
+    /// [`Error::Field`], [`Error::Privacy`].
+    pub fn validate(&self) -> Result<(), Error> {
+        self.problem.validate()?;
+        field("reward_max", self.reward_max, self.reward_max > 0.0, "positive")?;
+        field("lambda", self.lambda, self.lambda > 0.0, "positive")?;
+        field("gamma", self.gamma, self.gamma > 0.0, "positive")?;
+        field("design_factor", self.design_factor, self.design_factor > 1.0, "above 1")?;
+        let total = self.batches.iter().try_fold(0u64, |sum, &b| sum.checked_add(b).filter(|_| b > 0));
+        let horizon = self.problem.horizon;
+        field(
+            "batches",
+            total.unwrap_or(0) as f64,
+            total == Some(horizon),
+            "positive and the horizon in sum",
+        )?;
+        if let Estimator::Descent { steps } = self.estimator {
+            field("steps", steps.into(), (1..=100_000).contains(&steps), "in 1..=100000")?;
+        }
+        if let Protection::Scaled { factor, .. } = self.protection {
+            field("factor", factor, factor > 0.0, "positive")?;
+        }
+        Ok(())
+    }
+
+    /// What a person's messages give away, all rounds of the protocol together.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] if `problem.delta` is no budget.
+    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        let (epsilon, sentence) = match (self.protection, self.estimator) {
+            (_, Estimator::Exact) => return Ok(PrivacyStatement::none("estimates are exact")),
+            (Protection::None, _) => return Ok(PrivacyStatement::none("sums are exact")),
+            (Protection::Scaled { .. }, _) => {
+                return Ok(PrivacyStatement::none("noise of a simulation, in double precision"));
+            }
+            (Protection::Stated { epsilon }, _) => (
+                epsilon,
+                "the arm set and rewards of one person, against all shuffled messages; by the published theorem",
+            ),
+            (Protection::Calibrated { epsilon }, _) => (
+                epsilon,
+                "the arm set and rewards of one person, against all shuffled messages; by the exact divergence",
+            ),
+        };
+        let delta = Delta::new(self.problem.delta)?;
+        let (definition, trust) = (Definition::Approximate, Trust::Shuffler);
+        Ok(PrivacyStatement::with_delta(definition, epsilon, delta, trust, Neighbours::ReplaceOne, sentence)?)
+    }
+
+    /// `lambda` of batch `k`'s metric, and the upper end of what it is with the noise, which regularises the estimate:
+    /// with `spread = sd (sqrt d + 6 sqrt ln(2dMT/delta))`, the base plus `spread` and plus `2 spread`.
+    ///
+    /// # Errors
+    /// Those of [`matrix_sum`](Self::matrix_sum).
+    ///
+    /// # Source
+    /// Algorithm 1. Departure: `sd` is the deviation of the noise in force, where the paper has an order of magnitude,
+    /// and the term `sd sqrt d` is in `lambda`, without which the lower end misses what the proof needs.
+    pub fn lambda(&self, k: usize) -> Result<(f64, f64), Error> {
+        let Problem { d, delta, horizon, .. } = self.problem;
+        let d = d as f64;
+        let log = (2.0 * d * self.batches.len() as f64 * horizon as f64 / delta).ln();
+        let spread = self.matrix_sum(k)?.sd() * (d.sqrt() + 6.0 * log.sqrt());
+        Ok((self.lambda + spread, self.lambda + 2.0 * spread))
+    }
+
+    /// How the entries of batch `k`'s metric are summed: values up to 1 in the first batch, up to `L_mu` after.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`].
+    pub fn matrix_sum(&self, k: usize) -> Result<Summation, Error> {
+        let bound = if k == 0 { 1.0 } else { self.max_weight() };
+        let entries = crate::matrix::triangle(self.problem.d) as u32;
+        self.summation(k, bound, entries, |epsilon, delta| Ok((epsilon, delta)))
+    }
+
+    /// How the coordinates of batch `k`'s gradients are summed, in each of the descent's steps.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`].
+    pub fn gradient_sum(&self, k: usize) -> Result<Summation, Error> {
+        let Estimator::Descent { steps } = self.estimator else { return Ok(Summation::Exact) };
+        let share = |epsilon, delta| per_release(steps, epsilon, delta);
+        self.summation(k, self.reward_max, self.problem.d as u32, share)
+    }
+
+    fn summation(
+        &self,
+        k: usize,
+        bound: f64,
+        coordinates: u32,
+        share: impl Fn(Epsilon, Delta) -> Result<(Epsilon, Delta), privacy::Error>,
+    ) -> Result<Summation, Error> {
+        let half = |epsilon: Epsilon| {
+            share(Epsilon::new(epsilon.get() / 2.0)?, Delta::new(self.problem.delta / 2.0)?)
+        };
+        let users = self.batches.get(k).copied().unwrap_or(0);
+        let stated = |epsilon: Epsilon| {
+            let (epsilon, delta) = half(epsilon)?;
+            BitSum::stated(bound, users, self.problem.d as u64, epsilon, delta)
+        };
+        Ok(match self.protection {
+            Protection::None => Summation::Exact,
+            Protection::Scaled { epsilon, factor } => {
+                Summation::Gaussian(factor * stated(epsilon)?.noise_deviation())
+            }
+            Protection::Stated { epsilon } => Summation::Bits(stated(epsilon)?),
+            Protection::Calibrated { epsilon } => {
+                let (epsilon, delta) = half(epsilon)?;
+                Summation::Bits(BitSum::calibrated(bound, users, coordinates, epsilon, delta)?)
+            }
+        })
+    }
+
+    /// Factor of the norm in width `j`.
+    pub(super) fn width(&self, j: usize) -> f64 {
+        if j == 0 { self.gamma * self.problem.kappa.sqrt() } else { self.gamma }
+    }
+
+    /// `L_mu`.
+    pub(super) fn max_weight(&self) -> f64 {
+        self.problem.link.max_slope(self.problem.s)
+    }
+}

@@ -1,0 +1,182 @@
+//! A stored policy goes on as if nothing had happened; a damaged one is refused; bad input changes nothing.
+
+use bandit::{Environment, Error, Features, Policy};
+use glm::baseline::{Ecolog, GlmUcb, Gloc};
+use glm::joint::{JointConfig, JointGlm};
+use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm};
+use glm::{GlmEnvironment, Instance, Link, Problem};
+use privacy::budget::Epsilon;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const ROUNDS: usize = 300;
+
+fn problem() -> Problem {
+    let kappa = Link::Logistic.kappa(1.5);
+    Problem { d: 2, k: 4, link: Link::Logistic, s: 1.5, kappa, delta: 0.01, horizon: ROUNDS as u64 }
+}
+
+fn joint() -> JointGlm {
+    JointGlm::new(JointConfig::private(problem(), Epsilon::new(8.0).unwrap(), 3.0, 2.0).unwrap()).unwrap()
+}
+
+fn shuffle() -> ShuffleGlm {
+    ShuffleGlm::new(ShuffleConfig {
+        problem: problem(),
+        reward_max: 1.0,
+        batches: vec![100, 150, 50],
+        lambda: 2.0,
+        gamma: 1.0,
+        design_factor: 2.0,
+        estimator: Estimator::Descent { steps: 3 },
+        protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
+    })
+    .unwrap()
+}
+
+fn json(policy: &impl Policy) -> Value {
+    serde_json::to_value(policy).unwrap()
+}
+
+fn environment() -> GlmEnvironment {
+    let instance = Instance::random(2, 4, ROUNDS, 1.5, &mut ChaCha8Rng::seed_from_u64(5)).unwrap();
+    GlmEnvironment::new(Arc::new(instance), Link::Logistic).unwrap()
+}
+
+fn stored_midway_goes_on<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) {
+    let mut environment = environment();
+    let (mut rng, mut own) = (ChaCha8Rng::seed_from_u64(3), ChaCha8Rng::seed_from_u64(4));
+    let mut twin: Option<(P, ChaCha8Rng)> = None;
+    for round in 0..ROUNDS {
+        assert!(environment.begin(&mut rng));
+        let arm = policy.decide(environment.context().unwrap(), &mut own).unwrap();
+        environment.play(arm, &mut rng).unwrap();
+        let (context, reward) = (environment.context().unwrap(), environment.feedback().unwrap());
+        if let Some((twin, own)) = &mut twin {
+            assert_eq!(twin.decide(context, own).unwrap(), arm);
+            twin.learn(context, arm, reward, own).unwrap();
+        }
+        policy.learn(context, arm, reward, &mut own).unwrap();
+        if round == 57 {
+            twin = Some((serde_json::from_value(json(&policy)).unwrap(), own.clone()));
+        }
+    }
+    assert_eq!(json(&twin.unwrap().0), json(&policy));
+}
+
+#[test]
+fn storing_does_not_change_the_future() {
+    stored_midway_goes_on(joint());
+    stored_midway_goes_on(JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap());
+    stored_midway_goes_on(shuffle());
+    stored_midway_goes_on(GlmUcb::new(problem(), 3, false).unwrap());
+    stored_midway_goes_on(Gloc::new(problem()).unwrap());
+    stored_midway_goes_on(Gloc::as_published(problem()).unwrap());
+    stored_midway_goes_on(Ecolog::new(problem()).unwrap());
+}
+
+/// In `good`, stores `value` at `path`; the error must hold `word`.
+fn refused<P: Policy>(good: &P, changes: &[(&str, Value, &str)]) {
+    assert!(serde_json::from_value::<P>(json(good)).is_ok());
+    for (path, value, word) in changes {
+        let mut bad = json(good);
+        *bad.pointer_mut(path).unwrap_or_else(|| panic!("{path}")) = value.clone();
+        let error =
+            serde_json::from_value::<P>(bad).err().unwrap_or_else(|| panic!("{path} {value}")).to_string();
+        assert!(error.contains(word), "{path}: {error}");
+    }
+}
+
+#[test]
+fn damaged_states_are_refused() {
+    refused(
+        &joint(),
+        &[
+            ("/config/lambda", json!(-1.0), "lambda"),
+            ("/config/problem/delta", json!(1.0), "delta"),
+            ("/config/problem/d", json!(3), "fit"),
+            ("/board/warm_up", json!([0.0]), "fit"),
+            ("/board/rounds", json!(7), "fit"),
+            ("/board/v/values", json!([1.0, 2.0, 3.0, 4.0]), "matrix"),
+            ("/curator/explorations", json!(1), "fit"),
+            ("/curator/running/r", json!([1.0]), "fit"),
+        ],
+    );
+    refused(
+        &shuffle(),
+        &[
+            ("/config/gamma", json!(0.0), "gamma"),
+            ("/config/batches", json!([100, 150]), "batches"),
+            ("/config/batches", json!([u64::MAX, 2]), "batches"),
+            ("/weights", json!([1.0]), "fit"),
+            ("/config/problem/horizon", json!(0), "horizon"),
+        ],
+    );
+    refused(
+        &Gloc::new(problem()).unwrap(),
+        &[("/state/theta", json!([1.0]), "fit"), ("/config/s", json!(-1.0), "s is")],
+    );
+    refused(&GlmUcb::new(problem(), 1, true).unwrap(), &[("/refit_every", json!(0), "refit_every")]);
+    refused(&Ecolog::new(problem()).unwrap(), &[("/config/link", json!("probit"), "link")]);
+}
+
+fn bad_input_changes_nothing<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let features = |values: &[f64], d| Features::new(values.to_vec(), d).unwrap();
+    let (good, wide, long) = (features(&[0.5; 8], 2), features(&[0.1; 12], 3), features(&[0.9; 8], 2));
+    policy.decide(&good, &mut rng).unwrap();
+    let before = json(&policy);
+    let shape = Error::Shape { got_k: 4, got_d: 3, k: 4, d: 2 };
+    assert_eq!(policy.decide(&wide, &mut rng), Err(shape.clone()));
+    assert_eq!(policy.learn(&wide, 0, &0.0, &mut rng), Err(shape));
+    assert!(matches!(policy.decide(&long, &mut rng), Err(Error::FeatureTooLong { arm: 0, .. })));
+    assert!(matches!(policy.learn(&long, 0, &0.0, &mut rng), Err(Error::FeatureTooLong { .. })));
+    assert_eq!(policy.learn(&good, 4, &0.0, &mut rng), Err(Error::Arm { arm: 4, k: 4 }));
+    assert_eq!(policy.learn(&good, 0, &f64::NAN, &mut rng), Err(Error::RewardNotFinite));
+    for reward in [-0.1, 1.1] {
+        let error = policy.learn(&good, 0, &reward, &mut rng);
+        assert!(matches!(error, Err(Error::Field { field: "reward", .. })), "{error:?}");
+    }
+    assert_eq!(json(&policy), before);
+}
+
+#[test]
+fn bad_input_is_refused() {
+    bad_input_changes_nothing(joint());
+    bad_input_changes_nothing(shuffle());
+    bad_input_changes_nothing(GlmUcb::new(problem(), 3, false).unwrap());
+    bad_input_changes_nothing(Gloc::new(problem()).unwrap());
+    bad_input_changes_nothing(Ecolog::new(problem()).unwrap());
+    // A joint policy learns the round that it decided, and no more rounds than the tree was paid for.
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut policy = joint();
+    let set = Features::new(vec![0.5; 8], 2).unwrap();
+    assert_eq!(policy.learn(&set, 0, &1.0, &mut rng), Err(Error::NoRound));
+    for _ in 0..ROUNDS {
+        policy.decide(&set, &mut rng).unwrap();
+        policy.learn(&set, 0, &1.0, &mut rng).unwrap();
+    }
+    policy.decide(&set, &mut rng).unwrap();
+    assert!(matches!(policy.learn(&set, 0, &1.0, &mut rng), Err(Error::Field { field: "horizon", .. })));
+}
+
+#[test]
+fn bad_configurations_name_the_field() {
+    let bad = |change: fn(&mut JointConfig)| {
+        let mut c = JointConfig::rs_glinucb(problem());
+        change(&mut c);
+        match JointGlm::new(c) {
+            Err(glm::Error::Field { field, .. }) => field,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(bad(|c| c.gamma = f64::NAN), "gamma");
+    assert_eq!(bad(|c| c.explore_at = 0.0), "explore_at");
+    assert_eq!(bad(|c| c.growth = glm::joint::Growth::Determinant(1.0)), "growth");
+    assert_eq!(bad(|c| c.problem.d = 0), "d");
+    assert_eq!(bad(|c| c.problem.s = 1e3), "s");
+    assert_eq!(bad(|c| c.problem.horizon = 0), "horizon");
+    assert_eq!(bad(|c| c.release = glm::joint::Release::Joint { sigma: 0.0 }), "sigma");
+}
