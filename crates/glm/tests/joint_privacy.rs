@@ -103,6 +103,23 @@ fn what_no_noise_hides_is_not_called_private() {
     }
 }
 
+/// No estimate beyond those that the ledger counts, the first renewal included.
+#[test]
+fn calls_keep_to_what_is_paid_for() {
+    for calls in [0, 1, 2] {
+        let mut config = private(2, 1, 64, 4.0);
+        (config.max_running_calls, config.max_warm_up_calls) = (calls, calls);
+        // Everything triggers: noise moves the determinants by more than this.
+        config.growth = glm::joint::Growth::Determinant(1.0001);
+        let mut policy = JointGlm::new(config).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        (0..64).for_each(|_| learn(&mut policy, &[0.6, 0.8], &mut rng));
+        let (warm_up, running) = policy.board().calls();
+        assert!(warm_up <= calls && running == calls, "{warm_up} and {running} of {calls}");
+        assert!(policy.board().running().is_some());
+    }
+}
+
 fn learn(policy: &mut JointGlm, x: &[f64], rng: &mut ChaCha8Rng) {
     let set = Features::new(x.to_vec(), 2).unwrap();
     policy.decide(&set, rng).unwrap();

@@ -79,7 +79,7 @@ fn part_of_the_table() {
 }
 
 #[test]
-#[ignore = "long: a minute"]
+#[ignore = "long: minutes"]
 fn whole_table() {
     type Cell = (f64, f64);
     type Row = (f64, [Cell; 4], [Cell; 3], [Cell; 3]);

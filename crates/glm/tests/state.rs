@@ -162,6 +162,23 @@ fn bad_input_is_refused() {
     assert!(matches!(policy.learn(&set, 0, &1.0, &mut rng), Err(Error::Field { field: "horizon", .. })));
 }
 
+/// Every policy says what it gives.
+#[test]
+fn privacy_is_a_value() {
+    let epsilon = |statement: privacy::PrivacyStatement| statement.epsilon.map(|e| e.get());
+    assert!(epsilon(joint().privacy()).is_some_and(|e| e <= 8.0 && e > 7.98));
+    assert_eq!(epsilon(shuffle().privacy()), Some(8.0));
+    let clear = JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap();
+    for statement in [
+        clear.privacy(),
+        GlmUcb::new(problem(), 3, false).unwrap().privacy(),
+        Gloc::new(problem()).unwrap().privacy(),
+        Ecolog::new(problem()).unwrap().privacy(),
+    ] {
+        assert_eq!(epsilon(statement), None);
+    }
+}
+
 #[test]
 fn bad_configurations_name_the_field() {
     let bad = |change: fn(&mut JointConfig)| {

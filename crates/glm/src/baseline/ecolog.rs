@@ -3,6 +3,7 @@ use crate::design::argmax;
 use crate::matrix::{dot, norm};
 use crate::{Error, Link, Problem, Symmetric};
 use bandit::{Features, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,11 @@ struct Statistics {
 const LAMBDA: f64 = 10.0;
 
 impl Ecolog {
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("exact statistics decide every arm")
+    }
+
     /// Without data.
     ///
     /// # Errors

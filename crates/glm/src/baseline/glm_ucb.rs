@@ -5,6 +5,7 @@ use crate::matrix::dot;
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
 use bandit::{Features, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,11 @@ pub struct GlmUcb {
 }
 
 impl GlmUcb {
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("exact statistics decide every arm")
+    }
+
     /// Without data.
     ///
     /// # Errors

@@ -3,6 +3,7 @@ use crate::design::argmax;
 use crate::matrix::{dot, norm};
 use crate::{Error, Problem, Symmetric};
 use bandit::{Features, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,11 @@ struct Statistics {
 }
 
 impl Gloc {
+    /// None is given.
+    pub fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("exact statistics decide every arm")
+    }
+
     /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
     ///
     /// # Errors

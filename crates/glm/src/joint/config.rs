@@ -228,7 +228,8 @@ impl JointConfig {
     ///
     /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in full.
     /// `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with probability
-    /// `1 - delta`.
+    /// `1 - delta`. Departure: estimates have no regulariser. The paper's, of the size of `lambda`, outweighs the data
+    /// as long as there are fewer rows than that, which here is most of the run; projection and average do its work.
     ///
     /// # Errors
     /// [`Error::Field`], [`Error::Privacy`].
@@ -236,6 +237,7 @@ impl JointConfig {
         problem.validate()?;
         let Problem { kappa, delta, horizon, .. } = problem;
         let (d, t) = (problem.d as f64, horizon as f64);
+        let concordance = problem.link.self_concordance(1.0, problem.s);
         // One part in a thousand pays for rounding to the grids of the noise.
         let rho = 0.999 * Rho::within(epsilon, Delta::new(delta)?)?.get();
         let sigma = Tree::sigma(Rho::new(0.75 * rho)?, Sensitivity::new(3f64.sqrt())?, horizon);
@@ -262,7 +264,7 @@ impl JointConfig {
             lambda,
             gamma,
             beta,
-            explore_at: 1.0 / (gamma * gamma * kappa),
+            explore_at: 1.0 / (gamma * gamma * kappa * concordance * concordance),
             growth: Growth::Determinant(2.0),
             trigger: Trigger::EveryRound,
             warm_up: WarmUp::Doubling,

@@ -134,6 +134,7 @@ impl Curator {
             && self.running.is_consistent(d)
             && self.warm_up.len() as u64 == self.explorations
             && self.tree.items() == rounds
+            && self.tree.prefix().len() == 2 * triangle(d) + 1
     }
 }
 

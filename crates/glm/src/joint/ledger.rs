@@ -84,7 +84,7 @@ impl JointConfig {
                  precision"
             }
             _ if self.warm_up != WarmUp::Doubling => "renewals of the warm-up estimate show who explored",
-            _ => "the noise is in double precision, or the count of explorations is exact",
+            _ => "noise is missing or in double precision, or the count of explorations is exact",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::Error;
 use crate::error::in_round;
 use bandit::{Features, Policy};
 use curator::Curator;
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,11 @@ impl JointGlm {
         Ok(Self { config, board, curator, pending: None })
     }
 
+    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    pub fn privacy(&self) -> PrivacyStatement {
+        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
     /// The configuration.
     pub fn config(&self) -> &JointConfig {
         &self.config
@@ -64,7 +70,8 @@ impl JointGlm {
     }
 
     fn renew_running(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
-        let theta = if self.board.running_rows(&self.config) < 1.0 {
+        let spent = self.board.running_calls >= self.config.max_running_calls;
+        let theta = if spent || self.board.running_rows(&self.config) < 1.0 {
             self.board.warm_up.clone()
         } else {
             self.board.running_calls += 1;

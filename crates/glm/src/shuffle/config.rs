@@ -124,7 +124,11 @@ impl ShuffleConfig {
         if let Protection::Scaled { factor, .. } = self.protection {
             field("factor", factor, factor > 0.0, "positive")?;
         }
-        Ok(())
+        // A sum that cannot be protected is refused now, not when its batch has answered.
+        (0..self.batches.len()).try_for_each(|k| {
+            self.lambda(k)?;
+            self.gradient_sum(k).map(drop)
+        })
     }
 
     /// What a person's messages give away, all rounds of the protocol together.

@@ -12,6 +12,7 @@ use crate::matrix::{dot, triangle};
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::{Descent, Design, Error, Symmetric, onto_ball};
 use bandit::{Features, Policy};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,11 @@ impl ShuffleGlm {
         Ok(Self { config, published: Vec::new(), rows, weights: Vec::new() })
     }
 
+    /// [`ShuffleConfig::privacy`]; none where it cannot be stated.
+    pub fn privacy(&self) -> PrivacyStatement {
+        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
     /// The configuration.
     pub fn config(&self) -> &ShuffleConfig {
         &self.config
@@ -95,7 +101,8 @@ impl ShuffleGlm {
         let Some(first) = self.published.first() else { return 1.0 };
         let c = &self.config;
         let shift = (2.0 * c.problem.s).min(c.width(0) * first.inverse.norm(x));
-        let slope = c.problem.link.slope(dot(x, &first.theta)) / (c.reward_max * shift).exp();
+        let concordance = c.problem.link.self_concordance(c.reward_max, c.problem.s);
+        let slope = c.problem.link.slope(dot(x, &first.theta)) / (concordance * shift).exp();
         slope.min(c.max_weight())
     }
 
