@@ -105,6 +105,14 @@ pub enum Error {
         /// Number of arms.
         k: usize,
     },
+    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added up.
+    #[error("{got} shares of {users} users")]
+    Shares {
+        /// Shares received.
+        got: u64,
+        /// Users that the noise is sized for, or servers that hold parts.
+        users: u64,
+    },
     /// The source of noise or the accounting refused.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),

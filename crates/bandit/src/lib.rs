@@ -17,6 +17,7 @@
 pub mod anonymous;
 pub mod choice;
 mod config;
+pub mod distributed;
 mod error;
 mod features;
 mod helba;

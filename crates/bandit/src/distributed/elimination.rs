@@ -1,0 +1,278 @@
+//! Batched successive elimination (the paper's Algorithm 1).
+
+use super::{Mechanism, Model, SecureSum};
+use crate::{Error, Policy};
+use privacy::{PrivacyStatement, Ratio};
+use rand::Rng;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// What [`Elimination`] is made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Number of arms, K.
+    pub arms: usize,
+    /// Number of users, T.
+    pub horizon: u64,
+    /// Who adds which noise.
+    pub model: Model,
+    /// Privacy of the run; rational, so that precision and noise are exact.
+    pub epsilon: Ratio,
+    /// p of widths and thresholds: `1/T` for the regret bound, 0.1 in the paper's experiments.
+    pub confidence: f64,
+    /// Batch b has `growth^b` users an arm; 2 in the paper's text, 4 in its experiments.
+    pub growth: u64,
+    /// Who draws the noise of the users.
+    pub noise: NoiseAt,
+}
+
+/// Who draws the noise that users add.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoiseAt {
+    /// Each user its own, as deployed.
+    #[default]
+    Users,
+    /// One draw a batch, of the same law: **simulation only**, since whoever draws it knows the sum.
+    Sum,
+}
+
+impl Config {
+    /// The paper's theory: confidence `1/T`, batches that double.
+    pub fn new(arms: usize, horizon: u64, model: Model, epsilon: Ratio) -> Self {
+        let confidence = 1.0 / horizon.max(2) as f64;
+        Self { arms, horizon, model, epsilon, confidence, growth: 2, noise: NoiseAt::Users }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.arms == 0 {
+            return Err(Error::Field { field: "arms", got: 0.0, want: "at least 1" });
+        }
+        if self.growth < 2 {
+            return Err(Error::Field { field: "growth", got: self.growth as f64, want: "at least 2" });
+        }
+        self.mechanism(1).and(self.privacy()).map(|_| ())
+    }
+
+    /// The mechanism of batch `number`, from 1.
+    ///
+    /// # Errors
+    /// As [`Mechanism::new`]; [`Error::Overflow`] if the batch has `2^40` users or more.
+    pub fn mechanism(&self, number: u32) -> Result<Mechanism, Error> {
+        let users = self.growth.checked_pow(number).filter(|n| *n < 1 << 40).ok_or(Error::Overflow)?;
+        Mechanism::new(self.model, self.epsilon, users, self.confidence, self.horizon)
+    }
+
+    /// What a run promises.
+    ///
+    /// # Errors
+    /// As [`Model::privacy`].
+    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        self.model.privacy(self.epsilon, self.growth, self.horizon)
+    }
+}
+
+/// Plays each arm left for a batch of users in turn, and drops those whose mean plus width is below the best mean less
+/// width. Only the newest batch counts. One arm left is played to the end, and its users send nothing.
+///
+/// - Privacy: [`Config::privacy`]. A reward is in a single share; a batch that the horizon cuts short is never sent.
+/// - Cost: a share a round, `8 n` bytes while a batch is open; one secure sum a batch and arm.
+/// - One decision, one reward.
+///
+/// # Source
+/// Chowdhury, Zhou, Algorithm 1, with the widths of Lemma 2. Departure: p is a parameter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(
+    bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"),
+    try_from = "State<S>",
+    into = "State<S>"
+)]
+pub struct Elimination<S: Clone + Serialize>(State<S>);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State<S> {
+    config: Config,
+    secure_sum: S,
+    learnt: u64,
+    decided: bool,
+    number: u32,
+    left: Vec<usize>,
+    /// Estimates of the batch, of the first arms in `left`.
+    means: Vec<f64>,
+    /// Shares of the arm being played.
+    shares: Vec<u64>,
+    mechanism: Mechanism,
+}
+
+impl<S: SecureSum + Clone + Serialize> Elimination<S> {
+    /// Nothing played yet.
+    ///
+    /// # Errors
+    /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound.
+    pub fn new(config: Config, secure_sum: S) -> Result<Self, Error> {
+        config.check()?;
+        let (left, mechanism) = ((0..config.arms).collect(), config.mechanism(1)?);
+        Ok(Self(State {
+            config,
+            secure_sum,
+            learnt: 0,
+            decided: false,
+            number: 1,
+            left,
+            means: Vec::new(),
+            shares: Vec::new(),
+            mechanism,
+        }))
+    }
+
+    /// Arms left, in order.
+    pub fn left(&self) -> &[usize] {
+        &self.0.left
+    }
+
+    /// Estimates of this batch so far, in the order of [`left`](Self::left).
+    pub fn means(&self) -> &[f64] {
+        &self.0.means
+    }
+
+    /// Number of the batch, from 1.
+    pub fn batch(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Half width of this batch's confidence intervals.
+    pub fn width(&self) -> f64 {
+        self.0.width()
+    }
+
+    /// What the run promises.
+    ///
+    /// # Errors
+    /// None for a configuration that was accepted.
+    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        self.0.config.privacy()
+    }
+}
+
+impl<S> State<S> {
+    fn arm(&self) -> usize {
+        // `means` is shorter than `left` between rounds.
+        self.left[self.means.len()]
+    }
+
+    fn width(&self) -> f64 {
+        self.mechanism.width(self.left.len(), self.number, self.config.confidence)
+    }
+}
+
+impl<S: SecureSum> State<S> {
+    /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on error.
+    fn send(&mut self, last: u64, rng: &mut dyn Rng) -> Result<(), Error> {
+        self.shares.push(last);
+        let closed = self.close(rng);
+        if closed.is_err() {
+            self.shares.pop();
+        }
+        closed
+    }
+
+    fn close(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
+        let (users, modulus) = (self.mechanism.users(), self.mechanism.modulus());
+        let sum = self.secure_sum.sum(&self.shares, users, modulus, rng)?;
+        let noise = match self.config.noise {
+            NoiseAt::Users => 0,
+            NoiseAt::Sum => self.mechanism.total_noise(rng)?,
+        };
+        let sum = self.mechanism.analyse(self.mechanism.residue(i128::from(sum), noise), rng)?;
+        let mut means = self.means.clone();
+        means.push(sum / users as f64);
+        if means.len() == self.left.len() {
+            let left = self.survivors(&means);
+            if left.len() > 1 {
+                self.mechanism = self.config.mechanism(self.number + 1)?;
+                self.number += 1;
+            }
+            self.left = left;
+            means.clear();
+        }
+        self.means = means;
+        self.shares.clear();
+        Ok(())
+    }
+
+    fn survivors(&self, means: &[f64]) -> Vec<usize> {
+        let best = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let width = self.width();
+        let stays = |mean: f64| mean + width >= best - width;
+        self.left.iter().zip(means).filter(|(_, mean)| stays(**mean)).map(|(arm, _)| *arm).collect()
+    }
+}
+
+impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination<S> {
+    type Context = ();
+    type Feedback = f64;
+
+    /// # Errors
+    /// [`Error::HorizonOver`] after T rounds.
+    fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
+        if self.0.learnt >= self.0.config.horizon {
+            return Err(Error::HorizonOver { horizon: self.0.config.horizon });
+        }
+        self.0.decided = true;
+        Ok(self.0.arm())
+    }
+
+    /// # Errors
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1]; [`Error::Privacy`] from the noise and
+    /// whatever the secure sum adds. The state is then unchanged, and the round still waits for its reward.
+    fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
+        let state = &mut self.0;
+        if !state.decided || state.arm() != arm {
+            return Err(Error::OutOfTurn { arm });
+        }
+        let share = match state.config.noise {
+            NoiseAt::Users if state.left.len() > 1 => state.mechanism.randomise(*reward, rng)?,
+            _ => state.mechanism.encode(*reward, rng)?,
+        };
+        if state.left.len() > 1 {
+            if state.shares.len() as u64 + 1 == state.mechanism.users() {
+                state.send(share, rng)?;
+            } else {
+                state.shares.push(share);
+            }
+        }
+        state.learnt += 1;
+        state.decided = false;
+        Ok(())
+    }
+}
+
+impl<S: SecureSum> TryFrom<State<S>> for Elimination<S>
+where
+    S: Clone + Serialize,
+{
+    type Error = Error;
+    fn try_from(state: State<S>) -> Result<Self, Error> {
+        let State { config, learnt, number, left, means, shares, mechanism, .. } = &state;
+        config.check()?;
+        let in_order = left.windows(2).all(|w| w[0] < w[1]) && left.last().is_some_and(|a| *a < config.arms);
+        let open = means.len() < left.len()
+            && means.iter().all(|m| m.is_finite())
+            && (shares.len() as u64) < mechanism.users()
+            && shares.iter().all(|y| *y < mechanism.modulus());
+        if *number == 0 || !in_order || !open || *learnt > config.horizon {
+            return Err(Error::State { what: "a batch that no run can reach" });
+        }
+        if *mechanism != config.mechanism(*number)? {
+            return Err(Error::State { what: "the mechanism is not that of the batch" });
+        }
+        Ok(Self(state))
+    }
+}
+
+impl<S: Clone + Serialize> From<Elimination<S>> for State<S> {
+    fn from(policy: Elimination<S>) -> Self {
+        policy.0
+    }
+}

@@ -1,0 +1,351 @@
+//! What users add, what the server subtracts, and how far the result may be off.
+
+use crate::Error;
+use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
+use privacy::rdp::RdpCurve;
+use privacy::source::Words;
+use privacy::{Definition, PrivacyStatement, Ratio, Trust, sampler};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// Who adds which noise.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Model {
+    /// Nobody: the twin without privacy.
+    None,
+    /// Each user a difference of two Polya variates, in all a discrete Laplace (Theorem 1).
+    Pure,
+    /// Each user a Skellam variate (Theorem 2).
+    Renyi {
+        /// `s`, at least 1: precision bought with longer shares.
+        scale: Ratio,
+        /// At which the guarantee is stated.
+        delta: Delta,
+    },
+    /// Each user a discrete Gaussian (Theorem 4).
+    Concentrated {
+        /// `s`, at least 1.
+        scale: Ratio,
+        /// At which the guarantee is stated.
+        delta: Delta,
+    },
+    /// The server one discrete Laplace (Theorem 5).
+    Central,
+    /// Each user a whole discrete Laplace (Theorem 6).
+    Local,
+    /// As [`Pure`](Self::Pure) with half of epsilon, for sums that leak `epsilon/4` and are wrong with probability
+    /// `1/(2T)` (Theorem 3).
+    Shuffle,
+}
+
+/// Everything that users and server must agree on for one batch. One value owns n, epsilon and scale, so that
+/// precision, noise and modulus cannot come from different batches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mechanism {
+    model: Model,
+    /// The part of epsilon that the noise pays for.
+    epsilon: Ratio,
+    users: u64,
+    g: u64,
+    tau: u64,
+    m: u64,
+}
+
+impl Mechanism {
+    /// For one batch of `users`. `confidence` is the probability with which the noise may pass the threshold; under
+    /// [`Model::Shuffle`] that is `1/(2 horizon)` instead.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `epsilon`, `users` or `horizon` is 0, `confidence` is not in (0, 1), or a scale is below 1;
+    /// [`Error::Privacy`] if the modulus would not fit 62 bits.
+    pub fn new(
+        model: Model,
+        epsilon: Ratio,
+        users: u64,
+        confidence: f64,
+        horizon: u64,
+    ) -> Result<Self, Error> {
+        let zero = [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)];
+        if let Some((field, _)) = zero.into_iter().find(|z| z.1) {
+            return Err(Error::Field { field, got: 0.0, want: "above 0" });
+        }
+        if !(confidence > 0.0 && confidence < 1.0) {
+            return Err(Error::Field { field: "confidence", got: confidence, want: "in (0, 1)" });
+        }
+        let (epsilon, scale, p) = match model {
+            Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => (epsilon, scale, confidence),
+            Model::Shuffle => (epsilon.times(Ratio::new(1, 2)?)?, Ratio::ONE, 0.5 / horizon as f64),
+            _ => (epsilon, Ratio::ONE, confidence),
+        };
+        if scale.num() < scale.den() {
+            return Err(Error::Field { field: "scale", got: scale.to_f64(), want: "at least 1" });
+        }
+        let g = match model {
+            Model::None => 1 << 20,
+            _ => precision(scale.times(epsilon)?, users)?,
+        };
+        let (e, log, gf) = (epsilon.to_f64(), (2.0 / p).ln(), g as f64);
+        // Accuracy only: privacy does not depend on it, so doubles will do.
+        let tau = gf / e
+            * match model {
+                Model::None => 0.0,
+                Model::Pure | Model::Central | Model::Shuffle => log,
+                Model::Renyi { .. } => 2.0 * log.sqrt() + 2f64.sqrt() * log * e / gf,
+                Model::Concentrated { .. } => (2.0 * log).sqrt(),
+                Model::Local => LOCAL * (2.0 * users as f64 * log).sqrt().max(2.0 * log),
+            };
+        let tau = tau.ceil();
+        let m = u128::from(users) * u128::from(g) + 2 * (tau as u128) + 1;
+        if m >= 1 << 62 {
+            return Err(privacy::Error::Overflow { what: "the modulus of a secure sum", bits: 62 }.into());
+        }
+        Ok(Self { model, epsilon, users, g, tau: tau as u64, m: m as u64 })
+    }
+
+    /// Users of the batch, n.
+    pub const fn users(&self) -> u64 {
+        self.users
+    }
+
+    /// Steps of a reward, g.
+    pub const fn precision(&self) -> u64 {
+        self.g
+    }
+
+    /// Size of the total noise that decodes, tau.
+    pub const fn threshold(&self) -> u64 {
+        self.tau
+    }
+
+    /// Shares and sums are residues of `m = n g + 2 tau + 1`; `ceil(log2 m)` bits a user.
+    pub const fn modulus(&self) -> u64 {
+        self.m
+    }
+
+    /// A reward as a whole number of steps, `0..=g`, rounded at random to either side. Bits of the reward below
+    /// `2^-60` are dropped. No word is drawn if it is whole.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the reward is outside [0, 1].
+    pub fn encode(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
+        if !(0.0..=1.0).contains(&reward) {
+            return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
+        }
+        let place = Ratio::new((reward * 2f64.powi(60)) as u128, 1 << 60)?.times(Ratio::integer(self.g))?;
+        Ok(place.floor() as u64 + u64::from(place.fract().num() > 0 && rng.bernoulli(place.fract())))
+    }
+
+    /// A user's share of the noise.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] if an exact intermediate overflows.
+    pub fn noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
+        let rate = || self.epsilon.over(Ratio::integer(self.g));
+        Ok(match self.model {
+            Model::None | Model::Central => 0,
+            Model::Pure | Model::Shuffle => {
+                let plus = sampler::polya(rng, self.users, rate()?)?;
+                plus as i128 - sampler::polya(rng, self.users, rate()?)? as i128
+            }
+            Model::Renyi { .. } => sampler::skellam(rng, self.variance()?)?,
+            Model::Concentrated { .. } => sampler::discrete_gaussian(rng, self.variance()?)?,
+            Model::Local => sampler::discrete_laplace(rng, rate()?)?,
+        })
+    }
+
+    /// The noise of all users together, in one draw where its law allows: **simulation**, since no party may know it.
+    ///
+    /// # Errors
+    /// As [`noise`](Self::noise).
+    pub fn total_noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
+        Ok(match self.model {
+            Model::None | Model::Central => 0,
+            Model::Pure | Model::Shuffle => {
+                sampler::discrete_laplace(rng, self.epsilon.over(Ratio::integer(self.g))?)?
+            }
+            Model::Renyi { .. } => {
+                sampler::skellam(rng, self.variance()?.times(Ratio::integer(self.users))?)?
+            }
+            Model::Concentrated { .. } | Model::Local => {
+                let mut sum = 0i128;
+                for _ in 0..self.users {
+                    sum = sum.saturating_add(self.noise(rng)?);
+                }
+                sum
+            }
+        })
+    }
+
+    /// `g²/(n epsilon²)`, of one user's noise.
+    fn variance(&self) -> Result<Ratio, Error> {
+        let step = Ratio::integer(self.g).over(self.epsilon)?;
+        Ok(step.times(Ratio::new(1, u128::from(self.users))?)?.times(step)?)
+    }
+
+    /// R: what a user sends, a residue of the modulus; encoding is drawn before noise.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate overflows.
+    pub fn randomise(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
+        let steps = self.encode(reward, rng)?;
+        let noise = self.noise(rng)?;
+        Ok(self.residue(i128::from(steps), noise))
+    }
+
+    /// `(value + noise) mod m`, Euclidean.
+    pub(super) fn residue(&self, value: i128, noise: i128) -> u64 {
+        let m = i128::from(self.m);
+        (value.rem_euclid(m) + noise.rem_euclid(m)).rem_euclid(m) as u64
+    }
+
+    /// A: estimate of the sum of rewards, from the sum of shares. Right unless the total noise passed the threshold;
+    /// then it is off by `m/g`, which concerns accuracy and not privacy. Words are drawn for [`Model::Central`] only.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if `sum` is no residue of the modulus, [`Error::Privacy`] as for [`noise`](Self::noise).
+    pub fn analyse(&self, sum: u64, rng: &mut dyn Rng) -> Result<f64, Error> {
+        if sum >= self.m {
+            return Err(Error::Field { field: "sum", got: sum as f64, want: "below the modulus" });
+        }
+        let sum = match self.model {
+            Model::Central => {
+                let noise = sampler::discrete_laplace(rng, self.epsilon.over(Ratio::integer(self.g))?)?;
+                self.residue(i128::from(sum), noise)
+            }
+            _ => sum,
+        };
+        let wrapped = sum > self.users * self.g + self.tau;
+        let sum = if wrapped { sum as f64 - self.m as f64 } else { sum as f64 };
+        Ok(sum / self.g as f64)
+    }
+
+    /// Half width of the confidence interval of a batch mean, with `arms` arms in batch `number` from 1:
+    /// `sqrt(ln(4 arms number²/p)/(2n)) + (sigma sqrt L + h L)/n`, `L = ln(2 arms number²/p)` (Lemma 2).
+    ///
+    /// Pure and central: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s epsilon)`,
+    /// `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local: `sqrt(2L)/epsilon` for the rounding
+    /// and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln 2)`; the paper leaves `c` open.
+    pub fn width(&self, arms: usize, number: u32, p: f64) -> f64 {
+        let per_p = 2.0 * arms as f64 * f64::from(number).powi(2) / p;
+        let (log, n, e) = (per_p.ln(), self.users as f64, self.epsilon.to_f64());
+        let sampling = ((2.0 * per_p).ln() / (2.0 * n)).sqrt();
+        let root2 = 2f64.sqrt();
+        let noise = match self.model {
+            Model::None => 0.0,
+            Model::Pure | Model::Central | Model::Shuffle => (root2 * log.sqrt() + log) / e,
+            Model::Renyi { scale, .. } => {
+                let s = scale.to_f64();
+                ((2.0 + root2 / s) * log.sqrt() + log / s) / e
+            }
+            Model::Concentrated { scale, .. } => (root2 + root2 / scale.to_f64()) * log.sqrt() / e,
+            Model::Local => ((2.0 * log).sqrt() + LOCAL * (2.0 * n * log).sqrt().max(2.0 * log)) / e,
+        };
+        sampling + noise / n
+    }
+}
+
+/// `2 sqrt(ln 2)`: the discrete Laplace of scale t is (4 ln 2 t², sqrt 2 t)-sub-exponential, since its moment generating
+/// function is at most `1/(1 - l² t²)` and `-ln(1 - u) <= 2 u ln 2` up to 1/2.
+const LOCAL: f64 = 1.665_109_222_315_395_4;
+
+/// The least g, at least 1, with `g² >= factor² n`, in integers.
+fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
+    let overflow = privacy::Error::Overflow { what: "the precision of a share", bits: 128 };
+    let square = |x: u128| x.checked_mul(x);
+    let (top, bottom) = match (square(factor.num()), square(factor.den())) {
+        (Some(num), Some(den)) => (num.checked_mul(u128::from(users)).ok_or(overflow)?, den),
+        _ => return Err(overflow.into()),
+    };
+    let least = top.div_ceil(bottom);
+    let root = least.isqrt();
+    let g = (root + u128::from(root * root < least)).max(1);
+    if g >= 1 << 40 {
+        return Err(privacy::Error::Overflow { what: "the precision of a share", bits: 40 }.into());
+    }
+    Ok(g as u64)
+}
+
+impl Model {
+    /// What a whole run promises: batches are disjoint, so it is what the worst batch does, which is the first, of
+    /// `first` users. Neighbours differ in one user's reward.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] if `epsilon` is 0 or a `delta` is 0 where Renyi divergences are converted.
+    pub fn privacy(self, epsilon: Ratio, first: u64, horizon: u64) -> Result<PrivacyStatement, Error> {
+        const SUMS: &str = "Every sum that the server is told, hence every decision, for one user's reward";
+        let e = Epsilon::new(epsilon.to_f64())?;
+        let pure = |trust, rest: &str| {
+            Ok(PrivacyStatement::pure(e, trust, Neighbours::ReplaceOne, format!("{SUMS}{rest}")))
+        };
+        let renyi = |curve: RdpCurve, delta| -> Result<PrivacyStatement, Error> {
+            let (epsilon, order) = curve.epsilon(delta)?;
+            let sentence = format!("{SUMS}; a bound on Renyi divergences, converted at order {order}.");
+            Ok(PrivacyStatement::with_delta(
+                Definition::Renyi,
+                epsilon,
+                delta,
+                Trust::Distributed,
+                Neighbours::ReplaceOne,
+                sentence,
+            )?)
+        };
+        match self {
+            Self::None => Ok(PrivacyStatement::none("Sums are exact up to rounding.")),
+            Self::Pure => pure(Trust::Distributed, ", if all users of a batch add their noise."),
+            Self::Central => pure(Trust::Central, "; the server adds the noise."),
+            Self::Local => pure(Trust::Local, "; so is every single message."),
+            Self::Shuffle => pure(
+                Trust::Shuffler,
+                ", if the shuffled sum leaks at most epsilon/4 and fails with probability at most 1/(2T).",
+            ),
+            Self::Renyi { scale, delta } => {
+                renyi(RdpCurve::Skellam { epsilon: e, scale: scale.to_f64(), batch: first.max(1) }, delta)
+            }
+            Self::Concentrated { scale, delta } => {
+                let gap = gaussian_gap(scale.to_f64(), horizon);
+                let total = (e.get().powi(2) + gap / 2.0).sqrt().min(e.get() + gap);
+                renyi(RdpCurve::Zcdp(Rho::of_pure(Epsilon::new(total)?)?), delta)
+            }
+        }
+    }
+}
+
+/// How far sums of discrete Gaussians are from one: `xi = 10 sum over k < T/2 of e^(-2 pi² s² k/(k+1))` (Theorem 4, after
+/// Kairouz, Liu, Steinke 2021). Terms fall with k: those beyond the first 65536 are bounded by the next one.
+fn gaussian_gap(scale: f64, horizon: u64) -> f64 {
+    const SUMMED: u64 = 1 << 16;
+    let term = |k: u64| (-2.0 * (std::f64::consts::PI * scale).powi(2) * k as f64 / (k + 1) as f64).exp();
+    let last = (horizon / 2).saturating_sub(1);
+    let head: f64 = (1..=last.min(SUMMED)).map(term).sum();
+    10.0 * (head + last.saturating_sub(SUMMED) as f64 * term(SUMMED + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gap_of_gaussian_sums() {
+        for (scale, horizon, want) in [(1.0, 10_000, 6.8e-4), (1.0, 1_000_000, 1.4e-2), (2.0, 10_000, 7e-17)]
+        {
+            let got = gaussian_gap(scale, horizon);
+            assert!((got / want - 1.0).abs() < 0.08, "{scale} {horizon}: {got} against {want}");
+        }
+        assert_eq!(gaussian_gap(1.0, 2), 0.0);
+    }
+
+    /// In integers: a tenth of the root of 900 is 3, and 0.1 as a double would make it 4.
+    #[test]
+    fn precision_is_exact() {
+        let tenth = Ratio::new(1, 10).unwrap();
+        assert_eq!(precision(tenth, 900), Ok(3));
+        assert_eq!(precision(tenth, 901), Ok(4));
+        assert_eq!(precision(Ratio::from_f64(0.1).unwrap(), 900), Ok(4));
+        assert_eq!(precision(tenth, 1), Ok(1));
+        assert!(
+            precision(Ratio::integer(1 << 50), 4).is_err()
+                && precision(Ratio::new(u128::MAX, 1).unwrap(), 1).is_err()
+        );
+    }
+}
