@@ -207,7 +207,7 @@ fn lower_bounds_stay_below_what_is_stated() {
 }
 
 #[test]
-#[ignore = "long: a million pairs each"]
+#[ignore = "long: a million pairs each, half an hour"]
 fn lower_bounds_stay_below_what_is_stated_long() {
     audit(1_000_000);
 }
