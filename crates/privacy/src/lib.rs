@@ -9,8 +9,14 @@
 //! | `eps`, `delta`, `rho` | [`Epsilon`](budget::Epsilon), [`Delta`](budget::Delta), [`Rho`](budget::Rho) |
 //! | rational parameters of noise | [`Ratio`] |
 //! | `below`, `bern` | [`Words::below`](source::Words::below), [`Words::bernoulli`](source::Words::bernoulli) |
+//!
+//! Other crates: `opendp` has exact discrete Laplace and Gaussian samplers too, but takes no seed, so that runs on it
+//! cannot be repeated, and no Polya, Poisson or Skellam; `prio` has the same two, seedable, with big integers.
+//! `rand_distr` samples in floating point. Hence our own, on 128 bits.
 
 pub mod accountant;
+pub mod audit;
+mod binomial;
 pub mod budget;
 pub mod composition;
 mod error;

@@ -7,6 +7,7 @@
 //! `g` steps (the paper prints `bound`, which lets the shifted value exceed `g` steps); the analyser subtracts the
 //! expected noise of `n` users.
 
+use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::{Error, Ratio, composition, sampler};
@@ -174,6 +175,7 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     if shift == 0 {
         return 0.0;
     }
+    const P: f64 = 0.25;
     let e = epsilon.get();
     // ln P(x)/P(x - shift) falls in x from +infinity to -infinity over shift..=trials.
     let loss = |x: u64| -> f64 {
@@ -190,8 +192,8 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     };
     let below = first(&|l| l <= e); // P(x) > e^epsilon P(x - shift) for x < below
     let above = first(&|l| l < -e); // P(x - shift) > e^epsilon P(x) for x >= above
-    let down = lower_tail(trials, below) - e.exp() * lower_tail(trials, below - shift);
-    let up = upper_tail(trials, above - shift) - e.exp() * upper_tail(trials, above);
+    let down = lower_tail(trials, below, P) - e.exp() * lower_tail(trials, below - shift, P);
+    let up = upper_tail(trials, above - shift, P) - e.exp() * upper_tail(trials, above, P);
     down.max(up).max(0.0)
 }
 
@@ -214,84 +216,4 @@ fn least_trials(shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error
         if enough(middle) { high = middle } else { low = middle }
     }
     Ok(high)
-}
-
-/// `P(X < x)`, X binomial of `n` and 1/4, for `x` below the bulk; 1 less the other tail above it.
-fn lower_tail(n: u64, x: u64) -> f64 {
-    if 4 * u128::from(x) > u128::from(n) {
-        return 1.0 - upper_tail(n, x);
-    }
-    let mut sum = 0.0;
-    let mut term = if x == 0 { 0.0 } else { mass(n, x - 1) };
-    for k in (0..x).rev() {
-        sum += term;
-        if term <= sum * 1e-18 {
-            break;
-        }
-        term *= 3.0 * k as f64 / (n - k + 1) as f64;
-    }
-    sum
-}
-
-/// `P(X >= x)`.
-fn upper_tail(n: u64, x: u64) -> f64 {
-    if 4 * u128::from(x) <= u128::from(n) {
-        return 1.0 - lower_tail(n, x);
-    }
-    let mut sum = 0.0;
-    let mut term = if x > n { 0.0 } else { mass(n, x) };
-    for k in x..=n {
-        sum += term;
-        if term <= sum * 1e-18 {
-            break;
-        }
-        term *= (n - k) as f64 / (3.0 * (k + 1) as f64);
-    }
-    sum
-}
-
-/// `P(X = x)` by Loader's saddle-point form, which keeps its digits for large `n`.
-fn mass(n: u64, x: u64) -> f64 {
-    let (nf, xf) = (n as f64, x as f64);
-    if x == 0 {
-        return (nf * (-0.25f64).ln_1p()).exp();
-    }
-    if x == n {
-        return (nf * 0.25f64.ln()).exp();
-    }
-    let rest = nf - xf;
-    let exponent = stirling_error(nf)
-        - stirling_error(xf)
-        - stirling_error(rest)
-        - deviance(xf, nf / 4.0)
-        - deviance(rest, 0.75 * nf);
-    exponent.exp() * (nf / (std::f64::consts::TAU * xf * rest)).sqrt()
-}
-
-/// `ln n! - ln(sqrt(2 pi n) (n/e)^n)`, `n >= 1`.
-fn stirling_error(n: f64) -> f64 {
-    if n < 16.0 {
-        let log_factorial: f64 = (2..=n as u32).map(|k| f64::from(k).ln()).sum();
-        return log_factorial - (n + 0.5) * n.ln() + n - std::f64::consts::TAU.ln() / 2.0;
-    }
-    let s = 1.0 / (n * n);
-    (1.0 / 12.0 - s * (1.0 / 360.0 - s * (1.0 / 1260.0 - s * (1.0 / 1680.0 - s / 1188.0)))) / n
-}
-
-/// `x ln(x/m) + m - x`, without cancellation for `x` near `m`.
-fn deviance(x: f64, m: f64) -> f64 {
-    let v = (x - m) / (x + m);
-    if v.abs() >= 0.1 {
-        return x * (x / m).ln() + m - x;
-    }
-    let (mut sum, mut term) = ((x - m) * v, 2.0 * x * v);
-    for j in 1..100 {
-        term *= v * v;
-        let next = sum + term / f64::from(2 * j + 1);
-        if next == sum {
-            break;
-        }
-        sum = next;
-    }
-    sum
 }
