@@ -1,0 +1,168 @@
+//! What a batch gives away: exact ratios, users who do not answer, and attacks on real shares.
+//!
+//! Attacks: events are fixed beforehand; all bounds hold together with probability above 0.999.
+
+use bandit::distributed::{IdealSum, Mechanism, Model, SecureSum};
+use privacy::audit::epsilon_at_least;
+use privacy::budget::Delta;
+use privacy::source::SplitMix64;
+use privacy::{Ratio, sampler};
+use rand::Rng;
+
+fn r(num: u128, den: u128) -> Ratio {
+    Ratio::new(num, den).unwrap()
+}
+fn made(model: Model, users: u64) -> Mechanism {
+    Mechanism::new(model, Ratio::ONE, users, 0.1, 1_000_000).unwrap()
+}
+fn renyi() -> Model {
+    Model::Renyi { scale: Ratio::integer(10), delta: Delta::new(1e-5).unwrap() }
+}
+fn gauss() -> Model {
+    Model::Concentrated { scale: Ratio::integer(10), delta: Delta::new(1e-5).unwrap() }
+}
+
+/// Largest log-ratio of a difference of two Polya(`index`, e^-rate) at a shift of `g`: the true pure epsilon.
+fn worst_ratio(index: f64, rate: f64, g: usize) -> f64 {
+    let reach = (60.0 / rate) as usize + g;
+    let mut one = vec![1.0f64];
+    for x in 0..reach {
+        one.push(one[x] * (x as f64 + index) / (x as f64 + 1.0) * (-rate).exp());
+    }
+    // Symmetric, so distances from 0 are enough: P(d) up to a constant.
+    let law: Vec<f64> = (0..reach / 2).map(|d| one.iter().zip(&one[d..]).map(|(p, q)| p * q).sum()).collect();
+    let at = |x: i64| law[x.unsigned_abs() as usize];
+    let g = g as i64;
+    (-g..reach as i64 / 2 - g).map(|x| (at(x) / at(x + g)).ln().abs()).fold(0.0, f64::max)
+}
+
+/// Precision and noise of one batch belong together: the ratio is epsilon, and is not with the precision of another.
+#[test]
+fn pure_ratio_is_exact() {
+    for users in [16, 64, 256] {
+        let g = made(Model::Pure, users).precision();
+        let epsilon = worst_ratio(1.0, 1.0 / g as f64, g as usize);
+        assert!((epsilon - 1.0).abs() <= 1e-9, "{epsilon}");
+        let other = made(Model::Pure, 4 * users).precision();
+        assert!(worst_ratio(1.0, 1.0 / g as f64, other as usize) > 1.9);
+    }
+}
+
+/// If a fraction of the users answers only (or the rest tell the server their noise), the others have this epsilon.
+#[test]
+fn users_who_do_not_answer_cost_the_others() {
+    for (users, e, g, want) in [
+        (16, 1.0, 4, [1.0, 1.153, 1.438, 2.113, 3.217]),
+        (64, 0.5, 4, [0.5, 0.620, 0.862, 1.507, 2.641]),
+        (256, 1.0, 16, [1.0, 1.176, 1.526, 2.445, 3.998]),
+    ] {
+        let epsilon = if e == 1.0 { Ratio::ONE } else { r(1, 2) };
+        assert_eq!(Mechanism::new(Model::Pure, epsilon, users, 0.1, 100).unwrap().precision(), g);
+        for (fraction, want) in [1.0, 0.9, 0.75, 0.5, 0.25].into_iter().zip(want) {
+            let got = worst_ratio(fraction, e / g as f64, g as usize);
+            assert!((got - want).abs() < 6e-4, "{users} {fraction}: {got} against {want}");
+        }
+    }
+}
+
+/// Epsilon shown by `event` when the first user's reward is 1 (`true`) and 0.
+fn shown(runs: u64, delta: f64, mut event: impl FnMut(f64, &mut dyn Rng) -> bool) -> f64 {
+    let mut rng = SplitMix64::new(77);
+    let hits = [1.0, 0.0].map(|reward| (0..runs).filter(|_| event(reward, &mut rng)).count() as u64);
+    epsilon_at_least(runs, hits, Delta::new(delta).unwrap(), 1e-5).unwrap()
+}
+
+/// The server's estimate from real shares; all but the first user have reward 0.
+fn estimate(mechanism: &Mechanism, reward: f64, rng: &mut dyn Rng) -> f64 {
+    let users = mechanism.users();
+    let shares: Vec<u64> = (0..users)
+        .map(|user| mechanism.randomise(if user == 0 { reward } else { 0.0 }, rng).unwrap())
+        .collect();
+    let sum = IdealSum.sum(&shares, users, mechanism.modulus(), rng).unwrap();
+    mechanism.analyse(sum, rng).unwrap()
+}
+
+#[track_caller]
+fn below(shown: f64, stated: f64) {
+    assert!(shown < stated, "{shown} shown, {stated} stated");
+    assert!(shown > 0.4 * stated, "an attack that shows {shown} of {stated} says nothing");
+}
+
+#[track_caller]
+fn above(shown: f64, stated: f64) {
+    assert!(shown > stated, "noise too small shows only {shown} of {stated}");
+}
+
+fn attacks(runs: u64) {
+    for model in [Model::Pure, Model::Central] {
+        let mechanism = made(model, 4);
+        below(shown(runs, 0.0, |x, rng| estimate(&mechanism, x, rng) >= 1.0), 1.0);
+    }
+    // Half of epsilon is the sum's own.
+    let shuffled = made(Model::Shuffle, 4);
+    below(shown(runs, 0.0, |x, rng| estimate(&shuffled, x, rng) >= 1.0), 0.5);
+    // A single message; those above the half of the modulus are negative.
+    let local = made(Model::Local, 4);
+    let (g, half) = (local.precision(), local.modulus() / 2);
+    below(shown(runs, 0.0, |x, rng| (g..half).contains(&local.randomise(x, rng).unwrap())), 1.0);
+    // Tails of noise near the Gaussian of deviation 1 (very negative noise wraps to 5 and above); what is stated is epsilon at delta 1e-5.
+    for model in [renyi(), gauss()] {
+        let stated = model.privacy(Ratio::ONE, 4, 1_000_000).unwrap();
+        let (epsilon, delta) = (stated.epsilon.unwrap().get(), stated.delta.get());
+        let mechanism = made(model, 4);
+        below(shown(runs, delta, |x, rng| (3.0..5.0).contains(&estimate(&mechanism, x, rng))), epsilon);
+    }
+
+    // Noise too small, in four ways. Half of the users answer:
+    let mechanism = made(Model::Pure, 16);
+    let g = mechanism.precision() as f64;
+    let noise =
+        |users: u64, rng: &mut dyn Rng| (0..users).map(|_| mechanism.noise(rng).unwrap() as f64).sum::<f64>();
+    above(shown(runs, 0.0, |x, rng| x * g + noise(8, rng) == g), 1.0);
+    // one Polya variate a user in place of a difference (nothing below 0 then):
+    let rate = Ratio::ONE.over(Ratio::integer(mechanism.precision())).unwrap();
+    let single =
+        |rng: &mut dyn Rng| (0..16).map(|_| sampler::polya(rng, 16, rate).unwrap() as f64).sum::<f64>();
+    above(shown(runs, 0.0, |x, rng| (1.0 - x) * g + single(rng) < g), 1.0);
+    // noise of a batch of 4 under the precision of 16:
+    let smaller = made(Model::Pure, 4);
+    let small = |rng: &mut dyn Rng| (0..4).map(|_| smaller.noise(rng).unwrap() as f64).sum::<f64>();
+    above(shown(runs, 0.0, |x, rng| x * g + small(rng) >= g), 1.0);
+    // and one user of nine who adds Skellam or Gaussian noise.
+    for model in [renyi(), gauss()] {
+        let stated = model.privacy(Ratio::ONE, 9, 1_000_000).unwrap();
+        let mechanism = made(model, 9);
+        let g = mechanism.precision() as f64;
+        let event = |x: f64, rng: &mut dyn Rng| x * g + mechanism.noise(rng).unwrap() as f64 >= 1.1 * g;
+        above(shown(runs, stated.delta.get(), event), stated.epsilon.unwrap().get());
+    }
+}
+
+#[test]
+fn attacks_show_less_than_is_stated() {
+    attacks(100_000);
+}
+
+#[test]
+#[ignore = "long: a million pairs a mechanism"]
+fn attacks_of_a_million_show_less_than_is_stated() {
+    attacks(1_000_000);
+}
+
+/// One discrete Laplace at the server, or one spread over the users: the estimates have the same law.
+#[test]
+fn central_and_distributed_cannot_be_told_apart() {
+    let (runs, mut rng) = (20_000, SplitMix64::new(6));
+    let mut counts = [[0.0f64; 25]; 2];
+    for (counts, model) in counts.iter_mut().zip([Model::Pure, Model::Central]) {
+        let mechanism = made(model, 16);
+        for _ in 0..runs {
+            let steps = estimate(&mechanism, 0.3, &mut rng) * mechanism.precision() as f64;
+            counts[(steps as i64 + 12).clamp(0, 24) as usize] += 1.0;
+        }
+    }
+    // Chi-square of homogeneity, 24 degrees of freedom: 60 is passed once in 10^4.
+    let chi: f64 =
+        (0..25).map(|c| (counts[0][c] - counts[1][c]).powi(2) / (counts[0][c] + counts[1][c]).max(1.0)).sum();
+    assert!(chi < 60.0, "{chi}");
+}
