@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use num_complex::Complex64;
 
 use crate::Error;
-use crate::error::power_of_two;
+use crate::error::{has_levels, power_of_two};
 
 /// Slot-wise arithmetic on vectors of `slots()` complex values, periodic with that period.
 ///
@@ -21,6 +21,8 @@ pub trait SlotAlgebra: Sync {
     type Vector: Clone + Send + Sync;
     /// The engine's error; a circuit's own error converts into it.
     type Error: std::error::Error + From<Error> + Send + Sync + 'static;
+    /// Where a result shall be: its level and, for an engine, its scale.
+    type Target: Copy + Send + Sync;
 
     /// Number of slots `n`, a power of two.
     fn slots(&self) -> usize;
@@ -71,6 +73,38 @@ pub trait SlotAlgebra: Sync {
         &self,
         terms: &[(f64, &Self::Vector)],
         constant: f64,
+    ) -> Result<Self::Vector, Self::Error> {
+        let op = "linear combination";
+        let level = terms.iter().map(|(_, v)| self.level(v)).min().ok_or(Error::Empty { op })?;
+        has_levels(op, level, 1)?;
+        self.sum_of_products(&[], terms, constant, self.target(level - 1))
+    }
+
+    /// The usual place of vectors at `level`.
+    fn target(&self, level: usize) -> Self::Target;
+
+    /// Where `a b` comes out without any correction, one level below the lower of the two.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if one of them is at level 0.
+    fn product_target(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Target, Self::Error>;
+
+    /// Where a factor must be for its product with `other` to come out at `product`.
+    fn factor_target(&self, product: Self::Target, other: &Self::Vector) -> Self::Target;
+
+    /// `sum k a b + sum c v + constant` at `target`, over products `(k, a, b)` and terms `(c, v)`: one relinearisation and
+    /// one division for all of them. Operands may be at any level above the target's; those above it by more than one are
+    /// used as they are, which costs nothing. 1 level.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if an operand is not above the target's level; an engine refuses a product whose scale is
+    /// not the target's (see [`Self::product_target`] and [`Self::factor_target`]).
+    fn sum_of_products(
+        &self,
+        products: &[(i64, &Self::Vector, &Self::Vector)],
+        terms: &[(f64, &Self::Vector)],
+        constant: f64,
+        target: Self::Target,
     ) -> Result<Self::Vector, Self::Error>;
 
     /// `result[j] = a[(j + k) mod n]`. 0 levels.

@@ -44,7 +44,7 @@ pub struct NoiseModel {
 /// What a [`Clear`] has done since it was made or reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Products of two vectors (each one relinearisation).
+    /// Products of two vectors, a sum of products counted once (each one relinearisation).
     pub products: usize,
     /// Products with a plaintext or a constant, linear combinations included (each one rescale).
     pub plain_products: usize,
@@ -232,6 +232,7 @@ impl Counters {
 impl SlotAlgebra for Clear {
     type Vector = ClearVector;
     type Error = Error;
+    type Target = usize;
 
     fn slots(&self) -> usize {
         self.slots
@@ -289,18 +290,45 @@ impl SlotAlgebra for Clear {
         Ok(out)
     }
 
-    fn linear_combination(&self, terms: &[(f64, &ClearVector)], constant: f64) -> Result<ClearVector, Error> {
-        let op = "linear_combination";
-        let level = terms.iter().map(|(_, v)| v.level).min().ok_or(Error::Empty { op })?;
+    fn target(&self, level: usize) -> usize {
+        level
+    }
+
+    fn product_target(&self, a: &ClearVector, b: &ClearVector) -> Result<usize, Error> {
+        let level = a.level.min(b.level);
+        has_levels("mul", level, 1)?;
+        Ok(level - 1)
+    }
+
+    fn factor_target(&self, product: usize, _: &ClearVector) -> usize {
+        product + 1
+    }
+
+    fn sum_of_products(
+        &self,
+        products: &[(i64, &ClearVector, &ClearVector)],
+        terms: &[(f64, &ClearVector)],
+        constant: f64,
+        target: usize,
+    ) -> Result<ClearVector, Error> {
         let mut values = vec![Complex64::from(constant); self.slots];
+        let op = "sum of products";
+        for (k, a, b) in products {
+            has_levels(op, a.level.min(b.level), target + 1)?;
+            for (sum, (x, y)) in values.iter_mut().zip(a.values.iter().zip(&b.values)) {
+                *sum += x * y * *k as f64;
+            }
+        }
         for (c, v) in terms {
+            has_levels(op, v.level, target + 1)?;
             for (sum, x) in values.iter_mut().zip(&v.values) {
                 *sum += x * c;
             }
         }
-        let out = self.rescaled(op, level, values)?;
-        self.counters.plain_products.fetch_add(1, Relaxed);
-        Ok(out)
+        let counter =
+            if products.is_empty() { &self.counters.plain_products } else { &self.counters.products };
+        counter.fetch_add(1, Relaxed);
+        Ok(self.noisy(values, target))
     }
 
     fn rotate(&self, a: &ClearVector, k: i64) -> Result<ClearVector, Error> {

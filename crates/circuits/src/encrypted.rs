@@ -5,8 +5,8 @@ use ckks::{Ciphertext, DiagonalTransform, Evaluator, Plaintext};
 use num_complex::Complex64;
 use std::borrow::Cow;
 
-/// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Every vector is at the canonical scale of
-/// its level.
+/// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Vectors are at the canonical
+/// scale of their level, but for the parts of a polynomial.
 #[derive(Debug, Clone)]
 pub struct Encrypted {
     evaluator: Evaluator,
@@ -69,6 +69,8 @@ impl Encrypted {
 impl SlotAlgebra for Encrypted {
     type Vector = Ciphertext;
     type Error = EncryptedError;
+    /// Level and scale.
+    type Target = (usize, f64);
 
     fn slots(&self) -> usize {
         self.slots
@@ -137,18 +139,35 @@ impl SlotAlgebra for Encrypted {
     }
 
     fn mul_const(&self, a: &Ciphertext, c: f64) -> Result<Ciphertext, EncryptedError> {
-        Ok(self.evaluator.linear_combination(&[(c, a)], 0.0)?)
+        self.linear_combination(&[(c, a)], 0.0)
     }
 
-    fn linear_combination(
+    fn target(&self, level: usize) -> (usize, f64) {
+        (level, self.evaluator.params().scale(level))
+    }
+
+    fn product_target(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(usize, f64), EncryptedError> {
+        let level = a.level().min(b.level());
+        crate::error::has_levels("mul", level, 1)?;
+        let prime = self.evaluator.params().prime(level) as f64;
+        Ok((level - 1, a.scale() * b.scale() / prime))
+    }
+
+    fn factor_target(&self, (level, scale): (usize, f64), other: &Ciphertext) -> (usize, f64) {
+        // Above the top there is nothing; the operation that uses this target says so.
+        let top = self.evaluator.params().max_level();
+        let prime = self.evaluator.params().prime((level + 1).min(top)) as f64;
+        (level + 1, scale * prime / other.scale())
+    }
+
+    fn sum_of_products(
         &self,
+        products: &[(i64, &Ciphertext, &Ciphertext)],
         terms: &[(f64, &Ciphertext)],
         constant: f64,
+        (level, scale): (usize, f64),
     ) -> Result<Ciphertext, EncryptedError> {
-        if terms.is_empty() {
-            return Err(Error::Empty { op: "linear combination" }.into());
-        }
-        Ok(self.evaluator.linear_combination(terms, constant)?)
+        Ok(self.evaluator.sum_of_products(products, terms, constant, level, scale)?)
     }
 
     fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, EncryptedError> {

@@ -9,8 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::PI;
 
-use num_complex::Complex64;
-
 use crate::error::{has_levels, in_range};
 use crate::{Error, SlotAlgebra};
 
@@ -20,6 +18,9 @@ const MAX_DEGREE: usize = 1023;
 const NEGLIGIBLE: f64 = 1e-15;
 /// Largest shift of a giant: the noise of a quotient is multiplied by up to one more than this.
 const MAX_SHIFT: f64 = 8.0;
+
+/// A relinearisation costs about as much as this many rescales.
+const RELIN_COST: usize = 4;
 
 /// A polynomial `sum c_i T_i(u)`, `u = (2x - a - b)/(b - a)`, for x in [a, b].
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +103,8 @@ impl Chebyshev {
         depth_of(self.degree() + 1)
     }
 
-    /// Products of two vectors that [`Chebyshev::evaluate`] takes.
+    /// Relinearisations that [`Chebyshev::evaluate`] takes: products of two vectors, those that are summed at once
+    /// counted once.
     pub fn products(&self) -> usize {
         Plan::best(&self.coefficients).map_or(0, |plan| plan.products())
     }
@@ -138,14 +140,35 @@ impl Chebyshev {
     ///
     /// # Source
     /// Paterson and Stockmeyer 1973 in the Chebyshev basis, with the levels of each part budgeted so that the total
-    /// is the least possible. Departure: the top coefficient of a remainder is moved into the giant when that saves
-    /// a product.
+    /// is the least possible, and each part asked for at the scale at which it is needed (Bossuat et al. 2021), so that
+    /// nothing is rescaled only to be aligned. Departures: the top coefficient of a remainder is moved into the giant when
+    /// that saves a product; a part is relinearised once with the remainders below it.
     pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector) -> Result<A::Vector, A::Error> {
-        has_levels("polynomial", alg.level(u), self.depth())?;
         match Plan::best(&self.coefficients) {
-            Some(plan) => plan.run(alg, u, self.coefficients[0]),
+            Some(_) => self.evaluate_plus(alg, u, &[]),
             None => alg.add_const(&alg.mul_integer(u, 0)?, self.coefficients[0].into()),
         }
+    }
+
+    /// The polynomial in `u` plus `sum c v` over the terms `(c, v)`, which cost next to nothing. As
+    /// [`Chebyshev::evaluate`], but a polynomial of degree 0 takes a level too.
+    ///
+    /// # Errors
+    /// As [`Chebyshev::evaluate`]; [`Error::OutOfLevels`] for a term that is not above the level of the result.
+    pub fn evaluate_plus<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        u: &A::Vector,
+        terms: &[(f64, &A::Vector)],
+    ) -> Result<A::Vector, A::Error> {
+        let depth = self.depth().max(1);
+        has_levels("polynomial", alg.level(u), depth)?;
+        let target = alg.target(alg.level(u) - depth);
+        let Some(plan) = Plan::best(&self.coefficients) else {
+            let terms: Vec<_> = terms.iter().copied().chain([(0.0, u)]).collect();
+            return alg.sum_of_products(&[], &terms, self.coefficients[0], target);
+        };
+        plan.run(alg, u, terms, self.coefficients[0], target)
     }
 }
 
@@ -224,27 +247,34 @@ impl Plan {
                 root.collect(&mut powers);
                 Some(Plan { root, powers })
             })
-            .min_by_key(Plan::products)
+            .min_by_key(|plan| RELIN_COST * plan.products() + plan.root.sums() - plan.root.products())
     }
 
     fn products(&self) -> usize {
         self.powers.len() + self.root.products()
     }
 
-    fn run<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector, constant: f64) -> Result<A::Vector, A::Error> {
+    fn run<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        u: &A::Vector,
+        terms: &[(f64, &A::Vector)],
+        constant: f64,
+        target: A::Target,
+    ) -> Result<A::Vector, A::Error> {
         let mut powers: BTreeMap<usize, A::Vector> = BTreeMap::from([(1, u.clone())]);
         for &i in &self.powers {
-            let [a, b, _] = parts(i);
-            let twice = |v: A::Vector| alg.add(&v, &v);
-            let next = if a == b {
-                alg.add_const(&twice(alg.square(&powers[&a])?)?, Complex64::from(-1.0))?
+            let [a, b, difference] = parts(i);
+            let (x, y) = (&powers[&a], &powers[&b]);
+            let at = alg.product_target(x, y)?;
+            let next = if difference == 0 {
+                alg.sum_of_products(&[(2, x, y)], &[], -1.0, at)?
             } else {
-                alg.sub(&twice(alg.mul(&powers[&a], &powers[&b])?)?, &powers[&(a - b)])?
+                alg.sum_of_products(&[(2, x, y)], &[(-1.0, &powers[&difference])], 0.0, at)?
             };
             powers.insert(i, next);
         }
-        let out = self.root.run(alg, &powers)?;
-        if constant == 0.0 { Ok(out) } else { alg.add_const(&out, constant.into()) }
+        self.root.run(alg, &powers, terms, constant, target)
     }
 }
 
@@ -255,14 +285,35 @@ fn parts(i: usize) -> [usize; 3] {
 }
 
 impl Node {
+    /// Relinearisations: one for each sum that has a product in it.
     fn products(&self) -> usize {
+        let mut sum = (false, 0);
+        self.count(&mut sum, Node::products);
+        usize::from(sum.0) + sum.1
+    }
+
+    /// Sums, each of which divides once.
+    fn sums(&self) -> usize {
+        let mut sum = (false, 0);
+        self.count(&mut sum, Node::sums);
+        1 + sum.1
+    }
+
+    /// Whether there is a product in the sum that this node belongs to, and the total of `f` over the quotients.
+    fn count(&self, sum: &mut (bool, usize), f: fn(&Node) -> usize) {
         match self {
-            Node::Combination { .. } => 0,
-            Node::Sum(a, b) => a.products() + b.products(),
-            Node::Product { quotient, rest, .. } => {
-                1 + quotient.products() + if let Rest::Node(node) = rest { node.products() } else { 0 }
+            Node::Combination { .. } => (),
+            Node::Sum(a, b) => {
+                a.count(sum, f);
+                b.count(sum, f);
             }
-            Node::Tail(even) => 1 + even.products(),
+            Node::Product { quotient, rest, .. } => {
+                *sum = (true, sum.1 + f(quotient));
+                if let Rest::Node(node) = rest {
+                    node.count(sum, f);
+                }
+            }
+            Node::Tail(even) => *sum = (true, sum.1 + f(even)),
         }
     }
 
@@ -284,35 +335,63 @@ impl Node {
         }
     }
 
-    /// Every index met was put into `powers` by `collect`, so the look-ups cannot fail.
+    /// The node plus `terms` plus `constant`, at `target`.
     fn run<A: SlotAlgebra>(
         &self,
         alg: &A,
         powers: &BTreeMap<usize, A::Vector>,
+        terms: &[(f64, &A::Vector)],
+        constant: f64,
+        target: A::Target,
     ) -> Result<A::Vector, A::Error> {
+        let mut sum = Sum { products: Vec::new(), terms: terms.to_vec(), constant };
+        self.gather(alg, powers, target, &mut sum)?;
+        let products: Vec<_> = sum.products.iter().map(|(q, giant, _)| (1, q, *giant)).collect();
+        // quotient (T_giant + shift).
+        let shifted = sum.products.iter().filter(|(_, _, shift)| *shift != 0.0);
+        let terms: Vec<_> = sum.terms.into_iter().chain(shifted.map(|(q, _, shift)| (*shift, q))).collect();
+        alg.sum_of_products(&products, &terms, sum.constant, target)
+    }
+
+    /// Adds the node to `sum`. Every index met was put into `powers` by `collect`, so the look-ups cannot fail.
+    fn gather<'a, A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        powers: &'a BTreeMap<usize, A::Vector>,
+        target: A::Target,
+        sum: &mut Sum<'a, A::Vector>,
+    ) -> Result<(), A::Error> {
+        let factor = |node: &Node, other: &'a A::Vector| {
+            node.run(alg, powers, &[], 0.0, alg.factor_target(target, other))
+        };
         match self {
             Node::Combination { terms, constant } => {
-                let terms: Vec<(f64, &A::Vector)> = terms.iter().map(|&(i, c)| (c, &powers[&i])).collect();
-                alg.linear_combination(&terms, *constant)
+                sum.terms.extend(terms.iter().map(|&(i, c)| (c, &powers[&i])));
+                sum.constant += constant;
             }
-            Node::Sum(a, b) => alg.add(&a.run(alg, powers)?, &b.run(alg, powers)?),
+            Node::Sum(a, b) => {
+                a.gather(alg, powers, target, sum)?;
+                b.gather(alg, powers, target, sum)?;
+            }
             Node::Product { quotient, giant, shift, rest } => {
                 let giant = &powers[giant];
-                let quotient = quotient.run(alg, powers)?;
-                let product = if *shift == 0.0 {
-                    alg.mul(&quotient, giant)?
-                } else {
-                    alg.mul(&quotient, &alg.add_const(giant, Complex64::from(*shift))?)?
-                };
+                sum.products.push((factor(quotient, giant)?, giant, *shift));
                 match rest {
-                    Rest::Constant(0.0) => Ok(product),
-                    Rest::Constant(c) => alg.add_const(&product, Complex64::from(*c)),
-                    Rest::Node(node) => alg.add(&product, &node.run(alg, powers)?),
+                    Rest::Constant(c) => sum.constant += c,
+                    Rest::Node(node) => node.gather(alg, powers, target, sum)?,
                 }
             }
-            Node::Tail(even) => alg.mul(&powers[&1], &even.run(alg, powers)?),
+            Node::Tail(even) => sum.products.push((factor(even, &powers[&1])?, &powers[&1], 0.0)),
         }
+        Ok(())
     }
+}
+
+/// What is relinearised and divided at once: products `quotient (giant + shift)`, terms, a constant.
+struct Sum<'a, V> {
+    products: Vec<(V, &'a V, f64)>,
+    terms: Vec<(f64, &'a V)>,
+    constant: f64,
 }
 
 /// Adds T_i and what it is made of.

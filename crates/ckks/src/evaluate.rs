@@ -4,7 +4,7 @@
 //! level unless said otherwise. Errors added are given in a slot, at scale 1, as multiples of
 //! [`Params::rounding_error`] (one "rounding").
 
-use crate::keyswitch::{self, Digits};
+use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
@@ -203,11 +203,10 @@ impl Evaluator {
         Ok(p.scale(level - 1) * p.prime(level) as f64 / p.scale(level))
     }
 
-    /// Σ cᵢ·aᵢ + constant. One level below the lowest operand; one rounding in all.
+    /// Σ cᵢ·aᵢ + constant. One level below the lowest operand, canonical; one rounding in all.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if an operand is at level 0; [`Error::ValueRange`] for a coefficient or constant that
-    /// is not finite or passes 2¹⁰⁰ at its scale.
+    /// As [`Self::sum_of_products`].
     pub fn linear_combination(
         &self,
         terms: &[(f64, &Ciphertext)],
@@ -217,28 +216,7 @@ impl Evaluator {
         if level == 0 {
             return Err(Error::OutOfLevels { op: Op::MulPlain, need: 1, have: 0 });
         }
-        let basis = self.params.q_basis(level);
-        let target = self.params.scale(level - 1) * self.params.prime(level) as f64;
-        let factors: Vec<i128> = terms
-            .iter()
-            .map(|(c, a)| integer(c * target / a.scale, Op::MulPlain, a.scale))
-            .collect::<Result<_, _>>()?;
-        let constant = integer(constant * target, Op::MulPlain, target)?;
-        let n = self.params.n();
-        let (mut c0, mut c1) = (Poly::<Ntt>::scratch(n, level + 1), Poly::<Ntt>::scratch(n, level + 1));
-        Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
-            let m = basis.modulus(i);
-            let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
-            let x: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c0.limb(i)).collect();
-            let y: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c1.limb(i)).collect();
-            rns::combine(m, o0, &x, &k);
-            rns::combine(m, o1, &y, &k);
-            // A real constant has the same value at every root.
-            rns::add_constant(m, o0, m.reduce_i128(constant));
-        });
-        let mut out = self.rescale(Ciphertext { c0, c1, level, scale: target })?;
-        out.scale = self.params.scale(level - 1);
-        Ok(out)
+        self.sum_of_products(&[], terms, constant, level - 1, self.params.scale(level - 1))
     }
 
     /// a·b, relinearised and rescaled in one division: one level, one rounding.
@@ -250,26 +228,92 @@ impl Evaluator {
         if level != b.level {
             return Err(Error::LevelMismatch { op: Op::Mul, left: level, right: b.level });
         }
-        let divider = self.params.mod_down_rescale(level).ok_or(Error::OutOfLevels {
-            op: Op::Mul,
-            need: 1,
-            have: 0,
-        })?;
-        let key = self.keys.relin(level)?;
-        let basis = self.params.q_basis(level);
-        let d2 = a.c1.mul(basis, &b.c1);
-        let [mut u0, mut u1] = Digits::new(&self.params, &d2, level).multiply(key);
-        drop(d2);
-        let d0 = a.c0.mul(basis, &b.c0);
-        keyswitch::add_times_p(&self.params, level, &mut u0, &d0);
-        let mut d1 = a.c0.mul(basis, &b.c1);
-        d1.mul_add_assign(basis, &a.c1, &b.c0);
-        keyswitch::add_times_p(&self.params, level, &mut u1, &d1);
+        if level == 0 {
+            return Err(Error::OutOfLevels { op: Op::Mul, need: 1, have: 0 });
+        }
         let scale = a.scale * b.scale / self.params.prime(level) as f64;
         let canonical = self.params.scale(level - 1);
         let scale = if (scale / canonical - 1.0).abs() < SCALE_TOLERANCE { canonical } else { scale };
+        self.sum_of_products(&[(1, a, b)], &[], 0.0, level - 1, scale)
+    }
+
+    /// Σ kᵢ·aᵢ·bᵢ + Σ cⱼ·tⱼ + constant at `level` and `scale`: one relinearisation, one division, one rounding in all.
+    /// Operands are at any higher level, the limbs above `level` + 1 are not used.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] for an operand that is not above `level`; [`Error::ScaleMismatch`] for a product whose
+    /// scale, divided by the prime of `level` + 1, is not `scale`; [`Error::ValueRange`] for a coefficient or constant
+    /// that is not finite or passes 2¹⁰⁰ at its scale; [`Error::MissingKey`].
+    pub fn sum_of_products(
+        &self,
+        products: &[(i64, &Ciphertext, &Ciphertext)],
+        terms: &[(f64, &Ciphertext)],
+        constant: f64,
+        level: usize,
+        scale: f64,
+    ) -> Result<Ciphertext, Error> {
+        let (p, high) = (&self.params, level + 1);
+        let op = if products.is_empty() { Op::MulPlain } else { Op::Mul };
+        let operands = products.iter().flat_map(|(_, a, b)| [*a, *b]).chain(terms.iter().map(|(_, t)| *t));
+        let lowest = operands.map(|a| a.level).min().unwrap_or(p.max_level());
+        if lowest < high {
+            return Err(Error::OutOfLevels { op, need: high, have: lowest });
+        }
+        let target = scale * p.prime(high) as f64;
+        for (_, a, b) in products {
+            self.same(Op::Mul, (high, a.scale * b.scale), (high, target))?;
+        }
+        let basis = p.q_basis(high);
+        let factors: Vec<i128> = terms
+            .iter()
+            .map(|(c, a)| integer(c * target / a.scale, op, a.scale))
+            .collect::<Result<_, _>>()?;
+        let constant = integer(constant * target, op, target)?;
+
+        if products.is_empty() {
+            let n = p.n();
+            let (mut c0, mut c1) = (Poly::<Ntt>::scratch(n, high + 1), Poly::<Ntt>::scratch(n, high + 1));
+            Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
+                let m = basis.modulus(i);
+                let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
+                let x: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c0.limb(i)).collect();
+                let y: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c1.limb(i)).collect();
+                rns::combine(m, o0, &x, &k);
+                rns::combine(m, o1, &y, &k);
+                // A real constant has the same value at every root.
+                rns::add_constant(m, o0, m.reduce_i128(constant));
+            });
+            let out = self.rescale(Ciphertext { c0, c1, level: high, scale: target })?;
+            return Ok(Ciphertext { scale, ..out });
+        }
+
+        let missing = Error::OutOfLevels { op, need: 1, have: 0 };
+        let divider = p.mod_down_rescale(high).ok_or(missing)?;
+        let key = self.keys.relin(high)?;
+        let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
+        let digits = Digits::new(p, Source::Products(&squares), high);
+        // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
+        let [u0, u1] = digits.multiply(key, |i, o0, o1| {
+            if i > high {
+                return;
+            }
+            let (m, special) = (basis.modulus(i), p.p_constants()[i]);
+            let times_p = |k: i128| m.constant(m.mul_constant(m.reduce_i128(k), special));
+            for (k, a, b) in products {
+                let (x, y) = ([a.c0.limb(i), a.c1.limb(i)], [b.c1.limb(i), b.c0.limb(i)]);
+                let w = times_p(i128::from(*k));
+                rns::products_times_constant_add(m, o0, &x[..1], &y[1..], w);
+                rns::products_times_constant_add(m, o1, &x, &y, w);
+            }
+            for ((_, t), &k) in terms.iter().zip(&factors) {
+                rns::mul_constant_add(m, o0, t.c0.limb(i), times_p(k));
+                rns::mul_constant_add(m, o1, t.c1.limb(i), times_p(k));
+            }
+            rns::add_constant(m, o0, times_p(constant).value);
+        });
+        drop(digits);
         let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
-        Ok(Ciphertext { c0, c1, level: level - 1, scale })
+        Ok(Ciphertext { c0, c1, level, scale })
     }
 
     /// The ciphertext under the automorphism: no level, one rounding.
@@ -299,7 +343,7 @@ impl Evaluator {
                 Ok((key, p.permutation(element.0), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let digits = Digits::new(p, &a.c1, level);
+        let digits = Digits::new(p, Source::Poly(&a.c1), level);
         let mut sums = keyswitch::scratch(p, level);
         digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
             row.iter_mut().for_each(|limb| limb.fill(0));
@@ -363,7 +407,7 @@ impl Evaluator {
                 Ok((key, p.permutation(element.0)))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let digits = Digits::new(p, &a.c1, level);
+        let digits = Digits::new(p, Source::Poly(&a.c1), level);
         let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
         digits.for_each_limb::<2>(&mut out, |i, x, row, [t0, t1]| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
@@ -436,7 +480,7 @@ impl Evaluator {
             }
             let key = self.keys.galois(Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let [mut v0, v1] = Digits::new(p, &u1, level).multiply(key);
+            let [mut v0, v1] = Digits::new(p, Source::Poly(&u1), level).multiply(key, |_, _, _| ());
             v0.add_assign(basis, &u0);
             let permutation = p.permutation(element.0);
             sum0.add_assign(basis, &v0.permuted(&permutation));

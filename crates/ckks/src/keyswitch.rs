@@ -5,69 +5,101 @@
 
 use crate::{KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Coeff, Ntt, Poly, Prepared};
+use rns::{Basis, Ntt, Poly, Prepared};
 use std::cell::RefCell;
+
+/// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Poly(&'a Poly<Ntt>),
+    Products(&'a [(i64, &'a Poly<Ntt>, &'a Poly<Ntt>)]),
+}
 
 /// A polynomial cut into digits, ready to be multiplied with key after key ("hoisted").
 pub(crate) struct Digits<'a> {
     params: &'a Params,
     level: usize,
-    poly: &'a Poly<Ntt>,
+    source: Source<'a>,
     /// For each digit: yᵢ of the base conversion, then the multiple of the digit's modulus to take off.
     prepared: Vec<Prepared>,
 }
 
 impl<'a> Digits<'a> {
-    /// Decomposes `poly`, which has level + 1 limbs.
-    pub(crate) fn new(params: &'a Params, poly: &'a Poly<Ntt>, level: usize) -> Self {
-        let coefficients: Poly<Coeff> = poly.clone().into_coeff(params.q_basis(level));
-        let size = params.digit_limbs();
+    /// Decomposes `source`, which has level + 1 limbs.
+    pub(crate) fn new(params: &'a Params, source: Source<'a>, level: usize) -> Self {
+        let (basis, size) = (params.q_basis(level), params.digit_limbs());
         let prepared = (0..params.digits(level))
             .into_par_iter()
             .map(|j| {
-                let limbs: Vec<&[u64]> =
-                    (j * size..((j + 1) * size).min(level + 1)).map(|i| coefficients.limb(i)).collect();
-                let (converter, basis) = params.converter(j, limbs.len());
-                converter.prepare(basis, &limbs)
+                let limbs = size.min(level + 1 - j * size);
+                let (converter, from) = params.converter(j, limbs);
+                converter.prepare(from, limbs, |i, y| {
+                    source.limb_into(basis, j * size + i, y);
+                    from.tables()[i].inverse(y);
+                })
             })
             .collect();
-        Digits { params, level, poly, prepared }
+        Digits { params, level, source, prepared }
     }
 
-    /// Writes limb `i` (over Q then P) of digit `j`, in the value domain.
-    fn limb_into(&self, j: usize, i: usize, out: &mut [u64]) {
-        let (params, level, size) = (self.params, self.level, self.params.digit_limbs());
-        if i <= level && i / size == j {
-            // The digit's own residues are known already.
-            out.copy_from_slice(self.poly.limb(i));
-            return;
-        }
+    /// Digit `j` has its own residues modulo limb `i`.
+    fn owns(&self, j: usize, i: usize) -> bool {
+        i <= self.level && i / self.params.digit_limbs() == j
+    }
+
+    /// Writes limbs `i` and, if there is room, i + 1 (over Q then P) of digit `j`, in the value domain.
+    fn limbs_into(&self, j: usize, i: usize, out: &mut [u64]) {
+        let (params, level) = (self.params, self.level);
         let full = params.qp_basis(params.max_level());
-        let prime = if i <= level { i } else { i + params.max_level() - level };
         let (converter, _) = params.converter(j, self.prepared[j].limbs());
-        converter.output(full, prime, &self.prepared[j], out);
-        full.tables()[prime].forward(out);
+        let prime = |i: usize| if i <= level { i } else { i + params.max_level() - level };
+        let single = |i: usize, out: &mut [u64]| {
+            if self.owns(j, i) {
+                return self.source.limb_into(params.q_basis(level), i, out);
+            }
+            converter.output(full, prime(i), &self.prepared[j], out);
+            full.tables()[prime(i)].forward(out);
+        };
+        match out.split_at_mut(params.n()) {
+            (one, []) => single(i, one),
+            (one, two) if self.owns(j, i) || self.owns(j, i + 1) => {
+                single(i, one);
+                single(i + 1, two);
+            }
+            (one, two) => {
+                let primes = [prime(i), prime(i + 1)];
+                converter.output_pair(full, primes, &self.prepared[j], [one, two]);
+                full.tables()[primes[0]].forward(one);
+                full.tables()[primes[1]].forward(two);
+            }
+        }
     }
 
     /// Calls `f(i, digits, outputs)` for every limb i over QP with limb i of every digit and of every output, in parallel.
+    /// Two limbs are made at a time, so that the digits are read half as often.
     pub(crate) fn for_each_limb<const K: usize>(
         &self,
         outputs: &mut [Poly<Ntt>],
         f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]], &mut [&mut [u64]; K]) + Send + Sync,
     ) {
-        // One buffer a thread, so that it stays in the cache: the digits, then K limbs for `f`.
+        // One buffer a thread, so that it stays in the cache: two limbs of every digit, then K limbs for `f`.
         thread_local!(static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
         let (n, digits) = (self.params.n(), self.prepared.len());
-        Poly::for_each_limb_of(outputs, |i, row| {
+        Poly::for_each_two_limbs_of(outputs, |first, rows| {
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(scratch.len().max((digits + K) * n), 0);
-                let (x, rest) = scratch.split_at_mut(digits * n);
-                x.chunks_exact_mut(n).enumerate().for_each(|(j, x)| self.limb_into(j, i, x));
-                let x: Vec<&[u64]> = x.chunks_exact(n).collect();
+                scratch.resize(scratch.len().max((2 * digits + K) * n), 0);
+                let (x, rest) = scratch.split_at_mut(2 * digits * n);
+                let made = rows.len() * n;
+                x.chunks_exact_mut(2 * n)
+                    .enumerate()
+                    .for_each(|(j, x)| self.limbs_into(j, first, &mut x[..made]));
                 let mut rest = rest.chunks_exact_mut(n);
                 // There are K limbs after the digits.
                 let mut own: [&mut [u64]; K] = std::array::from_fn(|_| rest.next().unwrap_or_default());
-                f(i, &x, row, &mut own);
+                for (k, row) in rows.iter_mut().enumerate() {
+                    let x: Vec<&[u64]> = x.chunks_exact(2 * n).map(|x| &x[k * n..(k + 1) * n]).collect();
+                    f(first + k, &x, row, &mut own);
+                }
             });
         });
     }
@@ -87,15 +119,37 @@ impl<'a> Digits<'a> {
         rns::inner_products(self.params.qp_basis(self.level).modulus(i), o0, o1, digits, &y, &z);
     }
 
-    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP.
-    pub(crate) fn multiply(&self, key: &KeySwitchKey) -> [Poly<Ntt>; 2] {
+    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP, each limb completed by `finish(i, limbs)`.
+    pub(crate) fn multiply(
+        &self,
+        key: &KeySwitchKey,
+        finish: impl Fn(usize, &mut [u64], &mut [u64]) + Send + Sync,
+    ) -> [Poly<Ntt>; 2] {
         let mut out = scratch(self.params, self.level);
         self.for_each_limb::<0>(&mut out, |i, digits, row, _| {
             if let [o0, o1] = row {
                 self.times_key(i, digits, key, o0, o1);
+                finish(i, o0, o1);
             }
         });
         out
+    }
+}
+
+impl Source<'_> {
+    /// Writes limb `i`.
+    fn limb_into(&self, basis: &Basis, i: usize, out: &mut [u64]) {
+        match self {
+            Source::Poly(a) => out.copy_from_slice(a.limb(i)),
+            Source::Products(terms) => {
+                let m = basis.modulus(i);
+                out.fill(0);
+                for (k, a, b) in *terms {
+                    let k = m.constant(m.reduce_i64(*k));
+                    rns::products_times_constant_add(m, out, &[a.limb(i)], &[b.limb(i)], k);
+                }
+            }
+        }
     }
 }
 
@@ -105,12 +159,7 @@ pub(crate) fn scratch(params: &Params, level: usize) -> [Poly<Ntt>; 2] {
     std::array::from_fn(|_| Poly::scratch(params.n(), limbs))
 }
 
-/// acc + P·x on the limbs of Q; P·x vanishes modulo the special primes.
-pub(crate) fn add_times_p(params: &Params, level: usize, acc: &mut Poly<Ntt>, x: &Poly<Ntt>) {
-    acc.for_each_limb(|i, limb| add_limb_times_p(params, level, i, limb, x));
-}
-
-/// Limb i of [`add_times_p`].
+/// acc + P·x for limb i; P·x vanishes modulo the special primes.
 pub(crate) fn add_limb_times_p(params: &Params, level: usize, i: usize, acc: &mut [u64], x: &Poly<Ntt>) {
     if i <= level {
         rns::mul_constant_add(params.q_basis(level).modulus(i), acc, x.limb(i), params.p_constants()[i]);

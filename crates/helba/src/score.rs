@@ -79,9 +79,7 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let (factor, c2) = (scalars.beta / range, scalars.c2);
     let root = |x: f64| factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
     let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
-    let width = sqrt.evaluate(alg, &z)?;
-    let u = alg.mul_const(&u, c2 / (2.0 * range))?;
-    let index = alg.add(&width, &u)?;
+    let index = sqrt.evaluate_plus(alg, &z, &[(c2 / (2.0 * range), &u)])?;
 
     let middle = scalars.least_index / range + 0.5;
     // Slots without an arm hold the root of c₁ now.

@@ -42,17 +42,24 @@ impl BaseConverter {
     }
 
     /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off: what [`Self::output`] needs.
-    pub fn prepare(&self, from: &Basis, limbs: &[&[u64]]) -> Prepared {
-        let mut y: Vec<Buffer> = limbs
-            .par_iter()
-            .enumerate()
-            .map(|(i, x)| {
-                let mut y = Buffer::copy(x);
+    /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has `limbs` limbs of the `from` basis.
+    pub fn prepare(
+        &self,
+        from: &Basis,
+        limbs: usize,
+        limb: impl Fn(usize, &mut [u64]) + Send + Sync,
+    ) -> Prepared {
+        let n = from.n();
+        let mut y: Vec<Buffer> = (0..limbs)
+            .into_par_iter()
+            .map(|i| {
+                let mut y = Buffer::scratch(n);
+                limb(i, &mut y);
                 simd::mul_constant_assign(from.modulus(i), &mut y, self.scale[i]);
                 y
             })
             .collect();
-        let mut overflow = Buffer::scratch(limbs[0].len());
+        let mut overflow = Buffer::scratch(n);
         let views: Vec<&[u64]> = y.iter().map(|y| &y[..]).collect();
         simd::rounded_sum_into(&mut overflow, &views, &self.reciprocal);
         y.push(overflow);
@@ -61,8 +68,19 @@ impl BaseConverter {
 
     /// Writes limb `j` of the result, in the coefficient domain.
     pub fn output(&self, to: &Basis, j: usize, prepared: &Prepared, out: &mut [u64]) {
-        let views: Vec<&[u64]> = prepared.0.iter().map(|y| &y[..]).collect();
-        simd::combine_into(to.modulus(j), out, &views, &self.matrix[j]);
+        simd::combine_into(to.modulus(j), out, &prepared.views(), &self.matrix[j]);
+    }
+
+    /// Writes limbs `i` and `j`: cheaper than one after the other, because `prepared` is larger than a cache.
+    pub fn output_pair(
+        &self,
+        to: &Basis,
+        [i, j]: [usize; 2],
+        prepared: &Prepared,
+        [out0, out1]: [&mut [u64]; 2],
+    ) {
+        let (moduli, rows) = ([to.modulus(i), to.modulus(j)], [&self.matrix[i][..], &self.matrix[j][..]]);
+        simd::combine_pair_into(moduli, out0, out1, &prepared.views(), rows);
     }
 }
 
@@ -73,6 +91,10 @@ impl Prepared {
     /// Limbs it was made of.
     pub fn limbs(&self) -> usize {
         self.0.len() - 1
+    }
+
+    fn views(&self) -> Vec<&[u64]> {
+        self.0.iter().map(|y| &y[..]).collect()
     }
 }
 
@@ -113,16 +135,21 @@ impl Divider {
     /// round(x / product of the dropped primes).
     pub fn divide(&self, mut x: Poly<Ntt>) -> Poly<Ntt> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let tail = x.limbs_copied(kept..x.limbs()).into_coeff(&self.from);
-        let limbs: Vec<&[u64]> = (0..self.from.len()).map(|i| tail.limb(i)).collect();
-        let prepared = self.converter.prepare(&self.from, &limbs);
-        drop(tail);
+        let prepared = self.converter.prepare(&self.from, self.from.len(), |i, y| {
+            y.copy_from_slice(x.limb(kept + i));
+            self.from.tables()[i].inverse(y);
+        });
         x.truncate(kept);
-        x.for_each_limb(|j, limb| {
-            let mut lifted = Buffer::scratch(n);
-            self.converter.output(&self.to, j, &prepared, &mut lifted);
-            self.to.tables()[j].forward(&mut lifted);
-            simd::sub_mul_constant_assign(self.to.modulus(j), limb, &lifted, self.inverse[j]);
+        x.for_each_two_limbs(|j, limbs| {
+            let mut lifted = Buffer::scratch(limbs.len());
+            match lifted.split_at_mut(n) {
+                (one, []) => self.converter.output(&self.to, j, &prepared, one),
+                (one, two) => self.converter.output_pair(&self.to, [j, j + 1], &prepared, [one, two]),
+            }
+            for (j, (limb, lifted)) in (j..).zip(limbs.chunks_exact_mut(n).zip(lifted.chunks_exact_mut(n))) {
+                self.to.tables()[j].forward(lifted);
+                simd::sub_mul_constant_assign(self.to.modulus(j), limb, lifted, self.inverse[j]);
+            }
         });
         x
     }
@@ -130,8 +157,8 @@ impl Divider {
     /// The same in the coefficient domain.
     pub fn divide_coeff(&self, mut x: Poly<Coeff>) -> Poly<Coeff> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let limbs: Vec<&[u64]> = (0..self.from.len()).map(|i| x.limb(kept + i)).collect();
-        let prepared = self.converter.prepare(&self.from, &limbs);
+        let prepared =
+            self.converter.prepare(&self.from, self.from.len(), |i, y| y.copy_from_slice(x.limb(kept + i)));
         x.truncate(kept);
         x.for_each_limb(|j, limb| {
             let mut lifted = Buffer::scratch(n);

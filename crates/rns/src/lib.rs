@@ -24,5 +24,5 @@ pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use simd::{
     Kernel, add_constant, combine_into as combine, gather_add, gather_into,
-    inner_products_into as inner_products, kernels, mul_constant_add,
+    inner_products_into as inner_products, kernels, mul_constant_add, products_times_constant_add,
 };

@@ -102,15 +102,24 @@ impl<D: Domain> Poly<D> {
         self.data.par_chunks_exact_mut(self.n).enumerate().for_each(|(i, limb)| f(i, limb));
     }
 
-    /// Runs `f(i, limbs)` on limb i of all `polys` (of one length), in parallel over i.
-    pub fn for_each_limb_of(polys: &mut [Self], f: impl Fn(usize, &mut [&mut [u64]]) + Send + Sync) {
+    /// Runs `f(i, limbs)` on limbs i and i + 1 (the last may be alone), one after the other in `limbs`, in parallel.
+    pub(crate) fn for_each_two_limbs(&mut self, f: impl Fn(usize, &mut [u64]) + Send + Sync) {
+        self.data.par_chunks_mut(2 * self.n).enumerate().for_each(|(i, limbs)| f(2 * i, limbs));
+    }
+
+    /// Runs `f(i, rows)` for every even i in parallel, where `rows` holds limb i of all `polys` (of one length), then
+    /// limb i + 1 if there is one.
+    pub fn for_each_two_limbs_of(
+        polys: &mut [Self],
+        f: impl Fn(usize, &mut [Vec<&mut [u64]>]) + Send + Sync,
+    ) {
         let Some(limbs) = polys.first().map(Self::limbs) else { return };
         let mut by_limb: Vec<Vec<&mut [u64]>> = (0..limbs).map(|_| Vec::with_capacity(polys.len())).collect();
         for poly in polys {
             let n = poly.n;
             by_limb.iter_mut().zip(poly.data.chunks_exact_mut(n)).for_each(|(row, limb)| row.push(limb));
         }
-        by_limb.par_iter_mut().enumerate().for_each(|(i, row)| f(i, row));
+        by_limb.par_chunks_mut(2).enumerate().for_each(|(i, rows)| f(2 * i, rows));
     }
 
     /// Runs `f(i, limb of a, limb of b)` on every pair of limbs, in parallel.
@@ -222,26 +231,6 @@ impl Poly<Ntt> {
     pub fn mul_add_assign(&mut self, basis: &Basis, a: &Self, b: &Self) {
         assert!(self.limbs() <= a.limbs() && self.limbs() <= b.limbs(), "operand with too few limbs");
         self.for_each_limb(|i, limb| simd::mul_add_assign(basis.modulus(i), limb, a.limb(i), b.limb(i)));
-    }
-
-    /// out₀ ← Σ xⱼ·yⱼ, out₁ ← Σ xⱼ·zⱼ, where limb i of the outputs takes limb `index[i]` of y and z
-    /// (keys have limbs for every prime; a product at a lower level uses some of them).
-    pub fn inner_products(
-        basis: &Basis,
-        x: &[Self],
-        y: &[&Self],
-        z: &[&Self],
-        index: &[usize],
-    ) -> (Self, Self) {
-        let (mut out0, mut out1) =
-            (Self::scratch(basis.n(), basis.len()), Self::scratch(basis.n(), basis.len()));
-        Self::for_each_limb_pair(&mut out0, &mut out1, |i, o0, o1| {
-            let x: Vec<&[u64]> = x.iter().map(|p| p.limb(i)).collect();
-            let y: Vec<&[u64]> = y[..x.len()].iter().map(|p| p.limb(index[i])).collect();
-            let z: Vec<&[u64]> = z[..x.len()].iter().map(|p| p.limb(index[i])).collect();
-            simd::inner_products_into(basis.modulus(i), o0, o1, &x, &y, &z);
-        });
-        (out0, out1)
     }
 
     /// The image under the automorphism whose permutation (see [`crate::automorphism_permutation`]) is given.

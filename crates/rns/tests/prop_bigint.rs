@@ -129,8 +129,13 @@ proptest! {
         let x = values(&product(&from), &mut ChaCha20Rng::seed_from_u64(seed));
         let (input, want) = (poly(&from, &x), poly(&to, &x));
         let converter = BaseConverter::new(&from, &to);
-        let limbs: Vec<&[u64]> = (0..from.len()).map(|i| input.limb(i)).collect();
-        let prepared = converter.prepare(&from, &limbs);
+        let prepared = converter.prepare(&from, from.len(), |i, y| y.copy_from_slice(input.limb(i)));
+        let pair = |i: usize| {
+            let (mut a, mut b) = (vec![0; N], vec![0; N]);
+            converter.output_pair(&to, [0, i], &prepared, [&mut a, &mut b]);
+            a == want.limb(0) && b == want.limb(i)
+        };
+        prop_assert!((0..to.len()).all(pair));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);
@@ -293,8 +298,7 @@ fn the_floating_point_correction_errs_only_at_the_ends() {
         let want = [inside.clone(), -inside, outside.clone() - &q, &q - outside];
         let (input, want) = (poly(&from, &x), poly(&to, &want));
         let converter = BaseConverter::new(&from, &to);
-        let limbs: Vec<&[u64]> = (0..k).map(|i| input.limb(i)).collect();
-        let prepared = converter.prepare(&from, &limbs);
+        let prepared = converter.prepare(&from, k, |i, y| y.copy_from_slice(input.limb(i)));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);

@@ -264,6 +264,137 @@ fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn combine_pair_into(
+    m: [&Modulus; 2],
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    c: [&[u64]; 2],
+) {
+    by_terms!(x.len(), combine_pair(m, out0, out1, x, c), scalar::combine_pair_into(m, out0, out1, x, c))
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn combine_pair<const N: usize>(
+    m: [&Modulus; 2],
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    c: [&[u64]; 2],
+) {
+    let (l, end) = ([Lanes::new(m[0]), Lanes::new(m[1])], whole(out0.len()));
+    let xs: [&[u64]; N] = array(x);
+    let c0: [__m512i; N] = std::array::from_fn(|j| splat(c[0][j]));
+    let c1: [__m512i; N] = std::array::from_fn(|j| splat(c[1][j]));
+    let zero = _mm512_setzero_si512();
+    for i in (0..end).step_by(LANES) {
+        let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
+        for j in 0..N {
+            // SAFETY: i + 8 <= end <= all lengths.
+            let v = unsafe { load(xs[j], i) };
+            low0 = _mm512_madd52lo_epu64(low0, v, c0[j]);
+            high0 = _mm512_madd52hi_epu64(high0, v, c0[j]);
+            low1 = _mm512_madd52lo_epu64(low1, v, c1[j]);
+            high1 = _mm512_madd52hi_epu64(high1, v, c1[j]);
+        }
+        // SAFETY: as above.
+        unsafe {
+            store(out0, i, l[0].fold(high0, low0));
+            store(out1, i, l[1].fold(high1, low1));
+        }
+    }
+    if end < out0.len() {
+        scalar::combine_pair_into(m, &mut out0[end..], &mut out1[end..], &tails(x, end), c);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn products_times_constant_add(
+    m: &Modulus,
+    acc: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    w: Constant,
+) {
+    by_terms!(
+        x.len(),
+        products_times_constant(m, acc, x, y, w),
+        scalar::products_times_constant_add(m, acc, x, y, w)
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn products_times_constant<const N: usize>(
+    m: &Modulus,
+    acc: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    w: Constant,
+) {
+    let (l, end) = (Lanes::new(m), whole(acc.len()));
+    let (xs, ys) = (array::<N>(x), array::<N>(y));
+    let (value, quotient) = (splat(w.value), splat(w.quotient));
+    for i in (0..end).step_by(LANES) {
+        let (mut low, mut high) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+        for j in 0..N {
+            // SAFETY: i + 8 <= end <= all lengths.
+            let (x, y) = unsafe { (load(xs[j], i), load(ys[j], i)) };
+            low = _mm512_madd52lo_epu64(low, x, y);
+            high = _mm512_madd52hi_epu64(high, x, y);
+        }
+        let product = l.reduce_once(l.mul_constant_lazy(l.fold(high, low), value, quotient));
+        // SAFETY: as above.
+        unsafe { store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), product))) }
+    }
+    if end < acc.len() {
+        scalar::products_times_constant_add(m, &mut acc[end..], &tails(x, end), &tails(y, end), w);
+    }
+}
+
+/// Entries of `a` at eight indices from `permutation[i]` on.
+///
+/// SAFETY: `i + 8 <= permutation.len()`, `a` is not empty and has at most 2³¹ entries.
+#[target_feature(enable = "avx512f,avx512vl")]
+unsafe fn gathered(a: &[u64], permutation: &[u32], i: usize) -> __m512i {
+    debug_assert!(i + LANES <= permutation.len() && !a.is_empty());
+    // SAFETY: the indices are read in bounds by the caller's promise and then cut to the last entry of `a`.
+    unsafe {
+        let indices = _mm256_loadu_epi32(permutation.as_ptr().add(i).cast());
+        let indices = _mm256_min_epu32(indices, _mm256_set1_epi32((a.len() - 1) as i32));
+        _mm512_i32gather_epi64::<8>(indices, a.as_ptr().cast())
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
+    let (l, end) = (Lanes::new(m), if a.len() < 1 << 31 { whole(acc.len()) } else { 0 });
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= all lengths, which are not 0 then.
+        unsafe {
+            let x = gathered(a, permutation, i);
+            let x = if negative { _mm512_sub_epi64(l.q, x) } else { x };
+            store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), x)));
+        }
+    }
+    for (o, &i) in acc[end..].iter_mut().zip(&permutation[end..]) {
+        let x = a[(a.len() - 1).min(i as usize)];
+        *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
+    let end = if a.len() < 1 << 31 { whole(out.len()) } else { 0 };
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= all lengths, which are not 0 then.
+        unsafe { store(out, i, gathered(a, permutation, i)) }
+    }
+    for (o, &i) in out[end..].iter_mut().zip(&permutation[end..]) {
+        *o = a[(a.len() - 1).min(i as usize)];
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn inner_products_into(
     m: &Modulus,
     out0: &mut [u64],

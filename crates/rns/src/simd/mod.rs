@@ -103,6 +103,16 @@ kernel! {
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
 }
 kernel! {
+    /// [`combine_into`] for two moduli at once: x is read once.
+    pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], c: [&[u64]; 2])
+    same_length out0.len(), out1.len(), x.iter().map(|x| x.len()).min().unwrap_or(out0.len())
+}
+kernel! {
+    /// acc ← acc + w·Σ xᵢ·yᵢ.
+    pub fn products_times_constant_add(m: &Modulus, acc: &mut [u64], x: &[&[u64]], y: &[&[u64]], w: Constant)
+    same_length acc.len(), x.iter().chain(y).map(|x| x.len()).min().unwrap_or(acc.len())
+}
+kernel! {
     /// out₀ ← Σ xⱼ·yⱼ and out₁ ← Σ xⱼ·zⱼ; at most 2¹¹ terms.
     pub fn inner_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
     same_length out0.len(), out1.len(),
@@ -114,19 +124,15 @@ kernel! {
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
 }
 
-/// `acc[i] ← acc[i] ± a[permutation[i]]`.
-pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
-    for (o, &i) in acc.iter_mut().zip(permutation) {
-        let x = a[i as usize];
-        *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
-    }
+kernel! {
+    /// `acc[i] ← acc[i] ± a[permutation[i]]`; an index past the end reads the last entry.
+    pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool)
+    same_length acc.len(), a.len(), permutation.len()
 }
-
-/// `out[i] ← a[permutation[i]]`.
-pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
-    for (o, &i) in out.iter_mut().zip(permutation) {
-        *o = a[i as usize];
-    }
+kernel! {
+    /// `out[i] ← a[permutation[i]]`; an index past the end reads the last entry.
+    pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32])
+    same_length out.len(), a.len(), permutation.len()
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -189,10 +195,32 @@ mod tests {
             let k: Vec<u64> = (0..terms).map(|_| rng.next_u64() % q).collect();
             both!(combine_into(&x, &k), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum()));
 
+            let other = Modulus::new(primes::largest(bits, 1 << 11, &[q]).unwrap()).unwrap();
+            let k1: Vec<u64> = (0..terms).map(|_| rng.next_u64() % other.value()).collect();
+            let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
+            let [s0, s1, v0, v1] = &mut out;
+            scalar::combine_into(&m, s0, &x, &k);
+            scalar::combine_into(&other, s1, &x, &k1);
+            // SAFETY: as above.
+            unsafe { avx512::combine_pair_into([&m, &other], v0, v1, &x, [&k, &k1]) };
+            prop_assert!(s0 == v0 && s1 == v1);
+
+            let permutation: Vec<u32> = (0..n).map(|_| rng.next_u32() % n as u32).collect();
+            let picked = |i: usize| b[permutation[i] as usize];
+            both!(gather_add(&b, &permutation, false), a, |i| big(wide(a[i]) + wide(picked(i))));
+            both!(gather_add(&b, &permutation, true), a, |i| big(wide(a[i]) + wide(q) - wide(picked(i))));
+            let (mut s, mut v) = (a.clone(), a.clone());
+            scalar::gather_into(&mut s, &b, &permutation);
+            // SAFETY: as above.
+            unsafe { avx512::gather_into(&mut v, &b, &permutation) };
+            prop_assert!(s == v && (0..n).all(|i| s[i] == picked(i)));
+
             let rs: Vec<_> = (0..3 * terms).map(|_| limb(&mut rng, n, q)).collect();
             let r: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
             let (x, yz) = r.split_at(terms);
             let (y, z) = yz.split_at(terms);
+            let sum = |i: usize| big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum());
+            both!(products_times_constant_add(x, y, w), a, |i| big(wide(a[i]) + wide(sum(i)) * wide(w.value)));
             let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
             let [s0, s1, v0, v1] = &mut out;
             scalar::inner_products_into(&m, s0, s1, x, y, z);

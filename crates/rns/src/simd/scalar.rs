@@ -84,6 +84,49 @@ pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]
 }
 
 #[inline(always)]
+pub(super) fn combine_pair_into(
+    m: [&Modulus; 2],
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    c: [&[u64]; 2],
+) {
+    combine_into(m[0], out0, x, c[0]);
+    combine_into(m[1], out1, x, c[1]);
+}
+
+#[inline(always)]
+pub(super) fn products_times_constant_add(
+    m: &Modulus,
+    acc: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    w: Constant,
+) {
+    for (i, o) in acc.iter_mut().enumerate() {
+        let sum: u128 = x.iter().zip(y).map(|(x, y)| u128::from(x[i]) * u128::from(y[i])).sum();
+        *o = m.add(*o, m.mul_constant(fold_sum(m, sum, x.len()), w));
+    }
+}
+
+#[inline(always)]
+pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
+    let last = a.len().saturating_sub(1);
+    for (o, &i) in acc.iter_mut().zip(permutation) {
+        let x = a[last.min(i as usize)];
+        *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
+    }
+}
+
+#[inline(always)]
+pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
+    let last = a.len().saturating_sub(1);
+    for (o, &i) in out.iter_mut().zip(permutation) {
+        *o = a[last.min(i as usize)];
+    }
+}
+
+#[inline(always)]
 pub(super) fn inner_products_into(
     m: &Modulus,
     out0: &mut [u64],
