@@ -470,7 +470,7 @@ impl Evaluator {
                 let x: Vec<&[u64]> = terms.values().map(|m| m.limb(i)).collect();
                 let y: Vec<&[u64]> = terms.keys().map(|k| babies[k][0].limb(i)).collect();
                 let z: Vec<&[u64]> = terms.keys().map(|k| babies[k][1].limb(i)).collect();
-                rns::inner_products(basis.modulus(i), o0, o1, &x, &y, &z);
+                rns::inner_products_short(basis.modulus(i), o0, o1, &x, &y, &z);
             });
             let element = GaloisElement::rotation(p, giant);
             if element.0 == 1 {

@@ -19,7 +19,7 @@ pub struct DiagonalTransform {
 pub struct EncodedTransform {
     pub(crate) level: usize,
     pub(crate) babies: Vec<i64>,
-    /// giant step → baby step → plaintext
+    /// giant step → baby step → plaintext, each value once
     pub(crate) giants: BTreeMap<i64, BTreeMap<i64, Poly<Ntt>>>,
 }
 
@@ -41,15 +41,17 @@ impl Evaluator {
         let scale = self.factor_scale(Op::Linear, level)?;
         let basis = p.qp_basis(level);
         let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
+        // All of one length, a power of two each: what is multiplied at once has one layout.
+        let period = t.terms.iter().map(|(_, _, d)| d.len()).max().unwrap_or(1);
         for (giant, baby, diagonal) in &t.terms {
-            if diagonal.is_empty() {
-                return Err(Error::SlotCount { op: Op::Linear, got: 0, max: p.max_slots() });
+            if !diagonal.len().is_power_of_two() {
+                return Err(Error::SlotCount { op: Op::Linear, got: diagonal.len(), max: p.max_slots() });
             }
             // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' is m turned back by g.
-            let mut turned = diagonal.clone();
-            turned.rotate_right(giant.rem_euclid(diagonal.len() as i64) as usize);
+            let mut turned: Vec<Complex64> = diagonal.iter().copied().cycle().take(period).collect();
+            turned.rotate_right(giant.rem_euclid(period as i64) as usize);
             let integers = p.encoder().integers(&turned, scale)?;
-            let poly = Poly::from_signed_sparse(basis, &integers);
+            let poly = Poly::from_signed_short(basis, &integers);
             if !babies.contains(baby) {
                 babies.push(*baby);
             }

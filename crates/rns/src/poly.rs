@@ -199,11 +199,23 @@ impl Poly<Coeff> {
 impl Poly<Ntt> {
     /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
     pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
+        let short = Self::from_signed_short(basis, coefficients);
         let mut out = Self::scratch(basis.n(), basis.len());
+        let stride = basis.n() / coefficients.len();
+        out.for_each_limb(|i, limb| {
+            limb.chunks_exact_mut(stride).zip(short.limb(i)).for_each(|(block, &value)| block.fill(value));
+        });
+        out
+    }
+
+    /// As [`Self::from_signed_sparse`], but each value once: a polynomial of N/stride entries a limb, for
+    /// [`crate::inner_products_short`].
+    pub fn from_signed_short(basis: &Basis, coefficients: &[i64]) -> Self {
+        let mut out = Self::scratch(coefficients.len(), basis.len());
         out.for_each_limb(|i, limb| {
             let m = basis.modulus(i);
-            let mut short: Vec<u64> = coefficients.iter().map(|&c| m.reduce_i64(c)).collect();
-            basis.tables()[i].forward_sparse(&mut short, limb);
+            limb.iter_mut().zip(coefficients).for_each(|(x, &c)| *x = m.reduce_i64(c));
+            basis.tables()[i].forward_short(basis.n(), limb);
         });
         out
     }

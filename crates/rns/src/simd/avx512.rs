@@ -445,6 +445,61 @@ fn inner_products<const N: usize>(
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn inner_products_short_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
+    let stride = x.first().map_or(1, |x| out0.len() / x.len());
+    if stride % LANES != 0 || x.iter().any(|x| x.len() * stride != out0.len()) {
+        return scalar::inner_products_short_into(m, out0, out1, x, y, z);
+    }
+    by_terms!(
+        x.len(),
+        inner_products_short(m, out0, out1, x, y, z, stride),
+        scalar::inner_products_short_into(m, out0, out1, x, y, z)
+    )
+}
+
+/// `stride` is a multiple of eight, and every x has `out0.len() / stride` entries.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn inner_products_short<const N: usize>(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+    stride: usize,
+) {
+    let l = Lanes::new(m);
+    let (xs, ys, zs) = (array::<N>(x), array::<N>(y), array::<N>(z));
+    let zero = _mm512_setzero_si512();
+    for block in 0..out0.len() / stride {
+        let x: [__m512i; N] = std::array::from_fn(|j| splat(xs[j][block]));
+        for i in (block * stride..(block + 1) * stride).step_by(LANES) {
+            let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
+            for j in 0..N {
+                // SAFETY: stride is a multiple of eight, so i + 8 <= (block + 1)·stride <= all lengths.
+                let (y, z) = unsafe { (load(ys[j], i), load(zs[j], i)) };
+                low0 = _mm512_madd52lo_epu64(low0, x[j], y);
+                high0 = _mm512_madd52hi_epu64(high0, x[j], y);
+                low1 = _mm512_madd52lo_epu64(low1, x[j], z);
+                high1 = _mm512_madd52hi_epu64(high1, x[j], z);
+            }
+            // SAFETY: as above.
+            unsafe {
+                store(out0, i, l.fold(high0, low0));
+                store(out1, i, l.fold(high1, low1));
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
     let end = whole(out.len());
     for i in (0..end).step_by(LANES) {

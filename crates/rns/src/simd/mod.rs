@@ -119,6 +119,12 @@ kernel! {
         x.iter().chain(y).chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
 }
 kernel! {
+    /// [`inner_products_into`] where each entry of x stands for as many as fit: entry i·len(x)/len(out), rounded down. The
+    /// lengths are powers of two.
+    pub fn inner_products_short_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
+    same_length out0.len(), out1.len(), y.iter().chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
+}
+kernel! {
     /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
     pub(crate) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
@@ -232,7 +238,26 @@ mod tests {
                 prop_assert_eq!(s1[i], big((0..terms).map(|j| wide(x[j][i]) * wide(z[j][i])).sum()));
             }
 
+            let (stride, short) = ([1, 4, 8, 32][n % 4], 4);
+            let long: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, stride * short, q)).collect();
+            let long: Vec<&[u64]> = long.iter().map(|x| &x[..]).collect();
+            let few: Vec<_> = (0..terms).map(|_| limb(&mut rng, short, q)).collect();
+            let few: Vec<&[u64]> = few.iter().map(|x| &x[..]).collect();
+            let (y, z) = long.split_at(terms);
+            let mut out = [(); 4].map(|()| vec![0; stride * short]);
+            let [s0, s1, v0, v1] = &mut out;
+            scalar::inner_products_short_into(&m, s0, s1, &few, y, z);
+            // SAFETY: as above.
+            unsafe { avx512::inner_products_short_into(&m, v0, v1, &few, y, z) };
+            prop_assert!(s0 == v0 && s1 == v1);
+            for i in 0..stride * short {
+                let x = |j: usize| wide(few[j][i / stride]);
+                prop_assert_eq!(s0[i], big((0..terms).map(|j| x(j) * wide(y[j][i])).sum()));
+                prop_assert_eq!(s1[i], big((0..terms).map(|j| x(j) * wide(z[j][i])).sum()));
+            }
+
             let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
+            let x = &r[..terms];
             let (mut s, mut v) = (a.clone(), a.clone());
             scalar::rounded_sum_into(&mut s, x, &f);
             // SAFETY: as above.

@@ -147,6 +147,28 @@ pub(super) fn inner_products_into(
 }
 
 #[inline(always)]
+pub(super) fn inner_products_short_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
+    let stride = x.first().map_or(1, |x| out0.len() / x.len());
+    for (i, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
+        let (mut s0, mut s1) = (0u128, 0u128);
+        for ((x, y), z) in x.iter().zip(y).zip(z) {
+            let x = u128::from(x[i / stride]);
+            s0 += x * u128::from(y[i]);
+            s1 += x * u128::from(z[i]);
+        }
+        *o0 = fold_sum(m, s0, x.len());
+        *o1 = fold_sum(m, s1, x.len());
+    }
+}
+
+#[inline(always)]
 pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
     for (i, o) in out.iter_mut().enumerate() {
         let mut sum = 0.5;
