@@ -78,7 +78,7 @@ impl Layout {
     }
 
     /// λI as statistics: what the server starts from.
-    pub(crate) fn ridge(&self, lambda: f64) -> Vec<Complex64> {
+    pub fn ridge(&self, lambda: f64) -> Vec<Complex64> {
         // The padding too, so that V can be inverted.
         self.statistics_of(|i, k| if i == k { lambda } else { 0.0 }, |_| 0.0, self.shape.dim)
     }
@@ -121,11 +121,7 @@ impl Layout {
     }
 
     /// A model: A_ij and ω_j.
-    pub(crate) fn model(
-        &self,
-        a: impl Fn(usize, usize) -> f64,
-        omega: impl Fn(usize) -> f64,
-    ) -> Vec<Complex64> {
+    pub fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Complex64> {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![Complex64::ZERO; 2 * square];
         for i in 0..dim {
