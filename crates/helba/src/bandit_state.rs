@@ -493,7 +493,8 @@ impl Bandit {
             snapshot: snapshot.clone(),
             model: model.clone(),
             start: s.config.newton_start(unanswered),
-            steps: s.plan.newton_steps,
+            // Often fewer: most batches end with fewer feedbacks untested than the plan allows for.
+            steps: s.config.newton_steps(unanswered).min(s.plan.newton_steps),
             closed_at: at,
         })
     }

@@ -115,8 +115,10 @@ impl Engine {
     pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
         let mut clock = Clock::new();
         let newton = update::newton(self.shape, inputs.start, inputs.plan.design_scale)?;
-        let model =
-            update::batch_update(&self.update, &newton, inputs.steps, &inputs.snapshot, &inputs.model)?;
+        // What steps that are not needed would have used is dropped first, since lower levels cost less.
+        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - inputs.steps);
+        let statistics = self.update.drop_to(&inputs.snapshot, level)?;
+        let model = update::batch_update(&self.update, &newton, inputs.steps, &statistics, &inputs.model)?;
         // The refreshed polynomial arrives at the top with the scale it has now.
         let model = self.evaluator().adjust_to(
             &model,

@@ -454,7 +454,7 @@ pub(super) fn inner_products_short_into(
     z: &[&[u64]],
 ) {
     let stride = x.first().map_or(1, |x| out0.len() / x.len());
-    if stride % LANES != 0 || x.iter().any(|x| x.len() * stride != out0.len()) {
+    if !stride.is_multiple_of(LANES) || x.iter().any(|x| x.len() * stride != out0.len()) {
         return scalar::inner_products_short_into(m, out0, out1, x, y, z);
     }
     by_terms!(
@@ -482,13 +482,13 @@ fn inner_products_short<const N: usize>(
         let x: [__m512i; N] = std::array::from_fn(|j| splat(xs[j][block]));
         for i in (block * stride..(block + 1) * stride).step_by(LANES) {
             let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
-            for j in 0..N {
+            for (j, &x) in x.iter().enumerate() {
                 // SAFETY: stride is a multiple of eight, so i + 8 <= (block + 1)·stride <= all lengths.
                 let (y, z) = unsafe { (load(ys[j], i), load(zs[j], i)) };
-                low0 = _mm512_madd52lo_epu64(low0, x[j], y);
-                high0 = _mm512_madd52hi_epu64(high0, x[j], y);
-                low1 = _mm512_madd52lo_epu64(low1, x[j], z);
-                high1 = _mm512_madd52hi_epu64(high1, x[j], z);
+                low0 = _mm512_madd52lo_epu64(low0, x, y);
+                high0 = _mm512_madd52hi_epu64(high0, x, y);
+                low1 = _mm512_madd52lo_epu64(low1, x, z);
+                high1 = _mm512_madd52hi_epu64(high1, x, z);
             }
             // SAFETY: as above.
             unsafe {
