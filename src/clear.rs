@@ -330,6 +330,7 @@ pub(crate) async fn policies() -> Result<Json<Vec<Offer>>, Error> {
 pub(crate) fn create(state: &AppState, request: Map<String, Value>) -> Result<Response, Error> {
     let config = Config::from_request(request)?;
     state.insert(|id| {
+        // One at a time, in here: calibrated noise takes a while.
         let bandit = Bandit::new(config)?;
         state.0.store.commit_clear(&id, &bandit)?;
         let entry = ClearEntry::new(id, bandit)?;

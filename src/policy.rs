@@ -29,8 +29,9 @@ const MAX_FEATURES: usize = 64;
 /// Rounds of policies that keep every row, or work out their whole schedule beforehand.
 const MAX_KEPT_ROUNDS: u64 = 100_000;
 const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
-/// Users whose noise is calibrated exactly, which takes time.
-const MAX_SHUFFLED_USERS: u64 = 10_000_000;
+/// Batches and users whose noise is calibrated exactly, which takes up to a second a batch.
+const MAX_BATCHES: u64 = 8;
+const MAX_SHUFFLED_USERS: u64 = 1_000_000;
 /// Sums that one batch may ask of its users.
 const MAX_STEPS: u32 = 1000;
 /// Rewards are in steps of 2⁻²⁰, and so is the noise.
@@ -459,7 +460,7 @@ impl Config {
                 ..
             } => {
                 let d = dimension(features, arms)?;
-                within("batches", batches.len() as u64, 16)?;
+                within("batches", batches.len() as u64, MAX_BATCHES)?;
                 within("steps", steps.into(), MAX_STEPS.into())?;
                 let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
                 within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
