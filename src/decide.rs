@@ -1,7 +1,7 @@
 //! A decision: encrypted contexts in, an encrypted action out.
 
 use crate::store::lock;
-use crate::{AppState, Error, blocking, body, refuse, rng};
+use crate::{AppState, Error, Kept, blocking, body, clear, refuse, rng};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -14,9 +14,13 @@ pub(crate) async fn decide(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Error> {
-    let admit = || Ok((state.entry(&id?.0)?, state.admit()?));
-    let (entry, place) = match admit() {
-        Ok(admitted) => admitted,
+    let entry = match id.map_err(Error::from).and_then(|Path(id)| state.find(&id)) {
+        Ok(Kept::Encrypted(entry)) => entry,
+        Ok(Kept::Clear(entry)) => return clear::decide(state, entry, request).await,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let place = match state.admit() {
+        Ok(place) => place,
         Err(error) => return Err(refuse(request, error).await),
     };
     let level = entry.created.plan.context_level;

@@ -1,14 +1,20 @@
 //! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a secret one.
+//! Beside encrypted bandits it serves policies in the clear, each under the trust model that its privacy statement names.
 //!
 //! For operators, through the program `helba-server`, and for whoever wants to run it inside another process: [`app`] is
 //! its router. One route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
-//! updates in the background); `store` keeps the state, `problem` turns errors into answers.
+//! updates in the background), `clear` (policies in the clear); `policy` is the registry of those, `collect` the server's
+//! half of policies whose users answer a shuffler or a secure sum; `store` keeps the state, `problem` turns errors into
+//! answers.
 //!
 //! What a request may cost is bounded before it is read: bodies by the size of the ciphertexts they can hold, requests under
 //! way by [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
 
+mod clear;
+mod collect;
 mod decide;
 mod enroll;
+mod policy;
 mod problem;
 mod refresh;
 mod store;
@@ -22,9 +28,10 @@ use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::header;
 use axum::routing::{get, post};
+use clear::ClearEntry;
 use helba::{Bandit, Engine};
-use rand::SeedableRng;
 use rand::rngs::SysRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,14 +73,21 @@ struct Inner {
     manifest: Manifest,
     store: Store,
     settings: Settings,
-    bandits: RwLock<BTreeMap<String, Arc<Entry>>>,
+    bandits: RwLock<BTreeMap<String, Kept>>,
     /// Held while a bandit is made, so that none comes beyond the limit.
     creating: Mutex<()>,
     in_flight: Arc<Semaphore>,
     evaluations: Arc<Semaphore>,
 }
 
-/// A bandit in use.
+/// A bandit of either kind.
+#[derive(Clone)]
+enum Kept {
+    Encrypted(Arc<Entry>),
+    Clear(Arc<ClearEntry>),
+}
+
+/// An encrypted bandit in use.
 struct Entry {
     created: Created,
     limits: Limits,
@@ -98,9 +112,15 @@ impl AppState {
     pub fn open(bundle: PublicBundle, folder: &Path, settings: Settings) -> Result<Self, Error> {
         let manifest = bundle.manifest.clone();
         let engine = bundle.into_engine()?;
-        let (store, stored) = Store::open(folder, &engine)?;
-        let entry = |s: Stored| Ok((s.id.clone(), Arc::new(Entry::new(&engine, s.id, s.bandit, s.saved)?)));
-        let bandits = stored.into_iter().map(entry).collect::<Result<BTreeMap<_, _>, Error>>()?;
+        let (store, stored, clear) = Store::open(folder, &engine)?;
+        let mut bandits = BTreeMap::new();
+        for Stored { id, bandit, saved } in stored {
+            let entry = Entry::new(&engine, id.clone(), bandit, saved)?;
+            bandits.insert(id, Kept::Encrypted(Arc::new(entry)));
+        }
+        for (id, bandit) in clear {
+            bandits.insert(id.clone(), Kept::Clear(Arc::new(ClearEntry::new(id, bandit)?)));
+        }
         let state = AppState(Arc::new(Inner {
             engine,
             manifest,
@@ -111,8 +131,10 @@ impl AppState {
             in_flight: Arc::new(Semaphore::new(settings.max_in_flight.clamp(1, Semaphore::MAX_PERMITS))),
             evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
         }));
-        for entry in state.all() {
-            refresh::update_if_due(&state, &entry);
+        for kept in state.all() {
+            if let Kept::Encrypted(entry) = kept {
+                refresh::update_if_due(&state, &entry);
+            }
         }
         Ok(state)
     }
@@ -122,13 +144,29 @@ impl AppState {
         self.all().len()
     }
 
-    fn all(&self) -> Vec<Arc<Entry>> {
+    fn all(&self) -> Vec<Kept> {
         self.0.bandits.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    fn entry(&self, id: &str) -> Result<Arc<Entry>, Error> {
+    fn find(&self, id: &str) -> Result<Kept, Error> {
         let bandits = self.0.bandits.read().unwrap_or_else(PoisonError::into_inner);
         bandits.get(id).cloned().ok_or_else(|| Error::UnknownBandit { id: id.chars().take(64).collect() })
+    }
+
+    /// Keeps the bandit that `make` makes and has stored, under a fresh id, if there is room for one more.
+    fn insert<T>(&self, make: impl FnOnce(String) -> Result<(Kept, T), Error>) -> Result<T, Error> {
+        let _alone = lock(&self.0.creating);
+        let limit = self.0.settings.max_bandits;
+        if self.bandits() >= limit {
+            return Err(Error::TooManyBandits { limit });
+        }
+        let mut id = [0; 16];
+        rng()?.fill_bytes(&mut id);
+        let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
+        let (kept, answer) = make(id.clone())?;
+        tracing::info!(bandit = id, "created");
+        self.0.bandits.write().unwrap_or_else(PoisonError::into_inner).insert(id, kept);
+        Ok(answer)
     }
 
     /// A place among the requests under way, to be kept until all memory of the request is free again.
@@ -171,10 +209,12 @@ pub fn app(state: AppState) -> Router {
     let routes = Router::new()
         .route("/health", get(enroll::health))
         .route("/keys", get(enroll::keys))
+        .route("/policies", get(clear::policies))
         .route("/bandits", get(enroll::list).post(enroll::create))
         .route("/bandits/{id}", get(enroll::show))
         .route("/bandits/{id}/decisions", post(decide::decide))
-        .route("/bandits/{id}/decisions/{decision}/feedback", post(update::feedback));
+        .route("/bandits/{id}/decisions/{decision}/feedback", post(update::feedback))
+        .route("/bandits/{id}/shuffled", post(clear::shuffled));
     Router::new()
         .nest("/v1", routes)
         .fallback(async |request: Request| Error::UnknownPath {

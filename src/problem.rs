@@ -44,6 +44,57 @@ pub enum Error {
         /// Where and what.
         why: String,
     },
+    /// Untrusted: a message in JSON that cannot be read.
+    #[error("the body is not {what}: {why}")]
+    BadJson {
+        /// The message.
+        what: &'static str,
+        /// Where and what.
+        why: String,
+    },
+    /// Untrusted: a parameter or value of a policy in the clear that is missing or out of range.
+    #[error("{why}")]
+    BadParameter {
+        /// Which, and what it must be.
+        why: String,
+    },
+    /// Misuse: feedback on a decision that a later one has replaced.
+    #[error(
+        "decision {id} was replaced by a later one: this policy learns in turn, ask for a decision and answer it before the next"
+    )]
+    OutOfTurn {
+        /// The decision.
+        id: String,
+    },
+    /// Misuse: an exchange that is not under way.
+    #[error("exchange {exchange} is not the one under way: GET the bandit, its `awaited` says which is")]
+    BatchOver {
+        /// The exchange named.
+        exchange: u64,
+    },
+    /// Misuse: feedback where users answer an intermediary.
+    #[error(
+        "users of bandit {id} answer the intermediary, not the server, which takes batches at /v1/bandits/{id}/shuffled"
+    )]
+    TakesBatches {
+        /// The bandit.
+        id: String,
+    },
+    /// Misuse: a batch where users answer the server.
+    #[error("bandit {id} learns from feedback on its decisions, not from batches")]
+    TakesFeedback {
+        /// The bandit.
+        id: String,
+    },
+    /// From a policy in the clear.
+    #[error(transparent)]
+    Policy(#[from] bandit::Error),
+    /// From a generalised linear policy.
+    #[error(transparent)]
+    Glm(#[from] glm::Error),
+    /// From noise and accounting.
+    #[error(transparent)]
+    Privacy(#[from] privacy::Error),
     /// Untrusted: a message or bundle refused.
     #[error(transparent)]
     Wire(#[from] wire::Error),
@@ -181,7 +232,21 @@ impl Error {
             Error::Wire(W::Truncated { .. } | W::Trailing { .. } | W::Malformed(_) | W::Version { .. }) => {
                 StatusCode::BAD_REQUEST
             }
-            Error::BodyLost { .. } | Error::BadConfig { .. } => StatusCode::BAD_REQUEST,
+            Error::BodyLost { .. } | Error::BadConfig { .. } | Error::BadJson { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            Error::OutOfTurn { .. }
+            | Error::BatchOver { .. }
+            | Error::TakesBatches { .. }
+            | Error::TakesFeedback { .. } => StatusCode::CONFLICT,
+            Error::BadParameter { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::Policy(e) => of_policy(e),
+            Error::Glm(glm::Error::Bandit(e)) => of_policy(e),
+            Error::Glm(glm::Error::Privacy(e)) => of_privacy(e),
+            Error::Glm(
+                glm::Error::Field { .. } | glm::Error::Dimension { .. } | glm::Error::NotFinite { .. },
+            ) => StatusCode::UNPROCESSABLE_ENTITY,
+            Error::Privacy(e) => of_privacy(e),
             Error::Helba(
                 H::Config(_)
                 | H::Field { .. }
@@ -219,6 +284,13 @@ impl Error {
             Error::Overloaded => "overloaded",
             Error::TooManyBandits { .. } => "too_many_bandits",
             Error::DiskFull { .. } => "disk_full",
+            Error::BadJson { .. } => "malformed",
+            Error::OutOfTurn { .. } => "out_of_turn",
+            Error::BatchOver { .. } => "batch_over",
+            Error::TakesBatches { .. } => "takes_batches",
+            Error::TakesFeedback { .. } => "takes_feedback",
+            _ if self.status() == StatusCode::UNPROCESSABLE_ENTITY => "bad_value",
+            _ if self.status() == StatusCode::CONFLICT => "over",
             _ if self.status() == StatusCode::BAD_REQUEST => "bad_configuration",
             _ => "internal",
         }
@@ -263,6 +335,39 @@ impl From<PathRejection> for Error {
 impl From<ckks::Error> for Error {
     fn from(error: ckks::Error) -> Self {
         Error::Helba(error.into())
+    }
+}
+
+/// What a policy refuses: values, or to go on.
+fn of_policy(error: &bandit::Error) -> StatusCode {
+    use bandit::Error as B;
+    match error {
+        // Horizons are checked when a bandit is made; later they can only be over.
+        B::HorizonOver { .. } | B::Field { field: "horizon", .. } | B::OutOfTurn { .. } => {
+            StatusCode::CONFLICT
+        }
+        B::Field { .. }
+        | B::SwitchingRule { .. }
+        | B::Shape { .. }
+        | B::Rows { .. }
+        | B::FeatureNotFinite { .. }
+        | B::FeatureTooLong { .. }
+        | B::Arm { .. }
+        | B::RewardNotFinite
+        | B::Rewards { .. }
+        | B::Shares { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        B::Privacy(e) => of_privacy(e),
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// What noise and accounting refuse: parameters that no noise can serve, or to spend more.
+fn of_privacy(error: &privacy::Error) -> StatusCode {
+    use privacy::Error as P;
+    match error {
+        P::Field { .. } | P::Overflow { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        P::BudgetSpent { .. } => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

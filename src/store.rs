@@ -1,14 +1,15 @@
 //! Encrypted state at rest: acknowledged means durable.
 //!
 //! ```text
-//! DIR/state.redb      bandit → its small state, and the name, level and hash of each of its ciphertexts
+//! DIR/state.redb      bandit → its small state, and the name, level and hash of each of its ciphertexts;
+//!                     bandit in the clear → its whole state
 //! DIR/blobs/ab/abc…   one ciphertext frame a file, named by its BLAKE3 hash
 //! ```
 //! A commit writes new blobs first (temporary name, fsync, rename, fsync of the folder) and then one transaction that names
 //! them. A crash in between leaves the old state and files that nobody names; they are removed at the next start. One
 //! process at a time holds `DIR/lock`.
 
-use crate::Error;
+use crate::{Error, clear};
 use ckks::{Ciphertext, KeyId, Params};
 use helba::{Bandit, Engine};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const BANDITS: TableDefinition<&str, &[u8]> = TableDefinition::new("bandits");
+const CLEAR: TableDefinition<&str, &[u8]> = TableDefinition::new("clear");
 const FORMAT: u16 = 1;
 /// The database holds small rows only.
 const CACHE_BYTES: usize = 16 << 20;
@@ -48,6 +50,9 @@ pub(crate) struct Stored {
     pub(crate) bandit: Bandit,
     pub(crate) saved: Saved,
 }
+
+/// A store, and the bandits in it of either kind.
+pub(crate) type Opened = (Store, Vec<Stored>, Vec<(String, clear::Bandit)>);
 
 /// What is on disk for one bandit, so that the next commit writes only what changed.
 #[derive(Default)]
@@ -80,7 +85,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
-    pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<(Self, Vec<Stored>), Error> {
+    pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<Opened, Error> {
         let blobs = folder.join("blobs");
         fs::create_dir_all(&blobs).map_err(|e| Error::disk(&blobs, e))?;
         let lock = lock_folder(folder)?;
@@ -96,12 +101,17 @@ impl Store {
         };
         store.check_meta()?;
         let mut bandits = Vec::new();
-        for (id, row) in store.rows()? {
+        for (id, row) in store.rows(BANDITS)? {
             bandits.push(store.load(engine, id, &row)?);
         }
+        let clear = |(id, row): (String, Vec<u8>)| match postcard::from_bytes(&row) {
+            Ok(bandit) => Ok((id, bandit)),
+            Err(e) => Err(Error::CorruptState { bandit: id, folder: folder.to_owned(), why: e.to_string() }),
+        };
+        let clear = store.rows(CLEAR)?.into_iter().map(clear).collect::<Result<_, _>>()?;
         sync_folder(folder)?;
         store.remove_unnamed()?;
-        Ok((store, bandits))
+        Ok((store, bandits, clear))
     }
 
     /// Makes `bandit` the stored state of `id`. When it returns, a crash does not lose it; on an error the state before it
@@ -144,16 +154,29 @@ impl Store {
                     .collect(),
             };
             // After an error here nobody knows whether the row reached the disk, so its blobs stay until the next start.
-            self.write_row(id, &row)?;
+            self.write_row(BANDITS, id, &row)?;
         }
         self.release(&std::mem::replace(saved, next));
         Ok(())
     }
 
-    fn write_row(&self, id: &str, row: &Row) -> Result<(), Error> {
+    /// Makes `bandit` the stored state of `id`, as [`Self::commit`].
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] and others of the disk.
+    pub(crate) fn commit_clear(&self, id: &str, bandit: &clear::Bandit) -> Result<(), Error> {
+        self.write_row(CLEAR, id, bandit)
+    }
+
+    fn write_row(
+        &self,
+        table: TableDefinition<&str, &[u8]>,
+        id: &str,
+        row: &impl Serialize,
+    ) -> Result<(), Error> {
         let bytes = postcard::to_stdvec(row).map_err(|_| Error::Broken("a row that cannot be serialised"))?;
         self.transaction(|transaction| {
-            transaction.open_table(BANDITS)?.insert(id, bytes.as_slice())?;
+            transaction.open_table(table)?.insert(id, bytes.as_slice())?;
             Ok(())
         })
     }
@@ -191,6 +214,7 @@ impl Store {
         let mut found = BTreeMap::new();
         self.transaction(|transaction| {
             transaction.open_table(BANDITS)?;
+            transaction.open_table(CLEAR)?;
             let mut table = transaction.open_table(META)?;
             for (name, value) in &wanted {
                 let old = table.get(*name)?.map(|v| v.value().to_vec());
@@ -216,11 +240,11 @@ impl Store {
         Ok(())
     }
 
-    fn rows(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    fn rows(&self, table: TableDefinition<&str, &[u8]>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let slot = lock(&self.database);
         let database = slot.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
         let read = || -> Result<Vec<_>, redb::Error> {
-            let table = database.begin_read()?.open_table(BANDITS)?;
+            let table = database.begin_read()?.open_table(table)?;
             let row = |row: Result<(redb::AccessGuard<&str>, redb::AccessGuard<&[u8]>), _>| {
                 row.map(|(id, row)| (id.value().to_string(), row.value().to_vec()))
                     .map_err(redb::StorageError::into)

@@ -1,22 +1,26 @@
 //! Feedback: encrypted statistics of the arm played. Answered when it is on disk.
 
-use crate::{AppState, Error, blocking, body, refresh, refuse};
+use crate::{AppState, Error, Kept, blocking, body, clear, refresh, refuse};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use helba::{DecisionId, Feedback, Receipt, RefreshId};
+use axum::response::{IntoResponse, Response};
+use helba::{DecisionId, Feedback, RefreshId};
 use wire::FeedbackRequest;
 
 pub(crate) async fn feedback(
     State(state): State<AppState>,
     names: Result<Path<(String, String)>, PathRejection>,
     request: Request,
-) -> Result<Json<Receipt>, Error> {
-    let admit = || {
-        let Path((id, decision)) = names?;
-        Ok((state.entry(&id)?, decision.parse::<DecisionId>()?, state.admit()?))
+) -> Result<Response, Error> {
+    let found = names.map_err(Error::from).and_then(|Path((id, decision))| Ok((state.find(&id)?, decision)));
+    let (entry, decision) = match found {
+        Ok((Kept::Encrypted(entry), decision)) => (entry, decision),
+        Ok((Kept::Clear(entry), decision)) => return clear::feedback(state, entry, decision, request).await,
+        Err(error) => return Err(refuse(request, error).await),
     };
-    let (entry, decision, place) = match admit() {
+    let admit = || Ok((decision.parse::<DecisionId>()?, state.admit()?));
+    let (decision, place) = match admit() {
         Ok(admitted) => admitted,
         Err(error) => return Err(refuse(request, error).await),
     };
@@ -42,7 +46,7 @@ pub(crate) async fn feedback(
         let receipt = entry.change(&state, |bandit| Ok(bandit.feedback(engine, decision, feedback)?))?;
         tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");
         refresh::update_if_due(&state, &entry);
-        Ok(Json(receipt))
+        Ok(Json(receipt).into_response())
     })
     .await
 }

@@ -103,7 +103,12 @@ fn full_disk() {
     let request = device.answer(&created, &decision, 0, &mut rng);
     let contexts = device.contexts(&created, &mut rng);
     let config = serde_json::to_vec(&every_round()).unwrap();
-    let before = (device.status(&created), device.get("/bandits").ok());
+    // And one in the clear.
+    let clear = device.post("/bandits", br#"{"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}"#).ok();
+    let clear = serde_json::from_slice::<wire::PolicyCreated>(&clear).unwrap().id;
+    let clear = (format!("/bandits/{clear}"), format!("/bandits/{clear}/decisions"));
+    let now = || (device.status(&created), device.get("/bandits").ok(), device.get(&clear.0).ok());
+    let before = now();
     let files = blobs(state.path());
 
     fill_disk(&server, true);
@@ -112,6 +117,8 @@ fn full_disk() {
             device.feedback(&created, &decision, &request),
             device.post(&decisions_path(&created), &contexts),
             device.post("/bandits", &config),
+            device.post(&clear.1, b""),
+            device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#),
         ];
         for answer in answers {
             let problem = answer.problem();
@@ -122,7 +129,7 @@ fn full_disk() {
                 problem.detail
             );
         }
-        assert_eq!((device.status(&created), device.get("/bandits").ok()), before);
+        assert_eq!(now(), before);
     }
     let mut left = blobs(state.path());
     left.sort();
@@ -134,6 +141,7 @@ fn full_disk() {
     let receipt: Receipt =
         serde_json::from_slice(&device.feedback(&created, &decision, &request).ok()).unwrap();
     assert_eq!(receipt.feedbacks, 2);
+    device.post(&clear.1, b"").ok();
     assert_eq!(device.round(&created, &mut rng).feedbacks, 3);
     device.create(&every_round());
     let after = device.status(&created);

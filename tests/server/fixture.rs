@@ -244,7 +244,17 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     pub(crate) fn start(settings: Settings) -> Self {
-        let folder = TempDir::new().unwrap();
+        Self::open(TempDir::new().unwrap(), settings)
+    }
+
+    /// Ended and started again on what it has stored.
+    pub(crate) fn restart(self) -> Self {
+        let InProcess { folder, _runtime: runtime, .. } = self;
+        drop(runtime);
+        Self::open(folder, Settings::default())
+    }
+
+    fn open(folder: TempDir, settings: Settings) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let address = runtime.block_on(async {
             let state = AppState::open(keys().bundle.clone(), folder.path(), settings).unwrap();

@@ -1,12 +1,18 @@
 use crate::Error;
 use helba::{BanditConfig, DecisionId, Receipt, Status};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
-use wire::{BanditView, Created, Limits, MAX_JSON_BYTES, Manifest, OCTET_STREAM, Problem};
+use wire::{
+    BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits, MAX_CLEAR_BYTES,
+    MAX_JSON_BYTES, Manifest, OCTET_STREAM, Offer, PolicyCreated, PolicyView, Problem, ShuffledBatch,
+};
 
-/// A server over HTTP. Blocking; connections are kept. It sees ciphertexts only, so it needs no key.
+/// A server over HTTP. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
+/// what it sends to bandits in the clear ([`Self::create_policy`]) the server reads.
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: Agent,
@@ -53,9 +59,68 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with the reason if these keys cannot carry it; as [`Self::keys`].
     pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
-        let body = serde_json::to_vec(config).map_err(|e| Error::BadAnswer(e.to_string()))?;
-        let request = self.agent.post(self.url("bandits")).content_type("application/json");
-        self.json(request.send(&body[..]))
+        self.post("bandits", config)
+    }
+
+    /// The policies that the server offers, with an example of each.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn policies(&self) -> Result<Vec<Offer>, Error> {
+        self.json(self.agent.get(self.url("policies")).call())
+    }
+
+    /// Creates a bandit in the clear: `policy` and its parameters, as [`Self::policies`] shows them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the parameter that is wrong; as [`Self::keys`].
+    pub fn create_policy(
+        &self,
+        policy: &str,
+        mut parameters: Map<String, Value>,
+    ) -> Result<PolicyCreated, Error> {
+        parameters.insert("policy".into(), policy.into());
+        self.post("bandits", &parameters)
+    }
+
+    /// A bandit in the clear and where it stands.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
+        self.json_up_to(
+            MAX_CLEAR_BYTES,
+            self.agent.get(self.url(&format!("bandits/{}", checked(id)?))).call(),
+        )
+    }
+
+    /// Asks a bandit in the clear for a decision. The server reads `contexts`.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn decide_clear(&self, id: &str, contexts: Option<Vec<Vec<f64>>>) -> Result<Decided, Error> {
+        self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
+    }
+
+    /// Returns what came of a decision. The server reads it. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
+    pub fn feedback_clear(
+        &self,
+        id: &str,
+        decision: &str,
+        feedback: &ClearFeedback,
+    ) -> Result<Counted, Error> {
+        self.post(&format!("bandits/{}/decisions/{}/feedback", checked(id)?, checked(decision)?), feedback)
+    }
+
+    /// For the intermediary: hands on a batch. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
+    pub fn shuffled(&self, id: &str, batch: &ShuffledBatch) -> Result<Counted, Error> {
+        self.post(&format!("bandits/{}/shuffled", checked(id)?), batch)
     }
 
     /// A bandit: as it was created, and where it stands.
@@ -94,6 +159,12 @@ impl Client {
         self.json(self.agent.post(url).content_type(OCTET_STREAM).send(answer))
     }
 
+    fn post<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T, Error> {
+        let body = serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))?;
+        let request = self.agent.post(self.url(path)).content_type("application/json");
+        self.json_up_to(MAX_CLEAR_BYTES, request.send(&body[..]))
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}/v1/{path}", self.server)
     }
@@ -128,8 +199,16 @@ impl Client {
     }
 
     fn json<T: DeserializeOwned>(&self, response: Result<Response<Body>, ureq::Error>) -> Result<T, Error> {
+        self.json_up_to(MAX_JSON_BYTES, response)
+    }
+
+    fn json_up_to<T: DeserializeOwned>(
+        &self,
+        limit: usize,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T, Error> {
         let mut response = self.accepted(response)?;
-        let body = self.body(&mut response, MAX_JSON_BYTES)?;
+        let body = self.body(&mut response, limit)?;
         serde_json::from_slice(&body).map_err(|e| Error::BadAnswer(e.to_string()))
     }
 }

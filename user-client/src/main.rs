@@ -10,10 +10,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use user_client::{Client, Device, Pending, os_rng, read_contexts};
-use wire::Created;
+use user_client::{Client, Device, Error, Pending, os_rng, read_contexts};
+use wire::{ClearFeedback, Created};
 
-/// Asks an encrypted bandit for decisions and returns encrypted rewards.
+/// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -28,48 +28,69 @@ enum Command {
         #[command(flatten)]
         server: Server,
         /// Features of an arm, d.
-        #[arg(long, required_unless_present = "config")]
+        #[arg(long, required_unless_present_any = ["config", "policy"])]
         features: Option<usize>,
         /// Arms, K.
-        #[arg(long, required_unless_present = "config")]
+        #[arg(long, required_unless_present_any = ["config", "policy"])]
         arms: Option<usize>,
         #[command(flatten)]
         tuning: Tuning,
         /// The whole configuration as a JSON file, instead of the options above.
         #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
         config: Option<PathBuf>,
+        /// A policy in the clear, one of `policies`, instead of encrypted HELBA.
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        policy: Option<String>,
+        /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
+        #[arg(long, requires = "policy", default_value = "{}", value_name = "JSON")]
+        parameters: String,
     },
-    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file.
+    /// Lists the policies that the server offers, with an example of each.
+    Policies {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file. Without a secret bundle
+    /// it asks a bandit in the clear and prints its answer.
     Decide {
         #[command(flatten)]
         server: Server,
         /// The bandit's id.
         #[arg(long)]
         bandit: String,
-        /// The secret bundle.
-        #[arg(long)]
-        secret: PathBuf,
+        /// The secret bundle, for encrypted bandits.
+        #[arg(long, requires = "contexts")]
+        secret: Option<PathBuf>,
         /// Comma-separated features, a line an arm, no header.
         #[arg(long)]
-        contexts: PathBuf,
+        contexts: Option<PathBuf>,
         /// Where the decision waits for its reward [default: the contexts' name with .pending].
-        #[arg(long)]
+        #[arg(long, requires = "secret")]
         pending: Option<PathBuf>,
     },
-    /// Returns the reward of a pending decision, then deletes its file.
+    /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a decision in the
+    /// clear.
     Feedback {
         /// The file that `decide` made.
-        #[arg(long)]
-        pending: PathBuf,
+        #[arg(long, requires = "secret", required_unless_present = "decision")]
+        pending: Option<PathBuf>,
         /// The secret bundle.
         #[arg(long)]
-        secret: PathBuf,
-        /// What was earned, from -1 to 1.
-        #[arg(long, allow_negative_numbers = true)]
-        reward: f64,
+        secret: Option<PathBuf>,
         /// The arm that was played, if it was not the one proposed.
-        #[arg(long)]
+        #[arg(long, requires = "pending")]
         arm: Option<usize>,
+        /// In the clear: the server's address, http://HOST:PORT.
+        #[arg(long = "server", value_name = "URL", requires = "decision")]
+        url: Option<String>,
+        /// In the clear: the bandit's id.
+        #[arg(long, requires = "decision")]
+        bandit: Option<String>,
+        /// In the clear: the decision's id.
+        #[arg(long, conflicts_with = "pending", requires_all = ["url", "bandit"])]
+        decision: Option<String>,
+        #[command(flatten)]
+        outcome: Outcome,
     },
     /// Shows where a bandit stands.
     Status {
@@ -98,6 +119,24 @@ enum Command {
         #[command(flatten)]
         tuning: Tuning,
     },
+}
+
+/// What the policy learns from, one of these; from -1 to 1 if encrypted.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Outcome {
+    /// What was earned.
+    #[arg(long, allow_negative_numbers = true)]
+    reward: Option<f64>,
+    /// What each arm would have earned, separated by commas.
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+    rewards: Option<Vec<f64>>,
+    /// The sum of all that arrived since the decision before.
+    #[arg(long, allow_negative_numbers = true)]
+    sum: Option<f64>,
+    /// The reward as the user's randomiser sends it.
+    #[arg(long)]
+    share: Option<u64>,
 }
 
 #[derive(Args)]
@@ -147,7 +186,19 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create { server, features, arms, tuning, config } => {
+        Command::Create { server, policy: Some(policy), parameters, .. } => {
+            let parameters =
+                serde_json::from_str(&parameters).context("--parameters is not a JSON object")?;
+            let created = Client::new(&server.url)?.create_policy(&policy, parameters)?;
+            eprintln!("{}", created.privacy.statement);
+            println!("{}", created.id);
+        }
+        Command::Policies { server } => {
+            for offer in Client::new(&server.url)?.policies()? {
+                println!("{}\n  {}", offer.about, offer.example);
+            }
+        }
+        Command::Create { server, features, arms, tuning, config, .. } => {
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -158,13 +209,34 @@ fn run(command: Command) -> anyhow::Result<()> {
             };
             println!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
         }
-        Command::Decide { server, bandit, secret, contexts, pending } => {
+        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
             decide(&Client::new(&server.url)?, &bandit, &Device::open(&secret)?, &contexts, &pending)?;
         }
-        Command::Feedback { pending, secret, reward, arm } => feedback(&pending, &secret, reward, arm)?,
+        Command::Decide { server, bandit, contexts, .. } => {
+            let rows =
+                contexts.map(|path| read_contexts(open(&path)?).with_context(|| path.display().to_string()));
+            print(&Client::new(&server.url)?.decide_clear(&bandit, rows.transpose()?)?)?;
+        }
+        Command::Feedback { pending: Some(pending), secret: Some(secret), arm, outcome, .. } => {
+            let reward = outcome.reward.context("encrypted bandits take --reward")?;
+            feedback(&pending, &secret, reward, arm)?;
+        }
+        Command::Feedback { url, bandit, decision, outcome, .. } => {
+            let Outcome { reward, rewards, sum, share } = outcome;
+            let feedback = ClearFeedback { reward, rewards, sum, share };
+            // Present, or the arguments would have been refused.
+            let [url, bandit, decision] = [url, bandit, decision].map(Option::unwrap_or_default);
+            print(&Client::new(&url)?.feedback_clear(&bandit, &decision, &feedback)?)?;
+        }
         Command::Status { server, bandit } => {
-            println!("{}", serde_json::to_string_pretty(&Client::new(&server.url)?.bandit(&bandit)?.status)?);
+            let client = Client::new(&server.url)?;
+            match client.bandit(&bandit) {
+                Ok(view) => print(&view.status)?,
+                // Not an encrypted one.
+                Err(Error::BadAnswer(_)) => print(&client.policy(&bandit)?)?,
+                Err(error) => return Err(error.into()),
+            }
         }
         Command::Replay { server, secret, data, rounds, bandit, tuning } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
@@ -181,6 +253,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             replay(&client, &Device::open(&secret)?, &created, &purchases, rounds)?;
         }
     }
+    Ok(())
+}
+
+fn print(answer: &impl serde::Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(answer)?);
     Ok(())
 }
 
@@ -227,8 +304,7 @@ fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyh
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
     let receipt = Client::new(&pending.server)?.feedback(&pending.created, decision.id, &answer)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-    println!("{}", serde_json::to_string_pretty(&receipt)?);
-    Ok(())
+    print(&receipt)
 }
 
 /// Milliseconds, in total.
@@ -288,6 +364,5 @@ fn replay(
     }
     let (brand, share) = purchases.best_fixed();
     println!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
-    println!("{}", serde_json::to_string_pretty(&client.status(&created.id)?)?);
-    Ok(())
+    print(&client.status(&created.id)?)
 }

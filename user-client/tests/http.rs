@@ -132,6 +132,45 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
     assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::Io { .. })));
 }
 
+/// In the clear the tool prints the id alone on stdout, the promise on stderr; answers as they came.
+#[test]
+fn the_tool_in_the_clear() {
+    use privacy::PrivacyStatement;
+    let privacy = wire::Privacy {
+        statement: PrivacyStatement::none("Nothing is promised."),
+        spent: wire::Spent { epsilon: Some(0.0), delta: 0.0 },
+    };
+    let parameters = serde_json::Map::from_iter([("arms".to_string(), 5.into())]);
+    let created =
+        wire::PolicyCreated { id: "b-2".into(), policy: "ucb1".into(), parameters, privacy: privacy.clone() };
+    let run = |answer: Vec<u8>, arguments: &[&str]| {
+        let server = one_answer("200 OK", "application/json", answer);
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        let out = tool.args(arguments).args(["--server", &server]).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let arguments = ["create", "--policy", "ucb1", "--parameters", r#"{"arms": 5}"#];
+    let (out, err) = run(serde_json::to_vec(&created).unwrap(), &arguments);
+    assert_eq!((out.as_str(), err.as_str()), ("b-2\n", "no privacy: Nothing is promised.\n"));
+
+    let decided = wire::Decided {
+        decision: "00".into(),
+        round: 1,
+        arm: Some(3),
+        published: vec![],
+        awaited: None,
+        privacy: privacy.clone(),
+    };
+    let (out, _) = run(serde_json::to_vec(&decided).unwrap(), &["decide", "--bandit", "b-2"]);
+    assert_eq!(serde_json::from_str::<wire::Decided>(&out).unwrap(), decided);
+
+    let counted = wire::Counted { of: "00".into(), feedbacks: 1, privacy };
+    let arguments = ["feedback", "--bandit", "b-2", "--decision", "00", "--rewards", "0,1,-0.5"];
+    let (out, _) = run(serde_json::to_vec(&counted).unwrap(), &arguments);
+    assert_eq!(serde_json::from_str::<wire::Counted>(&out).unwrap(), counted);
+}
+
 /// Every refusal of the tool is one sentence on stderr and an exit code.
 #[test]
 fn the_tool_says_what_is_wrong() {
@@ -159,6 +198,40 @@ fn the_tool_says_what_is_wrong() {
             vec!["decide", "--server", nobody, "--bandit", "b", "--secret", "/none", "--contexts", &junk],
             "/none: No such file",
         ),
+        (vec!["create", "--server", nobody, "--policy", "ucb1", "--parameters", "5"], "not a JSON object"),
+        (vec!["create", "--server", nobody, "--policy", "ucb1", "--arms", "2"], "--policy"),
+        (vec!["create", "--server", nobody, "--parameters", "{}"], "--policy"),
+        (vec!["policies", "--server", nobody], "no answer from"),
+        (vec!["decide", "--server", nobody, "--bandit", "b"], "no answer from"),
+        (vec!["decide", "--server", nobody, "--bandit", "b", "--contexts", &junk], "not a finite number"),
+        (vec!["decide", "--server", nobody, "--bandit", "b", "--secret", &junk], "--contexts"),
+        (
+            vec!["feedback", "--server", nobody, "--bandit", "b", "--decision", "d", "--reward", "1"],
+            "no answer from",
+        ),
+        (
+            vec!["feedback", "--server", nobody, "--bandit", "b", "--decision", "../d", "--reward", "1"],
+            "not an id",
+        ),
+        (
+            vec![
+                "feedback",
+                "--server",
+                nobody,
+                "--bandit",
+                "b",
+                "--decision",
+                "d",
+                "--reward",
+                "1",
+                "--sum",
+                "1",
+            ],
+            "cannot be used with",
+        ),
+        (vec!["feedback", "--bandit", "b", "--decision", "d", "--sum", "1"], "--server"),
+        (vec!["feedback", "--reward", "1"], "--pending"),
+        (vec!["feedback", "--pending", &junk, "--secret", &junk, "--sum", "1"], "take --reward"),
     ] {
         let out = Command::new(env!("CARGO_BIN_EXE_helba-client")).args(&arguments).output().unwrap();
         let text = String::from_utf8_lossy(&out.stderr);

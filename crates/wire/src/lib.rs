@@ -8,6 +8,7 @@
 
 mod action;
 mod bundle;
+mod clear;
 mod error;
 mod feedback;
 mod frame;
@@ -18,6 +19,10 @@ mod secret;
 
 pub use action::DecideReply;
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
+pub use clear::{
+    Ask, Awaited, ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Offer,
+    PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
+};
 pub use error::Error;
 pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};

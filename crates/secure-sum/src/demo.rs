@@ -1,0 +1,235 @@
+//! All roles on this machine: this process is the bandit's server, the others are started by it.
+
+use crate::Agreed;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use privacy::budget::{Delta, Epsilon};
+use privacy::shuffle::BitSum;
+use secure_sum::local::{Process, Relay};
+use secure_sum::{Batch, Collector, Error, Party, http};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// Users in all.
+    #[arg(long, default_value_t = 10_000)]
+    users: u64,
+    /// Arms, at least 2; their means are spread evenly over [0.1, 0.9], the last is best.
+    #[arg(long, default_value_t = 10)]
+    arms: usize,
+    /// Probability that a user drops out.
+    #[arg(long, default_value_t = 0.05)]
+    dropout: f64,
+    /// Users of an arm's first batch; it doubles.
+    #[arg(long, default_value_t = 64)]
+    first: u64,
+    #[command(flatten)]
+    agreed: Agreed,
+}
+
+/// The aggregators' part, and what it came to.
+struct Run<'a> {
+    demo: &'a Demo,
+    program: &'a Path,
+    /// The aggregators' addresses, for users.
+    aggregators: [String; 2],
+    collector: Collector,
+    users: u64,
+    answered: u64,
+    batches: u64,
+    refused: u64,
+    collecting: Duration,
+}
+
+impl Demo {
+    pub(crate) fn run(&self) -> Result<()> {
+        if self.arms < 2 || self.first == 0 || !(0.0..1.0).contains(&self.dropout) {
+            bail!("--arms must be at least 2, --first at least 1, --dropout in [0, 1)");
+        }
+        let program = std::env::current_exe().context("finding this program")?;
+        println!("what,value,unit");
+        self.eliminate(&program)?;
+        self.shuffle(&program)
+    }
+
+    fn mean(&self, arm: usize) -> f64 {
+        0.1 + 0.8 * arm as f64 / (self.arms - 1) as f64
+    }
+
+    fn row(what: &str, value: impl std::fmt::Display, unit: &str) {
+        println!("{what},{value},{unit}");
+    }
+
+    /// Successive elimination (Chowdhury, Zhou, Algorithm 1) until the users are used up.
+    fn eliminate(&self, program: &Path) -> Result<()> {
+        let start = || Process::start(program, &["aggregator", "--listen", "127.0.0.1:0"]);
+        let aggregators = [start()?, start()?];
+        let relay = |process: &Process| Relay::start(process.address());
+        let (to_users, to_collector) = (
+            [relay(&aggregators[0])?, relay(&aggregators[1])?],
+            [relay(&aggregators[0])?, relay(&aggregators[1])?],
+        );
+        let url = |relay: &Relay| format!("http://{}", relay.address());
+        let collector = Collector::new(to_collector.each_ref().map(|r| Party::new(url(r))));
+        let mut run = Run {
+            demo: self,
+            program,
+            aggregators: to_users.each_ref().map(url),
+            collector,
+            users: 0,
+            answered: 0,
+            batches: 0,
+            refused: 0,
+            collecting: Duration::ZERO,
+        };
+        let begin = Instant::now();
+        let mut left: Vec<usize> = (0..self.arms).collect();
+        let mut rounds = 0;
+        for round in 1u32.. {
+            let invited = self.first << (round - 1).min(40);
+            let batch = Batch::new(&self.agreed.plan(invited, self.users)?)?;
+            let mut means = Vec::new();
+            for &arm in &left {
+                match run.ask(&batch, invited, arm)? {
+                    Some(mean) => means.push(mean),
+                    None => break,
+                }
+            }
+            if left.len() == 1 || means.len() < left.len() {
+                break;
+            }
+            rounds = round;
+            let best = means.iter().copied().fold(f64::MIN, f64::max);
+            let width = batch.mechanism().width(left.len(), round, 0.1);
+            eprintln!(
+                "round {round}: {invited} users an arm, arms {left:?}, means {means:.3?}, width {width:.3}"
+            );
+            let mut means = means.into_iter();
+            left.retain(|_| means.next().is_some_and(|mean| mean + width >= best - width));
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let bytes = |relays: &[Relay; 2]| -> [usize; 2] {
+            let passed = relays.each_ref().map(Relay::passed);
+            [passed.iter().map(|p| p.sent.len()).sum(), passed.iter().map(|p| p.answered.len()).sum()]
+        };
+        let (from_users, from_collector) = (bytes(&to_users), bytes(&to_collector));
+        let each = |bytes: usize| format!("{:.1}", bytes as f64 / run.users as f64);
+        Self::row("aggregators: users asked", run.users, "users");
+        Self::row("aggregators: users answered", run.answered, "users");
+        Self::row("aggregators: batches opened", run.batches, "batches");
+        Self::row("aggregators: batches refused", run.refused, "batches");
+        Self::row("aggregators: rounds complete", rounds, "rounds");
+        Self::row("aggregators: arms left", format!("{left:?}").replace(", ", " "), "arms");
+        Self::row("aggregators: time in all", format!("{seconds:.2}"), "s");
+        Self::row("aggregators: time of collecting", format!("{:.3}", run.collecting.as_secs_f64()), "s");
+        Self::row("aggregators: time a user", format!("{:.1}", 1e6 * seconds / run.users as f64), "us");
+        Self::row("aggregators: payload a user", 2 * secure_sum::Report::BYTES, "B");
+        Self::row("aggregators: user sends with HTTP", each(from_users[0]), "B a user");
+        Self::row("aggregators: user receives with HTTP", each(from_users[1]), "B a user");
+        Self::row("aggregators: collector sends with HTTP", each(from_collector[0]), "B a user");
+        Self::row("aggregators: collector receives with HTTP", each(from_collector[1]), "B a user");
+        Ok(())
+    }
+
+    fn simulate(&self, command: &mut Command, number: u64, invited: u64, arm: usize) -> Result<()> {
+        let Agreed { epsilon, missing, colluding, noise } = self.agreed.clone();
+        for (name, value) in [
+            ("--batch", number.to_string()),
+            ("--invited", invited.to_string()),
+            ("--horizon", self.users.to_string()),
+            ("--mean", self.mean(arm).to_string()),
+            ("--dropout", self.dropout.to_string()),
+            ("--epsilon", decimal(epsilon)),
+            ("--missing", decimal(missing)),
+            ("--colluding", decimal(colluding)),
+            ("--noise", if matches!(noise, crate::Noise::Pure) { "pure" } else { "skellam" }.into()),
+        ] {
+            command.args([name, &value]);
+        }
+        let status = command.status().context("starting the users")?;
+        if !status.success() {
+            bail!("the users' process failed: {status}");
+        }
+        Ok(())
+    }
+
+    /// One batch of the best arm through the shuffler, as bits, at (epsilon, 10^-6).
+    fn shuffle(&self, program: &Path) -> Result<()> {
+        let invited = self.users / self.arms as u64;
+        let plan = self.agreed.plan(invited, self.users)?;
+        let at_least = u64::from(Batch::new(&plan)?.at_least());
+        let honest = Batch::new(&plan)?.mechanism().users();
+        let bits =
+            BitSum::calibrated(1.0, honest, 1, Epsilon::new(plan.epsilon.to_f64())?, Delta::new(1e-6)?)?;
+        let (steps, noise_bits) = (bits.steps(), bits.noise_bits());
+        let messages = (steps + noise_bits) as usize;
+
+        let (sender, mut batches) = mpsc::channel(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+        let server = format!("http://{}", listener.local_addr()?);
+        let inbox = http::inbox(sender, messages * invited as usize);
+        runtime.spawn(async move { axum::serve(listener, inbox).await });
+        let numbers = [at_least, invited, messages as u64].map(|n| n.to_string());
+        let [at_least, at_most, each] = numbers.each_ref().map(String::as_str);
+        let mut arguments = vec!["shuffler", "--listen", "127.0.0.1:0", "--forward", &server];
+        arguments.extend(["--at-least", at_least, "--at-most", at_most, "--messages", each]);
+        let shuffler = Process::start(program, &arguments)?;
+        let relay = Relay::start(shuffler.address())?;
+
+        let begin = Instant::now();
+        let mut command = Command::new(program);
+        command.arg("users").args(["--shuffler", &format!("http://{}", relay.address())]);
+        command.args(["--steps", &steps.to_string(), "--noise-bits", &noise_bits.to_string()]);
+        self.simulate(&mut command, 0, invited, self.arms - 1)?;
+        Party::new(format!("http://{}", shuffler.address())).forward(0).context("the shuffler")?;
+        let (_, shuffled) = batches.blocking_recv().context("no batch came from the shuffler")?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let answered = (shuffled.len() / messages) as u64;
+        let ones = shuffled.iter().map(|b| u64::from(*b)).sum();
+        let mean = BitSum::new(1.0, answered, steps, noise_bits)?.analyse(ones)? / answered as f64;
+        let sent = relay.passed().sent.len() as f64 / invited as f64;
+        Self::row("shuffler: users asked", invited, "users");
+        Self::row("shuffler: users answered", answered, "users");
+        Self::row("shuffler: estimated mean", format!("{mean:.4}"), "reward");
+        Self::row("shuffler: true mean", self.mean(self.arms - 1), "reward");
+        Self::row("shuffler: time in all", format!("{seconds:.2}"), "s");
+        Self::row("shuffler: payload a user", 16 + messages, "B");
+        Self::row("shuffler: user sends with HTTP", format!("{sent:.1}"), "B a user");
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// The mean of a batch of new users; a refused batch is asked again. `None` when too few users are left.
+    fn ask(&mut self, batch: &Batch, invited: u64, arm: usize) -> Result<Option<f64>> {
+        while self.users + invited <= self.demo.users {
+            let number = self.batches + self.refused;
+            self.users += invited;
+            let mut command = Command::new(self.program);
+            command.arg("users").arg("--aggregators").args(&self.aggregators);
+            self.demo.simulate(&mut command, number, invited, arm)?;
+            let begin = Instant::now();
+            let collected = self.collector.collect(batch.id(number));
+            self.collecting += begin.elapsed();
+            match collected {
+                Ok(sum) => {
+                    self.batches += 1;
+                    self.answered += sum.users;
+                    return Ok(Some(batch.mean(&sum)));
+                }
+                Err(Error::TooFew { .. }) => self.refused += 1,
+                Err(error) => return Err(error).context("collecting a batch"),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// As it was given: its denominator divides a power of ten.
+fn decimal(r: privacy::Ratio) -> String {
+    r.to_f64().to_string()
+}

@@ -1,0 +1,122 @@
+//! What can go wrong, and whose fault it is.
+
+use wire::Problem;
+
+/// Errors of this crate. None names a value, a share or a total.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Misuse: a parameter is outside its range.
+    #[error("{field} is {got}, it must be {want}")]
+    Field {
+        /// Name of the parameter.
+        field: &'static str,
+        /// The value found.
+        got: f64,
+        /// The range allowed, in words.
+        want: &'static str,
+    },
+    /// Untrusted: bytes that are not what was asked for.
+    #[error("malformed: {what}")]
+    Malformed {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Untrusted: a body above its limit; it was not kept.
+    #[error("the body is longer than {limit} bytes, or did not arrive in time")]
+    TooLong {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// Untrusted: a report or submission under an id that holds another one; the first stays.
+    #[error("this id has been used in batch {batch} with other content")]
+    Duplicate {
+        /// The batch.
+        batch: u64,
+    },
+    /// Misuse: the batch takes no more.
+    #[error("batch {batch} is closed")]
+    Closed {
+        /// The batch.
+        batch: u64,
+    },
+    /// Misuse: the batch must be closed first.
+    #[error("batch {batch} is unknown or not closed")]
+    NotClosed {
+        /// The batch.
+        batch: u64,
+    },
+    /// Untrusted: a batch is opened once, for one set of users: two sums would give away their difference.
+    #[error("batch {batch} has been opened for another set of users")]
+    Opened {
+        /// The batch.
+        batch: u64,
+    },
+    /// Untrusted: a set that is not sorted, or names a report that is not held.
+    #[error("the set names users out of order, twice, or without a report in batch {batch}")]
+    UnknownReport {
+        /// The batch.
+        batch: u64,
+    },
+    /// Capacity: too many users dropped out. The noise would be too small, so nothing is let out.
+    #[error("{got} users answered, the noise is sized for at least {need}")]
+    TooFew {
+        /// Users whose reports arrived everywhere.
+        got: u64,
+        /// Users needed.
+        need: u64,
+    },
+    /// Capacity: a limit of the process is reached.
+    #[error("no room for more {what}, at most {limit} are kept")]
+    Full {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// Capacity: too many requests are under way.
+    #[error("busy; try again in a second")]
+    Overloaded,
+    /// Misuse: no such path or method.
+    #[error("nothing is served there with that method")]
+    UnknownPath,
+    /// The other party cannot be reached.
+    #[error("{party} cannot be reached: {reason}")]
+    Unreachable {
+        /// Its address.
+        party: String,
+        /// Why.
+        reason: String,
+    },
+    /// The other party refused.
+    #[error("{party} refused: {}", problem.detail)]
+    Refused {
+        /// Its address.
+        party: String,
+        /// What it said.
+        problem: Box<Problem>,
+    },
+    /// The randomiser refused.
+    #[error(transparent)]
+    Bandit(#[from] bandit::Error),
+    /// From the noise.
+    #[error(transparent)]
+    Privacy(#[from] privacy::Error),
+    /// From the ciphertexts.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
+    /// The operating system gives no randomness.
+    #[error("the operating system gives no random numbers: {why}")]
+    NoRandomness {
+        /// Why.
+        why: String,
+    },
+    /// A connection or thread could not be made.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}

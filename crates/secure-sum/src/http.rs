@@ -1,0 +1,179 @@
+//! The parties as HTTP services. Put a proxy with TLS and authentication in front.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | aggregator: `POST /v1/reports` | [`Report`]s | |
+//! | `POST /v1/batches/{number}/{at_least}/close` | | ids, 16 bytes each |
+//! | `POST /v1/batches/{number}/{at_least}/open` | ids of the set, rising | total, 8 bytes |
+//! | shuffler: `POST /v1/messages/{number}` | random id, 16 bytes; messages | |
+//! | `POST /v1/messages/{number}/forward` | | |
+//! | server: `POST /v1/shuffled/{number}` | messages | |
+
+use crate::Error;
+use crate::aggregator::Aggregator;
+use crate::client::Party;
+use crate::share::{BatchId, Report, element_bytes, ids};
+use crate::shuffler::Shuffler;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use rand::SeedableRng;
+use rand::rngs::SysRng;
+use rand_chacha::ChaCha20Rng;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use wire::{PROBLEM_JSON, Problem};
+
+/// Requests under way; one more is answered 503.
+const IN_FLIGHT: usize = 64;
+/// A body must be there after this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Reports in one request.
+const REPORTS: usize = 4096;
+/// Users in one set: 16 MiB of ids.
+const SET: usize = 1 << 20;
+
+/// The routes of an aggregator.
+pub fn aggregator(state: Aggregator) -> Router {
+    type Shared = State<Arc<Mutex<Aggregator>>>;
+    async fn submit(State(state): Shared, body: Body) -> Result<(), Error> {
+        let reports = Report::read_all(&read(body, REPORTS * Report::BYTES).await?)?;
+        let mut aggregator = lock(&state);
+        reports.iter().try_for_each(|report| aggregator.submit(report))
+    }
+    async fn close(
+        State(state): Shared,
+        Path((number, at_least)): Path<(u64, u32)>,
+    ) -> Result<Vec<u8>, Error> {
+        Ok(lock(&state).close(BatchId { number, at_least })?.into_flattened())
+    }
+    async fn open(
+        State(state): Shared,
+        Path((number, at_least)): Path<(u64, u32)>,
+        body: Body,
+    ) -> Result<Vec<u8>, Error> {
+        let body = read(body, SET * 16).await?;
+        let total = lock(&state).open(BatchId { number, at_least }, ids(&body)?)?;
+        Ok(element_bytes(total).to_vec())
+    }
+    finish(
+        Router::new()
+            .route("/v1/reports", post(submit))
+            .route("/v1/batches/{number}/{at_least}/close", post(close))
+            .route("/v1/batches/{number}/{at_least}/open", post(open))
+            .with_state(Arc::new(Mutex::new(state))),
+    )
+}
+
+/// The routes of a shuffler that hands its batches to `server`.
+pub fn shuffler(state: Shuffler, server: Party) -> Router {
+    type Shared = State<Arc<(Mutex<Shuffler>, Party)>>;
+    async fn submit(State(state): Shared, Path(number): Path<u64>, body: Body) -> Result<(), Error> {
+        let limit = 16 + lock(&state.0).user_bytes();
+        let body = read(body, limit).await?;
+        let (id, messages) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        lock(&state.0).submit(number, *id, messages)
+    }
+    async fn forward(State(state): Shared, Path(number): Path<u64>) -> Result<(), Error> {
+        let forward = move || {
+            let messages = lock(&state.0).shuffle(number, &mut rng()?)?.to_vec();
+            state.1.post(&format!("shuffled/{number}"), &messages, 0)?;
+            lock(&state.0).sent(number);
+            Ok(())
+        };
+        let lost = |e| Error::Io { what: "a task of the shuffler", source: std::io::Error::other(e) };
+        tokio::task::spawn_blocking(forward).await.map_err(lost)?
+    }
+    finish(
+        Router::new()
+            .route("/v1/messages/{number}", post(submit))
+            .route("/v1/messages/{number}/forward", post(forward))
+            .with_state(Arc::new((Mutex::new(state), server))),
+    )
+}
+
+/// The route by which a server gets shuffled batches of at most `limit` bytes: number and messages go to `batches`.
+/// A batch may come twice if an answer is lost; it is the same then, and counts once.
+pub fn inbox(batches: mpsc::Sender<(u64, Vec<u8>)>, limit: usize) -> Router {
+    type Shared = State<(mpsc::Sender<(u64, Vec<u8>)>, usize)>;
+    async fn take(State((batches, limit)): Shared, Path(number): Path<u64>, body: Body) -> Result<(), Error> {
+        let messages = read(body, limit).await?;
+        batches.send((number, messages)).await.map_err(|_| Error::Closed { batch: number })
+    }
+    finish(Router::new().route("/v1/shuffled/{number}", post(take)).with_state((batches, limit)))
+}
+
+/// A generator seeded by the operating system.
+///
+/// # Errors
+/// [`Error::NoRandomness`].
+pub fn rng() -> Result<ChaCha20Rng, Error> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
+}
+
+fn finish(routes: Router) -> Router {
+    let places = Arc::new(Semaphore::new(IN_FLIGHT));
+    let admit = move |request: Request, next: Next| {
+        let place = places.clone().try_acquire_owned();
+        async move {
+            match place {
+                Ok(_place) => next.run(request).await,
+                Err(_) => Error::Overloaded.into_response(),
+            }
+        }
+    };
+    routes
+        .fallback(async || Error::UnknownPath)
+        .method_not_allowed_fallback(async || Error::UnknownPath)
+        .layer(middleware::from_fn(admit))
+}
+
+async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Error> {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes.into()),
+        _ => Err(Error::TooLong { limit }),
+    }
+}
+
+/// No call under the lock leaves a state half changed.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Error {
+    fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Error::Malformed { .. } => (StatusCode::BAD_REQUEST, "malformed"),
+            Error::UnknownReport { .. } => (StatusCode::BAD_REQUEST, "unknown_report"),
+            Error::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Error::Duplicate { .. } => (StatusCode::CONFLICT, "duplicate"),
+            Error::Closed { .. } => (StatusCode::CONFLICT, "closed"),
+            Error::NotClosed { .. } => (StatusCode::CONFLICT, "not_closed"),
+            Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
+            Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
+            Error::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
+            Error::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            Error::UnknownPath => (StatusCode::NOT_FOUND, "unknown_path"),
+            Error::Unreachable { .. } | Error::Refused { .. } => {
+                (StatusCode::BAD_GATEWAY, "forwarding_failed")
+            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let (status, reason) = self.status();
+        let title = status.canonical_reason().unwrap_or("Error");
+        let problem = Problem::new(status.as_u16(), title, self.to_string()).with_reason(reason);
+        let mut response = (status, Json(problem)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        response
+    }
+}

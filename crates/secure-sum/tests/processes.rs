@@ -1,0 +1,277 @@
+//! Real processes on loopback ports: what they compute, what each of them sees, what they refuse.
+
+use bandit::distributed::Model;
+use prio::field::Field64;
+use privacy::Ratio;
+use privacy::source::Words;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use secure_sum::local::{Passed, Process, Relay};
+use secure_sum::{Batch, BatchId, Collector, Error, Party, Plan, Report, http, reports};
+use std::path::Path;
+use tokio::sync::mpsc;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_secure-sum");
+const PLAN: Plan = Plan {
+    model: Model::Pure,
+    epsilon: Ratio::ONE,
+    invited: 300,
+    missing: Ratio::ZERO,
+    colluding: Ratio::ZERO,
+    confidence: 0.1,
+    horizon: 1000,
+};
+
+fn aggregator() -> Process {
+    Process::start(Path::new(PROGRAM), &["aggregator", "--listen", "127.0.0.1:0"]).unwrap()
+}
+
+fn party(address: std::net::SocketAddr) -> Party {
+    Party::new(format!("http://{address}"))
+}
+
+fn batch(tenths_missing: u128) -> Batch {
+    Batch::new(&Plan { missing: Ratio::new(tenths_missing, 10).unwrap(), ..PLAN }).unwrap()
+}
+
+/// The bodies of requests or answers that passed; heads are dropped.
+fn bodies(mut passed: &[u8]) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Some(end) = passed.windows(4).position(|w| w == b"\r\n\r\n") {
+        let head = String::from_utf8(passed[..end].to_vec()).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse().ok());
+        let (body, rest) = passed[end + 4..].split_at(length.unwrap_or(0));
+        out.push(body.to_vec());
+        passed = rest;
+    }
+    out
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, reason: &str) {
+    match result {
+        Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some(reason) => {}
+        other => panic!("{other:?} in place of {reason}"),
+    }
+}
+
+/// Users of whom every tenth is cut off after its first report. The sum is that of the others, and every byte that
+/// reached a party is what that party may see.
+#[test]
+fn views_hold_shares_ids_and_one_noised_sum() {
+    let (first, second) = (aggregator(), aggregator());
+    let (users, collector) = ([&first, &second], [&first, &second]);
+    let users = users.map(|p| Relay::start(p.address()).unwrap());
+    let relays = collector.map(|p| Relay::start(p.address()).unwrap());
+    let collector = Collector::new(relays.each_ref().map(|r| party(r.address())));
+    let parties = users.each_ref().map(|r| party(r.address()));
+
+    let mut rng = ChaCha20Rng::seed_from_u64(11);
+    let batch = batch(1);
+    let id = batch.id(0x5eed_1234_abcd_9876);
+    let (mut steps, mut values, mut total) = (0, Vec::new(), 0);
+    for user in 0..PLAN.invited {
+        // As `randomise`, with the parts in hand.
+        let step = i128::from(batch.mechanism().encode(f64::from(user % 3 == 0), &mut rng).unwrap());
+        let value = step + batch.mechanism().noise(&mut rng).unwrap();
+        values.push(value);
+        let cut = user % 10 == 9;
+        for (party, report) in parties.iter().zip(&reports(id, value, &mut rng)).take(if cut { 1 } else { 2 })
+        {
+            party.report(report).unwrap();
+            // A retry changes nothing.
+            party.report(report).unwrap();
+        }
+        if !cut {
+            (steps, total) = (steps + step, total + value);
+        }
+    }
+    let sum = collector.collect(id).unwrap();
+    assert_eq!((sum.total, sum.users), (total, 270));
+    assert_ne!(total, steps, "another seed: with this one all noise cancels");
+
+    // An aggregator sees reports of uniform shares: 16 cells of the highest bits, 15 degrees of freedom, 50 has
+    // probability 1e-5.
+    let views: Vec<Passed> = users.iter().map(Relay::passed).collect();
+    for (view, count) in views.iter().zip([300, 270]) {
+        let mut seen: Vec<Report> =
+            bodies(&view.sent).iter().flat_map(|b| Report::read_all(b).unwrap()).collect();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+        let mut cells = [0f64; 16];
+        seen.iter().for_each(|r| cells[(u64::from(r.share) >> 60) as usize] += 1.0);
+        let want = count as f64 / 16.0;
+        let chi: f64 = cells.iter().map(|n| (n - want).powi(2) / want).sum();
+        assert!(chi < 50.0, "{chi}");
+    }
+    // The collector gets ids and two totals, and asks with ids; nobody meets a value, nor the sum without its noise.
+    let element =
+        |v: i128| u64::from(if v < 0 { -Field64::from(-v as u64) } else { Field64::from(v as u64) });
+    for (relay, count) in relays.iter().zip([300, 270]) {
+        let view = relay.passed();
+        assert_eq!(bodies(&view.answered).iter().map(Vec::len).collect::<Vec<_>>(), [count * 16, 8]);
+        assert_eq!(bodies(&view.sent).iter().map(Vec::len).collect::<Vec<_>>(), [0, 270 * 16]);
+    }
+    let answers = relays.iter().map(|r| bodies(&r.passed().answered));
+    let secret: Vec<u64> = values.iter().copied().chain([steps, total]).map(element).collect();
+    for body in views.iter().flat_map(|v| bodies(&v.sent)).chain(answers.flatten()) {
+        for window in body.windows(8) {
+            let word = u64::from_le_bytes(window.try_into().unwrap());
+            assert!(!secret.contains(&word), "a value in the clear");
+        }
+    }
+}
+
+/// A collector that strays: too few users, another set, single users, no closing, ids nobody sent.
+#[test]
+fn a_batch_opens_once_for_enough_users() {
+    let (first, second) = (aggregator(), aggregator());
+    let parties = [&first, &second].map(|p| party(p.address()));
+    let collector = Collector::new(parties.clone());
+    let mut rng = ChaCha20Rng::seed_from_u64(12);
+    let id = BatchId { number: 1, at_least: 3 };
+    let mut ids = Vec::new();
+    for value in [5, -7, 11, 100] {
+        let both = reports(id, value, &mut rng);
+        ids.push(both[0].id);
+        // The last user's second report is lost.
+        both.iter()
+            .zip(&parties)
+            .take(if value == 100 { 1 } else { 2 })
+            .for_each(|(r, p)| p.report(r).unwrap());
+    }
+    let lost = ids.pop().unwrap();
+    ids.sort();
+    let open = |set: &[[u8; 16]]| parties[0].post("batches/1/3/open", set.as_flattened(), 8);
+    refused(open(&ids), "not_closed");
+    refused(parties[0].post("batches/1/4/close", &[], 99), "not_closed");
+    parties[0].post("batches/1/3/close", &[], 99).unwrap();
+    refused(open(&ids[..2]), "too_few");
+    refused(open(&[ids[0]; 3]), "unknown_report");
+    refused(open(&[ids[2], ids[1], ids[0]]), "unknown_report");
+    refused(open(&[ids[0], ids[1], [0xff; 16]]), "unknown_report");
+    refused(parties[0].report(&reports(id, 1, &mut rng)[0]), "closed");
+
+    let sum = collector.collect(id).unwrap();
+    assert_eq!((sum.total, sum.users), (9, 3));
+    // Repeated: the same answer. One user more: none.
+    assert_eq!(open(&ids).unwrap(), open(&ids).unwrap());
+    let mut more = [ids.clone(), vec![lost]].concat();
+    more.sort();
+    refused(open(&more), "opened");
+    refused(parties[0].post("batches/1/3/close", &[], 99), "closed");
+
+    // Dropped out below the threshold: refused before anything is opened, and at the aggregator too.
+    let few = BatchId { number: 2, at_least: 3 };
+    for _ in 0..2 {
+        reports(few, 1, &mut rng).iter().zip(&parties).for_each(|(r, p)| p.report(r).unwrap());
+    }
+    assert!(matches!(collector.collect(few), Err(Error::TooFew { got: 2, need: 3 })));
+    drop(second);
+    assert!(matches!(collector.collect(few), Err(Error::Unreachable { .. })));
+}
+
+/// Random bytes, cut-off and overlong bodies, wrong paths: refused as the caller's fault, and service goes on.
+#[test]
+fn hostile_bytes_are_refused() {
+    let process = aggregator();
+    let party = party(process.address());
+    let mut rng = ChaCha20Rng::seed_from_u64(13);
+    for path in
+        ["reports", "batches/0/1/open", "batches/0/1/close", "batches/x/-1/open", "nothing", "../reports"]
+    {
+        for length in [0, 1, 15, 16, 35, 36, 37, 4096, 200_000] {
+            let mut body = vec![0; length];
+            rng.fill_bytes(&mut body);
+            match party.post(path, &body, 0) {
+                // 36 random bytes make a report, nearly always.
+                Ok(_) => assert!(path == "reports" && length == 36),
+                Err(Error::Refused { problem, .. }) => {
+                    assert!((400..500).contains(&problem.status), "{problem:?}")
+                }
+                Err(Error::Unreachable { .. }) => assert!(length == 200_000, "{path} {length}"),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    let report = &reports(BatchId { number: 9, at_least: 1 }, 3, &mut rng)[0];
+    party.report(report).unwrap();
+    let other = Report { share: report.share + Field64::from(1), ..*report };
+    refused(party.report(&other), "duplicate");
+}
+
+/// What the shuffler hands on holds all messages and no id, and comes once, with enough users.
+#[test]
+fn the_shuffler_forwards_without_origin() {
+    let (sender, mut batches) = mpsc::channel(1);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let relay = Relay::start(listener.local_addr().unwrap()).unwrap();
+    runtime.spawn(async move { axum::serve(listener, http::inbox(sender, 1 << 20)).await });
+    let server = format!("http://{}", relay.address());
+    let shuffler = Process::start(
+        Path::new(PROGRAM),
+        &[
+            "shuffler",
+            "--listen",
+            "127.0.0.1:0",
+            "--forward",
+            &server,
+            "--at-least",
+            "40",
+            "--at-most",
+            "50",
+            "--messages",
+            "3",
+            "--unit",
+            "8",
+        ],
+    );
+    let shuffler = party(shuffler.as_ref().unwrap().address());
+    let mut rng = ChaCha20Rng::seed_from_u64(14);
+    let (mut ids, mut sent) = (Vec::new(), Vec::new());
+    for user in 0..45u64 {
+        if user == 39 {
+            refused(shuffler.forward(7), "too_few");
+        }
+        let messages: Vec<u8> = (0..3).flat_map(|k| (user * 3 + k).to_le_bytes()).collect();
+        let id: [u8; 16] = std::array::from_fn(|_| rng.word() as u8);
+        shuffler.messages(7, &id, &messages).unwrap();
+        ids.push(id);
+        sent.extend(user * 3..user * 3 + 3);
+    }
+    refused(shuffler.messages(7, &[0; 16], &[0; 23]), "malformed");
+    refused(shuffler.messages(7, &[0; 16], &[0; 1000]), "too_large");
+    shuffler.forward(7).unwrap();
+    refused(shuffler.forward(7), "closed");
+    let (number, got) = batches.blocking_recv().unwrap();
+    let mut got: Vec<u64> = got.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+    assert_eq!(number, 7);
+    assert_ne!(got, sent);
+    got.sort();
+    assert_eq!(got, sent);
+    let passed = relay.passed().sent;
+    assert!(ids.iter().all(|id| !passed.windows(16).any(|w| w == id)));
+    // One request, on one connection, for the whole batch.
+    assert_eq!(bodies(&passed).len(), 1);
+}
+
+/// All roles, as the documentation says to start them.
+#[test]
+fn the_demonstration_runs() {
+    let arguments = ["demo", "--users", "600", "--arms", "3", "--dropout", "0.05", "--first", "40"];
+    let out = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
+    let value = |what: &str| -> f64 {
+        let row = said.lines().find_map(|l| l.strip_prefix(what)?.strip_prefix(',')).unwrap();
+        row.split(',').next().unwrap().parse().unwrap()
+    };
+    assert!(value("aggregators: rounds complete") >= 1.0, "{said}");
+    assert!(value("aggregators: users answered") <= value("aggregators: users asked"));
+    // Each user sends two reports of 36 bytes, less what dropped out, and two heads.
+    assert!((72.0..1000.0).contains(&value("aggregators: user sends with HTTP")));
+    // 200 users, 5 % of them missing: noise of a few tenths at epsilon 1, and 1.2 is half of all there can be.
+    let error = value("shuffler: estimated mean") - value("shuffler: true mean");
+    assert!(error.abs() < 1.2, "{said}");
+}

@@ -1,0 +1,245 @@
+//! Messages of bandits in the clear: JSON, both ways.
+
+use privacy::PrivacyStatement;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer adds up.
+pub const MAX_CLEAR_BYTES: usize = 4 << 20;
+
+/// A policy that a server offers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Its name in a creation request.
+    pub policy: String,
+    /// What it is for.
+    pub about: String,
+    /// A creation request with every parameter in it.
+    pub example: Value,
+    /// Those that may be left out, and what they then are.
+    pub defaults: Map<String, Value>,
+    /// What a feedback holds.
+    pub feedback: FeedbackKind,
+    /// Whether a decision takes contexts.
+    pub contextual: bool,
+}
+
+/// What a policy learns from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackKind {
+    /// Ciphertexts.
+    Encrypted,
+    /// The reward of the arm played.
+    Reward,
+    /// The rewards of all arms.
+    Rewards,
+    /// The sum of all that arrived since the decision before, whoever earned it.
+    Sum,
+    /// The reward as its user's randomiser sends it.
+    Share,
+    /// Nothing: users answer an intermediary, which sends batches.
+    Batch,
+}
+
+/// A bandit in the clear as it was created.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyCreated {
+    /// The bandit's id in paths.
+    pub id: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// Its parameters, defaults filled in.
+    pub parameters: Map<String, Value>,
+    /// What it promises and has spent.
+    pub privacy: Privacy,
+}
+
+/// What a bandit promises for its whole run, and how much of that is spent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Privacy {
+    /// The promise.
+    pub statement: PrivacyStatement,
+    /// The cost so far.
+    pub spent: Spent,
+}
+
+/// What the person worst off has paid so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spent {
+    /// `epsilon`; `None` if data were used without privacy.
+    pub epsilon: Option<f64>,
+    /// `delta`.
+    pub delta: f64,
+}
+
+/// A request for a decision. An empty body is one without contexts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecideRequest {
+    /// Features, a row an arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contexts: Option<Vec<Vec<f64>>>,
+}
+
+/// A decision in the clear.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decided {
+    /// Names it in the feedback.
+    pub decision: String,
+    /// Number of the decision, from 1.
+    pub round: u64,
+    /// The arm to play, from 0; `None` if the device chooses, from what is `published`.
+    pub arm: Option<usize>,
+    /// Estimate and metric of every batch so far, for devices that choose themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Value>,
+    /// The batch that the user's answer will be in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<Awaited>,
+    /// What is promised and spent.
+    pub privacy: Privacy,
+}
+
+/// Feedback on a decision: the one field that the policy's [`FeedbackKind`] names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClearFeedback {
+    /// The reward of the arm played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<f64>,
+    /// The rewards of all arms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewards: Option<Vec<f64>>,
+    /// The sum of what arrived, whoever earned it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum: Option<f64>,
+    /// What the user's randomiser made of the reward: a residue of the batch's modulus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<u64>,
+}
+
+/// The server's word that feedback or a batch counted; the same each time it is sent again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// The decision, or the number of the exchange.
+    pub of: String,
+    /// Feedbacks, or users of batches, counted so far.
+    pub feedbacks: u64,
+    /// What was promised and spent then.
+    pub privacy: Privacy,
+}
+
+/// A bandit in the clear and where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyView {
+    /// As it was created; its privacy is that of now.
+    pub created: PolicyCreated,
+    /// Decisions made.
+    pub round: u64,
+    /// Feedbacks, or users of batches, counted.
+    pub feedbacks: u64,
+    /// Decisions that feedback would still be taken for.
+    pub pending_decisions: usize,
+    /// The batch that the server waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<Awaited>,
+    /// As in [`Decided`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Value>,
+}
+
+/// What a server waits for from the intermediary between it and its users: a shuffler, or who adds shares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Awaited {
+    /// Number of the exchange, from 1; a [`ShuffledBatch`] names it.
+    pub exchange: u64,
+    /// Number of the batch, from 1.
+    pub batch: u32,
+    /// Users that must be in it, neither more nor fewer: noise is sized for them.
+    pub users: u64,
+    /// What each of them sends.
+    pub ask: Ask,
+}
+
+/// What users of a batch send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ask {
+    /// The reward of `arm`, randomised, as numbers that add up to it modulo `modulus`.
+    Share {
+        /// The arm.
+        arm: usize,
+        /// The modulus.
+        modulus: u64,
+    },
+    /// Bits of their row's entry in the metric, a label an entry of the upper triangle, row by row.
+    Metric,
+    /// Bits of their gradient at a point, a label a coordinate.
+    Gradient {
+        /// The point.
+        at: Vec<f64>,
+    },
+}
+
+/// What an intermediary lets out of a batch. Nothing in it has an origin.
+///
+/// Messages of one label that were shuffled are known by their sum alone where they are bits; shares of a secure sum
+/// likewise. So a shuffler may forward every number on its own or their sum by label, and so may aggregators their totals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShuffledBatch {
+    /// [`Awaited::exchange`].
+    pub exchange: u64,
+    /// Users whose messages are in it.
+    pub users: u64,
+    /// A list a label: numbers in any order and of any number, which are added up.
+    pub labels: Vec<Vec<u64>>,
+}
+
+impl ShuffledBatch {
+    /// The sum of each label.
+    pub fn sums(&self) -> impl ExactSizeIterator<Item = u128> + '_ {
+        // Each term is below 2^64, and no memory holds 2^64 of them.
+        self.labels.iter().map(|values| values.iter().map(|v| u128::from(*v)).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums are exact beyond 64 bits, whether numbers come one by one or added up.
+    #[test]
+    fn sums_by_label() {
+        let batch = |labels| ShuffledBatch { exchange: 1, users: 2, labels };
+        let sums: Vec<u128> = batch(vec![vec![u64::MAX; 3], vec![], vec![1, 0, 1]]).sums().collect();
+        assert_eq!(sums, [3 * u128::from(u64::MAX), 0, 2]);
+    }
+
+    #[test]
+    fn messages_say_nothing_more_and_nothing_less() {
+        let read = serde_json::from_str::<ShuffledBatch>;
+        let good = r#"{"exchange":1,"users":2,"labels":[[1,2]]}"#;
+        assert_eq!(serde_json::to_string(&read(good).unwrap()).unwrap(), good);
+        for bad in [
+            r#"{"exchange":1,"users":2}"#,
+            r#"{"exchange":1,"users":2,"labels":[[1,2]],"origin":"me"}"#,
+            r#"{"exchange":-1,"users":2,"labels":[[1,2]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[[1.5]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[1]}"#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        let feedback = ClearFeedback { reward: Some(0.5), ..ClearFeedback::default() };
+        assert_eq!(serde_json::to_string(&feedback).unwrap(), r#"{"reward":0.5}"#);
+        assert!(serde_json::from_str::<ClearFeedback>(r#"{"Reward":0.5}"#).is_err());
+    }
+}

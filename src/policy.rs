@@ -1,0 +1,622 @@
+//! The registry: names, parameters and state of every policy in the clear. A new policy is a variant of [`Config`] and of
+//! [`Learner`], a line in [`Config::make`] and one in [`OFFERS`].
+
+use crate::Error;
+use crate::collect::{ShuffledGlm, Sums};
+use bandit::anonymous::{
+    ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
+    OdaafConfig, OdaafRule, RoundSize,
+};
+use bandit::distributed::{Elimination, IdealSum, Model, NoiseAt};
+use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, Tree, Ucb1};
+use bandit::{Features, LinearConfig, Oful, Policy, Schedule, Width};
+use glm::joint::{JointConfig, JointGlm};
+use glm::shuffle::{Estimator, Protection, ShuffleConfig};
+use glm::{Link, Problem};
+use privacy::budget::{Delta, Epsilon, Neighbours};
+use privacy::laplace::GridLaplace;
+use privacy::{PrivacyStatement, Ratio};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use wire::{ClearFeedback, FeedbackKind, Offer};
+
+/// Arms at most; a request cannot make the server allocate more than some MB.
+const MAX_ARMS: usize = 4096;
+/// Features of all arms at most, and of one: a commit writes statistics of d² numbers for each tree level.
+const MAX_VALUES: usize = 1 << 14;
+const MAX_FEATURES: usize = 64;
+/// Rounds of policies that keep every row, or work out their whole schedule beforehand.
+const MAX_KEPT_ROUNDS: u64 = 100_000;
+const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
+/// Batches and users whose noise is calibrated exactly, which takes up to a second a batch.
+const MAX_BATCHES: u64 = 8;
+const MAX_SHUFFLED_USERS: u64 = 1_000_000;
+/// Sums that one batch may ask of its users.
+const MAX_STEPS: u32 = 1000;
+/// Rewards are in steps of 2⁻²⁰, and so is the noise.
+const GRID_BITS: u32 = 20;
+
+/// What a bandit in the clear is told beforehand: `{"policy": NAME, PARAMETER: …}` in a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Config {
+    AnytimeLazyUcb {
+        arms: usize,
+        epsilon: Epsilon,
+    },
+    HybridUcb {
+        arms: usize,
+        epsilon: Epsilon,
+    },
+    DpSe {
+        arms: usize,
+        epsilon: Epsilon,
+        beta: f64,
+    },
+    Ucb1 {
+        arms: usize,
+    },
+    FollowTheNoisyLeader {
+        arms: usize,
+        epsilon: Epsilon,
+        #[serde(default = "replace_one")]
+        neighbours: Neighbours,
+    },
+    Elimination {
+        arms: usize,
+        horizon: u64,
+        epsilon: Epsilon,
+        model: ModelName,
+        #[serde(default)]
+        confidence: Option<f64>,
+        #[serde(default = "two")]
+        growth: u64,
+        #[serde(default = "one")]
+        scale: f64,
+        #[serde(default)]
+        delta: Option<Delta>,
+    },
+    ArsUcb {
+        arms: usize,
+        #[serde(default = "four")]
+        alpha: f64,
+        #[serde(default = "squares")]
+        round_size: RoundSize,
+    },
+    ArsExp3 {
+        arms: usize,
+        horizon: u64,
+    },
+    ArsClw {
+        arms: usize,
+    },
+    Clw {
+        arms: usize,
+        horizon: u64,
+        interval: u32,
+    },
+    Odaaf {
+        arms: usize,
+        horizon: u64,
+        rule: OdaafRule,
+    },
+    Oful {
+        arms: usize,
+        features: usize,
+        #[serde(default = "one")]
+        lambda: f64,
+        #[serde(default = "half")]
+        alpha: f64,
+    },
+    JointGlm {
+        arms: usize,
+        features: usize,
+        horizon: u64,
+        epsilon: Epsilon,
+        delta: f64,
+        #[serde(default = "logistic")]
+        link: Link,
+        #[serde(default = "one")]
+        s: f64,
+        #[serde(default)]
+        kappa: Option<f64>,
+        gamma: f64,
+        beta: f64,
+    },
+    ShuffleGlm {
+        arms: usize,
+        features: usize,
+        batches: Vec<u64>,
+        epsilon: Epsilon,
+        delta: f64,
+        #[serde(default = "logistic")]
+        link: Link,
+        #[serde(default = "one")]
+        s: f64,
+        #[serde(default)]
+        kappa: Option<f64>,
+        gamma: f64,
+        #[serde(default = "one")]
+        lambda: f64,
+        steps: u32,
+    },
+}
+
+/// [`Model`] by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ModelName {
+    Central,
+    Local,
+    Pure,
+    Renyi,
+    Concentrated,
+    Shuffle,
+}
+
+fn replace_one() -> Neighbours {
+    Neighbours::ReplaceOne
+}
+fn two() -> u64 {
+    2
+}
+fn four() -> f64 {
+    4.0
+}
+fn one() -> f64 {
+    1.0
+}
+fn half() -> f64 {
+    0.5
+}
+fn squares() -> RoundSize {
+    RoundSize::SQUARES
+}
+fn logistic() -> Link {
+    Link::Logistic
+}
+
+/// State of a policy; stored and read back it goes on exactly.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) enum Learner {
+    AnytimeLazyUcb(AnytimeLazyUcb<GridLaplace>),
+    HybridUcb(HybridUcb<GridLaplace>),
+    DpSe(DpSe<GridLaplace>),
+    Ucb1(Ucb1),
+    Leader(FollowTheNoisyLeader<GridLaplace>),
+    Elimination(Box<Elimination<IdealSum>>),
+    Sums(Box<Sums>),
+    ArsUcb(ArsUcb),
+    ArsExp3(ArsExp3),
+    ArsClw(Box<ArsClw>),
+    Clw(Box<Clw>),
+    Odaaf(Box<Odaaf>),
+    Oful(Box<Oful>),
+    JointGlm(Box<JointGlm>),
+    ShuffledGlm(Box<ShuffledGlm>),
+}
+
+/// For each policy that sees no context and learns from one number.
+macro_rules! plain {
+    ($learner:expr, $policy:ident => $does:expr, $($other:pat => $then:expr,)+) => {
+        match $learner {
+            Learner::AnytimeLazyUcb($policy) => $does,
+            Learner::HybridUcb($policy) => $does,
+            Learner::DpSe($policy) => $does,
+            Learner::Ucb1($policy) => $does,
+            Learner::Elimination($policy) => $does,
+            Learner::ArsUcb($policy) => $does,
+            Learner::ArsExp3($policy) => $does,
+            Learner::ArsClw($policy) => $does,
+            Learner::Clw($policy) => $does,
+            Learner::Odaaf($policy) => $does,
+            $($other => $then,)+
+        }
+    };
+}
+
+impl Learner {
+    /// The arm to play; `None` if devices choose. Does not use data in any way that a release has not paid for.
+    pub(crate) fn decide(
+        &mut self,
+        context: Option<&Features>,
+        rng: &mut dyn Rng,
+    ) -> Result<Option<usize>, Error> {
+        let seen = || context.ok_or(Error::Broken("a contextual policy without a context"));
+        Ok(Some(plain!(self, policy => policy.decide(&(), rng)?,
+            Learner::Leader(policy) => policy.decide(&(), rng)?,
+            Learner::Oful(policy) => policy.decide(seen()?, rng)?,
+            Learner::JointGlm(policy) => policy.decide(seen()?, rng)?,
+            Learner::Sums(policy) => policy.arm()?,
+            Learner::ShuffledGlm(_) => return Ok(None),
+        )))
+    }
+
+    /// Takes in feedback on `arm`. After an error the state is of no use.
+    pub(crate) fn learn(
+        &mut self,
+        context: Option<&Features>,
+        arm: usize,
+        feedback: &ClearFeedback,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        let seen = || context.ok_or(Error::Broken("a contextual policy without a context"));
+        let number = feedback.reward.or(feedback.sum).ok_or(Error::Broken("feedback without its number"));
+        plain!(self, policy => policy.learn(&(), arm, &number?, rng)?,
+            Learner::Leader(policy) => {
+                let rewards = feedback.rewards.as_deref();
+                policy.learn(&(), arm, rewards.ok_or(Error::Broken("feedback without its rewards"))?, rng)?;
+            },
+            Learner::Oful(policy) => policy.learn(seen()?, arm, &number?, rng)?,
+            Learner::JointGlm(policy) => policy.learn(seen()?, arm, &number?, rng)?,
+            Learner::Sums(policy) => {
+                policy.learn(feedback.share.ok_or(Error::Broken("feedback without its share"))?, rng)?;
+            },
+            Learner::ShuffledGlm(_) => return Err(Error::Broken("feedback for a policy that takes batches")),
+        );
+        Ok(())
+    }
+
+    pub(crate) fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        Ok(match self {
+            Learner::AnytimeLazyUcb(policy) => policy.privacy(),
+            Learner::HybridUcb(policy) => policy.privacy(),
+            Learner::DpSe(policy) => policy.privacy(),
+            Learner::Ucb1(policy) => policy.privacy(),
+            Learner::Leader(policy) => policy.privacy(),
+            Learner::Elimination(policy) => policy.privacy()?,
+            Learner::Sums(policy) => policy.privacy()?,
+            Learner::ArsUcb(policy) => policy.privacy(),
+            Learner::ArsExp3(policy) => policy.privacy(),
+            Learner::ArsClw(policy) => policy.privacy(),
+            Learner::Clw(policy) => policy.privacy(),
+            Learner::Odaaf(policy) => policy.privacy(),
+            Learner::Oful(_) => {
+                PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+            }
+            Learner::JointGlm(policy) => policy.privacy(),
+            Learner::ShuffledGlm(policy) => policy.privacy()?,
+        })
+    }
+
+    /// Whether a decision must be answered before the next, or is void.
+    pub(crate) fn in_turn(&self) -> bool {
+        !matches!(self, Learner::Oful(_) | Learner::Sums(_))
+    }
+}
+
+impl Config {
+    /// From the body of a creation request.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`], which names the parameter.
+    pub(crate) fn from_request(mut body: Map<String, Value>) -> Result<Self, Error> {
+        let bad = |why: String| Error::BadParameter { why };
+        let Some(Value::String(name)) = body.remove("policy") else {
+            return Err(bad("policy: must be a string; GET /v1/policies lists them".into()));
+        };
+        let tagged = Value::Object(Map::from_iter([(name.clone(), Value::Object(body))]));
+        serde_path_to_error::deserialize(tagged).map_err(|e| {
+            let path = e.path().to_string();
+            let field = path.strip_prefix(&name).and_then(|p| p.strip_prefix('.')).filter(|f| *f != "?");
+            let why = e.into_inner();
+            bad(field.map_or_else(|| why.to_string(), |field| format!("{field}: {why}")))
+        })
+    }
+
+    /// Name and parameters, defaults filled in.
+    pub(crate) fn to_parts(&self) -> Result<(String, Map<String, Value>), Error> {
+        let broken = Error::Broken("a configuration that is not a tagged object");
+        let Ok(Value::Object(tagged)) = serde_json::to_value(self) else { return Err(broken) };
+        match tagged.into_iter().next() {
+            Some((name, Value::Object(parameters))) => Ok((name, parameters)),
+            _ => Err(broken),
+        }
+    }
+
+    /// Features of an arm, and arms; `None` if decisions take no context here.
+    pub(crate) fn shape(&self) -> Option<(usize, usize)> {
+        match *self {
+            Config::Oful { arms, features, .. } | Config::JointGlm { arms, features, .. } => {
+                Some((features, arms))
+            }
+            _ => None,
+        }
+    }
+
+    /// What it learns from.
+    pub(crate) fn feedback(&self) -> FeedbackKind {
+        match self {
+            Config::FollowTheNoisyLeader { .. } => FeedbackKind::Rewards,
+            Config::Elimination { model: ModelName::Central, .. } => FeedbackKind::Reward,
+            Config::Elimination { model: ModelName::Local, .. } => FeedbackKind::Share,
+            Config::Elimination { .. } | Config::ShuffleGlm { .. } => FeedbackKind::Batch,
+            Config::ArsUcb { .. }
+            | Config::ArsExp3 { .. }
+            | Config::ArsClw { .. }
+            | Config::Clw { .. }
+            | Config::Odaaf { .. } => FeedbackKind::Sum,
+            _ => FeedbackKind::Reward,
+        }
+    }
+
+    fn arms(&self) -> usize {
+        match *self {
+            Config::AnytimeLazyUcb { arms, .. }
+            | Config::HybridUcb { arms, .. }
+            | Config::DpSe { arms, .. }
+            | Config::Ucb1 { arms }
+            | Config::FollowTheNoisyLeader { arms, .. }
+            | Config::Elimination { arms, .. }
+            | Config::ArsUcb { arms, .. }
+            | Config::ArsExp3 { arms, .. }
+            | Config::ArsClw { arms }
+            | Config::Clw { arms, .. }
+            | Config::Odaaf { arms, .. }
+            | Config::Oful { arms, .. }
+            | Config::JointGlm { arms, .. }
+            | Config::ShuffleGlm { arms, .. } => arms,
+        }
+    }
+
+    /// The policy before its first round.
+    ///
+    /// # Errors
+    /// Those of the policy, which name the parameter; [`Error::BadParameter`] for what this server does not carry.
+    pub(crate) fn make(&self) -> Result<Learner, Error> {
+        let arms = within("arms", self.arms() as u64, MAX_ARMS as u64)? as usize;
+        let grid = GridLaplace::new(GRID_BITS)?;
+        Ok(match *self {
+            Config::AnytimeLazyUcb { epsilon, .. } => {
+                Learner::AnytimeLazyUcb(AnytimeLazyUcb::new(arms, epsilon, grid)?)
+            }
+            Config::HybridUcb { epsilon, .. } => {
+                Learner::HybridUcb(HybridUcb::new(arms, epsilon, Tree::Corrected, grid)?)
+            }
+            Config::DpSe { epsilon, beta, .. } => Learner::DpSe(DpSe::new(arms, epsilon, beta, grid)?),
+            Config::Ucb1 { .. } => Learner::Ucb1(Ucb1::new(arms)?),
+            Config::FollowTheNoisyLeader { epsilon, neighbours, .. } => {
+                let max = NoisyMax::Leader { epsilon, neighbours };
+                Learner::Leader(FollowTheNoisyLeader::new(arms, max, grid)?)
+            }
+            Config::Elimination { horizon, epsilon, model, confidence, growth, scale, delta, .. } => {
+                let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
+                let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
+                let model = match model {
+                    ModelName::Central => Model::Central,
+                    ModelName::Local => Model::Local,
+                    ModelName::Pure => Model::Pure,
+                    ModelName::Renyi => Model::Renyi { scale, delta },
+                    ModelName::Concentrated => Model::Concentrated { scale, delta },
+                    ModelName::Shuffle => Model::Shuffle,
+                };
+                let theory = bandit::distributed::Config::new(
+                    arms,
+                    horizon,
+                    model,
+                    decimal("epsilon", epsilon.get())?,
+                );
+                let confidence = confidence.unwrap_or(theory.confidence);
+                let config =
+                    bandit::distributed::Config { confidence, growth, noise: NoiseAt::Users, ..theory };
+                match model {
+                    Model::Central => Learner::Elimination(Box::new(Elimination::new(config, IdealSum)?)),
+                    _ => Learner::Sums(Box::new(Sums::new(config)?)),
+                }
+            }
+            Config::ArsUcb { alpha, round_size, .. } => {
+                Learner::ArsUcb(ArsUcb::new(ArsUcbConfig { arms, alpha, round_size })?)
+            }
+            Config::ArsExp3 { horizon, .. } => {
+                let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
+                Learner::ArsExp3(ArsExp3::new(ArsExp3Config::new(arms, horizon))?)
+            }
+            Config::ArsClw { .. } => Learner::ArsClw(Box::new(ArsClw::new(ArsClwConfig::new(arms))?)),
+            Config::Clw { horizon, interval, .. } => {
+                let horizon = within("horizon", horizon, MAX_SLOTS)?;
+                Learner::Clw(Box::new(Clw::new(ClwConfig::new(arms, horizon, interval))?))
+            }
+            Config::Odaaf { horizon, rule, .. } => {
+                let horizon = within("horizon", horizon, MAX_SLOTS)?;
+                Learner::Odaaf(Box::new(Odaaf::new(OdaafConfig { arms, horizon, rule })?))
+            }
+            Config::Oful { features, lambda, alpha, .. } => {
+                let (d, width) = (dimension(features, arms)?, Width::Constant { alpha });
+                let config = LinearConfig {
+                    d,
+                    k: arms,
+                    lambda,
+                    delta: 0.05,
+                    l: 1.0,
+                    s: 1.0,
+                    sigma: 0.5,
+                    c: 1.0,
+                    eta: 0.1,
+                    width,
+                    schedule: Schedule::EveryRound,
+                };
+                Learner::Oful(Box::new(Oful::new(config)?))
+            }
+            Config::JointGlm { features, horizon, epsilon, delta, link, s, kappa, gamma, beta, .. } => {
+                let horizon = within("horizon", horizon, MAX_KEPT_ROUNDS)?;
+                let d = dimension(features, arms)?;
+                let kappa = kappa.unwrap_or(link.kappa(s));
+                let problem = Problem { d, k: arms, link, s, kappa, delta, horizon };
+                let config = JointConfig::private(problem, epsilon, gamma, beta)?;
+                Learner::JointGlm(Box::new(JointGlm::new(config)?))
+            }
+            Config::ShuffleGlm {
+                features,
+                ref batches,
+                epsilon,
+                delta,
+                link,
+                s,
+                kappa,
+                gamma,
+                lambda,
+                steps,
+                ..
+            } => {
+                let d = dimension(features, arms)?;
+                within("batches", batches.len() as u64, MAX_BATCHES)?;
+                within("steps", steps.into(), MAX_STEPS.into())?;
+                let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
+                within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
+                let kappa = kappa.unwrap_or(link.kappa(s));
+                let config = ShuffleConfig {
+                    problem: Problem { d, k: arms, link, s, kappa, delta, horizon },
+                    reward_max: 1.0,
+                    batches: batches.clone(),
+                    lambda,
+                    gamma,
+                    design_factor: 2.0,
+                    estimator: Estimator::Descent { steps },
+                    protection: Protection::Calibrated { epsilon },
+                };
+                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(config)?))
+            }
+        })
+    }
+}
+
+/// `got`, if it is from 1 to `most`.
+fn within(field: &str, got: u64, most: u64) -> Result<u64, Error> {
+    match got {
+        _ if (1..=most).contains(&got) => Ok(got),
+        _ => Err(Error::BadParameter { why: format!("{field} is {got}, it must be from 1 to {most}") }),
+    }
+}
+
+fn dimension(features: usize, arms: usize) -> Result<usize, Error> {
+    within("features", features as u64, MAX_FEATURES as u64)?;
+    within("features times arms", (features * arms) as u64, MAX_VALUES as u64)?;
+    Ok(features)
+}
+
+/// The decimal that `x` was written as: precision and noise of shares follow from it exactly.
+fn decimal(field: &str, x: f64) -> Result<Ratio, Error> {
+    const UNIT: f64 = 1e6;
+    let units = (x * UNIT).round();
+    if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
+        let why = format!("{field} is {x}, it must be above 0, below 10⁶, with at most six decimals");
+        return Err(Error::BadParameter { why });
+    }
+    Ok(Ratio::new(units as u128, UNIT as u128)?)
+}
+
+/// A line and an example of each policy. One that can be had under several trust models stands several times.
+const OFFERS: &[(&str, &str)] = &[
+    (
+        "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",
+        r#"{"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1.0}"#,
+    ),
+    (
+        "Hybrid-UCB: pure event-level privacy by a tree over each arm's rewards (Hu, Huang, Mehta)",
+        r#"{"policy": "hybrid-ucb", "arms": 5, "epsilon": 1.0}"#,
+    ),
+    (
+        "DP-SE: successive elimination that forgets each epoch; beta is one over the horizon (Sajed, Sheffet)",
+        r#"{"policy": "dp-se", "arms": 5, "epsilon": 1.0, "beta": 0.0001}"#,
+    ),
+    ("UCB1, without privacy: what private policies are measured against", r#"{"policy": "ucb1", "arms": 5}"#),
+    (
+        "Follow the noisy leader, where the rewards of all arms are seen (Hu, Huang, Mehta)",
+        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one"}"#,
+    ),
+    (
+        "Batched elimination; the server is trusted and adds the noise (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "central", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; nobody is trusted, each user sends a share that is private by itself (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "local", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; users add the noise (pure; or renyi, concentrated), the server sees secure sums (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; users add the noise, a shuffler stands before the server (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "ARS-UCB: rewards arrive in parts, late and mixed; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-ucb", "arms": 5, "alpha": 4.0, "round_size": {"power": {"factor": 1, "exponent": 2}}}"#,
+    ),
+    (
+        "ARS-EXP3: as ARS-UCB, against adversarial rewards, horizon known; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-exp3", "arms": 5, "horizon": 100000}"#,
+    ),
+    (
+        "ARS-CLW: as ARS-EXP3, horizon unknown; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-clw", "arms": 5}"#,
+    ),
+    (
+        "CLW: composite anonymous feedback of known interval; no privacy (Cesa-Bianchi, Gentile, Mansour)",
+        r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30}"#,
+    ),
+    (
+        "ODAAF: delayed anonymous feedback of known delay; no privacy (Pike-Burke and others)",
+        r#"{"policy": "odaaf", "arms": 5, "horizon": 100000, "rule": {"mean": {"delay": 20.0}}}"#,
+    ),
+    (
+        "OFUL: linear contextual bandit, late feedback welcome; no privacy (Abbasi-Yadkori, Pal, Szepesvari)",
+        r#"{"policy": "oful", "arms": 4, "features": 7, "lambda": 1.0, "alpha": 0.5}"#,
+    ),
+    (
+        "JointGLM: generalised linear contextual bandit under joint privacy, the server is trusted (Sarmasarkar)",
+        r#"{"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 20000, "epsilon": 1.0, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "beta": 0.5}"#,
+    ),
+    (
+        "ShuffleGLM: generalised linear contextual bandit; devices choose, a shuffler stands before the server (Sarmasarkar)",
+        r#"{"policy": "shuffle-glm", "arms": 4, "features": 3, "batches": [10000, 90000], "epsilon": 4.0, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "lambda": 1.0, "steps": 20}"#,
+    ),
+];
+
+/// Every policy of the service, HELBA first.
+///
+/// # Errors
+/// None for a table that passes its test.
+pub(crate) fn offers() -> Result<Vec<Offer>, Error> {
+    let broken = |_| Error::Broken("an example that cannot be read");
+    let mut helba = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
+    helba["policy"] = "helba".into();
+    let helba = Offer {
+        policy: "helba".into(),
+        about:
+            "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
+                (Garcelon, Perchet, Pirotta). The default"
+                .into(),
+        example: helba,
+        defaults: Map::new(),
+        feedback: FeedbackKind::Encrypted,
+        contextual: true,
+    };
+    let offer = |(about, example): &(&str, &str)| {
+        let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
+        let config = Config::from_request(example.clone())?;
+        let without = |name: &String| {
+            let mut less = example.clone();
+            less.remove(name);
+            let default = Config::from_request(less).ok()?.to_parts().ok()?.1.remove(name)?;
+            Some((name.clone(), default))
+        };
+        Ok(Offer {
+            policy: config.to_parts()?.0,
+            about: (*about).into(),
+            defaults: example.keys().filter_map(without).collect(),
+            feedback: config.feedback(),
+            contextual: config.shape().is_some(),
+            example: Value::Object(example),
+        })
+    };
+    std::iter::once(Ok(helba)).chain(OFFERS.iter().map(offer)).collect()
+}

@@ -1,0 +1,694 @@
+//! Policies in the clear: every one plays, counts once, refuses with the name of what is wrong, and goes on after a kill.
+
+use crate::fixture::*;
+use bandit::distributed::{Config, Model};
+use bandit::stochastic::Ucb1;
+use bandit::{Features, Policy};
+use glm::shuffle::{ShuffleGlm, Summation};
+use helba_server::Settings;
+use privacy::Ratio;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use tempfile::TempDir;
+use wire::{Ask, Awaited, ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView};
+
+const MEANS: [f64; 5] = [0.9, 0.5, 0.4, 0.3, 0.1];
+
+fn create(device: &Device, request: &Value) -> PolicyCreated {
+    serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap()
+}
+
+fn decide(device: &Device, id: &str, contexts: Option<&Features>) -> Answer {
+    let rows = contexts.map(|f| f.rows().map(<[f64]>::to_vec).collect::<Vec<_>>());
+    let body = rows.map(|rows| json!({"contexts": rows}).to_string()).unwrap_or_default();
+    device.post(&format!("/bandits/{id}/decisions"), body.as_bytes())
+}
+
+fn decided(device: &Device, id: &str, contexts: Option<&Features>) -> Decided {
+    serde_json::from_slice(&decide(device, id, contexts).ok()).unwrap()
+}
+
+fn feedback(device: &Device, id: &str, decision: &str, body: &impl serde::Serialize) -> Answer {
+    let body = serde_json::to_vec(body).unwrap();
+    device.post(&format!("/bandits/{id}/decisions/{decision}/feedback"), &body)
+}
+
+fn shuffled(device: &Device, id: &str, body: &Value) -> Answer {
+    device.post(&format!("/bandits/{id}/shuffled"), body.to_string().as_bytes())
+}
+
+fn view(device: &Device, id: &str) -> PolicyView {
+    serde_json::from_slice(&device.get(&format!("/bandits/{id}")).ok()).unwrap()
+}
+
+#[track_caller]
+fn refused(answer: Answer, status: u16, reason: &str, named: &str) {
+    let problem = answer.problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (status, Some(reason)), "{}", problem.detail);
+    assert!(problem.detail.contains(named), "`{named}` is not in: {}", problem.detail);
+}
+
+fn contexts(d: usize, k: usize, rng: &mut ChaCha20Rng) -> Features {
+    let scale = (d as f64).sqrt();
+    Features::new((0..d * k).map(|_| rng.random::<f64>() / scale).collect(), d).unwrap()
+}
+
+/// What comes of playing `arm`, in the form that the policy takes.
+fn outcome(
+    kind: FeedbackKind,
+    arm: usize,
+    share: impl FnOnce(f64) -> u64,
+    rng: &mut ChaCha20Rng,
+) -> ClearFeedback {
+    let rewards = MEANS.map(|mean| f64::from(rng.random::<f64>() < mean));
+    let none = ClearFeedback::default();
+    match kind {
+        FeedbackKind::Reward => ClearFeedback { reward: Some(rewards[arm]), ..none },
+        FeedbackKind::Rewards => ClearFeedback { rewards: Some(rewards.to_vec()), ..none },
+        FeedbackKind::Sum => ClearFeedback { sum: Some(2.0 * rewards[arm]), ..none },
+        FeedbackKind::Share => ClearFeedback { share: Some(share(rewards[arm])), ..none },
+        other => panic!("{other:?} is no feedback"),
+    }
+}
+
+fn elimination(model: Model, epsilon: u64) -> Config {
+    let epsilon = Ratio::integer(epsilon);
+    Config { confidence: 0.1, ..Config::new(5, 100_000, model, epsilon) }
+}
+
+fn offers(device: &Device) -> Vec<Offer> {
+    serde_json::from_slice(&device.get("/policies").ok()).unwrap()
+}
+
+/// The example of every policy is accepted, plays, and states what it promises and has spent, at each step.
+#[test]
+fn every_policy_plays() {
+    let server = InProcess::start(Settings::default());
+    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(1));
+    let offers = offers(&device);
+    assert_eq!(offers[0].policy, "helba");
+    for offer in &offers[1..] {
+        let created = create(&device, &offer.example);
+        let name = &offer.policy;
+        assert_eq!(created.policy, *name);
+        let mut echoed = created.parameters.clone();
+        echoed.insert("policy".into(), name.as_str().into());
+        assert_eq!(Value::Object(echoed), offer.example, "{name}");
+        for (parameter, default) in &offer.defaults {
+            let mut less = offer.example.clone();
+            less.as_object_mut().unwrap().remove(parameter);
+            assert_eq!(create(&device, &less).parameters[parameter], *default, "{name}: {parameter}");
+        }
+        let statement = &created.privacy.statement;
+        assert!(!statement.sentence.is_empty());
+        assert_eq!((created.privacy.spent.epsilon, created.privacy.spent.delta), (Some(0.0), 0.0), "{name}");
+        let size = |key: &str| created.parameters.get(key).and_then(Value::as_u64).unwrap_or(1) as usize;
+        let mechanism = elimination(Model::Local, 1).mechanism(1).unwrap();
+        for round in 1..=6 {
+            let context = offer.contextual.then(|| contexts(size("features"), size("arms"), &mut rng));
+            let decided = decided(&device, &created.id, context.as_ref());
+            assert_eq!((decided.round, &decided.privacy.statement), (round, statement), "{name}");
+            if offer.feedback == FeedbackKind::Batch {
+                refused(
+                    feedback(&device, &created.id, &decided.decision, &json!({"reward": 1})),
+                    409,
+                    "takes_batches",
+                    "shuffled",
+                );
+                assert!(decided.awaited.is_some());
+                continue;
+            }
+            if round > 2 && offer.feedback == FeedbackKind::Share {
+                continue; // its first batch is over
+            }
+            let arm = decided.arm.unwrap();
+            let share = |reward| mechanism.randomise(reward, &mut ChaCha20Rng::seed_from_u64(round)).unwrap();
+            let outcome = outcome(offer.feedback, arm, share, &mut rng);
+            let counted: Counted =
+                serde_json::from_slice(&feedback(&device, &created.id, &decided.decision, &outcome).ok())
+                    .unwrap();
+            assert_eq!(counted.feedbacks, round, "{name}");
+            let spent = counted.privacy.spent;
+            assert_eq!(spent.epsilon, statement.epsilon.map(|e| e.get()), "{name}");
+            assert_eq!(spent.delta, statement.delta.get(), "{name}");
+            assert_eq!(view(&device, &created.id).created.privacy, counted.privacy);
+        }
+    }
+    let listed: Vec<Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
+    assert!(listed.len() > offers.len() && listed.iter().all(|b| b["privacy"]["statement"].is_object()));
+}
+
+/// HELBA may be named, and is meant where nothing is.
+#[test]
+fn helba_is_the_default() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let mut request = serde_json::to_value(helba::BanditConfig::new(D, K)).unwrap();
+    let plain: wire::Created =
+        serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
+    request["policy"] = "helba".into();
+    let named: wire::Created =
+        serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
+    assert_eq!((plain.config, plain.plan), (named.config, named.plan));
+    refused(shuffled(&device, &named.id, &json!({})), 409, "takes_feedback", &named.id);
+}
+
+#[test]
+fn creations_that_are_refused() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let cases = [
+        (json!({"policy": "anytime-lazy-ucb", "arms": 5}), "epsilon"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 0}), "epsilon"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": "1"}), "epsilon"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": 0, "epsilon": 1}), "arms"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": -1, "epsilon": 1}), "arms"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": 1e18 as u64, "epsilon": 1}), "arms"),
+        (json!({"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1, "surprise": 1}), "surprise"),
+        (json!({"policy": "no-such", "arms": 5}), "no-such"),
+        (json!({"policy": 7}), "policy"),
+        (json!({"policy": ""}), "variant"),
+        (json!({"policy": "dp-se", "arms": 5, "epsilon": 1, "beta": 1}), "beta"),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "trust-me"}),
+            "model",
+        ),
+        (json!({"policy": "elimination", "arms": 5, "horizon": 0, "epsilon": 1, "model": "pure"}), "horizon"),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 0.1234567, "model": "pure"}),
+            "epsilon",
+        ),
+        (json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "renyi"}), "delta"),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1}),
+            "growth",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "confidence": 1}),
+            "confidence",
+        ),
+        (
+            json!({"policy": "ars-ucb", "arms": 5, "round_size": {"power": {"factor": 0, "exponent": 2}}}),
+            "factor",
+        ),
+        (json!({"policy": "ars-exp3", "arms": 5, "horizon": u64::MAX}), "horizon"),
+        (json!({"policy": "clw", "arms": 5, "horizon": 0, "interval": 3}), "horizon"),
+        (json!({"policy": "clw", "arms": 5, "horizon": 9, "interval": 0}), "interval"),
+        (json!({"policy": "odaaf", "arms": 5, "horizon": 9, "rule": {"mean": {"delay": -1}}}), "delay"),
+        (json!({"policy": "oful", "arms": 4, "features": 0}), "features"),
+        (json!({"policy": "oful", "arms": 4096, "features": 64}), "features"),
+        (
+            json!({"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 1000, "epsilon": 1, "delta": 0,
+            "gamma": 1, "beta": 1}),
+            "delta",
+        ),
+        (
+            json!({"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 1000, "epsilon": 1, "delta": 0.01,
+            "gamma": 1, "beta": -1}),
+            "beta",
+        ),
+        (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [], "epsilon": 1, "delta": 0.01,
+            "gamma": 1, "steps": 3}),
+            "batches",
+        ),
+        (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [9, 0], "epsilon": 1, "delta": 0.01,
+            "gamma": 1, "steps": 3}),
+            "batches",
+        ),
+        (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [9], "epsilon": 1, "delta": 0.01,
+            "gamma": 1, "steps": 100000}),
+            "steps",
+        ),
+    ];
+    for (request, named) in cases {
+        let problem = device.post("/bandits", request.to_string().as_bytes()).problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (422, Some("bad_value")), "{request}");
+        assert!(problem.detail.contains(named), "{request}: {}", problem.detail);
+    }
+    refused(device.post("/bandits", b"{\"policy\": \"ucb1\", "), 400, "bad_configuration", "EOF");
+    assert_eq!(device.get("/bandits").ok(), b"[]");
+}
+
+/// Bytes and values that are not a decision request, feedback or batch: refused by name, and nothing has changed.
+#[test]
+fn messages_that_are_refused() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let make = |request: Value| create(&device, &request).id;
+    let plain = make(json!({"policy": "anytime-lazy-ucb", "arms": 3, "epsilon": 1}));
+    let full = make(json!({"policy": "follow-the-noisy-leader", "arms": 3, "epsilon": 1}));
+    let mixed = make(json!({"policy": "ars-ucb", "arms": 3}));
+    let local =
+        make(json!({"policy": "elimination", "model": "local", "arms": 3, "horizon": 99, "epsilon": 1}));
+    let sums =
+        make(json!({"policy": "elimination", "model": "pure", "arms": 3, "horizon": 99, "epsilon": 1}));
+    let linear = make(json!({"policy": "oful", "arms": 2, "features": 2}));
+    let glm = make(json!({"policy": "shuffle-glm", "arms": 4, "features": 2, "batches": [9], "epsilon": 1,
+        "delta": 0.01, "gamma": 1, "steps": 3}));
+    let context = Features::new(vec![0.5; 4], 2).unwrap();
+    let d = [&plain, &full, &mixed, &local].map(|id| (id, decided(&device, id, None).decision));
+    let with = decided(&device, &linear, Some(&context)).decision;
+    let all = [&plain, &full, &mixed, &local, &sums, &linear, &glm];
+    let before = all.map(|id| view(&device, id));
+
+    let path = |id: &str| format!("/bandits/{id}/decisions");
+    for (body, status, reason, named) in [
+        ("{", 400, "malformed", "EOF"),
+        ("[]]", 400, "malformed", ""),
+        (r#"{"contexts": "x"}"#, 400, "malformed", "contexts"),
+        (r#"{"contexts": [[1, 2], [3, null]]}"#, 400, "malformed", "contexts[1][1]"),
+        (r#"{"contexts": [[1, 2], [3, 1e999]]}"#, 400, "malformed", "contexts"),
+        (r#"{"context": 1}"#, 400, "malformed", "context"),
+        ("", 422, "bad_value", "contexts"),
+        (r#"{"contexts": [[1, 2]]}"#, 422, "bad_value", "2 rows of 2"),
+        (r#"{"contexts": [[1, 2], [3]]}"#, 422, "bad_value", "2 rows of 2"),
+        (r#"{"contexts": [[1, 2], [3, 4]]}"#, 422, "bad_value", "norm"),
+    ] {
+        refused(device.post(&path(&linear), body.as_bytes()), status, reason, named);
+    }
+    refused(decide(&device, &plain, Some(&context)), 422, "bad_value", "contexts");
+    refused(decide(&device, &glm, Some(&context)), 422, "bad_value", "devices choose");
+    refused(device.post(&path(&plain), &[b' '; 9000]), 413, "too_large", "");
+    refused(device.post(&path(&"0".repeat(32)), b""), 404, "unknown_bandit", "000");
+
+    let [(_, plain_d), (_, full_d), (_, mixed_d), (_, local_d)] = &d;
+    let number = |value: &str| format!("{{\"reward\": {value}}}");
+    for (value, status) in
+        [("1.5", 422), ("-0.1", 422), ("1e999", 400), ("\"1\"", 400), ("NaN", 400), ("[1]", 400)]
+    {
+        let answer = device.post(&format!("{}/{plain_d}/feedback", path(&plain)), number(value).as_bytes());
+        refused(
+            answer,
+            status,
+            if status == 400 { "malformed" } else { "bad_value" },
+            if status == 422 { "reward" } else { "" },
+        );
+    }
+    let reward = json!({"reward": 1});
+    for (id, decision, body, named) in [
+        (&plain, plain_d, json!({}), "reward: missing"),
+        (&plain, plain_d, json!({"sum": 1}), "reward: missing"),
+        (&plain, plain_d, json!({"reward": 1, "sum": 1}), "sum: not"),
+        (&full, full_d, reward.clone(), "rewards: missing"),
+        (&full, full_d, json!({"rewards": [1, 1]}), "2 rewards for 3 arms"),
+        (&full, full_d, json!({"rewards": [1, 1, 2]}), "sum is 2"),
+        (&mixed, mixed_d, reward.clone(), "sum: missing"),
+        (&mixed, mixed_d, json!({"sum": -1}), "feedback is -1"),
+        (&local, local_d, reward.clone(), "share: missing"),
+        (&local, local_d, json!({"share": u64::MAX}), "share is"),
+        (&linear, &with, json!({"rewards": [1]}), "reward: missing"),
+        (&linear, &with, json!({"reward": 1, "rewards": [1]}), "rewards: not"),
+    ] {
+        let answer = feedback(&device, id, decision, &body);
+        let problem = answer.problem();
+        assert_eq!(problem.status, 422, "{body}: {}", problem.detail);
+        assert!(problem.detail.contains(named), "{body}: {}", problem.detail);
+    }
+    for decision in ["0".repeat(32), "x".into(), "..".into(), full_d.clone()] {
+        let answer = feedback(&device, &plain, &decision, &reward);
+        assert_eq!(answer.status, 404, "{decision}");
+        answer.problem();
+    }
+
+    for (id, body, status, named) in [
+        (&sums, json!({}), 400, "exchange"),
+        (&sums, json!({"exchange": 1, "users": 2, "labels": [[-1]]}), 400, "labels[0][0]"),
+        (&sums, json!({"exchange": 1, "users": 2, "labels": [[1]], "from": "me"}), 400, "from"),
+        (&sums, json!({"exchange": 0, "users": 2, "labels": [[1]]}), 409, "exchange 0"),
+        (&sums, json!({"exchange": 2, "users": 2, "labels": [[1]]}), 409, "exchange 2"),
+        (&sums, json!({"exchange": 1, "users": 1, "labels": [[1]]}), 422, "1 shares of 2 users"),
+        (&sums, json!({"exchange": 1, "users": 3, "labels": [[1]]}), 422, "3 shares of 2 users"),
+        (&sums, json!({"exchange": 1, "users": 2, "labels": []}), 422, "labels"),
+        (&sums, json!({"exchange": 1, "users": 2, "labels": [[1], [1]]}), 422, "labels"),
+        (
+            &glm,
+            json!({"exchange": 1, "users": 9, "labels": [[1], [1]]}),
+            422,
+            "labels are 2, this exchange has 3",
+        ),
+        (&glm, json!({"exchange": 1, "users": 9, "labels": [[1], [1], [u64::MAX, u64::MAX]]}), 422, "ones"),
+        (&plain, json!({"exchange": 1, "users": 2, "labels": [[1]]}), 409, "feedback"),
+    ] {
+        let problem = shuffled(&device, id, &body).problem();
+        assert_eq!(problem.status, status, "{body}: {}", problem.detail);
+        assert!(problem.detail.contains(named), "{body}: {}", problem.detail);
+    }
+    assert_eq!(all.map(|id| view(&device, id)), before);
+    // And all of it still works.
+    feedback(&device, &plain, plain_d, &reward).ok();
+    feedback(&device, &full, full_d, &json!({"rewards": [1, 0, 1]})).ok();
+    feedback(&device, &mixed, mixed_d, &json!({"sum": 3.5})).ok();
+    feedback(&device, &local, local_d, &json!({"share": 1})).ok();
+    feedback(&device, &linear, &with, &reward).ok();
+    shuffled(&device, &sums, &json!({"exchange": 1, "users": 2, "labels": [[1, 2]]})).ok();
+}
+
+/// Random scripts: decisions, answers in and out of turn, replays, unknown ids and restarts, against UCB1 itself and a list
+/// of what was acknowledged. UCB1 draws nothing, so that arms must be equal.
+#[test]
+fn scripts_against_a_model() {
+    for seed in 0..4 {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut server = InProcess::start(Settings::default());
+        let id = create(&server.device(), &json!({"policy": "ucb1", "arms": 3})).id;
+        let mut twin = Ucb1::new(3).unwrap();
+        let mut given: Vec<(String, usize)> = Vec::new();
+        let mut answers: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut rounds = 0;
+        for _ in 0..120 {
+            let device = server.device();
+            match rng.random_range(0..10) {
+                0 => server = server.restart(),
+                1..5 => {
+                    let decided = decided(&device, &id, None);
+                    rounds += 1;
+                    assert_eq!(decided.round, rounds);
+                    assert_eq!(decided.arm, Some(twin.decide(&(), &mut rng).unwrap()), "seed {seed}");
+                    given.push((decided.decision, decided.arm.unwrap()));
+                }
+                // Mostly the newest, which alone can be counted.
+                _ if !given.is_empty() => {
+                    let newest = given.len() - 1;
+                    let at = if rng.random_range(0..3) > 0 { newest } else { rng.random_range(0..=newest) };
+                    let (decision, arm) = &given[at];
+                    let reward = f64::from(rng.random::<f64>() < MEANS[*arm]);
+                    let answer = feedback(&device, &id, decision, &json!({"reward": reward}));
+                    match answers.get(decision) {
+                        Some(before) => assert_eq!(answer.ok(), *before, "a replay has the same answer"),
+                        None if at == newest => {
+                            twin.learn(&(), *arm, &reward, &mut rng).unwrap();
+                            answers.insert(decision.clone(), answer.ok());
+                        }
+                        None => refused(answer, 409, "out_of_turn", decision),
+                    }
+                }
+                _ => refused(
+                    feedback(&device, &id, &"a".repeat(32), &json!({"reward": 1})),
+                    404,
+                    "unknown_decision",
+                    "a",
+                ),
+            }
+            let view = view(&server.device(), &id);
+            assert_eq!((view.round, view.feedbacks), (rounds, answers.len() as u64));
+            let waits = given.last().is_some_and(|(d, _)| !answers.contains_key(d));
+            assert_eq!(view.pending_decisions, usize::from(waits));
+        }
+    }
+}
+
+/// OFUL takes late answers in any order, through restarts, and then plays what OFUL plays.
+#[test]
+fn late_feedback_where_the_policy_allows_it() {
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let mut server = InProcess::start(Settings::default());
+    let id = create(&server.device(), &json!({"policy": "oful", "arms": 3, "features": 2})).id;
+    let mut waiting = Vec::new();
+    for _ in 0..12 {
+        let context = contexts(2, 3, &mut rng);
+        let decided = decided(&server.device(), &id, Some(&context));
+        waiting.push((decided.decision, decided.arm.unwrap(), context));
+    }
+    assert_eq!(view(&server.device(), &id).pending_decisions, 12);
+    let linear = bandit::LinearConfig {
+        d: 2,
+        k: 3,
+        l: 1.0,
+        delta: 0.05,
+        width: bandit::Width::Constant { alpha: 0.5 },
+        ..bandit::LinearConfig::figure_1()
+    };
+    let mut twin = bandit::Oful::every_round(linear).unwrap();
+    while !waiting.is_empty() {
+        let (decision, arm, context) = waiting.swap_remove(rng.random_range(0..waiting.len()));
+        let reward = context.row(arm).unwrap()[0];
+        feedback(&server.device(), &id, &decision, &json!({"reward": reward})).ok();
+        twin.learn(&context, arm, &reward, &mut rng).unwrap();
+        if waiting.len() % 5 == 0 {
+            server = server.restart();
+        }
+    }
+    for _ in 0..20 {
+        let context = contexts(2, 3, &mut rng);
+        let arm = decided(&server.device(), &id, Some(&context)).arm.unwrap();
+        assert_eq!(arm, twin.decide(&context, &mut rng).unwrap());
+    }
+}
+
+/// Killed between any two requests, a policy with noise goes on with everything acknowledged.
+#[test]
+fn killed_between_requests() {
+    let state = TempDir::new().unwrap();
+    let server = Program::start(state.path());
+    let request = json!({"policy": "anytime-lazy-ucb", "arms": 2, "epsilon": 1.0});
+    let created = create(&server.device(), &request);
+    server.kill();
+    let mut server = Program::start(state.path());
+    assert_eq!(view(&server.device(), &created.id).created, created);
+    for round in 1..=4 {
+        let decided = decided(&server.device(), &created.id, None);
+        server.kill();
+        server = Program::start(state.path());
+        let first = feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": 0.5})).ok();
+        server.kill();
+        server = Program::start(state.path());
+        let now = view(&server.device(), &created.id);
+        assert_eq!((now.round, now.feedbacks, now.pending_decisions), (round, round, 0));
+        assert_eq!(now.created.privacy.spent.epsilon, Some(1.0));
+        let again = feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": 0.7})).ok();
+        assert_eq!(again, first, "the same answer");
+    }
+}
+
+/// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
+fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
+    let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
+    let mechanism = config.mechanism(awaited.batch).unwrap();
+    assert_eq!((mechanism.modulus(), mechanism.users()), (modulus, awaited.users));
+    let share = |_| {
+        let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
+        mechanism.randomise(reward, rng).unwrap()
+    };
+    let shares: Vec<u64> = (0..awaited.users).map(share).collect();
+    json!({"exchange": awaited.exchange, "users": awaited.users, "labels": [shares]})
+}
+
+/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts too.
+#[test]
+fn learns_from_sums_of_shares() {
+    for (model, name) in [(Model::Pure, "pure"), (Model::Shuffle, "shuffle")] {
+        let (config, mut rng) = (elimination(model, 4), ChaCha20Rng::seed_from_u64(6));
+        let mut server = InProcess::start(Settings::default());
+        let request = json!({"policy": "elimination", "model": name, "arms": 5, "horizon": 100_000, "epsilon": 4,
+            "confidence": 0.1});
+        let id = create(&server.device(), &request).id;
+        let mut users = 0;
+        while let Some(awaited) = view(&server.device(), &id).awaited {
+            let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
+            assert_eq!(decided(&server.device(), &id, None).arm, Some(arm));
+            let batch = shares(&config, &awaited, &mut rng);
+            let first = shuffled(&server.device(), &id, &batch).ok();
+            users += awaited.users;
+            if awaited.exchange % 7 == 0 {
+                server = server.restart();
+            }
+            assert_eq!(shuffled(&server.device(), &id, &batch).ok(), first, "counted once");
+            let counted: Counted = serde_json::from_slice(&first).unwrap();
+            assert_eq!((counted.feedbacks, counted.privacy.spent.epsilon), (users, Some(4.0)));
+        }
+        assert!(users < 20_000, "{users}");
+        assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
+    }
+}
+
+/// Shares that are private by themselves go to the server; one that comes after its batch is told so.
+#[test]
+fn learns_from_shares() {
+    let (config, mut rng) = (elimination(Model::Local, 8), ChaCha20Rng::seed_from_u64(7));
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let request = json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": 100_000, "epsilon": 8,
+        "confidence": 0.1});
+    let id = create(&device, &request).id;
+    let mut over = 0;
+    for _ in 0..16 {
+        // Three users at once; batches have powers of two, so that some come when theirs is over.
+        let users = [(); 3].map(|()| decided(&device, &id, None));
+        for user in users.iter().rev() {
+            let (arm, awaited) = (user.arm.unwrap(), user.awaited.as_ref().unwrap());
+            let mechanism = config.mechanism(awaited.batch).unwrap();
+            let share = json!({"share": mechanism.randomise(MEANS[arm], &mut rng).unwrap()});
+            let open = view(&device, &id).awaited.unwrap().exchange == awaited.exchange;
+            let answer = feedback(&device, &id, &user.decision, &share);
+            if open {
+                answer.ok();
+            } else {
+                over += 1;
+                refused(answer, 409, "batch_over", &awaited.exchange.to_string());
+            }
+        }
+    }
+    let view = view(&device, &id);
+    assert_eq!(view.feedbacks, 48 - over);
+    assert!(over > 2 && view.awaited.unwrap().batch >= 3, "{over}");
+}
+
+/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The metric comes out
+/// within its noise, and the estimates point where the rewards do.
+#[test]
+fn learns_from_shuffled_bits() {
+    let mut rng = ChaCha20Rng::seed_from_u64(8);
+    let mut server = InProcess::start(Settings::default());
+    let request = json!({"policy": "shuffle-glm", "arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14,
+        "delta": 0.01, "gamma": 0.5, "steps": 4});
+    let created = create(&server.device(), &request);
+    // The device's view of the policy, as the crate has it.
+    let config = device_config();
+    let mut device = serde_json::to_value(ShuffleGlm::new(config.clone()).unwrap()).unwrap();
+    for batch in 1..=2 {
+        let decided = decided(&server.device(), &created.id, None);
+        assert_eq!((decided.arm, decided.published.len()), (None, batch - 1));
+        device["published"] = decided.published.into();
+        let mut policy: ShuffleGlm = serde_json::from_value(device.clone()).unwrap();
+        let rows: Vec<(Vec<f64>, f64, f64)> = (0..4000)
+            .map(|_| {
+                let set = contexts(2, 3, &mut rng);
+                let x = set.row(policy.decide(&set, &mut rng).unwrap()).unwrap().to_vec();
+                let mean = config.problem.link.mean(0.9 * x[0] - 0.4 * x[1]);
+                (x.clone(), policy.weight(&x), f64::from(rng.random::<f64>() < mean))
+            })
+            .collect();
+        let mut steps = 0;
+        loop {
+            let awaited = view(&server.device(), &created.id).awaited;
+            let Some(awaited) = awaited.filter(|a| a.batch == batch as u32) else { break };
+            let (summation, columns): (_, Vec<Vec<f64>>) = match &awaited.ask {
+                Ask::Metric => {
+                    let entry = |i: usize, j: usize| rows.iter().map(|(x, w, _)| w * x[i] * x[j]).collect();
+                    (config.matrix_sum(batch - 1).unwrap(), vec![entry(0, 0), entry(0, 1), entry(1, 1)])
+                }
+                Ask::Gradient { at } => {
+                    steps += 1;
+                    let gradient = |i: usize| {
+                        let of = |(x, _, r): &(Vec<f64>, f64, f64)| {
+                            (config.problem.link.mean(at[0] * x[0] + at[1] * x[1]) - r) * x[i]
+                        };
+                        rows.iter().map(of).collect()
+                    };
+                    (config.gradient_sum(batch - 1).unwrap(), vec![gradient(0), gradient(1)])
+                }
+                other => panic!("{other:?}"),
+            };
+            let Summation::Bits(bits) = summation else { panic!("{summation:?}") };
+            let count = |column: &Vec<f64>| vec![bits.shuffle(column, &mut rng).unwrap()];
+            let labels: Vec<Vec<u64>> = columns.iter().map(count).collect();
+            let message = json!({"exchange": awaited.exchange, "users": 4000, "labels": labels});
+            let first = shuffled(&server.device(), &created.id, &message).ok();
+            server = server.restart();
+            assert_eq!(shuffled(&server.device(), &created.id, &message).ok(), first);
+        }
+        assert_eq!(steps, 4);
+        let now = view(&server.device(), &created.id);
+        assert_eq!((now.feedbacks, now.created.privacy.spent.epsilon), (4000 * batch as u64, Some(14.0)));
+        let published: glm::shuffle::Batch =
+            serde_json::from_value(now.published[batch - 1].clone()).unwrap();
+        let (lambda, _) = config.lambda(batch - 1).unwrap();
+        let sd = config.matrix_sum(batch - 1).unwrap().sd();
+        let exact: f64 = rows.iter().map(|(x, w, _)| w * x[0] * x[0]).sum();
+        let got = published.metric.values()[0] - lambda;
+        assert!((got - exact).abs() < 6.0 * sd + 1.0, "batch {batch}: {got} against {exact}, noise {sd}");
+        assert!(published.theta[0] > published.theta[1], "{:?}", published.theta);
+    }
+    assert_eq!(view(&server.device(), &created.id).awaited, None);
+}
+
+fn device_config() -> glm::shuffle::ShuffleConfig {
+    let link = glm::Link::Logistic;
+    let problem =
+        glm::Problem { d: 2, k: 3, link, s: 1.0, kappa: link.kappa(1.0), delta: 0.01, horizon: 8000 };
+    glm::shuffle::ShuffleConfig {
+        problem,
+        reward_max: 1.0,
+        batches: vec![4000, 4000],
+        lambda: 1.0,
+        gamma: 0.5,
+        design_factor: 2.0,
+        estimator: glm::shuffle::Estimator::Descent { steps: 4 },
+        protection: glm::shuffle::Protection::Calibrated {
+            epsilon: privacy::budget::Epsilon::new(14.0).unwrap(),
+        },
+    }
+}
+
+/// Requests at once: each decision is answered for itself, each feedback counted once.
+#[test]
+fn requests_at_once() {
+    let server = InProcess::start(Settings::default());
+    let id = create(&server.device(), &json!({"policy": "oful", "arms": 2, "features": 2})).id;
+    let context = Features::new(vec![0.6, 0.1, 0.1, 0.6], 2).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let device = server.device();
+                for _ in 0..5 {
+                    let decided = decided(&device, &id, Some(&context));
+                    let reward = json!({"reward": 1.0});
+                    let first = feedback(&device, &id, &decided.decision, &reward).ok();
+                    assert_eq!(feedback(&device, &id, &decided.decision, &reward).ok(), first);
+                }
+            });
+        }
+    });
+    let view = view(&server.device(), &id);
+    assert_eq!((view.round, view.feedbacks, view.pending_decisions), (20, 20, 0));
+}
+
+/// The client's calls, one after the other.
+#[test]
+fn client_in_the_clear() {
+    let server = InProcess::start(Settings::default());
+    let client = user_client::Client::new(&format!("http://{}", server.address)).unwrap();
+    assert!(client.policies().unwrap().iter().any(|offer| offer.policy == "dp-se"));
+    let Value::Object(parameters) = json!({"arms": 2, "epsilon": 0.5}) else { unreachable!() };
+    let created = client.create_policy("hybrid-ucb", parameters.clone()).unwrap();
+    let decided = client.decide_clear(&created.id, None).unwrap();
+    let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
+    let counted = client.feedback_clear(&created.id, &decided.decision, &feedback).unwrap();
+    assert_eq!((counted.feedbacks, counted.privacy.spent.epsilon), (1, Some(0.5)));
+    assert_eq!(client.feedback_clear(&created.id, &decided.decision, &feedback).unwrap(), counted);
+    assert_eq!(client.policy(&created.id).unwrap().feedbacks, 1);
+    let batch = wire::ShuffledBatch { exchange: 1, users: 2, labels: vec![vec![0]] };
+    let error = client.shuffled(&created.id, &batch).unwrap_err();
+    assert!(matches!(&error, user_client::Error::Refused(p) if p.status == 409), "{error}");
+    let error = client.create_policy("hybrid-ucd", parameters).unwrap_err();
+    assert!(error.to_string().contains("hybrid-ucd"), "{error}");
+}
+
+/// Random bytes on every route of policies in the clear end in a problem document, or count as what they are.
+#[test]
+fn random_bytes() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let mut rng = ChaCha20Rng::seed_from_u64(9);
+    let id = create(&device, &json!({"policy": "ucb1", "arms": 2})).id;
+    let decision = decided(&device, &id, None).decision;
+    let before = view(&device, &id);
+    for _ in 0..60 {
+        let mut bytes = vec![0; rng.random_range(1..200)];
+        rng.fill_bytes(&mut bytes);
+        if rng.random() {
+            bytes.splice(0..0, *b"{\"reward\":");
+        }
+        for path in ["decisions".into(), format!("decisions/{decision}/feedback"), "shuffled".into()] {
+            let answer = device.post(&format!("/bandits/{id}/{path}"), &bytes);
+            assert!((400..500).contains(&answer.status), "{}", answer.status);
+            answer.problem();
+        }
+    }
+    assert_eq!(view(&device, &id), before);
+}
