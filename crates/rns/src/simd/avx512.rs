@@ -478,12 +478,12 @@ fn inner_products_short<const N: usize>(
     let l = Lanes::new(m);
     let (xs, ys, zs) = (array::<N>(x), array::<N>(y), array::<N>(z));
     let zero = _mm512_setzero_si512();
-    for block in 0..out0.len() / stride {
-        let x: [__m512i; N] = std::array::from_fn(|j| splat(xs[j][block]));
-        for i in (block * stride..(block + 1) * stride).step_by(LANES) {
+    for start in (0..out0.len()).step_by(stride) {
+        let x: [__m512i; N] = std::array::from_fn(|j| splat(xs[j][start / stride]));
+        for i in (start..start + stride).step_by(LANES) {
             let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
             for (j, &x) in x.iter().enumerate() {
-                // SAFETY: stride is a multiple of eight, so i + 8 <= (block + 1)·stride <= all lengths.
+                // SAFETY: stride is a multiple of eight, so i + 8 <= start + stride <= all lengths.
                 let (y, z) = unsafe { (load(ys[j], i), load(zs[j], i)) };
                 low0 = _mm512_madd52lo_epu64(low0, x, y);
                 high0 = _mm512_madd52hi_epu64(high0, x, y);
