@@ -193,6 +193,23 @@ fn regret_of_ten_hard_arms() {
         ("none 4", Model::None, 4, &[(11748.0, 609.0)]),
         ("pure 2", Model::Pure, 2, &[(23416.0, 746.0), (15834.0, 497.0), (14528.0, 604.0)]),
         ("pure 4", Model::Pure, 4, &[(21082.0, 752.0), (14221.0, 611.0), (12918.0, 616.0)]),
+    ] {
+        for (epsilon, (mean, error)) in epsilons.into_iter().zip(rows) {
+            agree(
+                &format!("{name} {}", epsilon.to_f64()),
+                &ten_arms(model, epsilon, growth, HARD),
+                *mean,
+                *error,
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "long: tables of ten arms and 10^6 users"]
+fn regret_of_ten_hard_arms_with_skellam_noise() {
+    let epsilons = [r(1, 10), r(1, 2), Ratio::ONE];
+    for (name, model, growth, rows) in [
         ("skellam 2", renyi(10), 2, &[(18962.0, 482.0), (14609.0, 598.0), (13928.0, 673.0)]),
         ("skellam 4", renyi(10), 4, &[(18265.0, 833.0), (13186.0, 586.0), (12024.0, 570.0)]),
     ] {
