@@ -1,26 +1,36 @@
-//! The server's four steps on ciphertexts, for small and large problems.
+//! The server's steps on ciphertexts, for small and large problems.
 //!
-//! Ids: `helba/STEP/d=D,K=K`. `BENCH_SHAPES="7,4 8,8"` picks the problems.
+//! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the problems. Bits are against
+//! the same step in the clear, on the same inputs.
 
-use ckks::{Ciphertext, EvaluationKeys, GaloisElement, Plaintext};
+mod support;
+
+use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext};
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
-use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, Shape};
-use rand::SeedableRng;
+use helba::score::ScoreInputs;
+use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, Shape, compare, refresh, score};
+use num_complex::Complex64;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{Bench, Fact};
 
 struct Party {
+    params: Params,
     engine: Engine,
+    evaluator: Evaluator,
     secret: SecretKey,
     rng: ChaCha20Rng,
 }
 
 impl Party {
-    fn new(shape: Shape) -> Self {
-        let plan = KeyPlan::new(shape, false).expect("the problem has keys");
-        let params = plan.params.validate().expect("shipped parameters are valid");
+    fn new(shape: Shape) -> Result<Self, helba::Error> {
+        let plan = KeyPlan::new(shape, false)?;
+        let params = plan.params.validate()?;
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let secret = SecretKey::generate(&params, &mut rng);
         let public = ckks_secret::public_key(&secret, &mut rng);
@@ -31,15 +41,25 @@ impl Party {
         for (g, level) in rotations.chain([conjugation]) {
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
         }
-        let id = public.id(&params);
-        let engine = Engine::new(params, public, id, shape, keys).expect("the keys fit the shape");
-        Party { engine, secret, rng }
+        let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));
+        let engine = Engine::new(params.clone(), public, id, shape, keys)?;
+        Ok(Party { params, engine, evaluator, secret, rng })
     }
 
-    fn encrypt(&mut self, slots: &[num_complex::Complex64], level: usize) -> Ciphertext {
-        let m = Plaintext::encode(self.engine.params(), slots, level).expect("small values");
+    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
+        let m = Plaintext::encode(&self.params, slots, level).expect("small values");
         ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
     }
+
+    fn bits(&self, ct: &Ciphertext, want: &[Complex64]) -> Fact {
+        Fact::bits(ckks_secret::measure(&self.secret, ct, want))
+    }
+}
+
+fn timed<T>(f: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    black_box(f());
+    start.elapsed()
 }
 
 /// Unit vectors that differ from arm to arm.
@@ -48,54 +68,165 @@ fn contexts(d: usize, k: usize) -> Vec<Vec<f64>> {
 }
 
 fn steps(c: &mut Criterion) {
-    let shapes = std::env::var("BENCH_SHAPES").unwrap_or_else(|_| "2,2 7,4 8,8 16,16".into());
-    for shape in shapes.split_whitespace() {
-        let (d, k) = shape.split_once(',').expect("D,K");
+    let mut bench = Bench::new(c);
+    for text in support::words("BENCH_SHAPES", "2,2 8,8 16,16 16,64") {
+        let (d, k) = text.split_once(',').expect("D,K");
         let (d, k): (usize, usize) = (d.parse().expect("a number"), k.parse().expect("a number"));
-        let mut party = Party::new(Shape::for_problem(d, k));
-        // Every feedback ends a batch, so that there is an update to measure; its steps are the default's.
-        let mut config = BanditConfig::new(d, k);
-        config.linear.schedule = bandit::Schedule::EveryRound;
-        let mut bandit = Bandit::create(&party.engine, config.clone()).expect("defaults fit");
-        let plan = bandit.plan().clone();
-        let layout = Layout::new(&config, &plan);
-        let rows = contexts(d, k);
-        let ct = party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
-        let id = |what: &str| format!("helba/{what}/d={d},K={k}");
-        let Party { engine, rng, .. } = &mut party;
-        c.bench_function(&id("decide"), |x| {
-            x.iter(|| engine.decide(bandit.begin_decision().expect("a bandit"), black_box(&ct), rng))
-        });
-        let output = party
-            .engine
-            .decide(bandit.begin_decision().expect("a bandit"), &ct, &mut party.rng)
-            .expect("keys are there");
-        let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).expect("a decision");
-        let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
-        let trace = layout.trace_features(&rows[0]).expect("in range");
-        let feedback = Feedback {
-            statistics: party.encrypt(&statistics, plan.statistics_level),
-            trace: party.encrypt(&trace, plan.trace_level),
-            trace_answer: None,
-            refreshed: None,
-        };
-        let engine = &party.engine;
-        c.bench_function(&id("feedback"), |x| {
-            x.iter_batched_ref(
-                || (bandit.clone(), feedback.clone()),
-                |(bandit, f)| bandit.feedback(engine, reply.id, f.clone()),
-                criterion::BatchSize::LargeInput,
-            )
-        });
-        bandit.feedback(engine, reply.id, feedback).expect("the decision exists");
-        let update = bandit.begin_update().expect("the first feedback ends the first batch");
-        c.bench_function(&id("update"), |x| x.iter(|| engine.update(black_box(&update), &mut party.rng)));
+        match Party::new(Shape::for_problem(d, k)) {
+            Ok(mut party) => {
+                circuits_of(&mut bench, &mut party, d, k);
+                rounds_of(&mut bench, &mut party, d, k);
+            }
+            Err(e) => println!("d={d},K={k} has no keys: {e}"),
+        }
     }
+}
+
+/// The parts of a decision, one by one.
+fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
+    let shape = Shape::for_problem(d, k);
+    let config = BanditConfig::new(d, k);
+    let plan = config.plan(&party.params, shape).expect("defaults fit");
+    let layout = Layout::new(&config, &plan);
+    let slots = shape.decision_slots();
+    let clear = Clear::new(slots).expect("a power of two");
+    let alg = Encrypted::new(party.evaluator.clone(), slots).expect("the slots fit");
+    let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
+
+    let inputs = ScoreInputs {
+        shape,
+        arms: k,
+        sqrt_degree: config.sqrt_degree,
+        scalars: config.scalars(1, 0),
+        trace_bound: config.linear.c + config.unanswered as f64,
+    };
+    let rows = layout.contexts(&contexts(d, k)).expect("unit vectors");
+    // A = I/2 and ω between −½ and ½, so that there is something to tell apart.
+    let square = shape.dim * shape.dim;
+    let mut model = vec![Complex64::ZERO; plan.model_slots];
+    (0..shape.dim).for_each(|i| {
+        model[i * shape.dim + i].re = 0.5;
+        model[square + i].re = i as f64 / shape.dim as f64 - 0.5;
+    });
+    let (top, level) = (plan.model_level, plan.context_level);
+    let x = party.encrypt(&rows, level);
+    let m = party.encrypt(&model, top);
+    let clear_x = clear.fresh(&rows, level).expect("its slots");
+    let clear_m = clear.fresh(&model, top).expect("its slots");
+    let index = score::optimistic_index(&alg, &inputs, &x, &m).expect("keys are there");
+    let clear_index = score::optimistic_index(&clear, &inputs, &clear_x, &clear_m).expect("levels are there");
+    let fact = party.bits(&index, clear_index.values());
+    bench.time(&id("score", level), true, fact, || timed(|| score::optimistic_index(&alg, &inputs, &x, &m)));
+
+    let unit: Vec<Complex64> = (0..slots).map(|_| (2.0 * party.rng.random::<f64>() - 1.0).into()).collect();
+    let u = party.encrypt(&unit, index.level() + 4);
+    let root =
+        Chebyshev::interpolate(|x| ((x + 1.0) / 2.0).sqrt(), config.sqrt_degree, -1.0, 1.0).expect("finite");
+    let want: Vec<Complex64> = unit.iter().map(|x| root.eval(x.re).into()).collect();
+    let fact = party.bits(&root.evaluate(&alg, &u).expect("keys are there"), &want);
+    bench.time(&id("sqrt_15", u.level()), true, fact, || timed(|| root.evaluate(&alg, &u)));
+
+    let kinds = [
+        ("compare_6_default", Comparison::composite(1.0 / 64.0, &[15, 15])),
+        ("compare_6", Comparison::minimax(6)),
+        ("compare_8", Comparison::minimax(8)),
+        ("compare_10", Comparison::minimax(10)),
+    ];
+    for (name, kind) in kinds {
+        let kind = kind.expect("a built-in comparison");
+        if kind.depth() > top {
+            continue;
+        }
+        let u = party.encrypt(&unit, index.level().max(kind.depth()));
+        let want: Vec<Complex64> = unit.iter().map(|x| (0.5 + 0.5 * kind.eval(x.re)).into()).collect();
+        let fact = party.bits(&kind.indicator(&alg, &u).expect("keys are there"), &want);
+        bench.time(&id(name, u.level()), true, fact, || timed(|| kind.indicator(&alg, &u)));
+    }
+
+    let argmax = compare::argmax(&config, shape).expect("a comparison");
+    let wins = |ct: &Ciphertext| compare::wins(&alg, &argmax, ct, 0.1);
+    let clear_wins = compare::wins(&clear, &argmax, &clear_index, 0.1).expect("levels are there");
+    let fact = party.bits(&wins(&index).expect("keys are there"), clear_wins.values());
+    bench.time(&id("argmax", alg.level(&index)), true, fact, || timed(|| wins(&index)));
+}
+
+/// What a server is asked to do.
+fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
+    // Every feedback ends a batch, so that there is an update to measure; its steps are the default's.
+    let mut config = BanditConfig::new(d, k);
+    config.linear.schedule = bandit::Schedule::EveryRound;
+    let mut bandit = Bandit::create(&party.engine, config.clone()).expect("defaults fit");
+    let plan = bandit.plan().clone();
+    let layout = Layout::new(&config, &plan);
+    let rows = contexts(d, k);
+    let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
+
+    let ct = party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
+    let mut rng = party.rng.clone();
+    let mut decide = || {
+        let inputs = bandit.begin_decision().expect("a bandit");
+        let start = Instant::now();
+        let output = party.engine.decide(inputs, &ct, &mut rng).expect("keys are there");
+        (start.elapsed(), output)
+    };
+    let action = decide().1.action;
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(&party.params, action.level(), false));
+    bench.time(&id("decide", plan.context_level), true, bytes, || decide().0);
+
+    let output = decide().1;
+    let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).expect("a decision");
+    let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
+    let trace = layout.trace_features(&rows[0]).expect("in range");
+    let feedback = Feedback {
+        statistics: party.encrypt(&statistics, plan.statistics_level),
+        trace: party.encrypt(&trace, plan.trace_level),
+        trace_answer: None,
+        refreshed: None,
+    };
+    let bytes = [plan.statistics_level, plan.trace_level]
+        .map(|level| ckks::ciphertext_bytes(&party.params, level, true))
+        .iter()
+        .sum();
+    bench.time(&id("feedback", plan.statistics_level), true, Fact::bytes(bytes), || {
+        let (mut bandit, feedback) = (bandit.clone(), feedback.clone());
+        timed(|| bandit.feedback(&party.engine, reply.id, feedback))
+    });
+    bandit.feedback(&party.engine, reply.id, feedback).expect("the decision exists");
+    let update = bandit.begin_update().expect("the first feedback ends the first batch");
+    let mut rng = party.rng.clone();
+    // Seconds long: more threads for the small ones only, or a run takes too long.
+    let small = d < 16;
+    bench.time(&id("update", plan.statistics_level), small, Fact::default(), || {
+        timed(|| party.engine.update(black_box(&update), &mut rng))
+    });
+
+    // The exchange, with a message of the model's size: mask, encrypt anew (the device's part), unmask.
+    let (params, low, top) = (party.params.clone(), plan.refresh_level, plan.model_level);
+    let public = ckks_secret::public_key(&party.secret, &mut party.rng);
+    let message: Vec<Complex64> =
+        (0..plan.model_slots).map(|j| Complex64::from(0.5 - j as f64 / plan.model_slots as f64)).collect();
+    let encoded = Plaintext::encode_at(&params, &message, low, params.scale(top)).expect("small values");
+    let model = ckks_secret::encrypt(&party.secret, &encoded, &mut party.rng).expand(&party.secret);
+    let seed = rns::sample::seed(&mut party.rng);
+    let mut rng = party.rng.clone();
+    let mut hide = || refresh::hide(&params, &public, &model, &seed, &mut rng).expect("its level");
+    let masked = hide();
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, low, false));
+    bench.time(&id("refresh_mask", low), true, bytes, || timed(&mut hide));
+    let mut rng = party.rng.clone();
+    let mut recrypt =
+        || ckks_secret::recrypt(&party.secret, &masked, top, plan.model_slots, &mut rng).expect("its level");
+    let fresh = recrypt().expand(&party.secret);
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, top, true));
+    bench.time(&id("refresh_encrypt", low), true, bytes, || timed(&mut recrypt));
+    let reveal = || refresh::reveal(&params, &fresh, low, plan.model_slots, &seed);
+    let fact = party.bits(&reveal(), &message);
+    bench.time(&id("refresh_unmask", top), true, fact, || timed(reveal));
 }
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(10);
+    config = support::config();
     targets = steps
 }
 criterion_main!(benches);

@@ -1,28 +1,38 @@
-//! One limb of the largest ring in use: the transform and the two kernels that key switching spends its time in.
+//! The kernels under everything: transforms and sums of one limb, and the two base conversions of a key switch.
 //!
-//! Ids: `rns/KERNEL/n=2^15/BITS`, and the number of terms where there are several; `RNS_KERNEL=scalar` measures the
-//! portable kernels.
+//! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several;
+//! `rns/mod_up/set=SET/…` takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at
+//! the top with the transforms. `RNS_KERNEL=scalar` measures the portable kernels.
+
+mod support;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::NttTable;
+use rns::{BaseConverter, Basis, Coeff, Divider, NttTable, Poly};
 use std::hint::black_box;
+use std::time::{Duration, Instant};
+use support::{Bench, Fact};
 
-const LOG_N: u32 = 15;
 /// Bits of a level's prime and of a special one.
 const BITS: [u32; 2] = [32, 46];
 /// Limbs of a digit, and digits of a key at the top: about what the shipped sets have.
 const TERMS: usize = 5;
 
+fn timed<T>(f: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    black_box(f());
+    start.elapsed()
+}
+
 fn kernels(c: &mut Criterion) {
-    let n = 1usize << LOG_N;
+    let mut bench = Bench::new(c);
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    for bits in BITS {
+    for (log_n, bits) in (13..=16).flat_map(|log_n| BITS.map(|bits| (log_n, bits))) {
+        let n = 1usize << log_n;
         let q = rns::primes::largest(bits, 2 * n as u64, &[]).expect("there are such primes");
-        let table = NttTable::new(LOG_N, q).expect("a prime that is 1 modulo 2N");
+        let table = NttTable::new(log_n, q).expect("a prime that is 1 modulo 2N");
         let m = table.modulus();
-        let id = |what: &str| format!("rns/{what}/n=2^{LOG_N}/bits={bits}");
         let mut limbs = |count| -> Vec<Vec<u64>> {
             (0..count).map(|_| (0..n).map(|_| rng.random_range(0..q)).collect()).collect()
         };
@@ -30,23 +40,61 @@ fn kernels(c: &mut Criterion) {
         let mut limb = limbs(1).remove(0);
         let (mut out0, mut out1) = (vec![0; n], vec![0; n]);
         let coefficients: Vec<u64> = (0..TERMS).map(|_| rng.random_range(0..q)).collect();
-
+        let mut time = |what: &str, run: &mut (dyn FnMut() + Send)| {
+            let id = format!("rns/{what}/n=2^{log_n}/bits={bits}");
+            bench.time(&id, false, Fact::default(), || timed(&mut *run));
+        };
         // In place: each transform's output is the next one's input, reduced as it must be.
-        c.bench_function(&id("ntt_forward"), |b| b.iter(|| table.forward(black_box(&mut limb))));
-        c.bench_function(&id("ntt_inverse"), |b| b.iter(|| table.inverse(black_box(&mut limb))));
+        time("ntt_forward", &mut || table.forward(black_box(&mut limb)));
+        time("ntt_inverse", &mut || table.inverse(black_box(&mut limb)));
         let [x, y, z] = [&x, &y, &z].map(|v| v.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        c.bench_function(&format!("{}/terms={TERMS}", id("combine")), |b| {
-            b.iter(|| rns::combine(m, black_box(&mut out0), &x, &coefficients))
+        time(&format!("combine_{TERMS}"), &mut || {
+            rns::combine(m, black_box(&mut out0), &x, &coefficients);
         });
-        c.bench_function(&format!("{}/terms={TERMS}", id("inner_products")), |b| {
-            b.iter(|| rns::inner_products(m, black_box(&mut out0), &mut out1, &x, &y, &z))
+        time(&format!("inner_products_{TERMS}"), &mut || {
+            rns::inner_products(m, black_box(&mut out0), &mut out1, &x, &y, &z);
+        });
+    }
+}
+
+fn conversions(c: &mut Criterion) {
+    let mut bench = Bench::new(c);
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    for (label, spec) in support::sets() {
+        let params = spec.validate().expect("sets of the benches are valid");
+        let top = params.max_level();
+        let (q, qp, p) = (params.q_basis(top), params.qp_basis(top), params.p_basis());
+        let (mine, others) = qp.tables().split_at(params.digit_limbs());
+        let [digit, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
+        let converter = BaseConverter::new(&digit, &rest);
+        let source = rns::sample::uniform(&digit, &mut rng);
+        let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
+        bench.time(&id("mod_up"), true, Fact::default(), || {
+            timed(|| {
+                let prepared = converter.prepare(&digit, digit.len(), |i, y| {
+                    y.copy_from_slice(source.limb(i));
+                    digit.tables()[i].inverse(y);
+                });
+                let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
+                out.for_each_limb(|j, limb| {
+                    converter.output(&rest, j, &prepared, limb);
+                    rest.tables()[j].forward(limb);
+                });
+                out
+            })
+        });
+        let divider = Divider::new(q, p);
+        let wide = rns::sample::uniform(qp, &mut rng);
+        bench.time(&id("mod_down"), true, Fact::default(), || {
+            let x = wide.clone();
+            timed(|| divider.divide(x))
         });
     }
 }
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(10);
-    targets = kernels
+    config = support::config();
+    targets = kernels, conversions
 }
 criterion_main!(benches);

@@ -1,4 +1,5 @@
-//! The key authority: makes a key pair and splits it into a public and a secret bundle.
+//! The key authority: makes a key pair and splits it into a public and a secret bundle; says beforehand what a problem
+//! will cost ([`plan`]).
 //!
 //! For the `helba-keygen` tool, and for programs and tests that play all parties ([`generate_in_memory`]). A server
 //! must not depend on this crate.
@@ -6,10 +7,14 @@
 mod error;
 mod files;
 mod generate;
+mod plan;
+mod price;
+mod tally;
 
 pub use error::Error;
 pub use files::create_files;
 pub use generate::{Keys, Request, Summary, generate, generate_in_memory};
+pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};
 
 use rand::SeedableRng;
 use rand::rngs::SysRng;

@@ -40,6 +40,21 @@ enum Command {
         #[arg(long)]
         toy: bool,
     },
+    /// Says what a problem would run on and cost: parameters, keys, messages, memory, seconds.
+    Plan {
+        /// Features of an arm, d.
+        #[arg(long, alias = "d")]
+        features: usize,
+        /// Arms, K.
+        #[arg(long, alias = "k")]
+        arms: usize,
+        /// Rounds to plan for.
+        #[arg(long, default_value_t = 1000)]
+        rounds: u64,
+        /// One JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
     /// Shows a bundle's manifest; never a secret.
     Inspect {
         /// A public or secret bundle.
@@ -52,6 +67,7 @@ fn main() -> ExitCode {
         Command::Create { features, arms, public, secret, toy } => {
             create(features, arms, &public, &secret, toy)
         }
+        Command::Plan { features, arms, rounds, json } => print_plan(features, arms, rounds, json),
         Command::Inspect { bundle } => inspect(&bundle),
     };
     match result {
@@ -87,6 +103,16 @@ fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool)
     println!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
     println!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
     println!("time          {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::Result<()> {
+    let report = keygen::plan(features, arms, rounds, false)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{report}");
+    }
     Ok(())
 }
 

@@ -1,0 +1,384 @@
+//! The price list: from what Criterion measured to a record, and from the record to `docs/costs.md` and its charts.
+//!
+//! ```text
+//! cargo bench --bench rns --bench ckks --bench helba
+//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv --from target/criterion
+//! ```
+//! Without `--from` the pages are made from the record alone. `--compared FILE` adds a table of
+//! `benches/openfhe/compare.py`; `--prices` also renews the table that `helba-keygen plan` predicts from.
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HEAD: &str = "commit,machine,cores,kernel,id,median_ns,bits,bytes";
+/// What `helba-keygen plan` starts from.
+const PRICED: [&str; 7] =
+    ["add", "encode", "encrypt_public", "mul", "mul_plain", "rotate", "sum_of_4_rotations"];
+
+#[derive(Parser)]
+#[command(about = "Writes the price list from a record of measurements")]
+struct Args {
+    /// The record: read, or written first if there is `--from`.
+    #[arg(long)]
+    record: PathBuf,
+    /// Criterion's folder.
+    #[arg(long)]
+    from: Option<PathBuf>,
+    /// Results of `benches/openfhe/compare.py`.
+    #[arg(long)]
+    compared: Vec<PathBuf>,
+    /// How busy the machine was, in words.
+    #[arg(long, default_value = "idle")]
+    load: String,
+    /// The commit that was measured; default: the one checked out.
+    #[arg(long)]
+    commit: Option<String>,
+    /// Renews the planner's prices.
+    #[arg(long)]
+    prices: bool,
+}
+
+/// One measurement. Ids are `LAYER/WHAT/…/threads=T`.
+struct Row {
+    id: String,
+    ns: f64,
+    bits: String,
+    bytes: String,
+}
+
+impl Row {
+    fn layer(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+
+    fn what(&self) -> &str {
+        self.id.split('/').nth(1).unwrap_or_default()
+    }
+
+    /// The value of `key=value` in the id.
+    fn part(&self, key: &str) -> &str {
+        self.id.split('/').filter_map(|p| p.split_once('=')).find(|(k, _)| *k == key).map_or("", |(_, v)| v)
+    }
+
+    fn level(&self) -> usize {
+        self.part("l").parse().unwrap_or(0)
+    }
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    if let Some(folder) = &args.from {
+        fs::write(&args.record, record(folder, &args.load, args.commit)?)?;
+    }
+    let text = fs::read_to_string(&args.record).with_context(|| args.record.display().to_string())?;
+    let (about, rows) = read(&text)?;
+    fs::create_dir_all("docs/costs")?;
+    let name = args.record.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fs::write("docs/costs.md", page(&about, &name, &rows, &args.compared)?)?;
+    fs::write("docs/costs/operations.svg", operations_chart(&rows))?;
+    fs::write("docs/costs/steps.svg", steps_chart(&rows))?;
+    if args.prices {
+        fs::write("keygen/src/measured.csv", prices(&rows))?;
+    }
+    Ok(())
+}
+
+/// The medians and facts in Criterion's folder, as a record.
+fn record(folder: &Path, load: &str, commit: Option<String>) -> Result<String> {
+    let facts = fs::read_to_string(folder.join("facts.csv")).unwrap_or_default();
+    // A later run of the same bench counts. The fields: id, bits of the worst slot, mean bits, bytes.
+    let facts: BTreeMap<&str, (&str, &str)> = facts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.rsplitn(4, ',');
+            let (bytes, _mean, worst) = (fields.next()?, fields.next()?, fields.next()?);
+            Some((fields.next()?, (worst, bytes)))
+        })
+        .collect();
+    let commit = match commit {
+        Some(commit) => commit,
+        None => head()?,
+    };
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("", |m| m.1);
+    let machine = format!("{model}; {load}").replace(',', " ");
+    let cores = std::thread::available_parallelism()?;
+    let kernel = match rns::kernels() {
+        rns::Kernel::Avx512Ifma => "avx512",
+        rns::Kernel::Scalar => "scalar",
+    };
+    let mut lines = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let new = entry?.path().join("new");
+        let json = |file: &str| -> Option<serde_json::Value> {
+            serde_json::from_str(&fs::read_to_string(new.join(file)).ok()?).ok()
+        };
+        let (Some(bench), Some(estimates)) = (json("benchmark.json"), json("estimates.json")) else {
+            continue;
+        };
+        let id = bench["full_id"].as_str().context("a benchmark without id")?;
+        let ns = estimates["median"]["point_estimate"].as_f64().context("an estimate without median")?;
+        let (fact, _) = id.rsplit_once("/threads=").unwrap_or((id, ""));
+        let (bits, bytes) = facts.get(fact).copied().unwrap_or_default();
+        // Commas separate d and K in an id.
+        let id = id.replace(',', ";");
+        lines.push(format!("{commit},{machine},{cores},{kernel},{id},{ns:.0},{bits},{bytes}"));
+    }
+    ensure!(!lines.is_empty(), "{} holds no measurement", folder.display());
+    lines.sort();
+    Ok(format!("{HEAD}\n{}\n", lines.join("\n")))
+}
+
+fn head() -> Result<String> {
+    let out = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output()?;
+    ensure!(out.status.success(), "not a checkout of git: name the commit with --commit");
+    Ok(String::from_utf8(out.stdout)?.trim().to_owned())
+}
+
+/// Machine and commit in words, and the rows.
+fn read(text: &str) -> Result<(String, Vec<Row>)> {
+    let mut lines = text.lines();
+    ensure!(lines.next() == Some(HEAD), "a record starts with the line {HEAD}");
+    let (mut about, mut rows) = (String::new(), Vec::new());
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [commit, machine, cores, kernel, id, ns, bits, bytes] = fields[..] else {
+            anyhow::bail!("not a line of a record: {line}");
+        };
+        about = format!("{machine}; {cores} cores; {kernel} kernels; commit {commit}");
+        let ns = ns.parse().with_context(|| line.to_owned())?;
+        rows.push(Row { id: id.into(), ns, bits: bits.into(), bytes: bytes.into() });
+    }
+    Ok((about, rows))
+}
+
+/// Three digits, with a unit.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+fn size(bytes: &str) -> String {
+    bytes.parse::<f64>().map_or(String::new(), |b| format!("{:.2} MB", b / 1e6))
+}
+
+fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result<String> {
+    let mut out = String::new();
+    writeln!(
+        out,
+        "# Costs\n\nMade by `cargo run --release --example costs -- --record benches/record/{record}`; the raw numbers \
+         are in that file.\n\nMachine: {about}. Times are medians of ten samples. **On a machine that does other work \
+         at the same time they are too long, those on two threads most of all;** compare only what stands in one \
+         table. Bits are −log₂ of the error in the worst of all slots, against the clear result.\n\n\
+         ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
+    )?;
+    out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
+            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext; `sum_of_4_rotations` \
+            adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
+            result on the wire.\n";
+    for (label, log_n) in
+        distinct(rows.iter().filter(|r| r.layer() == "ckks"), |r| (r.part("set"), r.part("n")))
+    {
+        let of_set: Vec<&Row> =
+            rows.iter().filter(|r| r.layer() == "ckks" && r.part("set") == label).collect();
+        let mut levels = distinct(of_set.iter().copied(), Row::level);
+        levels.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(&top) = levels.first() else { continue };
+        write!(out, "\n### Set {label}: N = {log_n}, {top} levels\n\n| operation |")?;
+        levels.iter().try_for_each(|l| write!(out, " level {l}, 1 thread |"))?;
+        writeln!(out, " level {top}, 2 threads | bits at {top} | bytes |")?;
+        writeln!(out, "|---|{}---:|---:|---:|", "---:|".repeat(levels.len()))?;
+        for what in distinct(of_set.iter().copied(), Row::what) {
+            let find = |level: usize, threads: &str| {
+                of_set.iter().find(|r| r.what() == what && r.level() == level && r.part("threads") == threads)
+            };
+            let cell = |row: Option<&&Row>| row.map_or(String::new(), |r| time(r.ns));
+            write!(out, "| `{what}` |")?;
+            levels.iter().try_for_each(|&l| write!(out, " {} |", cell(find(l, "1"))))?;
+            let (bits, bytes) = find(top, "1").map_or(("", String::new()), |r| (&r.bits, size(&r.bytes)));
+            writeln!(out, " {} | {bits} | {bytes} |", cell(find(top, "2")))?;
+        }
+    }
+    out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \
+            clear. `argmax` is the default comparison with differences and product over a row; `decide` is score, \
+            argmax and answer; `refresh_encrypt` is the device's part.\n\n\
+            | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
+    let helba = || rows.iter().filter(|r| r.layer() == "helba");
+    for r in helba().filter(|r| r.part("threads") == "1") {
+        let twin = helba().find(|t| {
+            t.what() == r.what()
+                && t.part("d") == r.part("d")
+                && t.part("l") == r.part("l")
+                && t.part("threads") == "2"
+        });
+        let two = twin.map_or(String::new(), |t| time(t.ns));
+        let (what, problem) = (r.what(), problem(r));
+        writeln!(
+            out,
+            "| `{what}` | {problem} | {} | {} | {two} | {} | {} |",
+            r.level(),
+            time(r.ns),
+            r.bits,
+            size(&r.bytes)
+        )?;
+    }
+    out += &limits();
+    out += &predictions(rows)?;
+    out += "\n## Kernels\n\nOne limb, or one polynomial where a set is named.\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
+    let kernels = || rows.iter().filter(|r| r.layer() == "rns");
+    for r in kernels().filter(|r| r.part("threads") == "1") {
+        let (stem, _) = r.id.rsplit_once('/').unwrap_or_default();
+        let two = kernels().find(|t| t.id == format!("{stem}/threads=2"));
+        let parts: Vec<&str> = stem.split('/').skip(2).collect();
+        let two = two.map_or(String::new(), |t| time(t.ns));
+        writeln!(out, "| `{}` | {} | {} | {two} |", r.what(), parts.join(", "), time(r.ns))?;
+    }
+    for file in compared {
+        out += &comparison(file)?;
+    }
+    Ok(out)
+}
+
+/// In the order of their first appearance.
+fn distinct<'a, T: PartialEq>(rows: impl Iterator<Item = &'a Row>, f: impl Fn(&'a Row) -> T) -> Vec<T> {
+    rows.fold(Vec::new(), |mut all, r| {
+        let x = f(r);
+        if !all.contains(&x) {
+            all.push(x);
+        }
+        all
+    })
+}
+
+/// "8, 8" from `d=8;K=8`.
+fn problem(row: &Row) -> String {
+    row.part("d").replace(";K=", ", ")
+}
+
+/// Which problems have no keys, in the engine's words.
+fn limits() -> String {
+    match keygen::plan(16, 64, 1000, false) {
+        Err(e) => format!("\nThere is no row for d = 16, K = 64: {e}.\n"),
+        Ok(report) => format!("\nd = 16, K = 64 would run on {}.\n", report.params),
+    }
+}
+
+/// What `helba-keygen plan` says beside what was measured.
+fn predictions(rows: &[Row]) -> Result<String> {
+    let mut out = String::from(
+        "\n## Predictions\n\n`helba-keygen plan` knows seven operations of set H and how often a circuit does what at \
+         which level. Here is what it predicts on one thread beside what was measured in the same record.\n\n\
+         | d, K | step | predicted | measured | ratio |\n|---|---|---:|---:|---:|\n",
+    );
+    let single = || rows.iter().filter(|r| r.layer() == "helba" && r.part("threads") == "1");
+    for name in distinct(single(), |r| problem(r)) {
+        let parsed = name.split_once(", ").and_then(|(d, k)| Some((d.parse().ok()?, k.parse().ok()?)));
+        let (d, k) = parsed.with_context(|| format!("not a problem: {name}"))?;
+        let report = keygen::plan(d, k, 1000, false)?;
+        let s = report.seconds[0];
+        let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
+        for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
+            let Some(row) = single().find(|r| problem(r) == name && r.what() == step) else { continue };
+            let (want, got) = (time(predicted * 1e9), time(row.ns));
+            writeln!(out, "| {name} | {step} | {want} | {got} | {:.2} |", predicted * 1e9 / row.ns)?;
+        }
+    }
+    Ok(out)
+}
+
+/// A file of `benches/openfhe/compare.py` as a table.
+fn comparison(file: &Path) -> Result<String> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let mut out = format!(
+        "\n## Beside other libraries\n\nMeasured in turns within one run (`benches/openfhe/compare.py`, record `{}`): \
+         the Python wheels of OpenFHE and SEAL (TenSEAL), which are built without HEXL's vector kernels. Same ring, \
+         same bits of each prime; the ratio is theirs over ours with a 95 % interval; bits are in the mean.\n\n\
+         | library | set | threads | operation | theirs | ours | ratio | interval | their bits | our bits |\n\
+         |---|---|---:|---|---:|---:|---:|---|---:|---:|\n",
+        file.file_name().unwrap_or_default().to_string_lossy()
+    );
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [peer, set, threads, what, _, theirs, ours, ratio, low, high, bits, our_bits] = fields[..] else {
+            anyhow::bail!("not a line of a comparison: {line}");
+        };
+        let number = |s: &str| s.parse::<f64>().with_context(|| line.to_owned());
+        let bits = [bits, our_bits].map(|b| b.parse().ok().filter(|b: &f64| b.is_finite()));
+        let [bits, our_bits] = bits.map(|b| b.map_or(String::new(), |b| format!("{b:.1}")));
+        writeln!(
+            out,
+            "| {peer} | {set} | {threads} | `{what}` | {} | {} | {:.2} | {:.2} to {:.2} | {bits} | {our_bits} |",
+            time(number(theirs)? * 1e9),
+            time(number(ours)? * 1e9),
+            number(ratio)?,
+            number(low)?,
+            number(high)?
+        )?;
+    }
+    Ok(out)
+}
+
+/// The planner's table.
+fn prices(rows: &[Row]) -> String {
+    let mut out = String::from("operation,level,threads,nanoseconds\n");
+    let wanted = |r: &&Row| r.layer() == "ckks" && r.part("set") == "H" && PRICED.contains(&r.what());
+    for r in rows.iter().filter(wanted) {
+        out += &format!("{},{},{},{:.0}\n", r.what(), r.level(), r.part("threads"), r.ns);
+    }
+    out
+}
+
+fn operations_chart(rows: &[Row]) -> String {
+    let wanted = ["encrypt_public", "mul", "rotate", "rotate_16", "chebyshev_15"];
+    let top =
+        |set: &str| rows.iter().filter(|r| r.layer() == "ckks" && r.part("set") == set).map(Row::level).max();
+    let bars = rows.iter().filter(|r| {
+        r.layer() == "ckks"
+            && r.part("threads") == "1"
+            && wanted.contains(&r.what())
+            && Some(r.level()) == top(r.part("set"))
+    });
+    let bars: Vec<_> =
+        bars.map(|r| (format!("{}, set {}, N = {}", r.what(), r.part("set"), r.part("n")), r.ns)).collect();
+    chart("Operations at the top level, one thread", &bars)
+}
+
+fn steps_chart(rows: &[Row]) -> String {
+    let wanted = ["score", "argmax", "decide", "update"];
+    let bars = rows
+        .iter()
+        .filter(|r| r.layer() == "helba" && r.part("threads") == "1" && wanted.contains(&r.what()));
+    let bars: Vec<_> = bars.map(|r| (format!("{}, d, K = {}", r.what(), problem(r)), r.ns)).collect();
+    chart("Steps of a bandit, one thread", &bars)
+}
+
+/// Horizontal bars with their times, as long as the logarithm over the smallest.
+fn chart(title: &str, bars: &[(String, f64)]) -> String {
+    let low = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min) / 2.0;
+    let high = bars.iter().map(|b| b.1).fold(0.0, f64::max);
+    let height = 50 + 22 * bars.len();
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"{height}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"800\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"10\" y=\"24\" font-size=\"17\">{title} (logarithmic)</text>\n"
+    );
+    for (i, (label, ns)) in bars.iter().enumerate() {
+        let (y, width) = (40 + 22 * i, 400.0 * (ns / low).ln() / (high / low).ln());
+        let (text, end) = (y + 13, 275.0 + width);
+        out += &format!(
+            "<text x=\"260\" y=\"{text}\" text-anchor=\"end\">{label}</text><rect x=\"268\" y=\"{y}\" \
+             width=\"{width:.0}\" height=\"16\" fill=\"#4477aa\"/><text x=\"{end:.0}\" y=\"{text}\">{}</text>\n",
+            time(*ns)
+        );
+    }
+    out + "</svg>\n"
+}

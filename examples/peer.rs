@@ -1,0 +1,41 @@
+//! Our side of a comparison with another library: times one operation whenever it is asked to, so that the other side can
+//! take turns with it (`benches/openfhe/compare.py`).
+//!
+//! ```text
+//! cargo run --release --example peer -- SET THREADS
+//! ```
+//! Prints the names of the operations on one line; then, for each name on standard input, seconds and bits of precision of
+//! one call at the top level.
+
+#[path = "../benches/support/mod.rs"]
+mod support;
+
+use anyhow::{Context, Result};
+use std::io::{BufRead, Write};
+use support::operations::{Fixture, Operation};
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let (label, threads) = (args.next().context("which set?")?, args.next().context("how many threads?")?);
+    let known = support::SETS.into_iter().find(|(l, _)| *l == label);
+    let (_, spec) = known.with_context(|| format!("no set {label}"))?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.parse()?).build()?;
+    let mut fixture = Fixture::new(spec);
+    let top = fixture.params.max_level();
+    let mut operations = fixture.operations(top);
+    let names: Vec<&str> = operations.iter().map(|op| op.name.as_str()).collect();
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", names.join(" "))?;
+    out.flush()?;
+    let bits: Vec<f64> =
+        operations.iter_mut().map(|op| op.judge().bits.map_or(f64::NAN, |bits| bits.1)).collect();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let index = operations.iter().position(|op: &Operation| op.name == line);
+        let index = index.with_context(|| format!("no operation {line}"))?;
+        let seconds = pool.install(|| operations[index].run()).as_secs_f64();
+        writeln!(out, "{seconds:.9} {:.2}", bits[index])?;
+        out.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,521 @@
+//! What a problem would run on and what it would cost, before any key is made.
+
+use crate::Error;
+use crate::price::{MEASURED_AT, Prices};
+use crate::tally::{Op, Tally};
+use circuits::Counts;
+use ckks::{Params, Security, ciphertext_bytes};
+use helba::score::{self, ScoreInputs};
+use helba::{BanditConfig, KeyPlan, Shape, compare, update};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Levels of one step, in the order of the data.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Depth {
+    /// The step.
+    pub step: &'static str,
+    /// Levels it takes.
+    pub levels: usize,
+}
+
+/// Keys of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeyCost {
+    /// What they are for.
+    pub kind: &'static str,
+    /// How many.
+    pub count: usize,
+    /// Bytes in the bundle, all together.
+    pub bytes: u64,
+    /// Bytes in a server's memory, all together.
+    pub memory: u64,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MessageCost {
+    /// What it carries, and which way.
+    pub what: &'static str,
+    /// Bytes of its ciphertexts.
+    pub bytes: u64,
+}
+
+/// How often a circuit does what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Operations {
+    /// Relinearisations.
+    pub products: usize,
+    /// Products with plaintexts, and linear combinations.
+    pub plain_products: usize,
+    /// Rotations by an offset that is not 0.
+    pub rotations: usize,
+    /// Conjugations.
+    pub conjugations: usize,
+    /// Linear transforms.
+    pub transforms: usize,
+}
+
+/// Seconds on a machine like the one of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Seconds {
+    /// Threads.
+    pub threads: usize,
+    /// The index of all arms.
+    pub score: f64,
+    /// Comparison and product of rows.
+    pub compare: f64,
+    /// The answer's masks and noise.
+    pub answer: f64,
+    /// Counting a feedback.
+    pub feedback: f64,
+    /// A batch update, which runs beside the rounds.
+    pub update: f64,
+    /// What a user waits for in a round: score, compare, answer, feedback.
+    pub round: f64,
+    /// All rounds, and as many updates as there can be.
+    pub all_rounds_at_most: f64,
+}
+
+/// What [`plan`] found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Features asked for.
+    pub features: usize,
+    /// Arms asked for.
+    pub arms: usize,
+    /// Rounds asked for.
+    pub rounds: u64,
+    /// Name of the parameter set.
+    pub params: &'static str,
+    /// Why this one.
+    pub why: Vec<String>,
+    /// log₂ of the ring degree.
+    pub log_n: u32,
+    /// Levels of the set.
+    pub levels: usize,
+    /// log₂ of the widest modulus.
+    pub log2_qp: f64,
+    /// What the security table allows it to be.
+    pub log2_qp_allowed: Option<u32>,
+    /// Bits of security claimed.
+    pub security_bits: u32,
+    /// Levels of a decision by step; they add up to the contexts' level.
+    pub decision_depth: Vec<Depth>,
+    /// Levels of a batch update by step; they add up to the statistics' level.
+    pub update_depth: Vec<Depth>,
+    /// Slots a decision and an update use.
+    pub slots: [usize; 2],
+    /// Slots there are.
+    pub slots_available: usize,
+    /// The server's keys.
+    pub keys: Vec<KeyCost>,
+    /// Messages.
+    pub messages: Vec<MessageCost>,
+    /// A server's memory for one bandit with keys, state and scratch, in bytes; it takes more while it loads a bundle.
+    pub memory: u64,
+    /// Operations of a decision.
+    pub decision_operations: Operations,
+    /// Operations of a batch update.
+    pub update_operations: Operations,
+    /// Batch updates there can be at most.
+    pub updates_at_most: u64,
+    /// Predictions on one and two threads.
+    pub seconds: Vec<Seconds>,
+    /// The set that prices were measured at.
+    pub measured_at: &'static str,
+}
+
+/// The set that carries `features` and `arms` for `rounds` rounds with default settings, and what it costs.
+///
+/// Seconds come from prices measured at one set, carried over by the limbs each operation touches; everything else is
+/// exact. `toy` allows sets without security.
+///
+/// # Errors
+/// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in practice.
+pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Report, Error> {
+    let (keys, params, config) = carried(features, arms, rounds, toy).map_err(|why| match why {
+        Error::Helba(why) => Error::NoPlan { instead: alternatives(features, arms, rounds, &why), why },
+        other => other,
+    })?;
+    let shape = Shape::for_problem(features, arms);
+    let levels = config.plan(&params, shape)?;
+    let circuits = Circuits::new(&config, shape, &levels)?;
+    let comparison = compare::argmax(&config, shape)?.comparison().depth();
+    let decision_depth = [
+        ("product with the model", 1),
+        ("mask", 1),
+        ("square root", circuits.sqrt_levels),
+        ("comparison", comparison),
+        ("product over a row of pairs", shape.arm_slots.ilog2() as usize),
+        ("answer's mask", 1),
+    ];
+    let update_depth = [
+        ("first product", 1),
+        ("Newton's steps", 2 * levels.newton_steps),
+        ("estimate", 2),
+        ("scale of the refresh", 1),
+        ("left for the mask of the refresh", levels.refresh_level),
+    ];
+    let depth = |list: &[(&'static str, usize)]| {
+        list.iter().map(|&(step, levels)| Depth { step, levels }).collect::<Vec<_>>()
+    };
+    let key_costs = key_costs(&params, &keys);
+    let state: u64 =
+        [levels.model_level, levels.statistics_level, levels.trace_level, levels.statistics_level]
+            .iter()
+            .map(|&level| memory_of(&params, 2 * (level + 1)))
+            .sum();
+    // Powers of the polynomial's argument, digits and two polynomials modulo QP.
+    let wide = params.qp_basis(params.max_level()).len();
+    let scratch = memory_of(&params, 12 * wide + 2 * params.digits(params.max_level()));
+    let updates_at_most = config.linear.max_batches(rounds).saturating_sub(1);
+    let seconds = [1, 2]
+        .map(|threads| circuits.seconds(&params, threads, rounds, updates_at_most))
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    let spec = *params.spec();
+    let top = params.max_level();
+    let why = vec![
+        format!(
+            "{} padded features and {} padded arms take {} of {} slots",
+            shape.dim,
+            shape.arm_slots,
+            shape.slots(),
+            params.max_slots()
+        ),
+        format!(
+            "a decision takes {} levels and an update {}: the smallest set that has them has {top}",
+            levels.context_level, levels.statistics_level
+        ),
+        format!("the wider P, the fewer digits a key switch has: {} at the top", params.digits(top)),
+    ];
+    Ok(Report {
+        features,
+        arms,
+        rounds,
+        params: spec.name,
+        why,
+        log_n: spec.log_n,
+        levels: top,
+        log2_qp: params.log_qp(),
+        log2_qp_allowed: match spec.security {
+            Security::None => None,
+            security => security.max_log_qp(spec.log_n),
+        },
+        security_bits: spec.security.bits(),
+        decision_depth: depth(&decision_depth),
+        update_depth: depth(&update_depth),
+        slots: [shape.decision_slots(), shape.update_slots()],
+        slots_available: params.max_slots(),
+        memory: key_costs.iter().map(|k| k.memory).sum::<u64>() + state + scratch,
+        keys: key_costs,
+        messages: message_costs(&params, &levels),
+        decision_operations: circuits.decision.operations(),
+        update_operations: circuits.update.operations(),
+        updates_at_most,
+        seconds,
+        measured_at: MEASURED_AT.name,
+    })
+}
+
+/// Keys, parameters and configuration that carry the problem.
+fn carried(
+    features: usize,
+    arms: usize,
+    rounds: u64,
+    toy: bool,
+) -> Result<(KeyPlan, Params, BanditConfig), Error> {
+    for (field, value) in [("features", features), ("arms", arms)] {
+        // Beyond that no set fits, and the power of two must not overflow.
+        if !(1..=256).contains(&value) {
+            let want = "from 1 to 256".into();
+            return Err(helba::Error::Field { field, got: value.to_string(), want }.into());
+        }
+    }
+    let shape = Shape::for_problem(features, arms);
+    let keys = KeyPlan::new(shape, toy)?;
+    let params = keys.params.validate()?;
+    let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
+    config.plan(&params, shape)?;
+    Ok((keys, params, config))
+}
+
+/// What would work instead.
+fn alternatives(features: usize, arms: usize, rounds: u64, why: &helba::Error) -> String {
+    if !matches!(why, helba::Error::Depth { .. } | helba::Error::Slots { .. }) {
+        return "change that".into();
+    }
+    let works = |d: usize, k: usize| carried(d, k, rounds, false).is_ok();
+    let most = |f: &dyn Fn(usize) -> bool| (0..=8).rev().map(|log| 1 << log).find(|&x| x > 1 && f(x));
+    let mut options = Vec::new();
+    if let Some(k) = most(&|k| works(features, k)) {
+        options.push(format!("{features} features with up to {k} arms"));
+    }
+    if let Some(d) = most(&|d| works(d, arms)) {
+        options.push(format!("{arms} arms with up to {d} features"));
+    }
+    let shape = Shape::for_problem(features.clamp(1, 256), arms.clamp(1, 256));
+    // The largest ring of the security table, at 32 bits a level; none is shipped at that size.
+    let (log_n, levels) = (16, 15 + shape.arm_slots.ilog2());
+    let log_qp = 42 + 32 * levels + 4 * 50;
+    if shape.slots() <= 1 << (log_n - 1)
+        && Security::Classical128.max_log_qp(log_n).is_some_and(|allowed| log_qp <= allowed)
+    {
+        options.push(format!(
+            "these {features} features and {arms} arms with a set of N = 2^{log_n} and {levels} levels, which the \
+             table allows and which is not among the named sets"
+        ));
+    }
+    match options.is_empty() {
+        true => "split the arms or shorten the features: no ring of the security table has the slots".into(),
+        false => format!("what would: {}", options.join("; ")),
+    }
+}
+
+/// Bytes of `limbs` limbs in memory.
+fn memory_of(params: &Params, limbs: usize) -> u64 {
+    (limbs * params.n() * 8) as u64
+}
+
+/// Bytes of a frame with a seed and `parts` polynomials over `basis`.
+fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
+    let poly: usize = (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8).sum();
+    (ckks::FRAME_HEADER_BYTES + 32 + parts * poly + ckks::FRAME_DIGEST_BYTES) as u64
+}
+
+fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
+    let switch = |kind, levels: &[usize]| KeyCost {
+        kind,
+        count: levels.len(),
+        bytes: levels.iter().map(|&l| seeded_frame(params.qp_basis(l), params.digits(l))).sum(),
+        memory: levels
+            .iter()
+            .map(|&l| memory_of(params, 2 * params.digits(l) * params.qp_basis(l).len()))
+            .sum(),
+    };
+    let top = params.max_level();
+    let rotations: Vec<usize> = keys.rotations.iter().map(|&(_, level)| level).collect();
+    vec![
+        KeyCost {
+            kind: "public key",
+            count: 1,
+            bytes: seeded_frame(params.q_basis(top), 1),
+            memory: memory_of(params, 2 * (top + 1)),
+        },
+        switch("relinearisation", &[keys.relin_level]),
+        switch("conjugation", &[keys.conjugation_level]),
+        switch("rotations", &rotations),
+    ]
+}
+
+fn message_costs(params: &Params, levels: &helba::Plan) -> Vec<MessageCost> {
+    let frame = |level, seeded| ciphertext_bytes(params, level, seeded) as u64;
+    let message = |what, bytes| MessageCost { what, bytes };
+    vec![
+        message("contexts, to the server", frame(levels.context_level, true)),
+        message("action, to the device", frame(levels.answer_level, false)),
+        message(
+            "trace comparison, to the device, where the batch may end",
+            frame(levels.answer_level, false),
+        ),
+        message(
+            "feedback, to the server",
+            frame(levels.statistics_level, true) + frame(levels.trace_level, true),
+        ),
+        message("masked model, to the device, once a batch", frame(levels.refresh_level, false)),
+        message("model encrypted anew, to the server, once a batch", frame(levels.model_level, true)),
+    ]
+}
+
+/// A circuit's operations by level, and its own count of them.
+struct Circuit {
+    steps: BTreeMap<(Op, usize), usize>,
+    counts: Counts,
+}
+
+impl Circuit {
+    fn of(tally: &Tally) -> Self {
+        Circuit { steps: tally.steps(), counts: tally.counts() }
+    }
+
+    fn operations(&self) -> Operations {
+        let c = &self.counts;
+        Operations {
+            products: c.products,
+            plain_products: c.plain_products,
+            rotations: c.rotations,
+            conjugations: c.conjugations,
+            transforms: c.transforms,
+        }
+    }
+
+    fn seconds(&self, prices: &Prices) -> f64 {
+        self.steps.iter().map(|(&(op, level), &times)| times as f64 * prices.seconds(op, level)).sum()
+    }
+}
+
+/// The circuits of a bandit, run in the clear.
+struct Circuits {
+    score: Circuit,
+    compare: Circuit,
+    /// Score, comparison and both answers.
+    decision: Circuit,
+    update: Circuit,
+    sqrt_levels: usize,
+    levels: helba::Plan,
+}
+
+impl Circuits {
+    fn new(config: &BanditConfig, shape: Shape, levels: &helba::Plan) -> Result<Self, Error> {
+        let linear = &config.linear;
+        // Costs do not depend on values; the bound keeps divisions finite.
+        let trace_bound = linear.c + config.unanswered as f64 * linear.l * linear.l / linear.lambda;
+        let inputs = ScoreInputs {
+            shape,
+            arms: linear.k,
+            sqrt_degree: config.sqrt_degree,
+            scalars: config.scalars(1, 0),
+            trace_bound,
+        };
+        let tally = Tally::new(shape.decision_slots())?;
+        // With the trace statistics, as in most rounds.
+        let contexts = tally.fresh(levels.context_level)?;
+        let contexts = circuits::SlotAlgebra::add(&tally, &contexts, &tally.fresh(levels.trace_level)?)?;
+        let model = tally.fresh(levels.model_level)?;
+        let index = score::optimistic_index(&tally, &inputs, &contexts, &model)?;
+        let score = Circuit::of(&tally);
+        let argmax = compare::argmax(config, shape)?;
+        let wins = compare::wins(&tally, &argmax, &index, linear.c / (2.0 * trace_bound))?;
+        let mut compare = Circuit::of(&tally);
+        for (key, times) in &score.steps {
+            compare.steps.entry(*key).and_modify(|n| *n -= times);
+        }
+        argmax.action(&tally, &wins)?;
+        compare::trace(&tally, shape, &wins)?;
+        let decision = Circuit::of(&tally);
+
+        let tally = Tally::new(shape.update_slots())?;
+        let newton = update::newton(shape, 1.0, levels.design_scale)?;
+        let statistics = tally.fresh(levels.statistics_level)?;
+        let model = tally.fresh(levels.model_level)?;
+        update::batch_update(&tally, &newton, levels.newton_steps, &statistics, &model)?;
+        let update = Circuit::of(&tally);
+        let sqrt_levels = (config.sqrt_degree + 1).ilog2() as usize;
+        Ok(Circuits { score, compare, decision, update, sqrt_levels, levels: levels.clone() })
+    }
+
+    fn seconds(&self, params: &Params, threads: usize, rounds: u64, updates: u64) -> Result<Seconds, Error> {
+        let prices = Prices::new(params, threads)?;
+        let levels = &self.levels;
+        let (score, compare) = (self.score.seconds(&prices), self.compare.seconds(&prices));
+        let masks = self.decision.seconds(&prices) - score - compare;
+        // The action and the trace comparison are encrypted anew, and flooded or masked, at level 0.
+        let answer = masks + 3.0 * prices.encryption(levels.answer_level);
+        let feedback =
+            prices.seconds(Op::Add, levels.statistics_level) + prices.seconds(Op::Add, levels.trace_level);
+        let refresh = prices.seconds(Op::Adjust, levels.refresh_level + 1)
+            + 2.0 * prices.encryption(levels.refresh_level);
+        let update = self.update.seconds(&prices) + refresh;
+        let round = score + compare + answer + feedback;
+        let all_rounds_at_most = rounds as f64 * round + updates as f64 * update;
+        Ok(Seconds { threads, score, compare, answer, feedback, update, round, all_rounds_at_most })
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / (1 << 20) as f64);
+        let depth = |list: &[Depth]| {
+            let parts: Vec<String> = list.iter().map(|d| format!("{} {}", d.step, d.levels)).collect();
+            format!("{}: {}", list.iter().map(|d| d.levels).sum::<usize>(), parts.join(", "))
+        };
+        writeln!(f, "problem       {} features, {} arms, {} rounds", self.features, self.arms, self.rounds)?;
+        writeln!(f, "parameters    {} (N = 2^{}, {} levels)", self.params, self.log_n, self.levels)?;
+        self.why.iter().try_for_each(|why| writeln!(f, "              {why}"))?;
+        match self.log2_qp_allowed {
+            Some(allowed) => writeln!(
+                f,
+                "security      {} bits: log2(QP) = {:.1} of {allowed} allowed",
+                self.security_bits, self.log2_qp
+            )?,
+            None => writeln!(f, "security      NONE: toy keys, for tests only")?,
+        }
+        writeln!(f, "decision      levels {}", depth(&self.decision_depth))?;
+        writeln!(f, "update        levels {}", depth(&self.update_depth))?;
+        let [decision, update] = self.slots;
+        writeln!(f, "slots         decision {decision}, update {update}, of {}", self.slots_available)?;
+        for k in &self.keys {
+            let (file, memory) = (mib(k.bytes), mib(k.memory));
+            writeln!(f, "key           {} ({}): {file} in the bundle, {memory} in memory", k.kind, k.count)?;
+        }
+        for m in &self.messages {
+            writeln!(f, "message       {}: {}", m.what, mib(m.bytes))?;
+        }
+        writeln!(f, "memory        {} for one bandit with its keys", mib(self.memory))?;
+        for s in &self.seconds {
+            writeln!(
+                f,
+                "seconds       {} thread(s): round {:.2} (score {:.2}, compare {:.2}, answer {:.2}, feedback {:.3}); \
+                 update {:.2}, at most {} of them; all rounds at most {:.0}",
+                s.threads,
+                s.round,
+                s.score,
+                s.compare,
+                s.answer,
+                s.feedback,
+                s.update,
+                self.updates_at_most,
+                s.all_rounds_at_most
+            )?;
+        }
+        write!(f, "prices        measured at {}, carried over by limbs", self.measured_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circuits(d: usize, k: usize) -> Circuits {
+        let (_, params, config) = carried(d, k, 1000, false).unwrap();
+        let shape = Shape::for_problem(d, k);
+        Circuits::new(&config, shape, &config.plan(&params, shape).unwrap()).unwrap()
+    }
+
+    /// What is priced is what the circuits count themselves.
+    #[test]
+    fn priced_operations_are_the_circuits_own() {
+        for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16)] {
+            let circuits = circuits(d, k);
+            for circuit in [&circuits.decision, &circuits.update] {
+                let of = |f: &dyn Fn(Op) -> usize| -> usize {
+                    circuit.steps.iter().map(|(&(op, _), times)| times * f(op)).sum()
+                };
+                let c = circuit.counts;
+                let once = |yes| usize::from(yes);
+                assert_eq!(of(&|op| once(matches!(op, Op::Product { .. }))), c.products);
+                assert_eq!(of(&|op| once(matches!(op, Op::PlainProduct))), c.plain_products);
+                assert_eq!(of(&|op| once(matches!(op, Op::Transform { .. }))), c.transforms);
+                let rotations = of(&|op| match op {
+                    Op::Rotations { count } => count,
+                    Op::Transform { babies, giants, .. } => babies + giants,
+                    _ => 0,
+                });
+                assert_eq!(rotations, c.rotations + c.conjugations);
+            }
+            // The parts of a decision: score, comparison, and a mask, which is encoded, each for action and trace.
+            let total = |c: &Circuit| c.steps.values().sum::<usize>();
+            assert_eq!(total(&circuits.score) + total(&circuits.compare) + 4, total(&circuits.decision));
+        }
+    }
+
+    /// More arms, more features and fewer threads never cost less.
+    #[test]
+    fn predictions_grow_with_the_problem() {
+        let round = |d, k| plan(d, k, 100, false).unwrap().seconds[0];
+        let [small, arms, both] = [round(2, 2), round(2, 8), round(16, 16)];
+        assert!(0.0 < small.round && small.round < arms.round && arms.round < both.round);
+        assert!(0.0 < small.update && small.update < both.update);
+    }
+}

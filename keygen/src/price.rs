@@ -1,0 +1,197 @@
+//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in limbs.
+
+use crate::tally::Op;
+use ckks::{Params, ParamsSpec};
+use std::collections::BTreeMap;
+
+/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP863_DEPTH18`].
+const MEASURED: &str = include_str!("measured.csv");
+pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP863_DEPTH18;
+
+/// The kernels' times over that of a transform of one limb of the same length (`rns/…` in the record).
+const COMBINE_A_TERM: f64 = 0.075;
+const INNER_PRODUCTS_A_DIGIT: f64 = 0.20;
+const PASS: f64 = 0.15;
+
+/// What an operation depends on at a level of a parameter set.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    n: f64,
+    /// Limbs of the level, of P, of a digit, and digits.
+    q: f64,
+    p: f64,
+    alpha: f64,
+    digits: f64,
+}
+
+impl Sizes {
+    fn new(params: &Params, level: usize) -> Self {
+        Sizes {
+            n: params.n() as f64,
+            q: (level + 1) as f64,
+            p: params.p_basis().len() as f64,
+            alpha: params.digit_limbs() as f64,
+            digits: params.digits(level) as f64,
+        }
+    }
+
+    /// A polynomial to digits modulo QP, once for all keys.
+    fn decompose(&self) -> f64 {
+        let Sizes { q, p, alpha, digits, .. } = *self;
+        let outputs = digits * (q + p) - q;
+        q + outputs * (1.0 + COMBINE_A_TERM * (alpha.min(q) + 1.0))
+    }
+
+    /// Digits times a key.
+    fn key(&self) -> f64 {
+        (self.q + self.p) * (self.digits * INNER_PRODUCTS_A_DIGIT + PASS)
+    }
+
+    /// Two polynomials modulo QP divided by `dropped` primes.
+    fn divide(&self, dropped: f64) -> f64 {
+        let kept = self.q + self.p - dropped;
+        2.0 * (dropped + kept * (1.0 + COMBINE_A_TERM * (dropped + 1.0) + PASS))
+    }
+
+    /// In transforms of one limb.
+    fn work(&self, op: Op) -> f64 {
+        let rescale = 2.0 * (1.0 + (self.q - 1.0) * (1.0 + PASS));
+        match op {
+            Op::Add => 2.0 * self.q * PASS,
+            Op::PlainProduct | Op::Adjust => 2.0 * self.q * PASS + rescale,
+            // A plaintext of fewer values than slots is repeated, not transformed.
+            Op::Encode { values, wide } => {
+                let limbs = self.q + if wide { self.p } else { 0.0 };
+                limbs * values as f64 / (self.n / 2.0)
+            }
+            Op::Product { factors } => {
+                let products = 4.0 * self.q * PASS * factors as f64;
+                self.decompose() + self.key() + products + self.divide(self.p + 1.0)
+            }
+            Op::Rotations { count } => self.decompose() + count as f64 * self.key() + self.divide(self.p),
+            Op::Transform { babies, giants, diagonals } => {
+                let (babies, giants, diagonals) = (babies as f64, giants as f64, diagonals as f64);
+                let wide = self.q + self.p;
+                let baby = self.decompose() + babies * self.key();
+                let giant = giants * (self.decompose() + self.key() + 0.5 * self.divide(self.p));
+                let sums = diagonals * wide * INNER_PRODUCTS_A_DIGIT;
+                baby + giant + sums + self.divide(self.p + 1.0)
+            }
+        }
+    }
+
+    /// That of a transform grows by N log N.
+    fn limb(&self) -> f64 {
+        self.n * self.n.log2()
+    }
+}
+
+/// Prices at one parameter set on a number of threads.
+pub(crate) struct Prices<'a> {
+    params: &'a Params,
+    reference: Params,
+    threads: usize,
+    /// (operation, threads) → nanoseconds by level.
+    measured: BTreeMap<(&'static str, usize), BTreeMap<usize, f64>>,
+}
+
+impl<'a> Prices<'a> {
+    /// For one or two threads, as measured.
+    pub(crate) fn new(params: &'a Params, threads: usize) -> Result<Self, ckks::Error> {
+        let mut measured: BTreeMap<_, BTreeMap<usize, f64>> = BTreeMap::new();
+        for line in MEASURED.lines().skip(1) {
+            if let [op, level, threads, ns] = line.split(',').collect::<Vec<_>>()[..]
+                && let (Ok(level), Ok(threads), Ok(ns)) = (level.parse(), threads.parse(), ns.parse())
+            {
+                measured.entry((op, threads)).or_default().insert(level, ns);
+            }
+        }
+        Ok(Prices { params, reference: MEASURED_AT.validate()?, threads, measured })
+    }
+
+    /// Seconds of `op` at `level`.
+    pub(crate) fn seconds(&self, op: Op, level: usize) -> f64 {
+        // What was measured of the same kind; its price over its work is what carries over.
+        let (name, alike) = match op {
+            Op::Add => ("add", Op::Add),
+            Op::PlainProduct | Op::Adjust => ("mul_plain", Op::PlainProduct),
+            Op::Encode { .. } => ("encode", Op::Encode { values: self.reference.max_slots(), wide: false }),
+            Op::Product { .. } => ("mul", Op::Product { factors: 1 }),
+            Op::Rotations { count: 1 } => ("rotate", Op::Rotations { count: 1 }),
+            Op::Rotations { .. } => ("sum_of_4_rotations", Op::Rotations { count: 4 }),
+            Op::Transform { .. } => ("rotate", Op::Rotations { count: 1 }),
+        };
+        let here = Sizes::new(self.params, level);
+        here.work(op) * here.limb() * self.rate(name, alike, level)
+    }
+
+    /// Seconds of an encryption under the public key at `level`, by its limbs.
+    pub(crate) fn encryption(&self, level: usize) -> f64 {
+        let rate = self.interpolated("encrypt_public", level, |s| s.q * s.limb());
+        let here = Sizes::new(self.params, level);
+        here.q * here.limb() * rate
+    }
+
+    fn rate(&self, name: &'static str, op: Op, level: usize) -> f64 {
+        self.interpolated(name, level, |s| s.work(op) * s.limb())
+    }
+
+    /// Seconds a unit of work, between the levels measured; more threads help as they do at the top.
+    fn interpolated(&self, name: &'static str, level: usize, work: impl Fn(&Sizes) -> f64) -> f64 {
+        let Some(one) = self.measured.get(&(name, 1)) else { return f64::NAN };
+        let rate = |(l, ns): (&usize, &f64)| (*l as f64, ns * 1e-9 / work(&Sizes::new(&self.reference, *l)));
+        let below = one.range(..=level).next_back().or_else(|| one.first_key_value());
+        let above = one.range(level..).next().or_else(|| one.last_key_value());
+        let (Some(below), Some(above)) = (below.map(rate), above.map(rate)) else { return f64::NAN };
+        let share = if above.0 > below.0 { (level as f64 - below.0) / (above.0 - below.0) } else { 0.0 };
+        let single = below.1 + share * (above.1 - below.1);
+        let speedup = self
+            .measured
+            .get(&(name, self.threads))
+            .and_then(|more| more.iter().next_back())
+            .and_then(|(l, ns)| Some(ns / one.get(l)?))
+            .unwrap_or(1.0);
+        single * speedup
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every line of the table is read, and every price is a positive number that grows with the level.
+    #[test]
+    fn prices_exist_and_grow() {
+        let params = MEASURED_AT.validate().unwrap();
+        for threads in [1, 2] {
+            let prices = Prices::new(&params, threads).unwrap();
+            let read: usize = prices.measured.values().map(BTreeMap::len).sum();
+            assert_eq!(read, MEASURED.lines().count() - 1);
+            for op in [
+                Op::Add,
+                Op::PlainProduct,
+                Op::Adjust,
+                Op::Encode { values: 1024, wide: true },
+                Op::Product { factors: 2 },
+                Op::Rotations { count: 3 },
+                Op::Transform { babies: 4, giants: 4, diagonals: 16 },
+            ] {
+                let all: Vec<f64> = (1..=18).map(|l| prices.seconds(op, l)).collect();
+                assert!(all[0] > 0.0 && all[17] > 2.0 * all[0], "{op:?}: {all:?}");
+            }
+            assert!(prices.encryption(0) > 0.0);
+        }
+    }
+
+    /// Where a price was measured it is the measurement.
+    #[test]
+    fn measured_prices_come_back() {
+        let params = MEASURED_AT.validate().unwrap();
+        let prices = Prices::new(&params, 1).unwrap();
+        for (name, op) in [("mul", Op::Product { factors: 1 }), ("rotate", Op::Rotations { count: 1 })] {
+            for (level, ns) in &prices.measured[&(name, 1)] {
+                assert!((prices.seconds(op, *level) / (ns * 1e-9) - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+}

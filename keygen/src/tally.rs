@@ -1,0 +1,189 @@
+use circuits::{Clear, ClearVector, Complex64, Counts, Error, LinearTransform, SlotAlgebra};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// A slot operation that takes time, with what its time depends on besides the level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Op {
+    /// A sum of ciphertexts, and whatever else touches each residue once.
+    Add,
+    /// A product with a plaintext, or a sum of multiples: one rescale.
+    PlainProduct,
+    /// Plaintexts of so many values in all, encoded for a level, or for its primes and the special ones.
+    Encode { values: usize, wide: bool },
+    /// A ciphertext at another level or scale.
+    Adjust,
+    /// A sum of products: one relinearisation and one division.
+    Product { factors: usize },
+    /// Rotations of one ciphertext, or its conjugate, summed: one decomposition and one division.
+    Rotations { count: usize },
+    /// Diagonals by baby and giant steps (those that are not 0).
+    Transform { babies: usize, giants: usize, diagonals: usize },
+}
+
+/// Runs a circuit in the clear and writes down what an encrypted run would do, level by level.
+pub(crate) struct Tally {
+    clear: Clear,
+    steps: Mutex<BTreeMap<(Op, usize), usize>>,
+}
+
+impl Tally {
+    /// On vectors of `slots` values.
+    pub(crate) fn new(slots: usize) -> Result<Self, Error> {
+        Ok(Tally { clear: Clear::new(slots)?, steps: Mutex::default() })
+    }
+
+    /// A vector of zeros.
+    pub(crate) fn fresh(&self, level: usize) -> Result<ClearVector, Error> {
+        self.clear.fresh(&[Complex64::ZERO], level)
+    }
+
+    /// How often each operation was done at each level (the one before it).
+    pub(crate) fn steps(&self) -> BTreeMap<(Op, usize), usize> {
+        // A map is whole even if a thread panicked beside it.
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The circuit's own count.
+    pub(crate) fn counts(&self) -> Counts {
+        self.clear.counts()
+    }
+
+    fn note(&self, op: Op, level: usize) {
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner).entry((op, level)).or_default() += 1;
+    }
+
+    /// Two operands at one level: an engine adjusts the higher one.
+    fn align(&self, a: &ClearVector, b: &ClearVector) -> usize {
+        let (a, b) = (self.level(a), self.level(b));
+        if a != b {
+            self.note(Op::Adjust, a.min(b) + 1);
+        }
+        a.min(b)
+    }
+}
+
+type Result1 = Result<ClearVector, Error>;
+
+impl SlotAlgebra for Tally {
+    type Vector = ClearVector;
+    type Error = Error;
+    type Target = usize;
+
+    fn slots(&self) -> usize {
+        self.clear.slots()
+    }
+
+    fn level(&self, v: &ClearVector) -> usize {
+        self.clear.level(v)
+    }
+
+    fn add(&self, a: &ClearVector, b: &ClearVector) -> Result1 {
+        self.note(Op::Add, self.align(a, b));
+        self.clear.add(a, b)
+    }
+
+    fn sub(&self, a: &ClearVector, b: &ClearVector) -> Result1 {
+        self.note(Op::Add, self.align(a, b));
+        self.clear.sub(a, b)
+    }
+
+    fn neg(&self, a: &ClearVector) -> ClearVector {
+        self.note(Op::Add, self.level(a));
+        self.clear.neg(a)
+    }
+
+    fn add_const(&self, a: &ClearVector, c: Complex64) -> Result1 {
+        self.note(Op::Add, self.level(a));
+        self.clear.add_const(a, c)
+    }
+
+    fn add_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result1 {
+        self.note(Op::Encode { values: p.len(), wide: false }, self.level(a));
+        self.note(Op::Add, self.level(a));
+        self.clear.add_plain(a, p)
+    }
+
+    fn mul_integer(&self, a: &ClearVector, k: i64) -> Result1 {
+        self.note(Op::Add, self.level(a));
+        self.clear.mul_integer(a, k)
+    }
+
+    fn mul_i(&self, a: &ClearVector) -> Result1 {
+        self.note(Op::Add, self.level(a));
+        self.clear.mul_i(a)
+    }
+
+    fn mul(&self, a: &ClearVector, b: &ClearVector) -> Result1 {
+        self.note(Op::Product { factors: 1 }, self.align(a, b));
+        self.clear.mul(a, b)
+    }
+
+    fn mul_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result1 {
+        self.note(Op::Encode { values: p.len(), wide: false }, self.level(a));
+        self.note(Op::PlainProduct, self.level(a));
+        self.clear.mul_plain(a, p)
+    }
+
+    fn mul_const(&self, a: &ClearVector, c: f64) -> Result1 {
+        self.note(Op::PlainProduct, self.level(a));
+        self.clear.mul_const(a, c)
+    }
+
+    fn target(&self, level: usize) -> usize {
+        level
+    }
+
+    fn product_target(&self, a: &ClearVector, b: &ClearVector) -> Result<usize, Error> {
+        self.clear.product_target(a, b)
+    }
+
+    fn factor_target(&self, product: usize, other: &ClearVector) -> usize {
+        self.clear.factor_target(product, other)
+    }
+
+    fn sum_of_products(
+        &self,
+        products: &[(i64, &ClearVector, &ClearVector)],
+        terms: &[(f64, &ClearVector)],
+        constant: f64,
+        target: usize,
+    ) -> Result1 {
+        let op = if products.is_empty() { Op::PlainProduct } else { Op::Product { factors: products.len() } };
+        self.note(op, target + 1);
+        self.clear.sum_of_products(products, terms, constant, target)
+    }
+
+    fn rotate(&self, a: &ClearVector, k: i64) -> Result1 {
+        if k.rem_euclid(self.slots() as i64) != 0 {
+            self.note(Op::Rotations { count: 1 }, self.level(a));
+        }
+        self.clear.rotate(a, k)
+    }
+
+    fn sum_of_rotations(&self, a: &ClearVector, terms: &[(i64, bool)]) -> Result1 {
+        let count = terms.iter().filter(|(k, _)| k.rem_euclid(self.slots() as i64) != 0).count();
+        self.note(Op::Rotations { count }, self.level(a));
+        self.clear.sum_of_rotations(a, terms)
+    }
+
+    fn conjugate(&self, a: &ClearVector) -> Result1 {
+        self.note(Op::Rotations { count: 1 }, self.level(a));
+        self.clear.conjugate(a)
+    }
+
+    fn drop_to(&self, a: &ClearVector, level: usize) -> Result1 {
+        if level < self.level(a) {
+            self.note(Op::Adjust, level + 1);
+        }
+        self.clear.drop_to(a, level)
+    }
+
+    fn linear(&self, a: &ClearVector, t: &LinearTransform) -> Result1 {
+        let (babies, giants) = (t.babies().len(), t.giants().len());
+        let values = t.diagonals().map(|(_, d)| d.len()).sum();
+        self.note(Op::Encode { values, wide: true }, self.level(a));
+        self.note(Op::Transform { babies, giants, diagonals: t.diagonals().count() }, self.level(a));
+        self.clear.linear(a, t)
+    }
+}

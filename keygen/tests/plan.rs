@@ -1,0 +1,99 @@
+//! A plan says of keys, messages and levels what is then made, and refuses with a way out.
+
+use helba::{BanditConfig, KeyPlan, Shape};
+use keygen::{Error, Report, Request, generate, generate_in_memory, plan};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::process::{Command, Output};
+
+fn toy() -> Report {
+    plan(2, 2, 1000, true).unwrap()
+}
+
+/// To the byte: the bundle's file and its keys in memory.
+#[test]
+fn planned_bytes_are_those_made() {
+    let request = Request { shape: Shape::for_problem(2, 2), toy: true, created: 0 };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut file = Vec::new();
+    let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();
+    let manifest = serde_json::to_vec(&summary.manifest).unwrap().len();
+    let report = toy();
+    let frames: usize = report.keys.iter().map(|k| k.count).sum();
+    let bytes: u64 = report.keys.iter().map(|k| k.bytes).sum();
+    assert_eq!(frames, summary.manifest.frames as usize);
+    assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64);
+
+    let keys = generate_in_memory(request, &mut rng).unwrap();
+    let memory: u64 = report.keys.iter().skip(1).map(|k| k.memory).sum();
+    assert_eq!(memory, keys.public.keys.bytes() as u64);
+}
+
+/// Steps add up to the levels that a bandit is given.
+#[test]
+fn depth_by_step_is_the_bandits_plan() {
+    for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (3, 16), (16, 16)] {
+        let report = plan(d, k, 1000, false).unwrap();
+        let shape = Shape::for_problem(d, k);
+        let keys = KeyPlan::new(shape, false).unwrap();
+        let levels = BanditConfig::new(d, k).plan(&keys.params.validate().unwrap(), shape).unwrap();
+        let sum = |list: &[keygen::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
+        assert_eq!(sum(&report.decision_depth), levels.context_level);
+        assert_eq!(sum(&report.update_depth), levels.statistics_level);
+        assert_eq!(report.params, keys.params.name);
+        assert!(report.log2_qp <= f64::from(report.log2_qp_allowed.unwrap()) && report.security_bits == 128);
+        assert!(report.slots.iter().all(|&s| s <= report.slots_available));
+    }
+    assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
+}
+
+fn tool(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_helba-keygen")).arg("plan").args(arguments).output().unwrap()
+}
+
+#[test]
+fn json_has_every_field_and_text_the_same_numbers() {
+    let arguments = ["--d", "7", "--k", "4", "--rounds", "10000"];
+    let out = tool(&[&arguments[..], &["--json"]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    // Through text on both sides: reading a float may cost its last bit.
+    let text = serde_json::to_string(&plan(7, 4, 10_000, false).unwrap()).unwrap();
+    assert_eq!(json, serde_json::from_str::<serde_json::Value>(&text).unwrap());
+    let fields = json.as_object().unwrap();
+    for name in ["params", "why", "decision_depth", "slots", "security_bits", "keys", "messages", "memory"] {
+        assert!(!fields[name].is_null(), "{name}");
+    }
+    assert_eq!(json["rounds"], 10_000);
+    for seconds in json["seconds"].as_array().unwrap() {
+        assert!(seconds["round"].as_f64().unwrap() > 0.0 && seconds["update"].as_f64().unwrap() > 0.0);
+    }
+
+    let text = String::from_utf8(tool(&arguments).stdout).unwrap();
+    let wanted = [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)"];
+    assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_a_way_out() {
+    // Too many arms for any set, too many slots, and nonsense.
+    let refused = |d: usize, k: usize| match plan(d, k, 1000, false) {
+        Err(e @ Error::NoPlan { .. }) => e.to_string(),
+        other => panic!("{d}, {k}: {other:?}"),
+    };
+    let arms = refused(16, 32);
+    assert!(arms.contains("16 features with up to 16 arms") && arms.contains("N = 2^16"), "{arms}");
+    let slots = refused(64, 4);
+    assert!(slots.contains("slots are needed") && slots.contains("4 arms with up to 16 features"), "{slots}");
+    let large = refused(256, 256);
+    assert!(large.contains("no ring of the security table"), "{large}");
+    assert!(refused(0, 2).contains("features = 0") && refused(2, 999).contains("arms = 999"));
+    assert!(refused(2, 2_usize.pow(40)).contains("from 1 to 256"));
+    // What a refusal proposes does work.
+    for (d, k) in [(16, 16), (16, 4)] {
+        plan(d, k, 1000, false).unwrap();
+    }
+    let out = tool(&["--d", "16", "--k", "32"]);
+    assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("what would"));
+    assert!(!tool(&["--d", "2", "--k", "2", "--rounds", "0"]).status.success());
+}
