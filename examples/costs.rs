@@ -280,7 +280,7 @@ fn predictions(rows: &[Row]) -> Result<String> {
          | d, K | step | predicted | measured | ratio |\n|---|---|---:|---:|---:|\n",
     );
     let single = || rows.iter().filter(|r| r.layer() == "helba" && r.part("threads") == "1");
-    for name in distinct(single(), |r| problem(r)) {
+    for name in distinct(single(), problem) {
         let parsed = name.split_once(", ").and_then(|(d, k)| Some((d.parse().ok()?, k.parse().ok()?)));
         let (d, k) = parsed.with_context(|| format!("not a problem: {name}"))?;
         let report = keygen::plan(d, k, 1000, false)?;

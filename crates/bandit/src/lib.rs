@@ -1,8 +1,9 @@
-//! Linear contextual bandits in the clear: policies, environments, regret.
+//! Bandits in the clear: policies, environments, regret.
 //!
-//! For whoever simulates, plots or checks: these are the algorithms that the encrypted server runs, on `f64`, and the
-//! public scalars (widths, schedules) that the server itself computes. Not for serving people's data: nothing here
-//! is private or encrypted.
+//! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on `f64`, and the
+//! public scalars (widths, schedules) that the server itself computes: for whoever simulates, plots or checks. Those in
+//! [`stochastic`] and [`distributed`] protect people from what decisions reveal and state how far ([`privacy::statement`]);
+//! [`anonymous`] learns from late, mixed feedback and protects nobody.
 //!
 //! | symbol | here |
 //! |---|---|
