@@ -2,7 +2,7 @@
 //!
 //! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on `f64`, and the
 //! public scalars (widths, schedules) that the server itself computes: for whoever simulates, plots or checks. Those in
-//! [`stochastic`] and [`distributed`] protect people from what decisions reveal and state how far ([`privacy::statement`]);
+//! [`stochastic`] and [`distributed`] protect people from what decisions reveal and state how far ([`privacy::PrivacyStatement`]);
 //! [`anonymous`] learns from late, mixed feedback and protects nobody.
 //!
 //! | symbol | here |
