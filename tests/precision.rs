@@ -4,6 +4,7 @@
 //! To write it anew, a few minutes: `UPDATE_DOCS=1 cargo test --release --test precision -- --ignored`.
 
 use circuits::argmax::Argmax;
+use circuits::matrix::{Factors, Newton};
 use circuits::{Clear, Comparison, Encrypted, SquareRoot};
 use ckks::{
     Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, PublicKey,
@@ -218,10 +219,10 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let prior = layout.ridge(config.linear.lambda);
     let statistics: Vec<Complex64> = statistics.iter().zip(&prior).map(|(a, b)| a + b).collect();
     let first = layout.model(|i, j| if i == j { 1.0 } else { 0.0 }, |_| 0.0);
-    let newton = helba::update::newton(shape, 2.0 / 3.0, plan.design_scale).unwrap();
-    let update = |v: &Ciphertext, a: &Ciphertext| {
-        helba::update::batch_update(&encrypted, &newton, plan.newton_steps, v, a).unwrap()
-    };
+    let newton =
+        Newton::new(shape.dim, Factors::warm(2.0, plan.newton_steps).unwrap(), plan.design_scale).unwrap();
+    let update =
+        |v: &Ciphertext, a: &Ciphertext| helba::update::batch_update(&encrypted, &newton, v, a).unwrap();
     let (v, a) = (party.encrypt(&statistics, plan.statistics_level), party.encrypt(&first, plan.model_level));
     row(page, "statistics", &party, &v, &statistics);
     let got = update(&v, &a);
@@ -229,7 +230,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         clear.fresh(&statistics, plan.statistics_level).unwrap(),
         clear.fresh(&first, plan.model_level).unwrap(),
     );
-    let want = helba::update::batch_update(&clear, &newton, plan.newton_steps, &ev, &ea).unwrap();
+    let want = helba::update::batch_update(&clear, &newton, &ev, &ea).unwrap();
     row(page, "model after the batch update", &party, &got, want.values());
 }
 

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
+use circuits::matrix::{Factors, Newton};
 use ckks::{Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
 use helba::{BanditConfig, KeyPlan, Shape, compare, update};
@@ -396,10 +397,10 @@ impl Circuits {
         let decision = Circuit::of(&tally);
 
         let tally = Tally::new(shape.update_slots())?;
-        let newton = update::newton(shape, 1.0, levels.design_scale)?;
+        let newton = Newton::new(shape.dim, Factors::plain(levels.newton_steps), levels.design_scale)?;
         let statistics = tally.fresh(levels.statistics_level)?;
         let model = tally.fresh(levels.model_level)?;
-        update::batch_update(&tally, &newton, levels.newton_steps, &statistics, &model)?;
+        update::batch_update(&tally, &newton, &statistics, &model)?;
         let update = Circuit::of(&tally);
         let sqrt_levels = (config.sqrt_degree + 1).ilog2() as usize;
         Ok(Circuits { score, compare, decision, update, sqrt_levels, levels: levels.clone() })

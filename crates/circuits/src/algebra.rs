@@ -211,6 +211,14 @@ impl LinearTransform {
         Ok(self)
     }
 
+    /// The map, then a product with `c`.
+    #[must_use]
+    pub fn times(&self, c: f64) -> Self {
+        let mut out = self.clone();
+        out.diagonals.values_mut().flatten().for_each(|v| *v *= c);
+        out
+    }
+
     /// Period of the diagonals; divides the number of slots of an algebra that can apply the map.
     pub fn period(&self) -> usize {
         self.period

@@ -11,7 +11,8 @@
 //! | \[A \| omega\] | model, [`Newton::model_slots`] | (k, 0, i, j) = A_ij, (k, 1, 0, j) = omega_j, 0 elsewhere |
 //!
 //! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i, k]` and
-//! `right(S)[k, h, i, j] = (2I - M)[k, j]`: one linear transform each, one product, log2 D rotations.
+//! `right(S)[k, h, i, j] = (2I - M)[k, j]`: one linear transform each, one product, log2 D rotations. A factor beside
+//! each step, which the right transform carries for nothing, centres the spectrum of M again: see [`Factors`].
 //!
 //! Scaling: designs and moments hold V/s and g/s, states s X and M, models A and omega. Choose s so that the entries of
 //! V/s and s A are of order one (t/d for contexts that look in every direction): errors are then relative to the message.
@@ -32,6 +33,7 @@ use crate::{Error, LinearTransform, SlotAlgebra};
 #[derive(Debug, Clone)]
 pub struct Newton {
     dim: usize,
+    steps: Vec<f64>,
     left: LinearTransform,
     right: LinearTransform,
     /// `right` at h = 0 only: the last step needs no M.
@@ -51,16 +53,15 @@ pub struct Newton {
 }
 
 impl Newton {
-    /// For `dim` (D, a power of two from 2 to 64), the warm start's factor a0 (see [`warm_factor`]) and the scaling s.
+    /// For `dim` (D, a power of two from 2 to 64), the factors of the start and of each step, and the scaling s.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless a0 is in (0, 1] and s is
-    /// in [2^-20, 2^20].
-    pub fn new(dim: usize, a0: f64, scale: f64) -> Result<Self, Error> {
+    /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless s is in [2^-20, 2^20].
+    pub fn new(dim: usize, factors: Factors, scale: f64) -> Result<Self, Error> {
         power_of_two("matrix dimension", dim, 2)?;
         in_range("matrix dimension", dim as f64, 2.0, 64.0)?;
-        in_range("warm start factor", a0, f64::MIN_POSITIVE, 1.0)?;
         in_range("scaling", scale, 2f64.powi(-20), 2f64.powi(20))?;
+        let Factors { start: a0, steps } = factors;
         let d = dim as i64;
         let (half, full) = (d * d, 2 * d * d);
         let left = transform(dim, |k, _, _, j| Some((k - j, 1.0)))?;
@@ -72,6 +73,7 @@ impl Newton {
         debug_assert_eq!(left.period() as i64, full * d);
         Ok(Self {
             dim,
+            steps,
             left,
             right,
             right_last,
@@ -95,14 +97,14 @@ impl Newton {
         2 * self.dim.pow(3)
     }
 
-    /// Levels from a model and a design to the inverse, by a warm start and `steps` (at least 1) steps.
-    pub fn warm_depth(&self, steps: usize) -> usize {
-        2 + 2 * steps
+    /// Levels from a model and a design to the inverse, by a warm start.
+    pub fn warm_depth(&self) -> usize {
+        2 + 2 * self.steps.len()
     }
 
-    /// Levels from a design to the inverse, by a cold start and `steps` (at least 1) steps.
-    pub fn cold_depth(&self, steps: usize) -> usize {
-        1 + 2 * steps
+    /// Levels from a design to the inverse, by a cold start.
+    pub fn cold_depth(&self) -> usize {
+        1 + 2 * self.steps.len()
     }
 
     /// Levels from the inverse to the model.
@@ -215,36 +217,20 @@ impl Newton {
         alg.add_plain(&v, &pattern(self.dim, 1, |_, h, i, j| if h == 0 && i == j { start } else { 0.0 }))
     }
 
-    /// `[X (2I - M) | M (2I - M)]`. 2 levels.
+    /// All steps from a state: `[X | 0]`. 2 levels each.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] as [`Newton::warm_start`]; otherwise the algebra's.
-    pub fn step<A: SlotAlgebra>(&self, alg: &A, state: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.half_or_full(alg, state, &self.right, &self.two)
-    }
-
-    /// `[X (2I - M) | 0]`, the last step. 2 levels.
-    ///
-    /// # Errors
-    /// As [`Newton::step`].
-    pub fn last_step<A: SlotAlgebra>(&self, alg: &A, state: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.half_or_full(alg, state, &self.right_last, &self.two_last)
-    }
-
-    /// `steps` steps (at least 1) from a state: `[X | 0]`. 2 levels each.
-    ///
-    /// # Errors
-    /// [`Error::Range`] for no steps, [`Error::OutOfLevels`] before anything is computed.
-    pub fn iterate<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        state: &A::Vector,
-        steps: usize,
-    ) -> Result<A::Vector, A::Error> {
-        in_range("Newton steps", steps as f64, 1.0, 64.0)?;
-        has_levels("Newton", alg.level(state), 2 * steps)?;
-        let state = (1..steps).try_fold(state.clone(), |s, _| self.step(alg, &s))?;
-        self.last_step(alg, &state)
+    /// [`Error::SlotCount`] as [`Newton::warm_start`], [`Error::OutOfLevels`] before anything is computed; otherwise the
+    /// algebra's.
+    pub fn iterate<A: SlotAlgebra>(&self, alg: &A, state: &A::Vector) -> Result<A::Vector, A::Error> {
+        self.check(alg)?;
+        has_levels("Newton", alg.level(state), 2 * self.steps.len())?;
+        let mut state = state.clone();
+        for (n, &factor) in self.steps.iter().enumerate() {
+            let last = n + 1 == self.steps.len();
+            state = self.step(alg, &state, factor, last)?;
+        }
+        Ok(state)
     }
 
     /// The model `[X | X g]` from `[X | 0]` and a moment; X is symmetric. 2 levels.
@@ -265,17 +251,18 @@ impl Newton {
         alg.add(&alg.mul_plain(inverse, &self.inverse_mask)?, &omega)
     }
 
-    fn half_or_full<A: SlotAlgebra>(
+    /// `c [X (2I - M) | M (2I - M)]`, without the second half in the last step.
+    fn step<A: SlotAlgebra>(
         &self,
         alg: &A,
         state: &A::Vector,
-        right: &LinearTransform,
-        two: &[Complex64],
+        c: f64,
+        last: bool,
     ) -> Result<A::Vector, A::Error> {
-        self.check(alg)?;
-        has_levels("Newton", alg.level(state), 2)?;
+        let (right, two) = if last { (&self.right_last, &self.two_last) } else { (&self.right, &self.two) };
+        let two: Vec<Complex64> = two.iter().map(|v| c * v).collect();
         let left = alg.linear(state, &self.left)?;
-        let right = alg.add_plain(&alg.linear(state, right)?, two)?;
+        let right = alg.add_plain(&alg.linear(state, &right.times(c))?, &two)?;
         self.sum_k(alg, &alg.mul(&left, &right)?)
     }
 
@@ -296,23 +283,55 @@ impl Newton {
     }
 }
 
-/// a0 = 2/(2 + C + L^2/lambda): when a batch ends by the trace condition (threshold `trace`, one context of norm `norm`
-/// beyond it), the eigenvalues of A V are in [1, 1 + C + L^2/lambda], and this start has the smallest residual.
+/// What the start and each step of [`Newton`] multiply by.
 ///
-/// # Errors
-/// [`Error::Range`] unless all are positive and finite.
-pub fn warm_factor(trace: f64, norm: f64, lambda: f64) -> Result<f64, Error> {
-    Ok(2.0 / (1.0 + largest_eigenvalue(trace, norm, lambda)?))
+/// With the eigenvalues of M in [1 - e, 1 + e], those of M (2I - M) are in [1 - e^2, 1]: times 2/(2 - e^2) they are within
+/// e^2/(2 - e^2) of one on both sides. While e is near 1, that is as good as two plain steps.
+///
+/// # Source
+/// Departure from Encrypted Linear Contextual Bandit, eq. 2, where every factor is 1 ([`Factors::plain`]).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Factors {
+    start: f64,
+    steps: Vec<f64>,
 }
 
-/// Bound on the spectral radius of I - X V after `steps` steps from [`warm_factor`]'s start:
-/// `(1 - a0)^(2^steps)`.
+impl Factors {
+    /// The paper's steps, for a cold start.
+    pub fn plain(steps: usize) -> Self {
+        Factors { start: 1.0, steps: vec![1.0; steps.max(1)] }
+    }
+
+    /// For a warm start when the eigenvalues of A V are in [1, `top`], and `steps` steps, at least 1.
+    ///
+    /// # Errors
+    /// [`Error::Range`] unless `top` is at least 1 and finite.
+    pub fn warm(top: f64, steps: usize) -> Result<Self, Error> {
+        in_range("eigenvalue bound", top, 1.0, f64::MAX)?;
+        let steps = residuals(top).take(steps.max(1)).map(|e| 2.0 / (2.0 - e * e)).collect();
+        Ok(Factors { start: 2.0 / (1.0 + top), steps })
+    }
+}
+
+/// Steps after which the eigenvalues of A V, in [1, `top`] at first, are within `tolerance` of one.
 ///
 /// # Errors
-/// As [`warm_factor`].
-pub fn warm_residual(trace: f64, norm: f64, lambda: f64, steps: usize) -> Result<f64, Error> {
-    let a0 = warm_factor(trace, norm, lambda)?;
-    Ok((1.0 - a0).powf((steps as f64).exp2()))
+/// [`Error::Range`] unless `top` is at least 1 and finite, and the tolerance in [2^-40, 1).
+pub fn warm_steps(top: f64, tolerance: f64) -> Result<usize, Error> {
+    in_range("eigenvalue bound", top, 1.0, f64::MAX)?;
+    in_range("tolerance", tolerance, (-40f64).exp2(), 1f64.next_down())?;
+    // e comes below any tolerance, since 1 - e grows fourfold a step at first; up to rounding when top is astronomical.
+    Ok(residuals(top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
+}
+
+/// e before each step.
+fn residuals(top: f64) -> impl Iterator<Item = f64> {
+    // By 1 - e, which stays exact when e is near 1.
+    std::iter::successors(Some(2.0 / (1.0 + top)), |gap| {
+        let e2 = (1.0 - gap) * (1.0 - gap);
+        Some(2.0 * gap * (2.0 - gap) / (2.0 - e2))
+    })
+    .map(|gap| 1.0 - gap)
 }
 
 /// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at least 1.
@@ -328,15 +347,6 @@ pub fn cold_steps(eps: f64, lambda: f64, c: f64) -> Result<usize, Error> {
     in_range("lambda", lambda, f64::MIN_POSITIVE, c.next_down())?;
     let ratio = (lambda * eps).ln() / (-lambda / c).ln_1p();
     Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
-}
-
-fn largest_eigenvalue(trace: f64, norm: f64, lambda: f64) -> Result<f64, Error> {
-    for (what, value) in [("trace threshold", trace), ("context norm", norm), ("lambda", lambda)] {
-        in_range(what, value, f64::MIN_POSITIVE, f64::MAX)?;
-    }
-    let top = 1.0 + trace + norm * norm / lambda;
-    in_range("eigenvalue bound", top, 1.0, f64::MAX)?;
-    Ok(top)
 }
 
 /// Values of a function of (k, h, i, j), k below `blocks`.
@@ -379,8 +389,8 @@ mod tests {
         (0..d * d).map(|s| (0..d).map(|k| a[s / d * d + k] * b[k * d + s % d]).sum()).collect()
     }
 
-    fn step(x: &Matrix, m: &Matrix, d: usize) -> (Matrix, Matrix) {
-        let r: Matrix = identity(d).iter().zip(m).map(|(i, m)| 2.0 * i - m).collect();
+    fn step(x: &Matrix, m: &Matrix, c: f64, d: usize) -> (Matrix, Matrix) {
+        let r: Matrix = identity(d).iter().zip(m).map(|(i, m)| c * (2.0 * i - m)).collect();
         (product(x, &r, d), product(m, &r, d))
     }
 
@@ -407,12 +417,13 @@ mod tests {
     fn steps_equal_matrix_arithmetic() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
         for (d, copies) in [(2, 1), (2, 4), (4, 1), (8, 2), (16, 1)] {
-            let newton = Newton::new(d, 0.5, 1.0).unwrap();
+            let factors = Factors { start: 0.5, steps: vec![1.25, 0.75] };
+            let newton = Newton::new(d, factors, 1.0).unwrap();
             let alg = Clear::new(newton.period() * copies).unwrap();
             let v = design(d, 3 * d, &mut rng);
             let a: Matrix = design(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
             let omega: Vec<f64> = (0..d).map(|i| i as f64 - 1.5).collect();
-            let top = newton.warm_depth(2) + newton.model_depth();
+            let top = newton.warm_depth() + newton.model_depth();
             let design = alg.fresh(&newton.design_slots(&v).unwrap(), top).unwrap();
             let model = alg.fresh(&newton.model_slots(&a, &omega).unwrap(), top).unwrap();
 
@@ -427,12 +438,12 @@ mod tests {
                 }
             };
             expect_state(&state, &x, &m);
-            let (x1, m1) = step(&x, &m, d);
-            expect_state(&newton.step(&alg, &state).unwrap(), &x1, &m1);
-            let inverse = newton.iterate(&alg, &state, 2).unwrap();
-            let x2 = step(&x1, &m1, d).0;
+            let (x1, m1) = step(&x, &m, 1.25, d);
+            expect_state(&newton.step(&alg, &state, 1.25, false).unwrap(), &x1, &m1);
+            let inverse = newton.iterate(&alg, &state).unwrap();
+            let x2 = step(&x1, &m1, 0.75, d).0;
             expect_state(&inverse, &x2, &vec![0.0; d * d]);
-            assert_eq!(alg.level(&inverse), top - newton.warm_depth(2));
+            assert_eq!(alg.level(&inverse), top - newton.warm_depth());
 
             let g: Vec<f64> = (0..d).map(|i| (i as f64).cos()).collect();
             let moment = alg.fresh(&newton.moment_slots(&g).unwrap(), top).unwrap();
@@ -457,12 +468,12 @@ mod tests {
         let v = design(d, t, &mut rng);
         let c = d as f64 + t as f64;
         let steps = cold_steps(eps, 1.0, c).unwrap();
-        let newton = Newton::new(d, 0.5, 1.0).unwrap();
+        let newton = Newton::new(d, Factors::plain(steps), 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
-        let design = alg.fresh(&newton.design_slots(&v).unwrap(), newton.cold_depth(steps)).unwrap();
+        let design = alg.fresh(&newton.design_slots(&v).unwrap(), newton.cold_depth()).unwrap();
         let state = newton.cold_start(&alg, &design, c).unwrap();
         close(&state.real()[d * d..2 * d * d], &v.iter().map(|v| v / c).collect::<Vec<_>>(), 1e-12);
-        let inverse = newton.iterate(&alg, &state, steps).unwrap();
+        let inverse = newton.iterate(&alg, &state).unwrap();
         assert_eq!(alg.level(&inverse), 0);
         let (x, _) = newton.read_model(inverse.values()).unwrap();
         let residual = product(&x, &v, d);
@@ -470,33 +481,56 @@ mod tests {
         for (r, i) in residual.iter().zip(identity(d)) {
             assert!((r - i).abs() <= eps * c);
         }
-        assert_eq!(newton.cold_depth(steps), 1 + 2 * steps);
+        assert_eq!(newton.cold_depth(), 1 + 2 * steps);
     }
 
-    /// After a batch that ends by the trace condition, four warm steps keep the residual within its bound.
+    /// Diagonal matrices: V = diag(1, x, 3) A^-1 has the extreme eigenvalues 1 and 3 of A V. After three steps the ends
+    /// of the spectrum are where the factors put them, on both sides of one, and everything between is nearer.
     #[test]
     fn warm_start_keeps_its_bound() {
-        assert!((warm_factor(1.0, 1.0, 1.0).unwrap() - 0.5).abs() < 1e-15);
-        assert!((warm_residual(1.0, 1.0, 1.0, 4).unwrap() - 0.5f64.powi(16)).abs() < 1e-18);
-        // Diagonal matrices: V = diag(1..3) A^-1 has the extreme eigenvalues 1 and 3 of A V.
-        let newton = Newton::new(2, 0.5, 1.0).unwrap();
+        // By hand: e = 1/2, then 1/7, 1/97, 1/18817.
+        let e3 = 1.0 / 18817.0;
+        assert_eq!(warm_steps(3.0, 1.001 * e3), Ok(3));
+        assert_eq!(warm_steps(3.0, 0.999 * e3), Ok(4));
+        let newton = Newton::new(4, Factors::warm(3.0, 3).unwrap(), 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
-        let design = alg.fresh(&newton.design_slots(&[1.0, 0.0, 0.0, 3.0]).unwrap(), 10).unwrap();
-        let model = alg.fresh(&newton.model_slots(&identity(2), &[0.0; 2]).unwrap(), 10).unwrap();
+        let diagonal = [1.0, 1.3, 2.1, 3.0];
+        let v: Matrix = (0..16).map(|s| if s / 4 == s % 4 { diagonal[s % 4] } else { 0.0 }).collect();
+        let design = alg.fresh(&newton.design_slots(&v).unwrap(), 8).unwrap();
+        let model = alg.fresh(&newton.model_slots(&identity(4), &[0.0; 4]).unwrap(), 8).unwrap();
         let state = newton.warm_start(&alg, &design, &model).unwrap();
-        let (x, _) = newton.read_model(newton.iterate(&alg, &state, 4).unwrap().values()).unwrap();
-        close(&x, &[1.0, 0.0, 0.0, 1.0 / 3.0], 1.01 * 0.5f64.powi(16));
+        let (x, _) = newton.read_model(newton.iterate(&alg, &state).unwrap().values()).unwrap();
+        let off = |i: usize| x[i * 5] * diagonal[i] - 1.0;
+        assert!((off(0) + e3).abs() < 1e-12 && (off(3) + e3).abs() < 1e-12, "{} {}", off(0), off(3));
+        assert!(off(1).abs() <= e3 && off(2).abs() <= e3);
+    }
+
+    /// The factors halve the steps of a start far from the inverse: 7 plain ones for 31 and 2^-10.
+    #[test]
+    fn factors_save_steps() {
+        let plain = |top: f64, tolerance: f64| {
+            (tolerance.ln() / (1.0 - 2.0 / (1.0 + top)).ln()).log2().ceil() as usize
+        };
+        for (top, tolerance, steps, without) in
+            [(3.0, 1e-3, 3, 4), (6.0, 1e-3, 4, 5), (32.25, 1e-3, 5, 7), (1e9, 1e-3, 17, 32)]
+        {
+            assert_eq!(warm_steps(top, tolerance), Ok(steps), "{top}");
+            assert_eq!(plain(top, tolerance), without, "{top}");
+        }
+        assert_eq!(warm_steps(1.0, 1e-3), Ok(1));
+        assert!(warm_steps(0.5, 1e-3).is_err() && warm_steps(f64::NAN, 1e-3).is_err());
+        assert!(warm_steps(2.0, 0.0).is_err() && warm_steps(2.0, 1.0).is_err());
     }
 
     /// The published rotations are those made, no more and no fewer, and few keys are needed.
     #[test]
     fn rotations_are_published_and_few() {
         for (d, most) in [(2, 6), (4, 13), (8, 18), (16, 29)] {
-            let newton = Newton::new(d, 0.5, 1.0).unwrap();
+            let newton = Newton::new(d, Factors::plain(2), 1.0).unwrap();
             let alg = Clear::new(newton.period()).unwrap();
             let v = alg.fresh_real(&[0.1], 20).unwrap();
             let state = newton.warm_start(&alg, &v, &v).unwrap();
-            let inverse = newton.iterate(&alg, &state, 2).unwrap();
+            let inverse = newton.iterate(&alg, &state).unwrap();
             newton.model(&alg, &inverse, &v).unwrap();
             let n = newton.period() as i64;
             let published: BTreeSet<i64> = newton.rotations().iter().map(|k| k.rem_euclid(n)).collect();
@@ -507,20 +541,21 @@ mod tests {
 
     #[test]
     fn bad_shapes_are_refused() {
-        assert!(Newton::new(3, 0.5, 1.0).is_err());
-        assert!(Newton::new(1, 0.5, 1.0).is_err());
-        assert!(Newton::new(128, 0.5, 1.0).is_err());
-        assert!(Newton::new(4, 0.0, 1.0).is_err());
-        let newton = Newton::new(4, 0.5, 1.0).unwrap();
+        let plain = || Factors::plain(2);
+        assert!(Newton::new(3, plain(), 1.0).is_err());
+        assert!(Newton::new(1, plain(), 1.0).is_err());
+        assert!(Newton::new(128, plain(), 1.0).is_err());
+        assert!(Newton::new(4, plain(), 0.0).is_err());
+        assert!(Factors::warm(0.5, 3).is_err());
+        let newton = Newton::new(4, plain(), 1.0).unwrap();
         assert!(newton.design_slots(&[0.0; 15]).is_err());
         assert!(newton.read_model(&[Complex64::ZERO; 31]).is_err());
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], 9).unwrap();
-        assert!(matches!(newton.step(&alg, &v), Err(Error::SlotCount { .. })));
+        assert!(matches!(newton.iterate(&alg, &v), Err(Error::SlotCount { .. })));
         let alg = Clear::new(128).unwrap();
         let v = alg.fresh_real(&[0.0], 3).unwrap();
-        assert!(matches!(newton.iterate(&alg, &v, 2), Err(Error::OutOfLevels { .. })));
-        assert!(newton.iterate(&alg, &v, 0).is_err());
+        assert!(matches!(newton.iterate(&alg, &v), Err(Error::OutOfLevels { .. })));
         assert!(cold_steps(0.1, 2.0, 1.0).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use circuits::argmax::{Argmax, PaperArgmax};
-use circuits::matrix::{Newton, cold_steps, warm_factor};
+use circuits::matrix::{Factors, Newton, cold_steps};
 use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra, SquareRoot};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -247,17 +247,21 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     let scale = t as f64 / d as f64;
     let over = |m: &[f64]| m.iter().map(|m| m / scale).collect::<Vec<f64>>();
     let g: Vec<f64> = (0..d).map(|i| (0..d).map(|j| v[i * d + j] * theta[j]).sum()).collect();
-    let newton = Newton::new(d, warm_factor(1.0, 1.0, 1.0).unwrap(), scale).unwrap();
     // Cold start: trace of V is at most d + t plus the batch that has just ended.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
-    let (name, steps, depth) = match start {
-        Start::Warm(steps) => (format!("warm start, {steps} steps"), steps, newton.warm_depth(steps)),
+    let (name, factors) = match start {
+        Start::Warm(steps) => (format!("warm start, {steps} steps"), Factors::warm(3.0, steps).unwrap()),
         Start::Cold => {
             let steps = cold_steps(1e-3, 1.0, c).unwrap();
-            (format!("cold start, {steps} steps"), steps, newton.cold_depth(steps))
+            (format!("cold start, {steps} steps"), Factors::plain(steps))
         }
     };
-    let depth = depth + newton.model_depth();
+    let newton = Newton::new(d, factors, scale).unwrap();
+    let depth = newton.model_depth()
+        + match start {
+            Start::Warm(_) => newton.warm_depth(),
+            Start::Cold => newton.cold_depth(),
+        };
     let (counts, errors) = measure(newton.period(), |alg| {
         let design = alg.fresh(&newton.design_slots(&over(&v)).unwrap(), depth).unwrap();
         let moment = alg.fresh(&newton.moment_slots(&over(&g)).unwrap(), depth).unwrap();
@@ -268,7 +272,7 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
             Start::Warm(_) => newton.warm_start(alg, &design, &model()).unwrap(),
             Start::Cold => newton.cold_start(alg, &design, c).unwrap(),
         };
-        let inverse = newton.iterate(alg, &state, steps).unwrap();
+        let inverse = newton.iterate(alg, &state).unwrap();
         let out = newton.model(alg, &inverse, &moment).unwrap();
         assert_eq!(alg.level(&out), 0);
         let (a, omega) = newton.read_model(out.values()).unwrap();

@@ -126,7 +126,7 @@ struct State {
     model_feedbacks: u64,
     batches: u64,
     refreshes: u64,
-    /// Feedbacks of this batch up to which the trace is known to be below C.
+    /// Feedbacks up to which the trace of this batch is known to be below C.
     safe: u64,
     phase: Phase,
     pending: BTreeMap<DecisionId, Pending>,
@@ -151,10 +151,20 @@ enum Phase {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Pending {
     round: u64,
-    /// The trace comparison it carried: batch, feedbacks tested, mask.
-    trace: Option<(u64, u64, Seed)>,
+    /// The trace comparison it carried.
+    trace: Option<Tested>,
     /// The refresh task it carried: an answer to another is not taken.
     refresh: Option<u64>,
+}
+
+/// A trace comparison under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Tested {
+    batch: u64,
+    feedbacks: u64,
+    /// t_j of the inverse it was tested with.
+    model_feedbacks: u64,
+    mask: Seed,
 }
 
 /// One bandit: public counters and encrypted statistics. Cheap to clone.
@@ -183,8 +193,8 @@ pub struct UpdateInputs {
     pub(crate) plan: Plan,
     pub(crate) snapshot: Arc<Ciphertext>,
     pub(crate) model: Arc<Ciphertext>,
-    /// a₀.
-    pub(crate) start: f64,
+    /// Of A_j·V.
+    pub(crate) largest_eigenvalue: f64,
     pub(crate) steps: usize,
     pub(crate) closed_at: u64,
 }
@@ -316,10 +326,8 @@ impl Bandit {
         let s = &self.state;
         let unanswered = s.feedbacks - s.safe;
         // Beyond that the trace may leave the comparison's range; the next feedback closes the batch anyway.
-        let test = matches!(s.phase, Phase::Open)
-            && !s.config.linear.schedule.is_public()
-            && unanswered > 0
-            && unanswered <= s.config.unanswered;
+        let test =
+            !s.config.linear.schedule.is_public() && unanswered > 0 && unanswered <= s.config.unanswered;
         let trace = if test { Some((self.ciphertext(TRACE)?.clone(), s.feedbacks)) } else { None };
         Ok(DecisionInputs {
             config: s.config.clone(),
@@ -345,7 +353,13 @@ impl Bandit {
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         let seed = sample::seed(rng);
-        let tested = output.inputs.trace.as_ref().map(|(_, n)| *n);
+        let (batch, model_feedbacks) = (output.inputs.batch, output.inputs.model_feedbacks);
+        let tested = output.inputs.trace.as_ref().map(|&(_, feedbacks)| Tested {
+            batch,
+            feedbacks,
+            model_feedbacks,
+            mask: seed,
+        });
         let trace = output
             .trace
             .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, &seed, rng))
@@ -356,18 +370,10 @@ impl Bandit {
         };
         self.state.round += 1;
         let round = self.state.round;
-        let trace_pending = tested.map(|n| (output.inputs.batch, n, seed));
         let task = refresh.as_ref().map(|(id, _): &(RefreshId, _)| id.0);
-        self.state.pending.insert(id, Pending { round, trace: trace_pending, refresh: task });
+        self.state.pending.insert(id, Pending { round, trace: tested, refresh: task });
         forget_oldest(&mut self.state.pending, |p| p.round);
-        Ok(DecisionReply {
-            id,
-            round,
-            model_feedbacks: output.inputs.model_feedbacks,
-            action: output.action,
-            trace,
-            refresh,
-        })
+        Ok(DecisionReply { id, round, model_feedbacks, action: output.action, trace, refresh })
     }
 
     /// Counts a feedback once; the same call again returns the same receipt and changes nothing. On an error nothing
@@ -415,15 +421,17 @@ impl Bandit {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| pending.refresh == Some(id.0)) {
             self.install(engine, refresh_id, &model);
         }
-        if let (Some((batch, tested, seed)), Some(answer)) = (pending.trace, f.trace_answer)
-            && batch == self.state.batches
-            && matches!(self.state.phase, Phase::Open)
+        if let (Some(tested), Some(answer)) = (pending.trace, f.trace_answer)
+            && tested.batch == self.state.batches
         {
-            if refresh::trace_condition(engine.params(), &seed, answer) {
+            if !refresh::trace_condition(engine.params(), &tested.mask, answer) {
+                // Inverses only become smaller, so one that a newer has replaced, or is about to replace, tells too.
+                self.state.safe = self.state.safe.max(tested.feedbacks);
+            } else if matches!(self.state.phase, Phase::Open)
+                && tested.model_feedbacks == self.state.model_feedbacks
+            {
                 // Before this feedback is added: the inverse starts from what was tested.
                 self.close(engine)?;
-            } else {
-                self.state.safe = self.state.safe.max(tested);
             }
         }
         let s = &self.state;
@@ -460,6 +468,7 @@ impl Bandit {
         }
         s.phase = Phase::Closing { at: s.feedbacks, unanswered: s.feedbacks - s.safe };
         s.batches += 1;
+        s.safe = s.feedbacks;
         let snapshot = self.ciphertext(STATISTICS)?.clone();
         self.ciphertexts.insert(SNAPSHOT.into(), snapshot);
         let zero = Ciphertext::zero(engine.params(), self.state.plan.trace_level);
@@ -478,7 +487,6 @@ impl Bandit {
         self.ciphertexts.remove(MASKED);
         let s = &mut self.state;
         s.model_feedbacks = at;
-        s.safe = at;
         s.refreshes += 1;
         s.phase = Phase::Open;
     }
@@ -492,9 +500,9 @@ impl Bandit {
             plan: s.plan.clone(),
             snapshot: snapshot.clone(),
             model: model.clone(),
-            start: s.config.newton_start(unanswered),
+            largest_eigenvalue: s.config.largest_eigenvalue(unanswered),
             // Often fewer: most batches end with fewer feedbacks untested than the plan allows for.
-            steps: s.config.newton_steps(unanswered).min(s.plan.newton_steps),
+            steps: s.config.newton_steps(unanswered).unwrap_or(s.plan.newton_steps).min(s.plan.newton_steps),
             closed_at: at,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use bandit::{LinearConfig, Schedule, Width};
+use circuits::matrix::{Factors, Newton, warm_steps};
 use ckks::{Params, ParamsSpec};
 use serde::{Deserialize, Serialize};
 
@@ -156,7 +157,7 @@ impl BanditConfig {
         // Top: one level for the layout of A; below it the first product, two levels a step, two for ω, one for the
         // scale of the refresh.
         let update = |steps: usize| REFRESH_LEVEL + 1 + 2 + 2 * steps + 1;
-        let steps = self.newton_steps(batch);
+        let steps = self.newton_steps(batch)?;
         let highest = shape.update_level(top);
         if update(steps) + 1 > highest {
             let advice = format!(
@@ -204,17 +205,14 @@ impl BanditConfig {
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// Steps after which a warm start is within the tolerance: the eigenvalues of A_j·V are in [1, 1 + bound], so that
-    /// those of M₀ = a₀·A_j·V, a₀ = 2/(2 + bound), are within 1 − a₀ of one, and each step squares that.
-    pub(crate) fn newton_steps(&self, pending: u64) -> usize {
-        // ln(1 − a₀), exact for small a₀; the cast saturates where no number of steps would do.
-        let residual = (-self.newton_start(pending)).ln_1p();
-        (INVERSE_TOLERANCE.ln() / residual).log2().ceil().max(1.0) as usize
+    /// The eigenvalues of A_j·V are in [1, this] when `pending` feedbacks came in since the trace was known to be below C.
+    pub(crate) fn largest_eigenvalue(&self, pending: u64) -> f64 {
+        1.0 + self.trace_bound(pending)
     }
 
-    /// a₀ of the warm start.
-    pub(crate) fn newton_start(&self, pending: u64) -> f64 {
-        2.0 / (2.0 + self.trace_bound(pending))
+    /// Steps after which a warm start is within the tolerance.
+    pub(crate) fn newton_steps(&self, pending: u64) -> Result<usize, Error> {
+        Ok(warm_steps(self.largest_eigenvalue(pending), INVERSE_TOLERANCE)?)
     }
 
     /// The public scalars of round `t` with a model of `t_j` feedbacks.
@@ -361,8 +359,6 @@ impl KeyPlan {
             (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
             (true, 0..=2) if slots <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
             (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
-            // Two features are where large L²/λ is tried out, which takes up to seven Newton steps.
-            (_, 0..=2) if shape.dim == 2 => ckks::LOGN15_LOGQP864_DEPTH21,
             (_, 0..=2) => ckks::LOGN15_LOGQP836_DEPTH17,
             (_, 3) => ckks::LOGN15_LOGQP863_DEPTH18,
             (_, 4) => ckks::LOGN15_LOGQP850_DEPTH19,
@@ -389,7 +385,7 @@ impl KeyPlan {
         for k in argmax.rotations() {
             need(k, decision, top - 6);
         }
-        for k in crate::update::newton(shape, 1.0, 1.0)?.rotations() {
+        for k in Newton::new(shape.dim, Factors::plain(2), 1.0)?.rotations() {
             need(k, shape.update_slots(), shape.update_level(top));
         }
         Ok(KeyPlan {

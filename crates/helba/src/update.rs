@@ -3,19 +3,10 @@
 //! Levels in → out: l → l − 3 − 2·steps.
 //!
 //! Source: eq. 2. Departure: a warm start from the last inverse, which the trace condition keeps near
-//! ([`circuits::matrix::Newton`]); the paper starts from I/c every time.
+//! ([`circuits::matrix::Newton`]), and factors that keep the spectrum centred; the paper starts from I/c every time.
 
-use crate::Shape;
+use circuits::SlotAlgebra;
 use circuits::matrix::Newton;
-use circuits::{Error, SlotAlgebra};
-
-/// Newton's iteration for `shape`, from a₀·A_j, with V/s and s·X.
-///
-/// # Errors
-/// [`Error::Range`] unless a₀ is in (0, 1].
-pub fn newton(shape: Shape, start: f64, design_scale: f64) -> Result<Newton, Error> {
-    Newton::new(shape.dim, start, design_scale)
-}
 
 /// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
 ///
@@ -24,12 +15,11 @@ pub fn newton(shape: Shape, start: f64, design_scale: f64) -> Result<Newton, Err
 pub fn batch_update<A: SlotAlgebra>(
     alg: &A,
     newton: &Newton,
-    steps: usize,
     statistics: &A::Vector,
     model: &A::Vector,
 ) -> Result<A::Vector, A::Error> {
     let model = alg.drop_to(model, alg.level(statistics) + 1)?;
     let state = newton.warm_start(alg, statistics, &model)?;
-    let inverse = newton.iterate(alg, &state, steps)?;
+    let inverse = newton.iterate(alg, &state)?;
     newton.model(alg, &inverse, statistics)
 }
