@@ -122,22 +122,29 @@ impl Store {
     pub(crate) fn commit(&self, id: &str, bandit: &Bandit, saved: &mut Saved) -> Result<(), Error> {
         let (state, ciphertexts) = bandit.save();
         let mut next = Saved { state: Some(blake3::hash(&state)), blobs: BTreeMap::new() };
-        let written = ciphertexts.into_iter().try_for_each(|(name, ciphertext)| {
-            let known = saved.blobs.values().chain(next.blobs.values());
-            let hash = match known.into_iter().find(|b| Arc::ptr_eq(&b.ciphertext, &ciphertext)) {
-                Some(blob) => {
-                    self.refer(&blob.hash);
-                    blob.hash
-                }
-                None => self.write_blob(&ciphertext)?,
-            };
-            next.blobs.insert(name, Blob { ciphertext, hash });
-            Ok(())
-        });
-        if let Err(error) = written {
-            self.release(&next);
+        let mut new: Vec<&Arc<Ciphertext>> = Vec::new();
+        for ciphertext in ciphertexts.values() {
+            let known = saved.blobs.values().map(|b| &b.ciphertext).chain(new.iter().copied());
+            if !known.into_iter().any(|other| Arc::ptr_eq(other, ciphertext)) {
+                new.push(ciphertext);
+            }
+        }
+        let mut written = self.write_blobs(&new);
+        let failed = written.iter().position(Result::is_err).map(|i| written.swap_remove(i));
+        let written: Vec<Blob> = written.into_iter().flatten().collect();
+        if let Some(Err(error)) = failed {
+            written.iter().for_each(|blob| self.release_hash(&blob.hash));
             return Err(error);
         }
+        for (name, ciphertext) in ciphertexts {
+            // Every ciphertext is among what was known and what was new.
+            let mut known = saved.blobs.values().chain(&written);
+            let Some(blob) = known.find(|b| Arc::ptr_eq(&b.ciphertext, &ciphertext)) else { continue };
+            self.refer(&blob.hash);
+            next.blobs.insert(name, blob.clone());
+        }
+        // Names hold them now.
+        written.iter().for_each(|blob| self.release_hash(&blob.hash));
         let unchanged = next.state == saved.state
             && next.blobs.iter().map(|(n, b)| (n, b.hash)).eq(saved.blobs.iter().map(|(n, b)| (n, b.hash)));
         if !unchanged {
@@ -300,6 +307,21 @@ impl Store {
         let ciphertext =
             ckks::read_ciphertext(&self.params, self.key, level, &bytes).map_err(|e| e.to_string())?;
         Ok(Arc::new(ciphertext))
+    }
+
+    /// Writes each blob and refers to it, all at the same time: most of it is waiting for the disk.
+    fn write_blobs(&self, ciphertexts: &[&Arc<Ciphertext>]) -> Vec<Result<Blob, Error>> {
+        let write = |ciphertext: &Arc<Ciphertext>| {
+            let hash = self.write_blob(ciphertext)?;
+            Ok(Blob { ciphertext: ciphertext.clone(), hash })
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = ciphertexts.iter().map(|c| scope.spawn(|| write(c))).collect();
+            let join = |t: std::thread::ScopedJoinHandle<_>| {
+                t.join().unwrap_or(Err(Error::Broken("a write that panicked")))
+            };
+            threads.into_iter().map(join).collect()
+        })
     }
 
     /// Writes a blob and refers to it.

@@ -29,20 +29,23 @@ pub(crate) async fn feedback(
         let _place = place;
         let engine = &state.0.engine;
         let message = FeedbackRequest::read(&body, &entry.limits)?;
-        drop(body);
         let plan = &entry.created.plan;
         let read =
             |frame: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, frame);
+        let (statistics, trace) = rayon::join(
+            || read(&message.statistics, plan.statistics_level),
+            || read(&message.trace, plan.trace_level),
+        );
         let feedback = Feedback {
-            statistics: read(&message.statistics, plan.statistics_level)?,
-            trace: read(&message.trace, plan.trace_level)?,
+            statistics: statistics?,
+            trace: trace?,
             trace_answer: message.trace_answer,
             refreshed: match &message.refreshed {
                 Some((id, frame)) => Some((RefreshId(*id), read(frame, plan.model_level)?)),
                 None => None,
             },
         };
-        drop(message);
+        drop((message, body));
         let receipt = entry.change(&state, |bandit| Ok(bandit.feedback(engine, decision, feedback)?))?;
         tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");
         refresh::update_if_due(&state, &entry);
