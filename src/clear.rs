@@ -1,7 +1,7 @@
 //! Bandits in the clear: a policy of the registry, the decisions it waits for, what it has answered and spent.
 
 use crate::policy::{Config, Learner, offers};
-use crate::store::lock;
+use crate::store::{Saved, lock};
 use crate::{AppState, Error, Kept, blocking, body, refuse, rng};
 use axum::Json;
 use axum::body::Bytes;
@@ -219,7 +219,8 @@ pub(crate) struct ClearEntry {
     parameters: Map<String, Value>,
     config: Config,
     statement: PrivacyStatement,
-    live: Mutex<Bandit>,
+    /// `None` when it was deleted: requests that found it before do not bring it back.
+    live: Mutex<Option<Bandit>>,
 }
 
 impl ClearEntry {
@@ -227,11 +228,25 @@ impl ClearEntry {
         let (policy, parameters) = bandit.config.to_parts()?;
         let statement = bandit.learner.privacy()?;
         let config = bandit.config.clone();
-        Ok(ClearEntry { id, policy, parameters, config, statement, live: Mutex::new(bandit) })
+        Ok(ClearEntry { id, policy, parameters, config, statement, live: Mutex::new(Some(bandit)) })
     }
 
-    pub(crate) fn created(&self) -> PolicyCreated {
-        self.created_at(lock(&self.live).spent())
+    pub(crate) fn created(&self) -> Option<PolicyCreated> {
+        lock(&self.live).as_ref().map(|bandit| self.created_at(bandit.spent()))
+    }
+
+    fn deleted(&self) -> Error {
+        Error::UnknownBandit { id: self.id.clone() }
+    }
+
+    pub(crate) fn delete(&self, state: &AppState) -> Result<(), Error> {
+        let mut live = lock(&self.live);
+        if live.is_none() {
+            return Err(self.deleted());
+        }
+        state.0.store.delete(&self.id, &mut Saved::default())?;
+        *live = None;
+        Ok(())
     }
 
     fn created_at(&self, spent: Spent) -> PolicyCreated {
@@ -244,7 +259,8 @@ impl ClearEntry {
     }
 
     pub(crate) fn view(&self) -> Result<PolicyView, Error> {
-        let bandit = lock(&self.live);
+        let live = lock(&self.live);
+        let bandit = live.as_ref().ok_or_else(|| self.deleted())?;
         // In turn, only the newest decision can be answered.
         let pending = match bandit.learner.in_turn() {
             true => bandit.newest.is_some_and(|id| bandit.open.contains_key(&id)).into(),
@@ -275,10 +291,10 @@ impl ClearEntry {
         change: impl FnOnce(&mut Bandit) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut live = lock(&self.live);
-        let mut next = live.clone();
+        let mut next = live.clone().ok_or_else(|| self.deleted())?;
         let out = change(&mut next)?;
         state.0.store.commit_clear(&self.id, &next)?;
-        *live = next;
+        *live = Some(next);
         Ok(out)
     }
 

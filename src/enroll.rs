@@ -39,10 +39,10 @@ pub(crate) enum Listed {
 
 pub(crate) async fn list(State(state): State<AppState>) -> Result<Json<Vec<Listed>>, Error> {
     let listed = |kept| match kept {
-        Kept::Encrypted(entry) => Listed::Encrypted(entry.created.clone()),
-        Kept::Clear(entry) => Listed::Clear(entry.created()),
+        Kept::Encrypted(entry) => Some(Listed::Encrypted(entry.created.clone())),
+        Kept::Clear(entry) => entry.created().map(Listed::Clear),
     };
-    blocking(move || Ok(Json(state.all().into_iter().map(listed).collect()))).await
+    blocking(move || Ok(Json(state.all().into_iter().filter_map(listed).collect()))).await
 }
 
 pub(crate) async fn show(
@@ -59,6 +59,19 @@ pub(crate) async fn show(
             }
             Kept::Clear(entry) => Json(entry.view()?).into_response(),
         })
+    })
+    .await
+}
+
+/// Answers 204; a second time, 404.
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, Error> {
+    let Path(id) = id?;
+    blocking(move || {
+        state.delete(&id)?;
+        Ok(StatusCode::NO_CONTENT)
     })
     .await
 }

@@ -99,6 +99,8 @@ struct Live {
     saved: Saved,
     /// A batch update runs.
     updating: bool,
+    /// Deleted: requests that found it before do not bring it back.
+    gone: bool,
 }
 
 impl AppState {
@@ -169,6 +171,24 @@ impl AppState {
         Ok(answer)
     }
 
+    /// Forgets a bandit and what is stored of it, for good.
+    fn delete(&self, id: &str) -> Result<(), Error> {
+        match self.find(id)? {
+            Kept::Encrypted(entry) => {
+                let mut live = lock(&entry.live);
+                if live.gone {
+                    return Err(Error::UnknownBandit { id: id.into() });
+                }
+                self.0.store.delete(id, &mut live.saved)?;
+                live.gone = true;
+            }
+            Kept::Clear(entry) => entry.delete(self)?,
+        }
+        self.0.bandits.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        tracing::info!(bandit = id, "deleted");
+        Ok(())
+    }
+
     /// A place among the requests under way, to be kept until all memory of the request is free again.
     fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.0.in_flight.clone().try_acquire_owned().map_err(|_| Error::Overloaded)
@@ -185,7 +205,7 @@ impl Entry {
             fingerprint: engine.params().fingerprint().to_string(),
         };
         let limits = Limits::new(engine.params(), bandit.plan())?;
-        Ok(Entry { created, limits, live: Mutex::new(Live { bandit, saved, updating: false }) })
+        Ok(Entry { created, limits, live: Mutex::new(Live { bandit, saved, updating: false, gone: false }) })
     }
 
     /// Changes the bandit, stores it, and only then lets others see it: on an error nothing has changed.
@@ -195,6 +215,9 @@ impl Entry {
         change: impl FnOnce(&mut Bandit) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut live = lock(&self.live);
+        if live.gone {
+            return Err(Error::UnknownBandit { id: self.created.id.clone() });
+        }
         let Live { bandit, saved, .. } = &mut *live;
         let mut next = bandit.clone();
         let out = change(&mut next)?;
@@ -211,7 +234,7 @@ pub fn app(state: AppState) -> Router {
         .route("/keys", get(enroll::keys))
         .route("/policies", get(clear::policies))
         .route("/bandits", get(enroll::list).post(enroll::create))
-        .route("/bandits/{id}", get(enroll::show))
+        .route("/bandits/{id}", get(enroll::show).delete(enroll::delete))
         .route("/bandits/{id}/decisions", post(decide::decide))
         .route("/bandits/{id}/decisions/{decision}/feedback", post(update::feedback))
         .route("/bandits/{id}/shuffled", post(clear::shuffled));

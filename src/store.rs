@@ -175,6 +175,21 @@ impl Store {
         self.write_row(CLEAR, id, bandit)
     }
 
+    /// Forgets a bandit of either kind; `saved` is empty then. On an error it is still there.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(crate) fn delete(&self, id: &str, saved: &mut Saved) -> Result<(), Error> {
+        self.transaction(|transaction| {
+            for table in [BANDITS, CLEAR] {
+                transaction.open_table(table)?.remove(id)?;
+            }
+            Ok(())
+        })?;
+        self.release(&std::mem::take(saved));
+        Ok(())
+    }
+
     fn write_row(
         &self,
         table: TableDefinition<&str, &[u8]>,

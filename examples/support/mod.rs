@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::{DMatrix, DVector};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Device};
@@ -23,6 +23,11 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     if verb != SERVE {
         return Ok(());
     }
+    // Ends with the process that started it, however that ends.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0)
+    });
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let bundle = PublicBundle::open(keys.as_ref())?;
@@ -95,6 +100,7 @@ impl Deployment {
         bar.enable_steady_tick(Duration::from_millis(100));
         let mut server = Command::new(std::env::current_exe()?)
             .args([SERVE.as_ref(), public.as_os_str(), folder.path().join("state").as_os_str()])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the server process")?;
@@ -310,6 +316,9 @@ pub(crate) fn percentile(values: &[f64], p: f64) -> f64 {
 pub(crate) fn progress(length: u64, what: &str, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
+    }
+    if !std::io::stderr().is_terminal() {
+        eprintln!("{what} …");
     }
     let style = ProgressStyle::with_template("{msg:32} [{bar:40}] {pos}/{len} {elapsed} (left {eta})");
     // The template is a constant that parses.

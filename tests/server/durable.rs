@@ -2,6 +2,7 @@
 
 use crate::fixture::*;
 use helba::{BanditConfig, Receipt};
+use helba_server::Settings;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::time::Duration;
@@ -150,4 +151,49 @@ fn full_disk() {
     let again = server.device().status(&created);
     // A batch update may have ended in between.
     assert_eq!((again.round, again.feedbacks, again.pending_decisions), (after.round, after.feedbacks, 0));
+}
+
+/// Deleted, a bandit of either kind is gone, also after a restart and with a batch update under way, with every file that
+/// was its own; the others stay, and there is room for a new one.
+#[test]
+fn deleted_is_gone() {
+    let mut rng = ChaCha20Rng::seed_from_u64(10);
+    let server = InProcess::start(Settings { max_bandits: 3, ..Settings::default() });
+    let device = server.device();
+    let stays = device.create(&every_round());
+    let goes = device.create(&every_round());
+    let clear = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
+    device.round(&stays, &mut rng);
+    device.wait_for_update(&stays);
+    let decision = device.decide(&goes, &mut rng);
+    device.round(&goes, &mut rng);
+    let blobs = || {
+        let folders = std::fs::read_dir(server.folder.path().join("blobs")).unwrap();
+        folders.map(|f| std::fs::read_dir(f.unwrap().path()).unwrap().count()).sum::<usize>()
+    };
+    let before = blobs();
+
+    for id in [&goes.id, &clear.id] {
+        let path = format!("/bandits/{id}");
+        let answer = device.delete(&path);
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        for answer in
+            [device.delete(&path), device.get(&path), device.post(&format!("{path}/decisions"), b"")]
+        {
+            assert_eq!(answer.problem().status, 404);
+        }
+    }
+    let request = device.answer(&goes, &decision, 0, &mut rng);
+    assert_eq!(device.feedback(&goes, &decision, &request).problem().status, 404);
+    // Its model is what a new bandit starts with, too, and so belongs to both; its statistics were its own.
+    assert!(blobs() < before, "{} of {before}", blobs());
+    assert_eq!(device.status(&stays).feedbacks, 1);
+    device.create(&every_round());
+
+    let server = server.restart();
+    let device = server.device();
+    let listed: Vec<serde_json::Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(device.status(&stays).feedbacks, 1);
 }

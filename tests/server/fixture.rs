@@ -120,6 +120,10 @@ impl Device {
         answer(self.agent.get(format!("{}{path}", self.base)).call().unwrap())
     }
 
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        answer(self.agent.delete(format!("{}{path}", self.base)).call().unwrap())
+    }
+
     pub(crate) fn create(&self, config: &BanditConfig) -> Created {
         serde_json::from_slice(&self.post("/bandits", &serde_json::to_vec(config).unwrap()).ok()).unwrap()
     }

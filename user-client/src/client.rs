@@ -131,6 +131,22 @@ impl Client {
         self.json(self.agent.get(self.url(&format!("bandits/{}", checked(id)?))).call())
     }
 
+    /// Every bandit of the server, encrypted ones and those in the clear, as it was created.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn bandits(&self) -> Result<Vec<serde_json::Value>, Error> {
+        self.json_up_to(MAX_CLEAR_BYTES, self.agent.get(self.url("bandits")).call())
+    }
+
+    /// Deletes a bandit of either kind, for good.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn delete(&self, id: &str) -> Result<(), Error> {
+        self.accepted(self.agent.delete(self.url(&format!("bandits/{}", checked(id)?))).call()).map(drop)
+    }
+
     /// Where a bandit stands.
     ///
     /// # Errors

@@ -5,9 +5,9 @@ use helba::{Layout, Shape};
 use num_complex::Complex64;
 use rand::CryptoRng;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{Created, Limits, SecretBundle};
+use wire::{BundleKind, BundleReader, Created, Limits, SecretBundle};
 
 /// A device with the secret key. No Debug, no Clone.
 pub struct Device {
@@ -34,7 +34,9 @@ impl Device {
     /// [`Error::Io`], [`Error::Permissions`]; as [`Self::read`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
-        let file = File::open(path).map_err(io)?;
+        let mut file = File::open(path).map_err(io)?;
+        // What it is before who may read it: a public bundle may be everybody's.
+        BundleReader::of_kind(BundleKind::Secret, &file)?;
         #[cfg(unix)]
         {
             let mode =
@@ -43,6 +45,7 @@ impl Device {
                 return Err(Error::Permissions { path: path.into(), mode });
             }
         }
+        file.rewind().map_err(io)?;
         // Unbuffered: a buffer would keep a copy of the key.
         Self::read(file)
     }

@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// Misuse: features longer than agreed.
     #[error(
-        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger L"
+        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger `linear.l` (`create --config`)"
     )]
     NormAboveBound {
         /// The row, from 1.
@@ -61,6 +61,12 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         error: std::io::Error,
+    },
+    /// There is no such decision: its file goes when its reward is counted.
+    #[error("there is no {}: `decide` makes it, and it goes when its reward has been counted", path.display())]
+    NoPending {
+        /// The file.
+        path: PathBuf,
     },
     /// Misuse: a decision still waits in that file.
     #[error("{} exists already: give feedback for that decision first, or choose another file with --pending", path.display())]

@@ -92,6 +92,19 @@ enum Command {
         #[command(flatten)]
         outcome: Outcome,
     },
+    /// Lists the server's bandits: id, and policy or size.
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Deletes a bandit and all that it has learned.
+    Delete {
+        #[command(flatten)]
+        server: Server,
+        /// The bandit's id.
+        #[arg(long)]
+        bandit: String,
+    },
     /// Shows where a bandit stands.
     Status {
         #[command(flatten)]
@@ -149,16 +162,16 @@ struct Server {
 /// What is most often changed; the rest is in `--config`.
 #[derive(Args)]
 struct Tuning {
-    /// Ridge regularisation.
-    #[arg(long)]
+    /// Ridge regularisation [default: 1].
+    #[arg(long, allow_negative_numbers = true)]
     lambda: Option<f64>,
-    /// The confidence width, constant.
-    #[arg(long)]
+    /// The confidence width, constant [default: 0.5].
+    #[arg(long, allow_negative_numbers = true)]
     alpha: Option<f64>,
-    /// Rounds the numeric scaling is made for.
+    /// Rounds the numeric scaling is made for [default: 1000; the file's when replayed].
     #[arg(long)]
     horizon: Option<u64>,
-    /// Feedbacks that may wait for the answer to their trace condition.
+    /// Feedbacks that may wait for the answer to their trace condition [default: 4].
     #[arg(long)]
     unanswered: Option<u64>,
 }
@@ -229,6 +242,12 @@ fn run(command: Command) -> anyhow::Result<()> {
             let [url, bandit, decision] = [url, bandit, decision].map(Option::unwrap_or_default);
             print(&Client::new(&url)?.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
+        Command::List { server } => {
+            for bandit in Client::new(&server.url)?.bandits()? {
+                println!("{}", line(&bandit));
+            }
+        }
+        Command::Delete { server, bandit } => Client::new(&server.url)?.delete(&bandit)?,
         Command::Status { server, bandit } => {
             let client = Client::new(&server.url)?;
             match client.bandit(&bandit) {
@@ -254,6 +273,18 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A bandit in the list.
+fn line(bandit: &serde_json::Value) -> String {
+    let text = |field: &str| bandit[field].as_str().unwrap_or_default();
+    match text("policy") {
+        "" => {
+            let linear = &bandit["config"]["linear"];
+            format!("{}  helba, encrypted, {} features, {} arms", text("id"), linear["d"], linear["k"])
+        }
+        policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
+    }
 }
 
 fn print(answer: &impl serde::Serialize) -> anyhow::Result<()> {
@@ -364,5 +395,10 @@ fn replay(
     }
     let (brand, share) = purchases.best_fixed();
     println!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
-    print(&client.status(&created.id)?)
+    let status = client.status(&created.id)?;
+    println!(
+        "{} feedbacks counted, {} batch updates, {} models refreshed",
+        status.feedbacks, status.batches, status.refreshes
+    );
+    Ok(())
 }

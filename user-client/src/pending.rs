@@ -48,10 +48,13 @@ impl Pending {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::BadPending`].
+    /// [`Error::NoPending`], [`Error::Io`], [`Error::BadPending`].
     pub fn load(path: &Path) -> Result<Self, Error> {
         let mut bytes = Vec::new();
-        let io = |error| Error::Io { path: path.into(), error };
+        let io = |error: std::io::Error| match error.kind() {
+            ErrorKind::NotFound => Error::NoPending { path: path.into() },
+            _ => Error::Io { path: path.into(), error },
+        };
         File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(io)?;
         postcard::from_bytes(&bytes).map_err(|_| Error::BadPending { path: path.into() })
     }

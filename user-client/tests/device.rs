@@ -293,6 +293,11 @@ fn a_secret_file_must_be_private() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
+        // A public bundle is named as such, whoever may read it.
+        let public = dir.path().join("public.bundle");
+        std::fs::write(&public, b"HELBAPUB\x01\x00\x00\x00\x00\x00\x00\x00").unwrap();
+        std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Device::open(&public).map(drop), Err(Error::Wire(_))));
         for mode in [0o644, 0o640, 0o604, 0o660, 0o610] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let Err(e @ Error::Permissions { .. }) = Device::open(&path).map(drop) else {

@@ -129,7 +129,7 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
     assert!(matches!(Pending::reserve(&path), Err(Error::PendingExists { .. })));
     std::fs::write(&path, b"short").unwrap();
     assert!(matches!(Pending::load(&path), Err(Error::BadPending { .. })));
-    assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::Io { .. })));
+    assert!(matches!(Pending::load(&dir.path().join("none")), Err(Error::NoPending { .. })));
 }
 
 /// In the clear the tool prints the id alone on stdout, the promise on stderr; answers as they came.

@@ -158,7 +158,10 @@ impl Layout {
         let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
         // Rows that were divided by the largest norm come out at 1 and a rounding.
         if norm > self.bound * (1.0 + 1e-9) {
-            let why = format!("norm {norm} is above L = {}: rescale the features, or raise L", self.bound);
+            let why = format!(
+                "norm {norm} is above L = {}: rescale the features, or make a bandit with a larger `linear.l`",
+                self.bound
+            );
             return Err(Error::BadFeatures { arm, why });
         }
         Ok(())
