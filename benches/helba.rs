@@ -37,8 +37,7 @@ impl Party {
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
         let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
-        let conjugation = (GaloisElement::conjugation(&params), plan.conjugation_level);
-        for (g, level) in rotations.chain([conjugation]) {
+        for (g, level) in rotations {
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
         }
         let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));

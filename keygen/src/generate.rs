@@ -114,10 +114,7 @@ impl Pair {
         let public_key = ckks_secret::public_key(&secret, rng);
         let key_id = public_key.id(&params);
 
-        let mut wanted = vec![
-            (None, plan.relin_level),
-            (Some(GaloisElement::conjugation(&params)), plan.conjugation_level),
-        ];
+        let mut wanted = vec![(None, plan.relin_level)];
         let rotations = plan.rotations.iter();
         wanted.extend(rotations.map(|&(k, level)| (Some(GaloisElement::rotation(&params, k)), level)));
         // As a loaded bundle writes them.

@@ -51,8 +51,6 @@ pub struct Operations {
     pub plain_products: usize,
     /// Rotations by an offset that is not 0.
     pub rotations: usize,
-    /// Conjugations.
-    pub conjugations: usize,
     /// Linear transforms.
     pub transforms: usize,
 }
@@ -305,7 +303,6 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
             memory: memory_of(params, 2 * (top + 1)),
         },
         switch("relinearisation", &[keys.relin_level]),
-        switch("conjugation", &[keys.conjugation_level]),
         switch("rotations", &rotations),
     ]
 }
@@ -346,7 +343,6 @@ impl Circuit {
             products: c.products,
             plain_products: c.plain_products,
             rotations: c.rotations,
-            conjugations: c.conjugations,
             transforms: c.transforms,
         }
     }
@@ -503,7 +499,7 @@ mod tests {
                     Op::Transform { babies, giants, .. } => babies + giants,
                     _ => 0,
                 });
-                assert_eq!(rotations, c.rotations + c.conjugations);
+                assert_eq!(rotations, c.rotations);
             }
             // The parts of a decision: score, comparison, and a mask, which is encoded, each for action and trace.
             let total = |c: &Circuit| c.steps.values().sum::<usize>();

@@ -343,8 +343,6 @@ pub struct KeyPlan {
     pub relin_level: usize,
     /// Rotations, canonical in [0, slots), with the highest level each is used at.
     pub rotations: Vec<(i64, usize)>,
-    /// Level of the conjugation key.
-    pub conjugation_level: usize,
 }
 
 impl KeyPlan {
@@ -380,6 +378,7 @@ impl KeyPlan {
         for k in crate::score::rotations(shape) {
             need(k, decision, top - 1);
         }
+        need(crate::score::estimate_rotation(shape), decision, top - 4);
         let argmax = crate::compare::argmax(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
         // After product, mask and the shallower square root.
         for k in argmax.rotations() {
@@ -388,11 +387,6 @@ impl KeyPlan {
         for k in Newton::new(shape.dim, Factors::plain(2), 1.0)?.rotations() {
             need(k, shape.update_slots(), shape.update_level(top));
         }
-        Ok(KeyPlan {
-            params,
-            relin_level: top,
-            rotations: rotations.into_iter().collect(),
-            conjugation_level: top - 2,
-        })
+        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_iter().collect() })
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! Levels in → out: l → l − 2 − log₂(degree + 1).
 //!
-//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace;
-//! z + iu shares a vector until the mask, which also normalises both.
+//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace.
+//! u and the trace enter the index linearly, so they are picked out only at the level where they are added.
 //!
 //! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
 //! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is left out.
 
 use crate::{Scalars, Shape};
-use circuits::{Chebyshev, Complex64, SlotAlgebra};
+use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};
 
 /// What a score needs to know in the clear.
 #[derive(Debug, Clone)]
@@ -38,9 +38,14 @@ impl ScoreInputs {
     }
 }
 
-/// Rotations used, at the context's level − 1.
-pub fn rotations(shape: Shape) -> Vec<i64> {
-    circuits::sum_rotations(1, shape.square()).chain([shape.square() as i64]).collect()
+/// Rotations that add up squares, at the context's level − 1.
+pub fn rotations(shape: Shape) -> impl Iterator<Item = i64> {
+    circuits::sum_rotations(1, shape.square())
+}
+
+/// The rotation that brings u to z, at the context's level − 4 or below.
+pub fn estimate_rotation(shape: Shape) -> i64 {
+    shape.square() as i64
 }
 
 /// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound) at slot
@@ -55,31 +60,30 @@ pub fn optimistic_index<A: SlotAlgebra>(
     model: &A::Vector,
 ) -> Result<A::Vector, A::Error> {
     let ScoreInputs { shape, arms, scalars, .. } = inputs;
-    let (square, block, range) = (shape.square(), shape.block(), scalars.range);
-    let trace_slot = crate::compare::trace_slot(*shape);
+    let (square, block, range, slots) =
+        (shape.square(), shape.block(), scalars.range, shape.decision_slots());
+    let at_arms = |value: f64| {
+        let mut mask = vec![Complex64::ZERO; slots];
+        mask.iter_mut().step_by(block).take(*arms).for_each(|v| v.re = value);
+        mask
+    };
+    let mut at_trace = vec![Complex64::ZERO; slots];
+    at_trace[crate::compare::trace_slot(*shape)].re = 1.0 / (2.0 * inputs.trace_bound);
 
-    // Sums over each square, valid at its first slot; other slots hold parts of two squares until the mask.
+    // Valid at the first slot of each square; other slots hold parts of two squares until the masks.
     let sums = circuits::rotate_sum(alg, &alg.mul(contexts, model)?, 1, square)?;
-    // z + iu. The trace has no second half: contexts are 0 there.
-    let both = alg.add(&sums, &alg.mul_i(&alg.rotate(&sums, square as i64)?)?)?;
-    let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
-    for a in 0..*arms {
-        mask[a * block].re = 1.0 / scalars.c2;
-    }
-    // The trace goes with u, which stays linear.
-    mask[trace_slot].im = range / (scalars.c2 * 2.0 * inputs.trace_bound);
-    let both = alg.mul_plain(&both, &mask)?;
-    let conjugate = alg.conjugate(&both)?;
-    // 2z/c₂ and 2u/c₂.
-    let z = alg.add(&both, &conjugate)?;
-    let u = alg.mul_i(&alg.sub(&conjugate, &both)?)?;
-
+    // 2(z + c₁)/c₂ − 1.
     let at_zero = 2.0 * scalars.c1 / scalars.c2 - 1.0;
-    let z = alg.add_const(&z, at_zero.into())?;
+    let z = alg.add_const(&alg.mul_plain(&sums, &at_arms(2.0 / scalars.c2))?, at_zero.into())?;
     let (factor, c2) = (scalars.beta / range, scalars.c2);
     let root = |x: f64| factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
     let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
-    let index = sqrt.evaluate_plus(alg, &z, &[(c2 / (2.0 * range), &u)])?;
+    // u/range and trace/(2·bound), one level above where the root comes out.
+    let pick = [(estimate_rotation(*shape), at_arms(1.0 / range)), (0, at_trace)];
+    let pick = LinearTransform::new(slots, slots, pick)?.with_baby_step(slots)?;
+    let level = alg.level(&z) + 2 - sqrt.depth();
+    let linear = alg.linear(&alg.drop_to(&sums, level)?, &pick)?;
+    let index = sqrt.evaluate_plus(alg, &z, &[(1.0, &linear)])?;
 
     let middle = scalars.least_index / range + 0.5;
     // Slots without an arm hold the root of c₁ now.

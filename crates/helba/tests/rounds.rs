@@ -26,7 +26,7 @@ fn party(shape: Shape, seed: u64) -> Party {
         ..EvaluationKeys::default()
     };
     let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
-    for (g, level) in rotations.chain([(GaloisElement::conjugation(&params), plan.conjugation_level)]) {
+    for (g, level) in rotations {
         keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
     }
     let id: KeyId = public.id(&params);

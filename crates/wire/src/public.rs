@@ -111,8 +111,6 @@ fn check_complete(params: &Params, plan: &KeyPlan, keys: &EvaluationKeys) -> Res
         _ => Err(Error::MissingKey { what, level }),
     };
     check("relinearisation key".into(), keys.relin.as_ref(), plan.relin_level)?;
-    let conjugation = keys.galois.get(&GaloisElement::conjugation(params));
-    check("conjugation key".into(), conjugation, plan.conjugation_level)?;
     plan.rotations.iter().try_for_each(|&(k, level)| {
         check(format!("key for rotation by {k}"), keys.galois.get(&GaloisElement::rotation(params, k)), level)
     })
