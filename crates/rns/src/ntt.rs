@@ -3,7 +3,7 @@
 //! Output slot i holds the value at ψ^(2·bitrev(i)+1), so the automorphism X → Xᵍ is a permutation of
 //! slots that does not depend on the prime.
 
-use crate::{Error, Modulus, simd};
+use crate::{Error, Modulus, primes, simd};
 use std::sync::OnceLock;
 
 /// One implementation of the transform for one ring degree and prime. Inputs and outputs are fully
@@ -20,7 +20,7 @@ pub struct NttTable {
     modulus: Modulus,
     kernel: Box<dyn NttKernel>,
     /// Transforms of length N/2ⁱ with root ψ^(2ⁱ), made when first needed.
-    sparse: [OnceLock<PortableNtt>; 17],
+    sparse: [OnceLock<Box<dyn NttKernel>>; 17],
 }
 
 impl std::fmt::Debug for NttTable {
@@ -37,22 +37,13 @@ impl NttTable {
     /// [`Error::BadModulus`] unless q is a prime below 2⁵⁰ that is 1 modulo 2N, N ≥ 16.
     pub fn new(log_n: u32, q: u64) -> Result<Self, Error> {
         let n = 1usize << log_n;
-        let bad = Error::BadModulus { q, max_bits: Modulus::MAX_BITS, two_n: 2 * n as u64 };
+        let two_n = 2 * n as u64;
+        let bad = Error::BadModulus { q, max_bits: Modulus::MAX_BITS, two_n };
         let modulus = Modulus::new(q).ok_or(bad.clone())?;
-        let plan = tfhe_ntt::prime64::Plan::try_new(n, q).ok_or(bad)?;
-        let kernel: Box<dyn NttKernel> = match simd::kernels() {
-            simd::Kernel::Avx512Ifma => {
-                let inverse_n = modulus.constant(modulus.inv(n as u64));
-                Box::new(TfheNtt { plan, modulus, inverse_n })
-            }
-            simd::Kernel::Scalar => {
-                // The root is the one the other kernel uses: slot 0 of the transform of X is ψ.
-                let mut x = vec![0; n];
-                x[1] = 1;
-                plan.fwd(&mut x);
-                Box::new(PortableNtt::new(modulus, n, x[0]))
-            }
-        };
+        if n < 16 || q % two_n != 1 || !primes::is_prime(q) {
+            return Err(bad);
+        }
+        let kernel = kernel(modulus, n, primitive_root(&modulus, log_n + 1));
         Ok(NttTable { modulus, kernel, sparse: std::array::from_fn(|_| OnceLock::new()) })
     }
 
@@ -84,28 +75,45 @@ impl NttTable {
             let mut x = vec![0; n];
             x[stride] = 1;
             self.forward(&mut x);
-            PortableNtt::new(self.modulus, coefficients.len(), x[0])
+            kernel(self.modulus, coefficients.len(), x[0])
         });
         short.forward(coefficients);
     }
 }
 
-/// `tfhe-ntt` (BSD-3-Clause-Clear), the fast kernel.
-struct TfheNtt {
-    plan: tfhe_ntt::prime64::Plan,
-    modulus: Modulus,
-    inverse_n: crate::Constant,
+/// The kernel of this process for one length and root.
+fn kernel(modulus: Modulus, n: usize, psi: u64) -> Box<dyn NttKernel> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(fast) = simd::VectorNtt::new(modulus, n, psi) {
+        return Box::new(fast);
+    }
+    Box::new(PortableNtt::new(modulus, n, psi))
 }
 
-impl NttKernel for TfheNtt {
-    fn forward(&self, limb: &mut [u64]) {
-        self.plan.fwd(limb);
-    }
-
-    fn inverse(&self, limb: &mut [u64]) {
-        self.plan.inv(limb);
-        simd::mul_constant_assign(&self.modulus, limb, self.inverse_n);
-    }
+/// ψ: the root of order 2^`log_order` modulo a prime q that is 1 modulo it, found by square roots from −1 on. Which of the
+/// two is taken is part of what values mean, and known answers hold it.
+fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
+    let q = m.value();
+    let two_power = (q - 1).trailing_zeros();
+    let odd = (q - 1) >> two_power;
+    // Half of all residues are no squares, so the search is short.
+    let non_square = (2..q).find(|&z| m.pow(z, (q - 1) / 2) == q - 1).unwrap_or(q - 1);
+    (1..log_order).fold(q - 1, |square, _| {
+        // Tonelli and Shanks: r² = square·t throughout, and the order of t falls to 1.
+        let (mut c, mut bits) = (m.pow(non_square, odd), two_power);
+        let (mut t, mut r) = (m.pow(square, odd), m.pow(square, odd.div_ceil(2)));
+        while t != 1 {
+            let order = (1..bits).scan(t, |x, _| {
+                *x = m.mul(*x, *x);
+                Some(*x)
+            });
+            let i = 1 + order.take_while(|&x| x != 1).count() as u32;
+            let b = m.pow(c, 1 << (bits - i - 1));
+            (bits, c) = (i, m.mul(b, b));
+            (t, r) = (m.mul(t, c), m.mul(r, b));
+        }
+        r
+    })
 }
 
 /// Textbook Cooley-Tukey and Gentleman-Sande butterflies with Shoup constants: the second, portable kernel.
@@ -197,7 +205,6 @@ pub fn automorphism_permutation(log_n: u32, element: u64) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::primes;
     use rand::{Rng, SeedableRng};
 
     fn random(n: usize, q: u64, seed: u64) -> Vec<u64> {
@@ -205,11 +212,21 @@ mod tests {
         (0..n).map(|_| rng.next_u64() % q).collect()
     }
 
-    /// Products in the transform domain equal the schoolbook negacyclic product, on both kernels.
+    /// An implementation by others, the oracle of ours; it also chose ψ, before there was ours.
+    fn peer(n: usize, q: u64) -> (tfhe_ntt::prime64::Plan, u64) {
+        let plan = tfhe_ntt::prime64::Plan::try_new(n, q).unwrap();
+        // Slot 0 of the transform of X is ψ.
+        let mut x = vec![0; n];
+        x[1] = 1;
+        plan.fwd(&mut x);
+        (plan, x[0])
+    }
+
+    /// Products in the transform domain equal the schoolbook negacyclic product, on every kernel.
     #[test]
-    fn both_kernels_multiply_like_the_schoolbook() {
-        let (log_n, n) = (5, 32);
-        for bits in [30, 32, 42, 50] {
+    fn kernels_multiply_like_the_schoolbook() {
+        for (log_n, bits) in [5, 6, 9].into_iter().flat_map(|l| [20, 32, 42, 46, 49, 50].map(|b| (l, b))) {
+            let n = 1usize << log_n;
             let q = primes::largest(bits, 2 * n as u64, &[]).unwrap();
             let m = Modulus::new(q).unwrap();
             let (a, b) = (random(n, q, 1), random(n, q, 2));
@@ -221,11 +238,7 @@ mod tests {
                     slow[k] = if i + j < n { m.add(slow[k], p) } else { m.sub(slow[k], p) };
                 }
             }
-            let plan = tfhe_ntt::prime64::Plan::try_new(n, q).unwrap();
-            let mut x = vec![0; n];
-            x[1] = 1;
-            plan.fwd(&mut x);
-            let portable = PortableNtt::new(m, n, x[0]);
+            let portable = PortableNtt::new(m, n, peer(n, q).1);
             let table = NttTable::new(log_n, q).unwrap();
             for kernel in [&portable as &dyn NttKernel, &*table.kernel] {
                 let (mut fa, mut fb) = (a.clone(), b.clone());
@@ -238,26 +251,40 @@ mod tests {
         }
     }
 
+    /// For every degree, and primes on both sides of each bound that a kernel relies on, all kernels give the same bits,
+    /// and undo themselves, for the extreme residues too.
     #[test]
-    fn kernels_agree_bit_for_bit_at_full_size() {
-        for (log_n, bits) in [(13, 50), (15, 32), (16, 45)] {
-            let n = 1 << log_n;
-            let q = primes::largest(bits, 2 * n as u64, &[]).unwrap();
+    fn kernels_agree_bit_for_bit() {
+        let mut pairs = 0;
+        for (log_n, bits) in (4..=16).flat_map(|l| [20, 31, 32, 35, 36, 42, 46, 47, 49, 50].map(|b| (l, b))) {
+            let n = 1usize << log_n;
+            let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
+            pairs += 1;
             let m = Modulus::new(q).unwrap();
-            let table = NttTable::new(log_n, q).unwrap();
-            let mut x = vec![0; n];
-            x[1] = 1;
-            table.forward(&mut x);
-            let portable = PortableNtt::new(m, n, x[0]);
-            let a = random(n, q, 3);
-            let (mut fast, mut slow) = (a.clone(), a.clone());
-            table.forward(&mut fast);
-            portable.forward(&mut slow);
-            assert!(fast == slow);
-            table.inverse(&mut fast);
-            portable.inverse(&mut slow);
-            assert!(fast == slow && fast == a);
+            let (plan, psi) = peer(n, q);
+            assert_eq!(primitive_root(&m, log_n + 1), psi, "2^{log_n}, {bits} bits");
+            let (table, portable) = (NttTable::new(log_n, q).unwrap(), PortableNtt::new(m, n, psi));
+            let ends = random(n, 2, 5).iter().map(|&x| x * (q - 1)).collect();
+            for a in [vec![0; n], vec![q - 1; n], ends, random(n, q, 3)] {
+                let [mut ours, mut slow, mut peers] = [a.clone(), a.clone(), a.clone()];
+                table.forward(&mut ours);
+                portable.forward(&mut slow);
+                plan.fwd(&mut peers);
+                assert!(ours == slow && ours == peers, "forward, 2^{log_n}, {bits} bits");
+                table.inverse(&mut ours);
+                assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
+                // The other way round: `a` as values.
+                let [mut ours, mut slow, mut peers] = [a.clone(), a.clone(), a.clone()];
+                table.inverse(&mut ours);
+                portable.inverse(&mut slow);
+                plan.inv(&mut peers);
+                simd::mul_constant_assign(&m, &mut peers, portable.inverse_n);
+                assert!(ours == slow && ours == peers, "inverse, 2^{log_n}, {bits} bits");
+                table.forward(&mut ours);
+                assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
+            }
         }
+        assert!(pairs > 120, "{pairs}");
     }
 
     #[test]
@@ -281,10 +308,10 @@ mod tests {
 
     #[test]
     fn short_transform_equals_the_full_one() {
-        let (log_n, n) = (8, 256usize);
+        let (log_n, n) = (12, 4096usize);
         let q = primes::largest(42, 2 * n as u64, &[]).unwrap();
         let table = NttTable::new(log_n, q).unwrap();
-        for log_stride in 0..6 {
+        for log_stride in [0, 1, 2, 4, 6, 8] {
             let stride = 1 << log_stride;
             let mut short = random(n / stride, q, 9);
             let mut full = vec![0; n];

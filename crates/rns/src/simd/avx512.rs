@@ -39,13 +39,13 @@ struct Lanes {
 }
 
 #[target_feature(enable = "avx512f")]
-fn splat(x: u64) -> __m512i {
+pub(super) fn splat(x: u64) -> __m512i {
     _mm512_set1_epi64(x as i64)
 }
 
 /// SAFETY: `i + 8 <= x.len()`.
 #[target_feature(enable = "avx512f")]
-unsafe fn load(x: &[u64], i: usize) -> __m512i {
+pub(super) unsafe fn load(x: &[u64], i: usize) -> __m512i {
     debug_assert!(i + LANES <= x.len());
     // SAFETY: in bounds by the caller's promise; the load is unaligned.
     unsafe { _mm512_loadu_epi64(x.as_ptr().add(i).cast()) }
@@ -53,7 +53,7 @@ unsafe fn load(x: &[u64], i: usize) -> __m512i {
 
 /// SAFETY: `i + 8 <= x.len()`.
 #[target_feature(enable = "avx512f")]
-unsafe fn store(x: &mut [u64], i: usize, v: __m512i) {
+pub(super) unsafe fn store(x: &mut [u64], i: usize, v: __m512i) {
     debug_assert!(i + LANES <= x.len());
     // SAFETY: in bounds by the caller's promise; the store is unaligned.
     unsafe { _mm512_storeu_epi64(x.as_mut_ptr().add(i).cast(), v) }

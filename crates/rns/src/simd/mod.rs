@@ -7,7 +7,13 @@
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ntt512;
 mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use ntt512::VectorNtt;
 
 use crate::{Constant, Modulus};
 use std::sync::OnceLock;

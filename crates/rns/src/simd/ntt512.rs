@@ -1,0 +1,677 @@
+//! The negacyclic transform on AVX-512 IFMA: the butterflies of Longa and Naehrig 2016, up to three stages a pass over
+//! memory and the seven last ones in registers.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | R = 2⁵² | radix of the Montgomery products |
+//! | ψ^bitrev(i) | root i: of the stage with 2ʲ blocks, block k has root 2ʲ + k |
+//! | w̄ ≡ w·R mod q | a root as it is stored, with w̄/q or −w̄/q modulo R |
+//!
+//! Products by roots (Montgomery 1985), for any y below R:
+//!
+//! - Exact, w̄ < q: with m = y·w̄/q mod R the low halves of y·w̄ and m·q are equal, so y·w ≡ hi(y·w̄) − hi(m·q), in (−q, q).
+//! - Chained, for primes of [`CHAINED_BITS`]: with m = −y·w̄/q mod R the low halves sum to R unless both are 0, so
+//!   y·w ≡ hi(y·w̄) + hi(m·q) + 1: no subtraction, as the multiplier adds. An odd w̄ < 2q and y ≠ 0 keep m from 0. If
+//!   y < R/2, hi(y·w̄) + hi(m·q) + 1 − q is in (−q, q).
+//!
+//! The inverse reads the same roots backwards: root 2ʲ + k times root 2ʲ⁺¹ − 1 − k is ψᴺ = −1.
+//!
+//! Safety of every function here: the CPU must have the features named in `target_feature`; only [`VectorNtt::new`]
+//! makes a table, and it asks.
+
+use super::avx512::{load, splat, store};
+use super::{Kernel, kernels};
+use crate::{Modulus, NttKernel};
+use std::arch::x86_64::*;
+
+const LANES: usize = 8;
+/// Points that the last four stages transform within two registers.
+const GROUP: usize = 16;
+/// Registers that hold values, of thirty-two.
+const REGISTERS: usize = 16;
+/// Points that the last seven stages transform within all of them.
+const TAIL: usize = 128;
+/// Words of a block that stays in the first-level cache until it is done.
+const BLOCK: usize = 1 << 12;
+/// Chained products, and no reduction in a forward stage: values start below 2q and grow by less than 2q a stage, so that
+/// the last of sixteen finds them below 32q, which is at most R/2 up to here.
+const CHAINED_BITS: u32 = 46;
+/// No reduction in an inverse stage: values double at each, and the last of sixteen takes differences below 2¹⁶q, which is
+/// at most R/2 up to here.
+const INVERSE_LAZY_BITS: u32 = 35;
+
+/// Chained products, no reduction.
+const LAZY: u8 = 0;
+/// The same for the first forward pass, which lifts its input by q, so that nothing is 0.
+const FIRST: u8 = 1;
+/// Chained products, inverse values kept below 2q.
+const MIDDLE: u8 = 2;
+/// Exact products, values kept below 4q (forward) or 2q (inverse).
+const TIGHT: u8 = 3;
+
+/// w̄ and the factor of m.
+type Root = [u64; 2];
+
+/// Roots of the four stages of sixteen neighbours: one (with its second word), two, four, eight.
+#[repr(align(64))]
+struct GroupRoots([u64; GROUP]);
+
+/// The transform for one prime and N ≥ 512.
+pub(crate) struct VectorNtt {
+    modulus: Modulus,
+    n: usize,
+    /// 1/q modulo R, or −1/q for chained products.
+    factor: u64,
+    /// Roots below N/16, in order.
+    roots: Vec<Root>,
+    groups: Vec<GroupRoots>,
+    /// N⁻¹, and the last inverse root times it, both for exact products.
+    inverse_n: Root,
+    last_root: Root,
+    /// Stages of each pass before those within registers: twos, then threes. (Fours would be sixteen streams at strides
+    /// that share a set of the cache, which has fewer ways.)
+    passes: Vec<u32>,
+    /// How many of them come before the blocks fit the cache; at least one.
+    across: usize,
+}
+
+impl VectorNtt {
+    /// Smallest ring degree.
+    const MIN_N: usize = 4 * TAIL;
+
+    /// The transform with root `psi` of order 2n, if this process runs the vector kernels; n is a power of two.
+    pub(crate) fn new(modulus: Modulus, n: usize, psi: u64) -> Option<Self> {
+        if kernels() != Kernel::Avx512Ifma || !(Self::MIN_N..=1 << 16).contains(&n) {
+            return None;
+        }
+        let q = modulus.value();
+        // Newton: each step doubles the bits that are right, from the three of q·q ≡ 1 modulo 8.
+        let q_inverse = (0..5).fold(q, |x, _| x.wrapping_mul(2u64.wrapping_sub(q.wrapping_mul(x))));
+        const MASK: u64 = (1 << 52) - 1;
+        let exact = |w: u64| {
+            let w = ((u128::from(w) << 52) % u128::from(q)) as u64;
+            [w, w.wrapping_mul(q_inverse) & MASK]
+        };
+        let chained = modulus.bits() <= CHAINED_BITS;
+        let factor = if chained { q_inverse.wrapping_neg() } else { q_inverse } & MASK;
+        let root = |w: u64| {
+            let [w, m] = exact(w);
+            if !chained {
+                return [w, m];
+            }
+            // q is odd, so that one of the two is.
+            let w = if w % 2 == 0 { w + q } else { w };
+            [w, w.wrapping_mul(factor) & MASK]
+        };
+        let log_n = n.trailing_zeros();
+        let mut roots = vec![[0; 2]; n];
+        let mut p = 1;
+        for i in 0..n {
+            roots[crate::bit_reverse(i, log_n)] = root(p);
+            p = modulus.mul(p, psi);
+        }
+        let groups = (0..n / GROUP)
+            .map(|g| {
+                let mut words = [0; GROUP];
+                [words[0], words[1]] = roots[n / 16 + g];
+                for stage in 1..4 {
+                    let (blocks, first) = (1 << stage, (n / 16 + g) << stage);
+                    let out = &mut words[blocks..2 * blocks];
+                    out.iter_mut().zip(&roots[first..]).for_each(|(o, r)| *o = r[0]);
+                }
+                GroupRoots(words)
+            })
+            .collect();
+        let inverse_n = modulus.inv(n as u64);
+        // ψ^(N/2) is root 1.
+        let last_root = modulus.mul(modulus.pow(psi, n as u64 / 2), inverse_n);
+        let stages = (n / TAIL).trailing_zeros();
+        let passes = stages.div_ceil(3);
+        let passes: Vec<u32> = (0..passes).map(|i| (stages + i) / passes).collect();
+        let fits = |&across: &usize| n >> passes[..across].iter().sum::<u32>() <= BLOCK;
+        let across = (1..passes.len()).find(fits).unwrap_or(passes.len());
+        roots.truncate(n / GROUP);
+        roots.shrink_to_fit();
+        Some(VectorNtt {
+            modulus,
+            n,
+            factor,
+            roots,
+            groups,
+            inverse_n: exact(inverse_n),
+            last_root: exact(last_root),
+            passes,
+            across,
+        })
+    }
+}
+
+impl NttKernel for VectorNtt {
+    fn forward(&self, limb: &mut [u64]) {
+        assert_eq!(limb.len(), self.n, "limb of another ring degree");
+        // SAFETY: `new` asked the CPU.
+        unsafe {
+            if self.modulus.bits() <= CHAINED_BITS {
+                forward::<FIRST, LAZY>(self, limb);
+            } else {
+                forward::<TIGHT, TIGHT>(self, limb);
+            }
+        }
+    }
+
+    fn inverse(&self, limb: &mut [u64]) {
+        assert_eq!(limb.len(), self.n, "limb of another ring degree");
+        // SAFETY: `new` asked the CPU.
+        unsafe {
+            if self.modulus.bits() <= INVERSE_LAZY_BITS {
+                inverse::<LAZY>(self, limb);
+            } else if self.modulus.bits() <= CHAINED_BITS {
+                inverse::<MIDDLE>(self, limb);
+            } else {
+                inverse::<TIGHT>(self, limb);
+            }
+        }
+    }
+}
+
+/// What every butterfly needs, in all lanes.
+#[derive(Clone, Copy)]
+struct Lanes {
+    q: __m512i,
+    two_q: __m512i,
+    minus_q: __m512i,
+    one: __m512i,
+    two: __m512i,
+    /// What twice x, less a sum, wants: see [`Lanes::forward`].
+    twice_lift: __m512i,
+    factor: __m512i,
+    /// ⌊R/q⌋.
+    barrett: __m512i,
+}
+
+/// A root in all lanes, or one a lane.
+#[derive(Clone, Copy)]
+struct RootLanes(__m512i, __m512i);
+
+impl RootLanes {
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn splat(root: Root) -> Self {
+        RootLanes(splat(root[0]), splat(root[1]))
+    }
+}
+
+impl Lanes {
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn new(table: &VectorNtt) -> Self {
+        let q = table.modulus.value();
+        let chained = table.modulus.bits() <= CHAINED_BITS;
+        Lanes {
+            q: splat(q),
+            two_q: splat(2 * q),
+            minus_q: splat(q.wrapping_neg()),
+            one: splat(1),
+            two: splat(2),
+            twice_lift: splat(if chained { 2 * q - 2 } else { 2 * q }),
+            factor: splat(table.factor),
+            barrett: splat((1 << 52) / q),
+        }
+    }
+
+    /// Completes the roots w̄.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn root(&self, w: __m512i) -> RootLanes {
+        RootLanes(w, _mm512_madd52lo_epu64(_mm512_setzero_si512(), w, self.factor))
+    }
+
+    /// c + y·w, exact, less `c_less`.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn exact(&self, c: __m512i, c_less: __m512i, y: __m512i, w: RootLanes) -> __m512i {
+        let m = _mm512_madd52lo_epu64(_mm512_setzero_si512(), y, w.1);
+        _mm512_sub_epi64(_mm512_madd52hi_epu64(c, y, w.0), _mm512_madd52hi_epu64(c_less, m, self.q))
+    }
+
+    /// c − 1 + y·w + (up to 2q), chained.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn chained(&self, c: __m512i, y: __m512i, w: RootLanes) -> __m512i {
+        let m = _mm512_madd52lo_epu64(_mm512_setzero_si512(), y, w.1);
+        _mm512_madd52hi_epu64(_mm512_madd52hi_epu64(c, y, w.0), m, self.q)
+    }
+
+    /// y·w, exact and reduced.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn mul(&self, y: __m512i, w: RootLanes) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let t = self.exact(zero, zero, y, w);
+        _mm512_min_epu64(t, _mm512_add_epi64(t, self.q))
+    }
+
+    /// x mod q for x < 2⁵².
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn reduce(&self, x: __m512i) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let estimate = _mm512_madd52hi_epu64(zero, x, self.barrett);
+        // Short by at most one, so the remainder is below 2q.
+        let r = _mm512_sub_epi64(x, _mm512_madd52lo_epu64(zero, estimate, self.q));
+        _mm512_min_epu64(r, _mm512_sub_epi64(r, self.q))
+    }
+
+    /// x ± y·w. Tight: [0, 4q) → (0, 4q).
+    ///
+    /// Lazy: [a, b] → (a, b + 2q) for y in [1, R/2). A chained sum is short by 1; so that nothing need be added, x is ahead
+    /// by as many ones as sums follow before it is next a y, or done ([`run`]). Both outputs are then ahead by one less.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn forward<const MODE: u8>(&self, x: __m512i, y: __m512i, w: RootLanes) -> (__m512i, __m512i) {
+        let (x, sum) = if MODE == TIGHT {
+            let x = _mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q));
+            (x, self.exact(x, self.minus_q, y, w))
+        } else {
+            (x, self.chained(x, y, w))
+        };
+        // 2x < R.
+        (sum, _mm512_sub_epi64(_mm512_madd52lo_epu64(self.twice_lift, x, self.two), sum))
+    }
+
+    /// x + y and (y − x)·w; w is the negated inverse root. Lazy: below `bound` (q·2ˢ) → below twice that. Otherwise `bound`
+    /// is 2q: [0, 2q) → [0, 2q).
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    #[inline]
+    fn inverse<const MODE: u8>(
+        &self,
+        bound: __m512i,
+        x: __m512i,
+        y: __m512i,
+        w: RootLanes,
+    ) -> (__m512i, __m512i) {
+        let mut sum = _mm512_add_epi64(x, y);
+        if MODE != LAZY {
+            sum = _mm512_min_epu64(sum, _mm512_sub_epi64(sum, self.two_q));
+        }
+        // Never 0.
+        let difference = _mm512_sub_epi64(_mm512_add_epi64(y, bound), x);
+        let product = if MODE == TIGHT {
+            self.exact(self.q, _mm512_setzero_si512(), difference, w)
+        } else {
+            self.chained(self.one, difference, w)
+        };
+        (sum, product)
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn forward<const START: u8, const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
+    let lanes = Lanes::new(t);
+    let (across, within) = t.passes.split_at(t.across);
+    let mut blocks = 1;
+    for &stages in across {
+        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+            match blocks {
+                1 => forward_stages::<START>(t, &lanes, stages, block, 1),
+                _ => forward_stages::<MODE>(t, &lanes, stages, block, blocks + k),
+            }
+        }
+        blocks <<= stages;
+    }
+    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+        let (mut root, mut len) = (blocks + k, block.len());
+        for &stages in within {
+            for (j, part) in block.chunks_exact_mut(len).enumerate() {
+                forward_stages::<MODE>(t, &lanes, stages, part, root + j);
+            }
+            (root, len) = (root << stages, len >> stages);
+        }
+        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
+            forward_tail::<MODE>(t, &lanes, tail, root + j);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
+    match stages {
+        2 => forward_pass::<4, MODE>(t, lanes, block, root),
+        _ => forward_pass::<8, MODE>(t, lanes, block, root),
+    }
+}
+
+/// log₂ W stages of one block, whose first root is `root`; its length is a multiple of 128W.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn forward_pass<const W: usize, const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    root: usize,
+) {
+    let stride = block.len() / W;
+    let w = forward_roots::<W>(t, root);
+    for i in (0..stride).step_by(LANES * REGISTERS / W) {
+        let mut v = load_columns::<W>(lanes, block, i);
+        if MODE != TIGHT {
+            for (j, v) in v[..REGISTERS / 2].iter_mut().enumerate() {
+                *v = _mm512_add_epi64(*v, splat(run(j * W / REGISTERS, W)));
+            }
+        }
+        if MODE == FIRST {
+            for v in &mut v {
+                *v = _mm512_add_epi64(*v, lanes.q);
+            }
+        }
+        forward_stage::<8, MODE>(lanes, &mut v, &w);
+        forward_stage::<4, MODE>(lanes, &mut v, &w);
+        if W == 8 {
+            forward_stage::<2, MODE>(lanes, &mut v, &w);
+        }
+        store_columns::<W>(block, i, &v);
+    }
+}
+
+/// Columns of a pass from entry i on, as many as fill the registers: v_{jC + c} has the entries from i + 8c on of part j,
+/// of W; C is 16/W.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn load_columns<const W: usize>(lanes: &Lanes, block: &[u64], i: usize) -> [__m512i; REGISTERS] {
+    let mut v = [lanes.q; REGISTERS];
+    for (j, v) in v.iter_mut().enumerate() {
+        // SAFETY: W parts are the length, and C vectors from i on are in each.
+        *v = unsafe { load(block, column_index::<W>(block, i, j)) };
+    }
+    v
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn store_columns<const W: usize>(block: &mut [u64], i: usize, v: &[__m512i; REGISTERS]) {
+    for (j, &v) in v.iter().enumerate() {
+        let at = column_index::<W>(block, i, j);
+        // SAFETY: as for `load_columns`.
+        unsafe { store(block, at, v) }
+    }
+}
+
+#[inline]
+fn column_index<const W: usize>(block: &[u64], i: usize, j: usize) -> usize {
+    let columns = REGISTERS / W;
+    i + j / columns * (block.len() / W) + j % columns * LANES
+}
+
+/// Stages from now on in which part `j` of `w` is an x, before it is a y or the pass ends: leading zeros of j.
+const fn run(j: usize, w: usize) -> u64 {
+    (w.ilog2() - (j + 1).next_power_of_two().ilog2()) as u64
+}
+
+/// The W − 1 roots of a pass, those of its stage with 2ʲ blocks from 2ʲ on.
+#[inline]
+fn forward_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
+    let mut w = [[0; 2]; W];
+    for level in (0..W.trailing_zeros()).map(|s| 1 << s) {
+        w[level..2 * level].copy_from_slice(&t.roots[root * level..][..level]);
+    }
+    w
+}
+
+/// The same backwards: of each stage, block k has the root that mirrors it.
+#[inline]
+fn inverse_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
+    let mut w = forward_roots(t, root);
+    for level in (0..W.trailing_zeros()).map(|s| 1 << s) {
+        w[level..2 * level].reverse();
+    }
+    w
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_stage<const HALF: usize, const MODE: u8>(lanes: &Lanes, v: &mut [__m512i; REGISTERS], w: &[Root]) {
+    let level = REGISTERS / 2 / HALF;
+    for k in 0..level {
+        let root = RootLanes::splat(w[level + k]);
+        for j in 2 * HALF * k..2 * HALF * k + HALF {
+            (v[j], v[j + HALF]) = lanes.forward::<MODE>(v[j], v[j + HALF], root);
+        }
+    }
+}
+
+/// Entry i of a pair of registers → entry ⌊i/2⌋ + 8(i mod 2): halves are interleaved. As bits (v, l₂, l₁, l₀) of an
+/// index, v the register, they turn right: after one turn the butterflies between the registers are those of l₂, and
+/// l₀, whose old v chooses the root, and so on; after four turns everything is in its place.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn turns() -> [__m512i; 2] {
+    [_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15)]
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn permute(by: [__m512i; 2], (a, b): (__m512i, __m512i)) -> (__m512i, __m512i) {
+    (_mm512_permutex2var_epi64(a, by[0], b), _mm512_permutex2var_epi64(a, by[1], b))
+}
+
+/// The roots of one of a group's four stages, each lane its own.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn group_root<const STAGE: usize>(lanes: &Lanes, g: &GroupRoots) -> RootLanes {
+    let w = &g.0;
+    // SAFETY: words 2 and 3, 4 to 7 and 8 to 15 of sixteen.
+    unsafe {
+        match STAGE {
+            0 => RootLanes::splat([w[0], w[1]]),
+            1 => lanes.root(_mm512_broadcast_i64x2(_mm_loadu_si128(w.as_ptr().add(2).cast()))),
+            2 => lanes.root(_mm512_broadcast_i64x4(_mm256_loadu_si256(w.as_ptr().add(4).cast()))),
+            _ => lanes.root(load(w, 8)),
+        }
+    }
+}
+
+/// One of a group's stages, and the turn after it, in four groups from `first` on: one alone would wait for itself.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_groups<const STAGE: usize, const MODE: u8>(
+    lanes: &Lanes,
+    v: &mut [__m512i; REGISTERS],
+    first: usize,
+    groups: &[GroupRoots],
+) {
+    let turn = turns();
+    for g in first..first + 4 {
+        let w = group_root::<STAGE>(lanes, &groups[g]);
+        let (mut x, mut y) = lanes.forward::<MODE>(v[2 * g], v[2 * g + 1], w);
+        if STAGE == 3 {
+            (x, y) = (lanes.reduce(x), lanes.reduce(y));
+        }
+        (v[2 * g], v[2 * g + 1]) = permute(turn, (x, y));
+    }
+}
+
+/// The last seven stages of the block with root `root`, reduced.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
+    let w = forward_roots::<8>(t, root);
+    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
+    let mut v = [lanes.q; REGISTERS];
+    for (j, v) in v.iter_mut().enumerate() {
+        // SAFETY: the length is 128.
+        *v = unsafe { load(block, j * LANES) };
+    }
+    if MODE != TIGHT {
+        for (j, v) in v[..8].iter_mut().enumerate() {
+            let ahead = match j {
+                0 => _mm512_setr_epi64(7, 6, 5, 5, 4, 4, 4, 4),
+                _ => splat(run(j, 16)),
+            };
+            *v = _mm512_add_epi64(*v, ahead);
+        }
+    }
+    forward_stage::<8, MODE>(lanes, &mut v, &w);
+    forward_stage::<4, MODE>(lanes, &mut v, &w);
+    forward_stage::<2, MODE>(lanes, &mut v, &w);
+    for first in [0, 4] {
+        forward_groups::<0, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<1, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<2, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<3, MODE>(lanes, &mut v, first, groups);
+    }
+    for (j, &v) in v.iter().enumerate() {
+        // SAFETY: the length is 128.
+        unsafe { store(block, j * LANES, v) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
+    let lanes = Lanes::new(t);
+    let (across, within) = t.passes.split_at(t.across);
+    let mut blocks = 1 << across.iter().sum::<u32>();
+    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+        // Of the first part; the roots go down while the parts go up.
+        let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
+        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
+            inverse_tail::<MODE>(t, &lanes, tail, root - j);
+        }
+        for &stages in within.iter().rev() {
+            (root, len) = (root >> stages, len << stages);
+            for (j, part) in block.chunks_exact_mut(len).enumerate() {
+                inverse_stages::<MODE>(t, &lanes, stages, part, root - j);
+            }
+        }
+    }
+    for &stages in across.iter().rev() {
+        blocks >>= stages;
+        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
+    match (stages, root) {
+        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root),
+        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root),
+        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root),
+        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root),
+    }
+}
+
+/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by N⁻¹ and
+/// reduces.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    root: usize,
+) {
+    let stride = block.len() / W;
+    let w = inverse_roots::<W>(t, root);
+    let bounds = bounds::<MODE>(lanes, stride.trailing_zeros());
+    for i in (0..stride).step_by(LANES * REGISTERS / W) {
+        let mut v = load_columns::<W>(lanes, block, i);
+        if W == 8 {
+            inverse_stage::<2, MODE>(lanes, bounds[0], &mut v, &w);
+            inverse_stage::<4, MODE>(lanes, bounds[1], &mut v, &w);
+        } else {
+            inverse_stage::<4, MODE>(lanes, bounds[0], &mut v, &w);
+        }
+        let bound = bounds[W.trailing_zeros() as usize - 1];
+        if SCALED {
+            let (scale, last) = (RootLanes::splat(t.inverse_n), RootLanes::splat(t.last_root));
+            for j in 0..REGISTERS / 2 {
+                let (x, y) = (v[j], v[j + REGISTERS / 2]);
+                v[j] = lanes.mul(_mm512_add_epi64(x, y), scale);
+                v[j + REGISTERS / 2] = lanes.mul(_mm512_sub_epi64(_mm512_add_epi64(y, bound), x), last);
+            }
+        } else {
+            inverse_stage::<8, MODE>(lanes, bound, &mut v, &w);
+        }
+        store_columns::<W>(block, i, &v);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_stage<const HALF: usize, const MODE: u8>(
+    lanes: &Lanes,
+    bound: __m512i,
+    v: &mut [__m512i; REGISTERS],
+    w: &[Root],
+) {
+    let level = REGISTERS / 2 / HALF;
+    for k in 0..level {
+        let root = RootLanes::splat(w[level + k]);
+        for j in 2 * HALF * k..2 * HALF * k + HALF {
+            (v[j], v[j + HALF]) = lanes.inverse::<MODE>(bound, v[j], v[j + HALF], root);
+        }
+    }
+}
+
+/// A turn to the left and one of a group's stages in four groups. The outer turns also reverse the sixteen, so that the
+/// roots, read backwards, meet their lanes; between them the registers' roles are changed over.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_groups<const STAGE: usize, const MODE: u8>(
+    lanes: &Lanes,
+    v: &mut [__m512i; REGISTERS],
+    first: usize,
+    groups: &[GroupRoots],
+) {
+    let turn = match STAGE {
+        0 | 3 => [_mm512_setr_epi64(15, 13, 11, 9, 7, 5, 3, 1), _mm512_setr_epi64(14, 12, 10, 8, 6, 4, 2, 0)],
+        _ => [_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15)],
+    };
+    let bound = bounds::<MODE>(lanes, 0)[3 - STAGE];
+    for g in first..first + 4 {
+        let w = group_root::<STAGE>(lanes, &groups[7 - g]);
+        let (a, b) = permute(turn, (v[2 * g], v[2 * g + 1]));
+        let (x, y) = if STAGE == 0 { (a, b) } else { (b, a) };
+        let (x, y) = lanes.inverse::<MODE>(bound, x, y, w);
+        (v[2 * g], v[2 * g + 1]) = if STAGE == 0 { (x, y) } else { (y, x) };
+    }
+}
+
+/// The first seven stages of a block, whose mirror has root `root`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
+    let w = inverse_roots::<8>(t, root);
+    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
+    let mut v = [lanes.q; REGISTERS];
+    for (j, v) in v.iter_mut().enumerate() {
+        // SAFETY: the length is 128.
+        *v = unsafe { load(block, j * LANES) };
+    }
+    for first in [0, 4] {
+        inverse_groups::<3, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<2, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<1, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<0, MODE>(lanes, &mut v, first, groups);
+    }
+    let bound = bounds::<MODE>(lanes, 4);
+    inverse_stage::<2, MODE>(lanes, bound[0], &mut v, &w);
+    inverse_stage::<4, MODE>(lanes, bound[1], &mut v, &w);
+    inverse_stage::<8, MODE>(lanes, bound[2], &mut v, &w);
+    for (j, &v) in v.iter().enumerate() {
+        // SAFETY: the length is 128.
+        unsafe { store(block, j * LANES, v) }
+    }
+}
+
+/// What values are below before each of the four stages from `stage` on.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn bounds<const MODE: u8>(lanes: &Lanes, stage: u32) -> [__m512i; 4] {
+    if MODE != LAZY {
+        return [lanes.two_q; 4];
+    }
+    let first = _mm512_sll_epi64(lanes.q, _mm_cvtsi32_si128(stage as i32));
+    [first, _mm512_slli_epi64::<1>(first), _mm512_slli_epi64::<2>(first), _mm512_slli_epi64::<3>(first)]
+}
