@@ -35,6 +35,8 @@ pub enum NoiseAt {
     Users,
     /// One draw a batch, of the same law: **simulation only**, since whoever draws it knows the sum.
     Sum,
+    /// As [`Sum`](Self::Sum), in double precision where the exact law takes time in proportion to users or scale.
+    Simulated,
 }
 
 impl Config {
@@ -183,6 +185,7 @@ impl<S: SecureSum> State<S> {
         let noise = match self.config.noise {
             NoiseAt::Users => 0,
             NoiseAt::Sum => self.mechanism.total_noise(rng)?,
+            NoiseAt::Simulated => self.mechanism.simulated_noise(rng)?,
         };
         let sum = self.mechanism.analyse(self.mechanism.residue(i128::from(sum), noise), rng)?;
         let mut means = self.means.clone();

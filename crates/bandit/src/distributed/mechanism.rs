@@ -132,8 +132,12 @@ impl Mechanism {
         if !(0.0..=1.0).contains(&reward) {
             return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
         }
-        let place = Ratio::new((reward * 2f64.powi(60)) as u128, 1 << 60)?.times(Ratio::integer(self.g))?;
-        Ok(place.floor() as u64 + u64::from(place.fract().num() > 0 && rng.bernoulli(place.fract())))
+        // Below 2^(60 + 62): the modulus, and so g, has 62 bits at most.
+        let place = u128::from((reward * 2f64.powi(60)) as u64) * u128::from(self.g);
+        let (whole, rest) = ((place >> 60) as u64, place & ((1 << 60) - 1));
+        // The fraction in lowest terms: its denominator is a power of two.
+        let zeros = rest.trailing_zeros();
+        Ok(whole + u64::from(rest > 0 && rng.below(1 << (60 - zeros)) < rest >> zeros))
     }
 
     /// A user's share of the noise.
@@ -175,6 +179,15 @@ impl Mechanism {
                 sum
             }
         })
+    }
+
+    /// The noise of all users together in constant time, from its law in double precision: **simulation**.
+    ///
+    /// # Errors
+    /// As [`noise`](Self::noise); [`Error::Field`] under [`Model::Concentrated`] if a user's variance is below 10.
+    pub fn simulated_noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
+        let rate = self.epsilon.over(Ratio::integer(self.g))?;
+        super::simulate::total(self.model, self.users, rate, self.variance()?, rng)
     }
 
     /// `g²/(n epsilon²)`, of one user's noise.

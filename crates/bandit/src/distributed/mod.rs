@@ -18,9 +18,12 @@
 //! Source throughout: Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits".
 
 mod elimination;
+mod environment;
 mod mechanism;
 mod secure_sum;
+mod simulate;
 
 pub use elimination::{Config, Elimination, NoiseAt};
+pub use environment::NormalArms;
 pub use mechanism::{Mechanism, Model};
 pub use secure_sum::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
