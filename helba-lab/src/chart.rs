@@ -23,10 +23,13 @@ pub fn svg(panel: &PanelResult) -> Result<String> {
     let y = low..high + 0.05 * (high - low);
     let mut document = String::new();
     let root = SVGBackend::with_string(&mut document, (640, 420)).into_drawing_area();
-    let drawn = if panel.log_x && left > 0.0 {
-        draw(&root, panel, &curves, (left..right).log_scale(), y)
+    let log = panel.log_x && left > 0.0;
+    let across = |x: f64| if log { (x / left).ln() / (right / left).ln() } else { x / right };
+    let legend = emptiest_corner(points().map(|p| (across(p.0), (p.2 - y.start) / (y.end - y.start))));
+    let drawn = if log {
+        draw(&root, panel, &curves, (left..right).log_scale(), y, legend)
     } else {
-        draw(&root, panel, &curves, left.min(0.0)..right, y)
+        draw(&root, panel, &curves, left.min(0.0)..right, y, legend)
     };
     drawn.map_err(|e| anyhow!("{}: {e}", panel.title))?;
     drop(root);
@@ -50,12 +53,25 @@ fn bounds(series: &crate::experiment::SeriesResult) -> Vec<Point> {
         .collect()
 }
 
+/// Where a legend hides the fewest of the points, given as shares of the picture's width and height.
+fn emptiest_corner(points: impl Iterator<Item = (f64, f64)>) -> SeriesLabelPosition {
+    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
+    let mut corners = [(0, UpperLeft), (0, UpperRight), (0, LowerRight), (0, LowerLeft)];
+    for (x, y) in points {
+        let hidden = [x < 0.4 && y > 0.5, x > 0.6 && y > 0.5, x > 0.6 && y < 0.5, x < 0.4 && y < 0.5];
+        corners.iter_mut().zip(hidden).for_each(|(corner, hidden)| corner.0 += u32::from(hidden));
+    }
+    let [first, rest @ ..] = corners;
+    rest.into_iter().fold(first, |best, c| if c.0 < best.0 { c } else { best }).1
+}
+
 fn draw<B: DrawingBackend, X>(
     root: &DrawingArea<B, Shift>,
     panel: &PanelResult,
     curves: &[Curve],
     x: X,
     y: std::ops::Range<f64>,
+    legend: SeriesLabelPosition,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
 where
     X: AsRangedCoord<Value = f64>,
@@ -95,14 +111,9 @@ where
             .label(*label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
-    // The legend stands where the curves are low.
-    let highest = |end: fn(&[Point]) -> Option<&Point>| {
-        curves.iter().filter_map(|(_, points)| end(points)).map(|p| p.2).fold(f64::NEG_INFINITY, f64::max)
-    };
-    let falls = highest(<[Point]>::first) > highest(<[Point]>::last);
     chart
         .configure_series_labels()
-        .position(if falls { SeriesLabelPosition::UpperRight } else { SeriesLabelPosition::UpperLeft })
+        .position(legend)
         .label_font(("sans-serif", 14))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.4))

@@ -222,6 +222,11 @@ impl Results {
         }
     }
 
+    /// The series of this label in the panel of this title.
+    pub fn series(&self, title: &str, label: &str) -> Option<&SeriesResult> {
+        self.panels.iter().find(|p| p.title == title)?.series(label)
+    }
+
     /// Every series that has a reference, once, and how many of them agree with it.
     pub fn agreement(&self) -> Claim {
         // By settings: a series that stands in two panels counts once.
@@ -237,7 +242,7 @@ impl Results {
         let apart: Vec<_> = seen.values().filter(|s| !s.1).map(|(name, _)| name.as_str()).collect();
         let rest = if apart.is_empty() { String::new() } else { format!("; not {}", apart.join("; ")) };
         Claim {
-            paper: "(The paper prints no numbers; our own check of the curves.)".into(),
+            paper: "(No claim of the paper: our own check of the last values.)".into(),
             reference: "last values of an independent implementation, in the tables".into(),
             ours: format!("{agree} of {} within three standard errors{rest}", seen.len()),
             // One in a hundred may be apart by chance, and heavy tails add to it.
@@ -262,6 +267,12 @@ impl SeriesResult {
     /// Mean of the last values; standard error 0 for a single run.
     pub fn last(&self) -> Summary {
         summary(&self.finals())
+    }
+
+    /// Last values less those of `other`, seed by seed: on equal seeds both met equal slots.
+    pub fn less(&self, other: &Self) -> Summary {
+        let pairs = self.runs.iter().zip(&other.runs);
+        summary(&pairs.map(|(a, b)| a.last() - b.last()).collect::<Vec<_>>())
     }
 
     /// Middle of the last values (the upper one of two).

@@ -23,7 +23,26 @@ pub fn checkpoints(slots: u64) -> Vec<u64> {
 ///
 /// # Errors
 /// Those of either side.
-pub fn regret<P, E>(mut policy: P, mut environment: E, at: &[u64], seed: u64) -> Result<Run>
+pub fn regret<P, E>(mut policy: P, environment: E, at: &[u64], seed: u64) -> Result<Run>
+where
+    P: Policy<Context = E::Context, Feedback = E::Feedback>,
+    E: Environment,
+{
+    regret_until(&mut policy, environment, at, seed, |_| None)
+}
+
+/// As [`regret`], for a policy that is looked at afterwards. Once `settled` names an arm, the policy plays it to the end
+/// whatever comes: the rest is reckoned, not played, so that every round must cost that arm the same.
+///
+/// # Errors
+/// Those of either side.
+pub fn regret_until<P, E>(
+    policy: &mut P,
+    mut environment: E,
+    at: &[u64],
+    seed: u64,
+    settled: impl Fn(&P) -> Option<usize>,
+) -> Result<Run>
 where
     P: Policy<Context = E::Context, Feedback = E::Feedback>,
     E: Environment,
@@ -34,6 +53,12 @@ where
     let mut points = Vec::with_capacity(at.len());
     for &end in at {
         while slot < end && environment.begin(&mut slots) {
+            if let Some(arm) = settled(policy) {
+                regret += environment.play(arm, &mut slots)?.regret * (end - slot) as f64;
+                pulls[arm] += end - slot;
+                slot = end;
+                break;
+            }
             slot += 1;
             let arm = policy.decide(environment.context()?, &mut own)?;
             regret += environment.play(arm, &mut slots)?.regret;

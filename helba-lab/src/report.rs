@@ -33,9 +33,11 @@ pub fn text(results: &Results, claims: &[Claim]) -> String {
         let _ = writeln!(out, "\n{}", panel.title);
         for s in &panel.series {
             let last = s.last();
-            let _ = write!(out, "  {:34} {:>10.1} ± {:<8.1}", s.label, last.mean, last.standard_error);
+            let [mean, error] = digits(last.mean, last.standard_error);
+            let _ = write!(out, "  {:34} {mean:>10} ± {error:<8}", s.label);
             if let Some(r) = s.reference {
-                let _ = write!(out, " reference {:>8.0} ± {:<6.0}", r.mean, r.standard_error);
+                let [mean, error] = digits(r.mean, r.standard_error);
+                let _ = write!(out, " reference {mean:>10} ± {error:<8}");
                 out.push_str(if s.agrees() == Some(true) { "" } else { " apart" });
             }
             let _ = writeln!(out);
@@ -142,18 +144,17 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
         );
         for s in &panel.series {
             let (last, reference) = (s.last(), s.reference);
-            let reference =
-                reference.map_or("–".into(), |r| format!("{:.0} ± {:.0}", r.mean, r.standard_error));
+            let with_error = |mean, error| digits(mean, error).join(" ± ");
+            let reference = reference.map_or("–".into(), |r| with_error(r.mean, r.standard_error));
             let agrees = s.agrees().map_or("–", |a| if a { "yes" } else { "no" });
             let _ = writeln!(
                 out,
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1} ± {:.1}</td><td class=\"n\">{:.1}</td>\
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
                  <td class=\"n\">{:.0} %</td><td class=\"n\">{reference}</td><td>{agrees}</td></tr>",
                 escape(&s.label),
                 s.runs.len(),
-                last.mean,
-                last.standard_error,
-                s.median(),
+                with_error(last.mean, last.standard_error),
+                digits(s.median(), 0.0)[0],
                 100.0 * s.stuck()
             );
         }
@@ -161,6 +162,15 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
     }
     out.push_str("</body></html>\n");
     out
+}
+
+/// A mean and its error with a tenth for large means and four significant digits for small ones.
+fn digits(mean: f64, error: f64) -> [String; 2] {
+    let places = match mean.abs() {
+        size if size >= 100.0 || size == 0.0 => 1,
+        size => (3.0 - size.log10().floor()).clamp(1.0, 9.0) as usize,
+    };
+    [mean, error].map(|v| format!("{v:.places$}"))
 }
 
 fn escape(text: &str) -> String {

@@ -3,16 +3,27 @@
 use crate::experiment::{Experiment, PolicyEntry};
 
 pub mod anonymous;
+pub mod distributed;
+pub mod glm;
+pub mod helba;
 pub mod stochastic;
 
 /// Every experiment.
 pub fn all() -> Vec<&'static dyn Experiment> {
-    [anonymous::EXPERIMENTS, stochastic::EXPERIMENTS].concat()
+    [
+        anonymous::EXPERIMENTS,
+        distributed::EXPERIMENTS,
+        glm::EXPERIMENTS,
+        helba::EXPERIMENTS,
+        stochastic::EXPERIMENTS,
+    ]
+    .concat()
 }
 
 /// Every policy.
 pub fn policies() -> Vec<PolicyEntry> {
-    [anonymous::POLICIES, stochastic::POLICIES].concat()
+    [anonymous::POLICIES, distributed::POLICIES, glm::POLICIES, helba::POLICIES, stochastic::POLICIES]
+        .concat()
 }
 
 /// The experiment of this name.
