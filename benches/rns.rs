@@ -1,6 +1,7 @@
 //! The kernels under everything: transforms and sums of one limb, and the two base conversions of a key switch.
 //!
-//! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several;
+//! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several
+//! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N);
 //! `rns/mod_up/set=SET/…` takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at
 //! the top with the transforms. `RNS_KERNEL=scalar` measures the portable kernels.
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::{Bench, Fact};
 
 /// Bits of a level's prime and of a special one.
-const BITS: [u32; 2] = [32, 46];
+const BITS: [u32; 2] = [32, 50];
 /// Limbs of a digit, and digits of a key at the top: about what the shipped sets have.
 const TERMS: usize = 5;
 
@@ -32,6 +33,7 @@ fn kernels(c: &mut Criterion) {
         let n = 1usize << log_n;
         let q = rns::primes::largest(bits, 2 * n as u64, &[]).expect("there are such primes");
         let table = NttTable::new(log_n, q).expect("a prime that is 1 modulo 2N");
+        let peer = tfhe_ntt::prime64::Plan::try_new(n, q).expect("the same prime");
         let m = table.modulus();
         let mut limbs = |count| -> Vec<Vec<u64>> {
             (0..count).map(|_| (0..n).map(|_| rng.random_range(0..q)).collect()).collect()
@@ -46,7 +48,9 @@ fn kernels(c: &mut Criterion) {
         };
         // In place: each transform's output is the next one's input, reduced as it must be.
         time("ntt_forward", &mut || table.forward(black_box(&mut limb)));
+        time("ntt_forward_tfhe", &mut || peer.fwd(black_box(&mut limb)));
         time("ntt_inverse", &mut || table.inverse(black_box(&mut limb)));
+        time("ntt_inverse_tfhe", &mut || peer.inv(black_box(&mut limb)));
         let [x, y, z] = [&x, &y, &z].map(|v| v.iter().map(Vec::as_slice).collect::<Vec<_>>());
         time(&format!("combine_{TERMS}"), &mut || {
             rns::combine(m, black_box(&mut out0), &x, &coefficients);
