@@ -6,7 +6,7 @@ use bandit::choice::Purchases;
 use clap::{Args, Parser, Subcommand};
 use helba::BanditConfig;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -187,9 +187,18 @@ impl Tuning {
     }
 }
 
+/// As `println!`, but an error that can be told when nobody reads on.
+macro_rules! say {
+    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
+}
+
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has read enough.
+        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
         Err(e) => {
             eprintln!("helba-client: {e:#}");
             ExitCode::FAILURE
@@ -204,11 +213,11 @@ fn run(command: Command) -> anyhow::Result<()> {
                 serde_json::from_str(&parameters).context("--parameters is not a JSON object")?;
             let created = Client::new(&server.url)?.create_policy(&policy, parameters)?;
             eprintln!("{}", created.privacy.statement);
-            println!("{}", created.id);
+            say!("{}", created.id);
         }
         Command::Policies { server } => {
             for offer in Client::new(&server.url)?.policies()? {
-                println!("{}\n  {}", offer.about, offer.example);
+                say!("{}\n  {}", offer.about, offer.example);
             }
         }
         Command::Create { server, features, arms, tuning, config, .. } => {
@@ -220,7 +229,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            println!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
+            say!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
         }
         Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
@@ -244,7 +253,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::List { server } => {
             for bandit in Client::new(&server.url)?.bandits()? {
-                println!("{}", line(&bandit));
+                say!("{}", line(&bandit));
             }
         }
         Command::Delete { server, bandit } => Client::new(&server.url)?.delete(&bandit)?,
@@ -288,7 +297,7 @@ fn line(bandit: &serde_json::Value) -> String {
 }
 
 fn print(answer: &impl serde::Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(answer)?);
+    say!("{}", serde_json::to_string_pretty(answer)?);
     Ok(())
 }
 
@@ -314,7 +323,7 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
         Ok(arm)
     };
     match asked() {
-        Ok(arm) => println!("{arm}"),
+        Ok(arm) => say!("{arm}"),
         Err(e) => {
             std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
             return Err(e);
@@ -357,7 +366,7 @@ fn replay(
     let limits = device.limits(created)?;
     let (mut spent, mut matched, mut up, mut down) = (Spent::default(), 0usize, 0usize, 0usize);
     let rounds = rounds.unwrap_or(usize::MAX).min(purchases.rounds().len());
-    println!("bandit {}", created.id);
+    say!("bandit {}", created.id);
     for (t, (features, bought)) in purchases.rounds()[..rounds].iter().enumerate() {
         let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
         let mut clock = Instant::now();
@@ -380,7 +389,7 @@ fn replay(
         down += reply.len();
         if (t + 1) % 100 == 0 || t + 1 == rounds {
             let n = (t + 1) as f64;
-            println!(
+            say!(
                 "round {:5}  matched {:.3}  a round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
                  down {:.2} MiB",
                 t + 1,
@@ -394,11 +403,13 @@ fn replay(
         }
     }
     let (brand, share) = purchases.best_fixed();
-    println!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
+    say!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
     let status = client.status(&created.id)?;
-    println!(
+    say!(
         "{} feedbacks counted, {} batch updates, {} models refreshed",
-        status.feedbacks, status.batches, status.refreshes
+        status.feedbacks,
+        status.batches,
+        status.refreshes
     );
     Ok(())
 }

@@ -3,7 +3,7 @@
 use helba::{BanditConfig, DecisionId, Shape};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use user_client::{Client, Error, Pending};
 use wire::{Created, Limits};
 
@@ -169,6 +169,29 @@ fn the_tool_in_the_clear() {
     let arguments = ["feedback", "--bandit", "b-2", "--decision", "00", "--rewards", "0,1,-0.5"];
     let (out, _) = run(serde_json::to_vec(&counted).unwrap(), &arguments);
     assert_eq!(serde_json::from_str::<wire::Counted>(&out).unwrap(), counted);
+}
+
+/// Bandits of both kinds, a line each; nothing is said when nobody reads on.
+#[test]
+fn the_tool_lists_bandits() {
+    let bandits = serde_json::json!([
+        created().0,
+        {"id": "b-2", "policy": "ucb1", "parameters": {"arms": 5}, "privacy": null},
+    ]);
+    let list = |stdout: Stdio| {
+        let server = one_answer("200 OK", "application/json", serde_json::to_vec(&bandits).unwrap());
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        tool.args(["list", "--server", &server]).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let out = list(Stdio::piped()).wait_with_output().unwrap();
+    let lines =
+        format!("{}  helba, encrypted, 2 features, 2 arms\nb-2  ucb1 {{\"arms\":5}}\n", created().0.id);
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), lines);
+
+    let mut child = list(Stdio::piped());
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert_eq!((out.status.success(), String::from_utf8(out.stderr).unwrap().as_str()), (true, ""));
 }
 
 /// Every refusal of the tool is one sentence on stderr and an exit code.
