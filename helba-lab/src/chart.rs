@@ -85,7 +85,7 @@ where
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)?;
     let short = |v: &f64| match v.abs() {
-        size if size >= 1e4 => format!("{v:.0e}"),
+        size if size >= 1e4 => format!("{v:.1e}").replace(".0e", "e"),
         size if size > 0.0 && size < 10.0 => format!("{v:.2}"),
         _ => format!("{v:.0}"),
     };
@@ -119,4 +119,20 @@ where
         .border_style(BLACK.mix(0.4))
         .draw()?;
     root.present()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn legends_keep_out_of_the_way() {
+        let corner = |f: fn(f64) -> f64| {
+            let points = (0..=20).map(|i| f64::from(i) / 20.0).map(|x| (x, f(x)));
+            format!("{:?}", emptiest_corner(points))
+        };
+        assert_eq!(corner(|x| x), "UpperLeft");
+        assert_eq!(corner(|x| 1.0 - x), "UpperRight");
+        assert_eq!(corner(|x| x.sqrt().max(0.6)), "LowerRight");
+    }
 }

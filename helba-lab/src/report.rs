@@ -176,3 +176,17 @@ fn digits(mean: f64, error: f64) -> [String; 2] {
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_values_keep_four_digits() {
+        let shown = |mean, error| digits(mean, error).join(" ");
+        assert_eq!(shown(13_081.44, 526.07), "13081.4 526.1");
+        assert_eq!(shown(84.163, 0.0), "84.16 0.00");
+        assert_eq!(shown(-0.012_345_6, 0.001), "-0.01235 0.00100");
+        assert_eq!(shown(0.0, 0.0), "0.0 0.0");
+    }
+}

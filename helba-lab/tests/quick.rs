@@ -1,5 +1,6 @@
 //! Every experiment in its quick form; what is kept, continued and written.
 
+use bandit::distributed::{Config, Elimination, IdealSum, Model, NoiseAt, NormalArms};
 use helba_lab::experiment::{Experiment, Results, Scale, Verdict};
 use helba_lab::{experiments, play, report, runner};
 use std::collections::HashSet;
@@ -106,4 +107,26 @@ fn checkpoints_ascend_to_the_horizon() {
     }
     let at = play::checkpoints(1_000_000);
     assert!([100_000, 300_000, 600_000].iter().all(|t| at.contains(t)));
+}
+
+/// What is reckoned once an arm is settled is what playing on would have given.
+#[test]
+fn settled_runs_end_as_played_ones_do() {
+    let half = privacy::Ratio::new(1, 2).unwrap();
+    let config =
+        Config { noise: NoiseAt::Simulated, confidence: 0.1, ..Config::new(2, 20_000, Model::Pure, half) };
+    let run = |stop: bool| {
+        let mut policy = Elimination::new(config.clone(), IdealSum).unwrap();
+        let arms = NormalArms::new(vec![0.9, 0.1], 0.1).unwrap();
+        let settled = |p: &Elimination<IdealSum>| (stop && p.left().len() == 1).then(|| p.left()[0]);
+        let at = play::checkpoints(20_000);
+        let run = play::regret_until(&mut policy, arms, &at, 3, settled).unwrap();
+        (run, policy.left().to_vec())
+    };
+    let ((played, left), (reckoned, left_too)) = (run(false), run(true));
+    assert_eq!((left.len(), &left), (1, &left_too));
+    assert_eq!(played.figures, reckoned.figures);
+    for (a, b) in played.points.iter().zip(&reckoned.points) {
+        assert!(a.0 == b.0 && (a.1 - b.1).abs() < 1e-6, "{a:?} {b:?}");
+    }
 }

@@ -6,6 +6,7 @@ pub mod anonymous;
 pub mod distributed;
 pub mod glm;
 pub mod helba;
+mod ranking;
 pub mod stochastic;
 
 /// Every experiment.
