@@ -9,6 +9,9 @@ use helba_server::Settings;
 use privacy::Ratio;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use secure_sum::http::{self, Destination};
+use secure_sum::shuffler::Shape;
+use secure_sum::{Party, Shuffler};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tempfile::TempDir;
@@ -504,6 +507,47 @@ fn learns_from_sums_of_shares() {
         assert!(users < 20_000, "{users}");
         assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
     }
+}
+
+/// As above, with a shuffler between: it takes a share of each user, and hands on a batch that is complete.
+#[test]
+fn learns_through_a_shuffler() {
+    let (config, mut rng) = (elimination(Model::Shuffle, 4), ChaCha20Rng::seed_from_u64(9));
+    let server = InProcess::start(Settings::default());
+    let request = json!({"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100_000, "epsilon": 4,
+        "confidence": 0.1});
+    let id = create(&server.device(), &request).id;
+    let service = Party::new(format!("http://{}", server.address));
+    for exchange in 1..=6 {
+        let awaited = view(&server.device(), &id).awaited.unwrap();
+        assert_eq!(awaited.exchange, exchange);
+        let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
+        let mechanism = config.mechanism(awaited.batch).unwrap();
+        let users = awaited.users as usize;
+        let shape = Shape { at_least: users, at_most: users, messages: 1, unit: 8 };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let shuffler = runtime.block_on(async {
+            let routes = http::shuffler(
+                Shuffler::new(shape).unwrap(),
+                Destination::Bandit(service.clone(), id.clone()),
+            );
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { axum::serve(listener, routes).await });
+            Party::new(format!("http://{address}"))
+        });
+        for user in 0..users {
+            if user + 1 == users {
+                assert!(shuffler.forward(exchange).is_err(), "one is missing");
+                assert_eq!(view(&server.device(), &id).awaited.unwrap().exchange, exchange);
+            }
+            let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
+            let share = mechanism.randomise(reward, &mut rng).unwrap();
+            shuffler.messages(exchange, &rng.random(), &share.to_le_bytes()).unwrap();
+        }
+        shuffler.forward(exchange).unwrap();
+    }
+    assert!(view(&server.device(), &id).feedbacks > 6);
 }
 
 /// Shares that are private by themselves go to the server; one that comes after its batch is told so.

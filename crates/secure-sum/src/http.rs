@@ -8,6 +8,7 @@
 //! | shuffler: `POST /v1/messages/{number}` | random id, 16 bytes; messages | |
 //! | `POST /v1/messages/{number}/forward` | | |
 //! | server: `POST /v1/shuffled/{number}` | messages | |
+//! | or a bandit's service: `POST /v1/bandits/{id}/shuffled` | [`ShuffledBatch`] | ignored |
 
 use crate::Error;
 use crate::aggregator::Aggregator;
@@ -27,7 +28,7 @@ use rand_chacha::ChaCha20Rng;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
-use wire::{PROBLEM_JSON, Problem};
+use wire::{MAX_JSON_BYTES, PROBLEM_JSON, Problem, ShuffledBatch};
 
 /// Requests under way; one more is answered 503.
 const IN_FLIGHT: usize = 64;
@@ -70,9 +71,36 @@ pub fn aggregator(state: Aggregator) -> Router {
     )
 }
 
+/// Where a shuffler hands its batches to.
+#[derive(Debug, Clone)]
+pub enum Destination {
+    /// An [`inbox`]: messages as they are.
+    Inbox(Party),
+    /// A bandit of the service, by its id. Each message is a number, little endian, of at most 8 bytes; the shuffler's
+    /// batches are the bandit's exchanges.
+    Bandit(Party, String),
+}
+
+impl Destination {
+    fn hand(&self, number: u64, users: usize, unit: usize, messages: &[u8]) -> Result<(), Error> {
+        match self {
+            Destination::Inbox(server) => server.post(&format!("shuffled/{number}"), messages, 0)?,
+            Destination::Bandit(service, id) => {
+                let value = |bytes: &[u8]| bytes.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b));
+                let labels = vec![messages.chunks_exact(unit).map(value).collect()];
+                let batch = ShuffledBatch { exchange: number, users: users as u64, labels };
+                let body = serde_json::to_vec(&batch)
+                    .map_err(|e| Error::Io { what: "writing a batch", source: e.into() })?;
+                service.post(&format!("bandits/{id}/shuffled"), &body, MAX_JSON_BYTES)?
+            }
+        };
+        Ok(())
+    }
+}
+
 /// The routes of a shuffler that hands its batches to `server`.
-pub fn shuffler(state: Shuffler, server: Party) -> Router {
-    type Shared = State<Arc<(Mutex<Shuffler>, Party)>>;
+pub fn shuffler(state: Shuffler, server: Destination) -> Router {
+    type Shared = State<Arc<(Mutex<Shuffler>, Destination)>>;
     async fn submit(State(state): Shared, Path(number): Path<u64>, body: Body) -> Result<(), Error> {
         let limit = 16 + lock(&state.0).user_bytes();
         let body = read(body, limit).await?;
@@ -81,8 +109,12 @@ pub fn shuffler(state: Shuffler, server: Party) -> Router {
     }
     async fn forward(State(state): Shared, Path(number): Path<u64>) -> Result<(), Error> {
         let forward = move || {
-            let messages = lock(&state.0).shuffle(number, &mut rng()?)?.to_vec();
-            state.1.post(&format!("shuffled/{number}"), &messages, 0)?;
+            let (messages, user_bytes, unit) = {
+                let mut shuffler = lock(&state.0);
+                let messages = shuffler.shuffle(number, &mut rng()?)?.to_vec();
+                (messages, shuffler.user_bytes(), shuffler.unit())
+            };
+            state.1.hand(number, messages.len() / user_bytes, unit, &messages)?;
             lock(&state.0).sent(number);
             Ok(())
         };

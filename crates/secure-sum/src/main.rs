@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use privacy::Ratio;
 use privacy::budget::Delta;
 use secure_sum::aggregator::Limits;
+use secure_sum::http::Destination;
 use secure_sum::shuffler::Shape;
 use secure_sum::{Aggregator, Party, Plan, Shuffler, http, local};
 use std::io::Write;
@@ -44,6 +45,9 @@ enum Role {
         /// Address of the server, such as http://127.0.0.1:9004.
         #[arg(long)]
         forward: String,
+        /// The server is helba-server, and this its bandit: messages are numbers of `--unit` bytes, little endian.
+        #[arg(long)]
+        bandit: Option<String>,
         /// Users without whom nothing is handed on.
         #[arg(long)]
         at_least: usize,
@@ -110,25 +114,34 @@ fn ratio(text: &str) -> Result<Ratio> {
 }
 
 fn main() -> ExitCode {
-    let run = match Arguments::parse().role {
-        Role::Aggregator { listen, max_reports } => {
-            let limits = Limits { reports: max_reports, ..Limits::default() };
-            serve(&listen, http::aggregator(Aggregator::new(limits)))
-        }
-        Role::Shuffler { listen, forward, at_least, at_most, messages, unit } => {
-            Shuffler::new(Shape { at_least, at_most, messages, unit })
-                .context("the shape of a batch")
-                .and_then(|state| serve(&listen, http::shuffler(state, Party::new(forward))))
-        }
-        Role::Users(users) => users.run(),
-        Role::Demo(demo) => demo.run(),
-    };
-    match run {
+    match run(Arguments::parse().role) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(role: Role) -> Result<()> {
+    match role {
+        Role::Aggregator { listen, max_reports } => {
+            let limits = Limits { reports: max_reports, ..Limits::default() };
+            serve(&listen, http::aggregator(Aggregator::new(limits)))
+        }
+        Role::Shuffler { listen, forward, bandit, at_least, at_most, messages, unit } => {
+            let party = Party::new(forward);
+            let destination = match bandit {
+                Some(_) if unit > 8 => bail!("--unit {unit}: numbers have at most 8 bytes"),
+                Some(id) => Destination::Bandit(party, id),
+                None => Destination::Inbox(party),
+            };
+            Shuffler::new(Shape { at_least, at_most, messages, unit })
+                .context("the shape of a batch")
+                .and_then(|state| serve(&listen, http::shuffler(state, destination)))
+        }
+        Role::Users(users) => users.run(),
+        Role::Demo(demo) => demo.run(),
     }
 }
 

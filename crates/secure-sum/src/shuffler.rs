@@ -60,6 +60,11 @@ impl Shuffler {
         Ok(Self { shape, batches: BTreeMap::new() })
     }
 
+    /// Bytes of a message.
+    pub const fn unit(&self) -> usize {
+        self.shape.unit
+    }
+
     /// Bytes of one user's messages.
     pub const fn user_bytes(&self) -> usize {
         self.shape.messages * self.shape.unit
