@@ -459,6 +459,10 @@ impl Config {
                 steps,
                 ..
             } => {
+                if !(delta >= LEAST_DELTA) {
+                    let why = format!("delta is {delta}, it must be at least {LEAST_DELTA}");
+                    return Err(Error::BadParameter { why });
+                }
                 let d = dimension(features, arms)?;
                 within("batches", batches.len() as u64, MAX_BATCHES)?;
                 within("steps", steps.into(), MAX_STEPS.into())?;
@@ -482,6 +486,9 @@ impl Config {
 }
 
 /// `got`, if it is from 1 to `most`.
+/// Noise for a smaller one takes seconds to calibrate, and is of no use to anybody.
+const LEAST_DELTA: f64 = 1e-30;
+
 fn within(field: &str, got: u64, most: u64) -> Result<u64, Error> {
     match got {
         _ if (1..=most).contains(&got) => Ok(got),

@@ -26,6 +26,9 @@ pub(crate) fn update_if_due(state: &AppState, entry: &Arc<Entry>) {
                 // The next batch may have closed since the commit.
                 update_if_due(&state, &entry);
             }
+            Err(Error::UnknownBandit { .. }) => {
+                tracing::info!(bandit = entry.created.id, "deleted while it updated")
+            }
             // The batch stays closed, so that the next feedback, or start, tries again.
             Err(error) => tracing::error!(bandit = entry.created.id, %error, "update failed"),
         }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const BANDITS: TableDefinition<&str, &[u8]> = TableDefinition::new("bandits");
 const CLEAR: TableDefinition<&str, &[u8]> = TableDefinition::new("clear");
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 /// The database holds small rows only.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -87,7 +87,16 @@ impl Store {
     /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
     pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<Opened, Error> {
         let blobs = folder.join("blobs");
-        fs::create_dir_all(&blobs).map_err(|e| Error::disk(&blobs, e))?;
+        // The owner's alone: with a bandit's secret key, masks and ciphertexts are its model.
+        let mut private = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+        for first in 0..=u8::MAX {
+            let path = blobs.join(format!("{first:02x}"));
+            fs::create_dir_all(&path).map_err(|e| Error::disk(&path, e))?;
+        }
+        sync_folder(&blobs)?;
         let lock = lock_folder(folder)?;
         let database = open_database(folder)?;
         let store = Store {
@@ -350,10 +359,6 @@ impl Store {
         let temporary = self.folder.join("blobs").join(format!("{temporary}.new"));
         let write = || {
             let folder = path.parent().unwrap_or(&self.folder);
-            if !folder.is_dir() {
-                fs::create_dir_all(folder)?;
-                File::open(self.folder.join("blobs"))?.sync_all()?;
-            }
             let mut file = File::create(&temporary)?;
             file.write_all(&bytes)?;
             file.sync_all()?;

@@ -220,7 +220,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let statistics: Vec<Complex64> = statistics.iter().zip(&prior).map(|(a, b)| a + b).collect();
     let first = layout.model(|i, j| if i == j { 1.0 } else { 0.0 }, |_| 0.0);
     let newton =
-        Newton::new(shape.dim, Factors::warm(2.0, plan.newton_steps).unwrap(), plan.design_scale).unwrap();
+        Newton::new(shape.dim, Factors::warm(1.0, 2.0, plan.newton_steps).unwrap(), plan.design_scale)
+            .unwrap();
     let update =
         |v: &Ciphertext, a: &Ciphertext| helba::update::batch_update(&encrypted, &newton, v, a).unwrap();
     let (v, a) = (party.encrypt(&statistics, plan.statistics_level), party.encrypt(&first, plan.model_level));

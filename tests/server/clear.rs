@@ -227,6 +227,19 @@ fn creations_that_are_refused() {
             "gamma": 1, "steps": 100000}),
             "steps",
         ),
+        (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [9], "epsilon": 1, "delta": 1e-308,
+            "gamma": 1, "steps": 3}),
+            "delta",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1u64 << 20}),
+            "growth",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1u64 << 60}),
+            "growth",
+        ),
     ];
     for (request, named) in cases {
         let problem = device.post("/bandits", request.to_string().as_bytes()).problem();

@@ -2,7 +2,7 @@
 
 use crate::fixture::*;
 use helba::{BanditConfig, Receipt};
-use helba_server::Settings;
+use helba_server::{AppState, Settings};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::time::Duration;
@@ -168,6 +168,13 @@ fn deleted_is_gone() {
     device.wait_for_update(&stays);
     let decision = device.decide(&goes, &mut rng);
     device.round(&goes, &mut rng);
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode;
+        let state = server.folder.path().join("private");
+        AppState::open(keys().bundle.clone(), &state, Settings::default()).map(drop).unwrap();
+        assert_eq!(mode(&std::fs::metadata(state).unwrap().permissions()) & 0o777, 0o700);
+    }
     let blobs = || {
         let folders = std::fs::read_dir(server.folder.path().join("blobs")).unwrap();
         folders.map(|f| std::fs::read_dir(f.unwrap().path()).unwrap().count()).sum::<usize>()

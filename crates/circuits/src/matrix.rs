@@ -61,7 +61,7 @@ impl Newton {
         power_of_two("matrix dimension", dim, 2)?;
         in_range("matrix dimension", dim as f64, 2.0, 64.0)?;
         in_range("scaling", scale, 2f64.powi(-20), 2f64.powi(20))?;
-        let Factors { start: a0, steps } = factors;
+        let Factors { start: a0, steps, .. } = factors;
         let d = dim as i64;
         let (half, full) = (d * d, 2 * d * d);
         let left = transform(dim, |k, _, _, j| Some((k - j, 1.0)))?;
@@ -294,40 +294,55 @@ impl Newton {
 pub struct Factors {
     start: f64,
     steps: Vec<f64>,
+    residual: f64,
 }
 
 impl Factors {
     /// The paper's steps, for a cold start.
     pub fn plain(steps: usize) -> Self {
-        Factors { start: 1.0, steps: vec![1.0; steps.max(1)] }
+        Factors { start: 1.0, steps: vec![1.0; steps.max(1)], residual: 1.0 }
     }
 
-    /// For a warm start when the eigenvalues of A V are in [1, `top`], and `steps` steps, at least 1.
+    /// For a warm start when the eigenvalues of A V are in [`bottom`, `top`], and `steps` steps, at least 1.
     ///
     /// # Errors
-    /// [`Error::Range`] unless `top` is at least 1 and finite.
-    pub fn warm(top: f64, steps: usize) -> Result<Self, Error> {
-        in_range("eigenvalue bound", top, 1.0, f64::MAX)?;
-        let steps = residuals(top).take(steps.max(1)).map(|e| 2.0 / (2.0 - e * e)).collect();
-        Ok(Factors { start: 2.0 / (1.0 + top), steps })
+    /// [`Error::Range`] unless `bottom` is positive and `top` at least that and finite.
+    pub fn warm(bottom: f64, top: f64, steps: usize) -> Result<Self, Error> {
+        in_range("smallest eigenvalue", bottom, f64::MIN_POSITIVE, f64::MAX)?;
+        in_range("largest eigenvalue", top, bottom, f64::MAX)?;
+        let residuals: Vec<f64> = residuals(bottom, top).take(steps.max(1) + 1).collect();
+        let (residual, before) = residuals.split_last().map_or((1.0, &[][..]), |(last, rest)| (*last, rest));
+        let steps = before.iter().map(|e| 2.0 / (2.0 - e * e)).collect();
+        Ok(Factors { start: 2.0 / (bottom + top), steps, residual })
+    }
+
+    /// Steps, at least 1.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// How far from one the eigenvalues of X V may be after the last step.
+    pub fn residual(&self) -> f64 {
+        self.residual
     }
 }
 
-/// Steps after which the eigenvalues of A V, in [1, `top`] at first, are within `tolerance` of one.
+/// Steps after which the eigenvalues of A V, in [`bottom`, `top`] at first, are within `tolerance` of one.
 ///
 /// # Errors
-/// [`Error::Range`] unless `top` is at least 1 and finite, and the tolerance in [2^-40, 1).
-pub fn warm_steps(top: f64, tolerance: f64) -> Result<usize, Error> {
-    in_range("eigenvalue bound", top, 1.0, f64::MAX)?;
+/// As [`Factors::warm`]; [`Error::Range`] unless the tolerance is in [2^-40, 1).
+pub fn warm_steps(bottom: f64, top: f64, tolerance: f64) -> Result<usize, Error> {
+    in_range("smallest eigenvalue", bottom, f64::MIN_POSITIVE, f64::MAX)?;
+    in_range("largest eigenvalue", top, bottom, f64::MAX)?;
     in_range("tolerance", tolerance, (-40f64).exp2(), 1f64.next_down())?;
     // e comes below any tolerance, since 1 - e grows fourfold a step at first; up to rounding when top is astronomical.
-    Ok(residuals(top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
+    Ok(residuals(bottom, top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
 }
 
 /// e before each step.
-fn residuals(top: f64) -> impl Iterator<Item = f64> {
+fn residuals(bottom: f64, top: f64) -> impl Iterator<Item = f64> {
     // By 1 - e, which stays exact when e is near 1.
-    std::iter::successors(Some(2.0 / (1.0 + top)), |gap| {
+    std::iter::successors(Some(2.0 * bottom / (bottom + top)), |gap| {
         let e2 = (1.0 - gap) * (1.0 - gap);
         Some(2.0 * gap * (2.0 - gap) / (2.0 - e2))
     })
@@ -417,7 +432,7 @@ mod tests {
     fn steps_equal_matrix_arithmetic() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
         for (d, copies) in [(2, 1), (2, 4), (4, 1), (8, 2), (16, 1)] {
-            let factors = Factors { start: 0.5, steps: vec![1.25, 0.75] };
+            let factors = Factors { start: 0.5, steps: vec![1.25, 0.75], residual: 1.0 };
             let newton = Newton::new(d, factors, 1.0).unwrap();
             let alg = Clear::new(newton.period() * copies).unwrap();
             let v = design(d, 3 * d, &mut rng);
@@ -490,9 +505,11 @@ mod tests {
     fn warm_start_keeps_its_bound() {
         // By hand: e = 1/2, then 1/7, 1/97, 1/18817.
         let e3 = 1.0 / 18817.0;
-        assert_eq!(warm_steps(3.0, 1.001 * e3), Ok(3));
-        assert_eq!(warm_steps(3.0, 0.999 * e3), Ok(4));
-        let newton = Newton::new(4, Factors::warm(3.0, 3).unwrap(), 1.0).unwrap();
+        assert_eq!(warm_steps(1.0, 3.0, 1.001 * e3), Ok(3));
+        assert_eq!(warm_steps(1.0, 3.0, 0.999 * e3), Ok(4));
+        assert_eq!(warm_steps(0.2, 0.6, 1.001 * e3), Ok(3), "the ratio alone counts");
+        assert!((Factors::warm(1.0, 3.0, 3).unwrap().residual() - e3).abs() < 1e-15);
+        let newton = Newton::new(4, Factors::warm(1.0, 3.0, 3).unwrap(), 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
         let diagonal = [1.0, 1.3, 2.1, 3.0];
         let v: Matrix = (0..16).map(|s| if s / 4 == s % 4 { diagonal[s % 4] } else { 0.0 }).collect();
@@ -514,12 +531,13 @@ mod tests {
         for (top, tolerance, steps, without) in
             [(3.0, 1e-3, 3, 4), (6.0, 1e-3, 4, 5), (32.25, 1e-3, 5, 7), (1e9, 1e-3, 17, 32)]
         {
-            assert_eq!(warm_steps(top, tolerance), Ok(steps), "{top}");
+            assert_eq!(warm_steps(1.0, top, tolerance), Ok(steps), "{top}");
             assert_eq!(plain(top, tolerance), without, "{top}");
         }
-        assert_eq!(warm_steps(1.0, 1e-3), Ok(1));
-        assert!(warm_steps(0.5, 1e-3).is_err() && warm_steps(f64::NAN, 1e-3).is_err());
-        assert!(warm_steps(2.0, 0.0).is_err() && warm_steps(2.0, 1.0).is_err());
+        assert_eq!(warm_steps(1.0, 1.0, 1e-3), Ok(1));
+        assert!(warm_steps(1.0, 0.5, 1e-3).is_err() && warm_steps(1.0, f64::NAN, 1e-3).is_err());
+        assert!(warm_steps(0.0, 1.0, 1e-3).is_err());
+        assert!(warm_steps(1.0, 2.0, 0.0).is_err() && warm_steps(1.0, 2.0, 1.0).is_err());
     }
 
     /// The published rotations are those made, no more and no fewer, and few keys are needed.
@@ -546,7 +564,7 @@ mod tests {
         assert!(Newton::new(1, plain(), 1.0).is_err());
         assert!(Newton::new(128, plain(), 1.0).is_err());
         assert!(Newton::new(4, plain(), 0.0).is_err());
-        assert!(Factors::warm(0.5, 3).is_err());
+        assert!(Factors::warm(1.0, 0.5, 3).is_err());
         let newton = Newton::new(4, plain(), 1.0).unwrap();
         assert!(newton.design_slots(&[0.0; 15]).is_err());
         assert!(newton.read_model(&[Complex64::ZERO; 31]).is_err());

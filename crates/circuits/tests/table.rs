@@ -250,7 +250,7 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     // Cold start: trace of V is at most d + t plus the batch that has just ended.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
     let (name, factors) = match start {
-        Start::Warm(steps) => (format!("warm start, {steps} steps"), Factors::warm(3.0, steps).unwrap()),
+        Start::Warm(steps) => (format!("warm start, {steps} steps"), Factors::warm(1.0, 3.0, steps).unwrap()),
         Start::Cold => {
             let steps = cold_steps(1e-3, 1.0, c).unwrap();
             (format!("cold start, {steps} steps"), Factors::plain(steps))

@@ -5,7 +5,7 @@
 
 use crate::{KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Basis, Ntt, Poly, Prepared};
+use rns::{Basis, Buffer, Ntt, Poly, Prepared};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -83,11 +83,13 @@ impl<'a> Digits<'a> {
         f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]], &mut [&mut [u64]; K]) + Send + Sync,
     ) {
         // One buffer a thread, so that it stays in the cache: two limbs of every digit, then K limbs for `f`.
-        thread_local!(static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
+        thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
         let (n, digits) = (self.params.n(), self.prepared.len());
         Poly::for_each_two_limbs_of(outputs, |first, rows| {
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(scratch.len().max((2 * digits + K) * n), 0);
+                if scratch.len() < (2 * digits + K) * n {
+                    *scratch = Buffer::scratch((2 * digits + K) * n);
+                }
                 let (x, rest) = scratch.split_at_mut(2 * digits * n);
                 let made = rows.len() * n;
                 x.chunks_exact_mut(2 * n)

@@ -3,8 +3,10 @@
 //! A batch goes through open → closing (the update runs) → refreshing (a user is asked) → open. Decisions go on with the
 //! model there is, and feedback is counted, in every phase.
 
+use crate::config::INVERSE_TOLERANCE;
 use crate::refresh;
 use crate::{BanditConfig, Engine, Error, Layout, Plan, Scalars};
+use circuits::matrix::Factors;
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use rand::CryptoRng;
@@ -128,6 +130,9 @@ struct State {
     refreshes: u64,
     /// Feedbacks up to which the trace of this batch is known to be below C.
     safe: u64,
+    /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came in during
+    /// an update than the levels have steps for.
+    residual: f64,
     phase: Phase,
     pending: BTreeMap<DecisionId, Pending>,
     receipts: BTreeMap<DecisionId, (u64, Receipt)>,
@@ -136,13 +141,16 @@ struct State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase {
     Open,
-    /// Closed at so many feedbacks, `unanswered` of them since the trace was last known to be below C.
+    /// Closed at so many feedbacks, `unanswered` of them since the trace was last known to be below C. `residual` is that
+    /// of the model to come.
     Closing {
         at: u64,
         unanswered: u64,
+        residual: f64,
     },
     Refreshing {
         at: u64,
+        residual: f64,
         id: u64,
         seed: Seed,
     },
@@ -164,6 +172,8 @@ struct Tested {
     feedbacks: u64,
     /// t_j of the inverse it was tested with.
     model_feedbacks: u64,
+    /// Whether that was the inverse, within the tolerance.
+    inverse: bool,
     mask: Seed,
 }
 
@@ -185,6 +195,7 @@ pub struct DecisionInputs {
     pub(crate) trace: Option<(Arc<Ciphertext>, u64)>,
     pub(crate) batch: u64,
     pub(crate) model_feedbacks: u64,
+    pub(crate) residual: f64,
 }
 
 /// What a batch update needs.
@@ -193,9 +204,7 @@ pub struct UpdateInputs {
     pub(crate) plan: Plan,
     pub(crate) snapshot: Arc<Ciphertext>,
     pub(crate) model: Arc<Ciphertext>,
-    /// Of A_j·V.
-    pub(crate) largest_eigenvalue: f64,
-    pub(crate) steps: usize,
+    pub(crate) factors: Factors,
     pub(crate) closed_at: u64,
 }
 
@@ -239,6 +248,7 @@ impl Bandit {
             batches: 0,
             refreshes: 0,
             safe: 0,
+            residual: 0.0,
             phase: Phase::Open,
             pending: BTreeMap::new(),
             receipts: BTreeMap::new(),
@@ -337,6 +347,7 @@ impl Bandit {
             trace,
             batch: s.batches,
             model_feedbacks: s.model_feedbacks,
+            residual: s.residual,
         })
     }
 
@@ -358,6 +369,7 @@ impl Bandit {
             batch,
             feedbacks,
             model_feedbacks,
+            inverse: output.inputs.residual <= INVERSE_TOLERANCE,
             mask: seed,
         });
         let trace = output
@@ -424,19 +436,24 @@ impl Bandit {
         if let (Some(tested), Some(answer)) = (pending.trace, f.trace_answer)
             && tested.batch == self.state.batches
         {
+            let s = &self.state;
+            let in_use = matches!(s.phase, Phase::Open) && tested.model_feedbacks == s.model_feedbacks;
             if !refresh::trace_condition(engine.params(), &tested.mask, answer) {
                 // Inverses only become smaller, so one that a newer has replaced, or is about to replace, tells too.
-                self.state.safe = self.state.safe.max(tested.feedbacks);
-            } else if matches!(self.state.phase, Phase::Open)
-                && tested.model_feedbacks == self.state.model_feedbacks
-            {
+                if in_use || tested.inverse && self.next_residual() <= INVERSE_TOLERANCE {
+                    self.state.safe = self.state.safe.max(tested.feedbacks);
+                }
+            } else if in_use {
                 // Before this feedback is added: the inverse starts from what was tested.
                 self.close(engine)?;
             }
         }
         let s = &self.state;
         let public = s.config.linear.schedule.is_public();
-        if !public && matches!(s.phase, Phase::Open) && s.feedbacks + 1 - s.safe > s.config.unanswered {
+        let unknown = s.feedbacks + 1 - s.safe > s.config.unanswered;
+        // A model that is not the inverse yet is brought nearer at once.
+        let unfinished = s.residual > INVERSE_TOLERANCE;
+        if !public && matches!(s.phase, Phase::Open) && (unknown || unfinished) {
             self.close(engine)?;
         }
         for (name, ct) in [(STATISTICS, &f.statistics), (TRACE, &f.trace)] {
@@ -466,7 +483,9 @@ impl Bandit {
             // Nothing new to learn.
             return Ok(());
         }
-        s.phase = Phase::Closing { at: s.feedbacks, unanswered: s.feedbacks - s.safe };
+        let unanswered = s.feedbacks - s.safe;
+        let residual = s.config.newton(s.residual, unanswered, s.plan.newton_steps)?.residual();
+        s.phase = Phase::Closing { at: s.feedbacks, unanswered, residual };
         s.batches += 1;
         s.safe = s.feedbacks;
         let snapshot = self.ciphertext(STATISTICS)?.clone();
@@ -477,7 +496,7 @@ impl Bandit {
     }
 
     fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: &Ciphertext) {
-        let Phase::Refreshing { at, id, seed } = self.state.phase else { return };
+        let Phase::Refreshing { at, residual, id, seed } = self.state.phase else { return };
         if RefreshId(id) != refresh_id {
             return;
         }
@@ -487,33 +506,41 @@ impl Bandit {
         self.ciphertexts.remove(MASKED);
         let s = &mut self.state;
         s.model_feedbacks = at;
+        s.residual = residual;
         s.refreshes += 1;
         s.phase = Phase::Open;
+    }
+
+    /// Of the model in use, or of the one that is about to replace it.
+    fn next_residual(&self) -> f64 {
+        match self.state.phase {
+            Phase::Open => self.state.residual,
+            Phase::Closing { residual, .. } | Phase::Refreshing { residual, .. } => residual,
+        }
     }
 
     /// What [`Engine::update`] needs, if a batch update is due or was interrupted.
     pub fn begin_update(&self) -> Option<UpdateInputs> {
         let s = &self.state;
-        let Phase::Closing { at, unanswered } = s.phase else { return None };
+        let Phase::Closing { at, unanswered, .. } = s.phase else { return None };
         let (snapshot, model) = (self.ciphertexts.get(SNAPSHOT)?, self.ciphertexts.get(MODEL)?);
         Some(UpdateInputs {
             plan: s.plan.clone(),
             snapshot: snapshot.clone(),
             model: model.clone(),
-            largest_eigenvalue: s.config.largest_eigenvalue(unanswered),
-            // Often fewer: most batches end with fewer feedbacks untested than the plan allows for.
-            steps: s.config.newton_steps(unanswered).unwrap_or(s.plan.newton_steps).min(s.plan.newton_steps),
+            // Often fewer steps than planned: most batches end with fewer feedbacks untested than the plan allows for.
+            factors: s.config.newton(s.residual, unanswered, s.plan.newton_steps).ok()?,
             closed_at: at,
         })
     }
 
     /// Takes the update's result; the next user is asked to refresh it.
     pub fn finish_update(&mut self, output: UpdateOutput) {
-        let Phase::Closing { at, .. } = self.state.phase else { return };
+        let Phase::Closing { at, residual, .. } = self.state.phase else { return };
         if at != output.closed_at {
             return;
         }
-        self.state.phase = Phase::Refreshing { at, id: self.state.batches, seed: output.seed };
+        self.state.phase = Phase::Refreshing { at, residual, id: self.state.batches, seed: output.seed };
         self.ciphertexts.remove(SNAPSHOT);
         self.ciphertexts.insert(MASKED.into(), Arc::new(output.masked));
     }

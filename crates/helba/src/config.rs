@@ -7,7 +7,7 @@ use ckks::{Params, ParamsSpec};
 use serde::{Deserialize, Serialize};
 
 /// Newton stops when ‖A·V − I‖ is below this: regret does not notice (docs/circuits.md).
-const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
+pub(crate) const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 /// A refresh leaves at this level: three primes hide a value under a mask at least 64 bits wider.
 pub(crate) const REFRESH_LEVEL: usize = 2;
 /// ⟨ω, x⟩ is taken to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little; contexts
@@ -130,7 +130,7 @@ impl BanditConfig {
         }
         let alpha = if let Width::Constant { alpha } = linear.width { alpha } else { 0.0 };
         for (name, value) in [
-            ("linear.lambda", 1.0 / linear.lambda),
+            ("linear.lambda", linear.lambda.max(1.0 / linear.lambda)),
             ("linear.width.alpha", alpha),
             ("linear.l", linear.l * linear.l),
         ] {
@@ -157,7 +157,7 @@ impl BanditConfig {
         // Top: one level for the layout of A; below it the first product, two levels a step, two for ω, one for the
         // scale of the refresh.
         let update = |steps: usize| REFRESH_LEVEL + 1 + 2 + 2 * steps + 1;
-        let steps = self.newton_steps(batch)?;
+        let steps = self.newton(0.0, batch, usize::MAX)?.steps();
         let highest = shape.update_level(top);
         if update(steps) + 1 > highest {
             let advice = format!(
@@ -205,14 +205,12 @@ impl BanditConfig {
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// The eigenvalues of A_j·V are in [1, this] when `pending` feedbacks came in since the trace was known to be below C.
-    pub(crate) fn largest_eigenvalue(&self, pending: u64) -> f64 {
-        1.0 + self.trace_bound(pending)
-    }
-
-    /// Steps after which a warm start is within the tolerance.
-    pub(crate) fn newton_steps(&self, pending: u64) -> Result<usize, Error> {
-        Ok(warm_steps(self.largest_eigenvalue(pending), INVERSE_TOLERANCE)?)
+    /// The batch update when `pending` feedbacks came in since the trace was known to be below C, and the eigenvalues of
+    /// A_j·V_j are within `residual` of one: as many steps as the tolerance asks for, at most `most`.
+    pub(crate) fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
+        let (bottom, top) = (1.0 - residual, 1.0 + residual + self.trace_bound(pending));
+        let steps = warm_steps(bottom, top, INVERSE_TOLERANCE)?;
+        Ok(Factors::warm(bottom, top, steps.min(most))?)
     }
 
     /// The public scalars of round `t` with a model of `t_j` feedbacks.

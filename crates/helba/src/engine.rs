@@ -1,6 +1,6 @@
 use crate::score::ScoreInputs;
 use crate::{DecisionInputs, Error, Shape, UpdateInputs, UpdateOutput, compare, refresh, score, update};
-use circuits::matrix::{Factors, Newton};
+use circuits::matrix::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use rand::CryptoRng;
@@ -115,10 +115,9 @@ impl Engine {
     /// [`Error::Ckks`] if a key is missing.
     pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
         let mut clock = Clock::new();
-        let factors = Factors::warm(inputs.largest_eigenvalue, inputs.steps)?;
-        let newton = Newton::new(self.shape.dim, factors, inputs.plan.design_scale)?;
+        let newton = Newton::new(self.shape.dim, inputs.factors.clone(), inputs.plan.design_scale)?;
         // What steps that are not needed would have used is dropped first, since lower levels cost less.
-        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - inputs.steps);
+        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - inputs.factors.steps());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
         // The refreshed polynomial arrives at the top with the scale it has now.

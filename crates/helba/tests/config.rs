@@ -47,6 +47,7 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.unanswered = 64)), "linear.c");
     assert!(plan(&with(|c| c.unanswered = 20)).is_ok());
     assert_eq!(field(&with(|c| c.linear.c = 100.0)), "a batch update");
+    assert_eq!(field(&with(|c| c.linear.lambda = 1e308)), "linear.lambda");
     assert_eq!(field(&with(|c| c.horizon = 0)), "horizon");
     assert_eq!(field(&with(|c| c.comparison_bits = 7)), "comparison_bits");
     assert_eq!(field(&with(|c| c.comparison_bits = 10)), "a decision");

@@ -22,6 +22,7 @@ pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
+pub use pool::Buffer;
 pub use simd::{
     Kernel, add_constant, combine_into as combine, gather_add, gather_into,
     inner_products_into as inner_products, inner_products_short_into as inner_products_short, kernels,

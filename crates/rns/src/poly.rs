@@ -53,7 +53,7 @@ impl<D: Domain> Poly<D> {
     /// From residues, limb after limb; `data.len()` is a multiple of n and every residue is reduced.
     pub fn from_limbs(n: usize, data: Vec<u64>) -> Self {
         debug_assert!(data.len().is_multiple_of(n));
-        Poly { n, data: data.into(), domain: PhantomData }
+        Poly { n, data: Buffer::copy(&data), domain: PhantomData }
     }
 
     /// Ring degree N.

@@ -1,6 +1,7 @@
 //! Large buffers that are used again: asking the system for megabytes of fresh pages at every operation, and giving
 //! them back, costs more than the arithmetic on them.
 
+use aligned_vec::{AVec, ConstAlign};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
@@ -12,22 +13,25 @@ const KEPT_WORDS: usize = 1 << 26;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), words: 0 });
 
+/// A vector load that crosses cache lines takes twice as long.
+type Words = AVec<u64, ConstAlign<64>>;
+
 struct Pool {
-    free: Vec<Vec<u64>>,
+    free: Vec<Words>,
     words: usize,
 }
 
-/// Words on the heap, given back to the pool when dropped.
-#[derive(PartialEq, Eq, Default)]
-pub(crate) struct Buffer(Vec<u64>);
+/// Words on the heap, aligned to cache lines, given back to the pool when dropped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Buffer(Words);
 
 impl Buffer {
     /// `len` words that hold anything, to be overwritten.
-    pub(crate) fn scratch(len: usize) -> Self {
+    pub fn scratch(len: usize) -> Self {
         if len >= SHORTEST {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             // The best fit, if it wastes less than half.
-            let fits = |(_, b): &(usize, &Vec<u64>)| b.len() >= len && b.len() < 2 * len;
+            let fits = |(_, b): &(usize, &Words)| b.len() >= len && b.len() < 2 * len;
             let best = pool.free.iter().enumerate().filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
             if let Some(i) = best {
                 let mut words = pool.free.swap_remove(i);
@@ -37,7 +41,9 @@ impl Buffer {
                 return Buffer(words);
             }
         }
-        Buffer(vec![0; len])
+        let mut words = Words::new(0);
+        words.resize(len, 0);
+        Buffer(words)
     }
 
     /// `len` zeros.
@@ -60,9 +66,9 @@ impl Buffer {
     }
 }
 
-impl From<Vec<u64>> for Buffer {
-    fn from(words: Vec<u64>) -> Self {
-        Buffer(words)
+impl Default for Buffer {
+    fn default() -> Self {
+        Buffer(Words::new(0))
     }
 }
 
@@ -93,7 +99,7 @@ impl Zeroize for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut words = std::mem::take(&mut self.0);
+        let mut words = std::mem::replace(&mut self.0, Words::new(0));
         if words.capacity() >= SHORTEST {
             // Whole again after a truncation: within the capacity, so this only clears the tail.
             words.resize(words.capacity(), 0);

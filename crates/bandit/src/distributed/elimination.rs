@@ -39,6 +39,9 @@ pub enum NoiseAt {
     Simulated,
 }
 
+/// Users of a batch, less one, at most.
+const MOST_USERS: u64 = 1 << 40;
+
 impl Config {
     /// The paper's theory: confidence `1/T`, batches that double.
     pub fn new(arms: usize, horizon: u64, model: Model, epsilon: Ratio) -> Self {
@@ -53,7 +56,21 @@ impl Config {
         if self.growth < 2 {
             return Err(Error::Field { field: "growth", got: self.growth as f64, want: "at least 2" });
         }
-        self.mechanism(1).and(self.privacy()).map(|_| ())
+        // Every batch there can be, and the one after the last.
+        let mut number = 1;
+        loop {
+            let users = self.growth.checked_pow(number).filter(|users| *users < MOST_USERS);
+            let Some(users) = users else {
+                let want = "small enough for batches below 2^40 users up to the horizon";
+                return Err(Error::Field { field: "growth", got: self.growth as f64, want });
+            };
+            self.mechanism(number)?;
+            if users / self.growth >= self.horizon {
+                break;
+            }
+            number += 1;
+        }
+        self.privacy().map(|_| ())
     }
 
     /// The mechanism of batch `number`, from 1.
@@ -61,7 +78,7 @@ impl Config {
     /// # Errors
     /// As [`Mechanism::new`]; [`Error::Overflow`] if the batch has `2^40` users or more.
     pub fn mechanism(&self, number: u32) -> Result<Mechanism, Error> {
-        let users = self.growth.checked_pow(number).filter(|n| *n < 1 << 40).ok_or(Error::Overflow)?;
+        let users = self.growth.checked_pow(number).filter(|n| *n < MOST_USERS).ok_or(Error::Overflow)?;
         Mechanism::new(self.model, self.epsilon, users, self.confidence, self.horizon)
     }
 
