@@ -459,7 +459,7 @@ impl Config {
                 steps,
                 ..
             } => {
-                if !(delta >= LEAST_DELTA) {
+                if delta < LEAST_DELTA {
                     let why = format!("delta is {delta}, it must be at least {LEAST_DELTA}");
                     return Err(Error::BadParameter { why });
                 }
