@@ -230,8 +230,8 @@ impl Params {
         {
             return bad("every prime must have 20 to 50 bits, and there must be a special prime".into());
         }
-        if depth == 0 || depth > 60 {
-            return bad(format!("depth {depth} is not between 1 and 60"));
+        if depth == 0 || depth > 100 {
+            return bad(format!("depth {depth} is not between 1 and 100"));
         }
         if log_q0 < log_scale + 2 {
             return bad(format!("q0 of {log_q0} bits leaves no room for a message at scale 2^{log_scale}"));
