@@ -122,7 +122,7 @@ fn main() -> Result<()> {
         "  share foreseen    encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
     );
     println!(
-        "  same arm as the clear twin with the same history: {:.1} % of rounds",
+        "  same arm as the clear twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
         100.0 * log.agreement()
     );
     println!("\n  seconds a round   median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));

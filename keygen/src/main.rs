@@ -24,7 +24,7 @@ struct Arguments {
 enum Command {
     /// Makes a key pair.
     Create {
-        /// Features of an arm, d: the keys carry bandits up to the next power of two.
+        /// Features of an arm, d: the keys carry bandits whose d rounds up to the same power of two.
         #[arg(long)]
         features: usize,
         /// Arms, K: likewise.
@@ -134,7 +134,9 @@ fn print_manifest(m: &wire::Manifest) {
     println!("parameters    {}", m.params);
     println!("fingerprint   {}", m.fingerprint);
     println!("key id        {}", m.key_id);
-    println!("shape         up to {} features, {} arms", m.shape.dim, m.shape.arm_slots);
+    // Sizes that round up to these.
+    let fits = |size: usize| if size == 2 { "1 to 2".into() } else { format!("{} to {size}", size / 2 + 1) };
+    println!("shape         {} features, {} arms", fits(m.shape.dim), fits(m.shape.arm_slots));
     println!("security      {} bits", m.security_bits);
     println!("log2(QP)      {:.1}", m.log2_qp);
     println!("created       {} (seconds since 1970)", m.created);

@@ -1,6 +1,6 @@
 //! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bandit::Width;
 use bandit::choice::Purchases;
 use clap::{Args, Parser, Subcommand};
@@ -27,7 +27,7 @@ enum Command {
     Create {
         #[command(flatten)]
         server: Server,
-        /// Features of an arm, d.
+        /// Features of an arm, d. Keys fit bandits whose d rounds up to the same power of two; arms likewise.
         #[arg(long, required_unless_present_any = ["config", "policy"])]
         features: Option<usize>,
         /// Arms, K.
@@ -42,8 +42,8 @@ enum Command {
         #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
         policy: Option<String>,
         /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
-        #[arg(long, requires = "policy", default_value = "{}", value_name = "JSON")]
-        parameters: String,
+        #[arg(long, requires = "policy", value_name = "JSON")]
+        parameters: Option<String>,
     },
     /// Lists the policies that the server offers, with an example of each.
     Policies {
@@ -124,8 +124,8 @@ enum Command {
         #[arg(long)]
         data: PathBuf,
         /// Stop after so many rounds.
-        #[arg(long)]
-        rounds: Option<usize>,
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        rounds: Option<u64>,
         /// A bandit that is there already [default: a new one].
         #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered"])]
         bandit: Option<String>,
@@ -209,8 +209,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Create { server, policy: Some(policy), parameters, .. } => {
-            let parameters =
-                serde_json::from_str(&parameters).context("--parameters is not a JSON object")?;
+            if policy == "helba" {
+                bail!("helba is not made with --policy: use --features and --arms, or --config FILE");
+            }
+            let parameters = serde_json::from_str(parameters.as_deref().unwrap_or("{}"))
+                .context("--parameters is not a JSON object")?;
             let created = Client::new(&server.url)?.create_policy(&policy, parameters)?;
             eprintln!("{}", created.privacy.statement);
             say!("{}", created.id);
@@ -238,7 +241,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Decide { server, bandit, contexts, .. } => {
             let rows =
                 contexts.map(|path| read_contexts(open(&path)?).with_context(|| path.display().to_string()));
-            print(&Client::new(&server.url)?.decide_clear(&bandit, rows.transpose()?)?)?;
+            let client = Client::new(&server.url)?;
+            let decided = client.decide_clear(&bandit, rows.transpose()?);
+            if matches!(decided, Err(Error::Refused(_))) && client.bandit(&bandit).is_ok() {
+                bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
+            }
+            print(&decided?)?;
         }
         Command::Feedback { pending: Some(pending), secret: Some(secret), arm, outcome, .. } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
@@ -256,7 +264,10 @@ fn run(command: Command) -> anyhow::Result<()> {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit } => Client::new(&server.url)?.delete(&bandit)?,
+        Command::Delete { server, bandit } => {
+            Client::new(&server.url)?.delete(&bandit)?;
+            eprintln!("deleted {bandit}");
+        }
         Command::Status { server, bandit } => {
             let client = Client::new(&server.url)?;
             match client.bandit(&bandit) {
@@ -268,7 +279,17 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Replay { server, secret, data, rounds, bandit, tuning } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
+            let device = Device::open(&secret)?;
             let client = Client::new(&server.url)?;
+            // Before a bandit is made that nobody could use.
+            let served = client.keys()?.key_id;
+            if served != device.key_id().to_string() {
+                bail!(
+                    "{} belongs to key {}, the server has key {served}: take the secret bundle made with its public one",
+                    secret.display(),
+                    device.key_id()
+                );
+            }
             let created = match bandit {
                 Some(id) => client.bandit(&id)?.created,
                 None => {
@@ -278,7 +299,9 @@ fn run(command: Command) -> anyhow::Result<()> {
                     client.create_bandit(&config)?
                 }
             };
-            replay(&client, &Device::open(&secret)?, &created, &purchases, rounds)?;
+            let all = purchases.rounds().len();
+            let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
+            replay(&client, &device, &created, &purchases, rounds)?;
         }
     }
     Ok(())
@@ -311,7 +334,10 @@ fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
 
 fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: &Path) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
-    let created = client.bandit(id)?.created;
+    let created = match client.bandit(id) {
+        Err(Error::BadAnswer(_)) => bail!("bandit {id} is in the clear: ask without --secret"),
+        view => view?.created,
+    };
     let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
     // Before the server is asked: a decision whose reward cannot come back is lost.
     let mut file = Pending::reserve(pending)?;
@@ -360,12 +386,11 @@ fn replay(
     device: &Device,
     created: &Created,
     purchases: &Purchases,
-    rounds: Option<usize>,
+    rounds: usize,
 ) -> anyhow::Result<()> {
     let mut rng = os_rng()?;
     let limits = device.limits(created)?;
     let (mut spent, mut matched, mut up, mut down) = (Spent::default(), 0usize, 0usize, 0usize);
-    let rounds = rounds.unwrap_or(usize::MAX).min(purchases.rounds().len());
     say!("bandit {}", created.id);
     for (t, (features, bought)) in purchases.rounds()[..rounds].iter().enumerate() {
         let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();

@@ -224,6 +224,12 @@ fn the_tool_says_what_is_wrong() {
         (vec!["create", "--server", nobody, "--policy", "ucb1", "--parameters", "5"], "not a JSON object"),
         (vec!["create", "--server", nobody, "--policy", "ucb1", "--arms", "2"], "--policy"),
         (vec!["create", "--server", nobody, "--parameters", "{}"], "--policy"),
+        (
+            vec!["create", "--server", nobody, "--features", "7", "--arms", "4", "--parameters", "{}"],
+            "--policy",
+        ),
+        (vec!["create", "--server", nobody, "--policy", "helba"], "--features"),
+        (vec!["replay", "--server", nobody, "--secret", &junk, "--data", &junk, "--rounds", "0"], "--rounds"),
         (vec!["policies", "--server", nobody], "no answer from"),
         (vec!["decide", "--server", nobody, "--bandit", "b"], "no answer from"),
         (vec!["decide", "--server", nobody, "--bandit", "b", "--contexts", &junk], "not a finite number"),
