@@ -223,6 +223,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 say!("{}\n  {}", offer.about, offer.example);
             }
         }
+        // The parser lets this pass, since --policy cannot be asked for beside --features.
+        Command::Create { parameters: Some(_), .. } => bail!("--parameters are those of a --policy"),
         Command::Create { server, features, arms, tuning, config, .. } => {
             let config = match config {
                 Some(path) => read_config(&path)?,
