@@ -5,7 +5,7 @@ use crate::{Error, Private, SecretKey};
 use ckks::Ciphertext;
 use num_complex::Complex64;
 use rand::CryptoRng;
-use rns::{BaseConverter, Coeff, Ntt, Poly};
+use rns::{BaseConverter, Coeff, Constant, Modulus, Ntt, Poly};
 use zeroize::Zeroize;
 
 /// Slot values; a wrapper so that they can be zeroed.
@@ -46,17 +46,23 @@ pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
     let limbs = (1..=(ct.level() + 1).min(LIMBS_READ)).rev().find(fits).unwrap_or(1);
     let mut poly = phase(secret, ct, limbs);
     let basis = secret.params().q_basis(limbs - 1);
-    // Garner: c = r₀ + q₀·(r₁ + q₁·r₂).
+    // Garner: c = d₀ + q₀·(d₁ + q₁·d₂), each digit from the residue modulo its prime in word arithmetic.
+    let m: Vec<&Modulus> = (0..limbs).map(|i| basis.modulus(i)).collect();
+    let inverse: Vec<Vec<Constant>> = (0..limbs)
+        .map(|i| (0..i).map(|j| m[i].constant(m[i].inv(m[i].reduce(m[j].value())))).collect())
+        .collect();
     let product: i128 = basis.primes().map(i128::from).product();
     let out = (0..basis.n())
         .map(|k| {
+            let mut digits = [0; LIMBS_READ];
             let (mut value, mut weight) = (0i128, 1i128);
             for i in 0..limbs {
-                let m = basis.modulus(i);
-                let known = m.reduce_i128(value);
-                let digit = m.mul(m.sub(poly.limb(i)[k], known), m.inv(m.reduce_i128(weight)));
-                value += weight * i128::from(digit);
-                weight *= i128::from(m.value());
+                let residue = poly.limb(i)[k];
+                digits[i] = (0..i).fold(residue, |x, j| {
+                    m[i].mul_constant(m[i].sub(x, m[i].reduce(digits[j])), inverse[i][j])
+                });
+                value += weight * i128::from(digits[i]);
+                weight *= i128::from(m[i].value());
             }
             if value > product / 2 { value - product } else { value }
         })

@@ -2,7 +2,7 @@
 
 use crate::{Ciphertext, Params, Plaintext, PublicKey};
 use rand::CryptoRng;
-use rns::{Poly, sample};
+use rns::{Buffer, Poly, sample};
 
 /// Encrypts `plaintext`: (b·u + e₀ + m, a·u + e₁) with ternary u. The error has a standard deviation of about
 /// 3.2·√(4N/3 + 1) a coefficient, some 200 times that of an encryption under the secret key.
@@ -14,11 +14,21 @@ pub fn encrypt<R: CryptoRng>(
 ) -> Ciphertext {
     let level = plaintext.level;
     let basis = params.q_basis(level);
-    let u = Poly::from_signed(basis, &sample::ternary(basis.n(), rng)).into_ntt(basis);
-    let mut c0 = u.mul(basis, &key.b);
-    c0.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
-    c0.add_assign(basis, &plaintext.poly);
-    let mut c1 = u.mul(basis, &key.a);
-    c1.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
+    let u = sample::ternary(basis.n(), rng);
+    let (e0, e1) = (sample::error(basis.n(), rng), sample::error(basis.n(), rng));
+    let scratch = || Poly::scratch(basis.n(), basis.len());
+    let (mut c0, mut c1) = (scratch(), scratch());
+    // Limb by limb, so that what belongs to one stays in the cache.
+    Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
+        let (m, table) = (basis.modulus(i), &basis.tables()[i]);
+        let mut u_values = Buffer::scratch(basis.n());
+        for (values, signed) in [(&mut *u_values, &u), (&mut *o0, &e0), (&mut *o1, &e1)] {
+            rns::signed_into(m, values, signed);
+            table.forward(values);
+        }
+        rns::mul_add_assign(m, o0, &u_values, key.b.limb(i));
+        rns::add_assign(m, o0, plaintext.poly.limb(i));
+        rns::mul_add_assign(m, o1, &u_values, key.a.limb(i));
+    });
     Ciphertext { c0, c1, level, scale: plaintext.scale }
 }

@@ -24,7 +24,7 @@ pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
 pub use simd::{
-    Kernel, add_constant, combine_into as combine, gather_add, gather_into,
+    Kernel, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
     inner_products_into as inner_products, inner_products_short_into as inner_products_short, kernels,
-    mul_constant_add, products_times_constant_add,
+    mul_add_assign, mul_constant_add, products_times_constant_add, signed_into,
 };

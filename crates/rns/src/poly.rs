@@ -179,12 +179,11 @@ impl<D: Domain> Poly<D> {
 impl Poly<Coeff> {
     /// The polynomial with these signed coefficients (at most n), reduced modulo every prime of `basis`.
     pub fn from_signed(basis: &Basis, coefficients: &[i64]) -> Self {
-        let mut out = Self::zero(basis.n(), basis.len());
+        let mut out = Self::scratch(basis.n(), basis.len());
         out.for_each_limb(|i, limb| {
-            let m = basis.modulus(i);
-            for (x, &c) in limb.iter_mut().zip(coefficients) {
-                *x = m.reduce_i64(c);
-            }
+            let (given, rest) = limb.split_at_mut(coefficients.len());
+            simd::signed_into(basis.modulus(i), given, coefficients);
+            rest.fill(0);
         });
         out
     }
@@ -200,6 +199,9 @@ impl Poly<Ntt> {
     /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
     pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
         let short = Self::from_signed_short(basis, coefficients);
+        if short.n == basis.n() {
+            return short;
+        }
         let mut out = Self::scratch(basis.n(), basis.len());
         let stride = basis.n() / coefficients.len();
         out.for_each_limb(|i, limb| {
@@ -213,8 +215,7 @@ impl Poly<Ntt> {
     pub fn from_signed_short(basis: &Basis, coefficients: &[i64]) -> Self {
         let mut out = Self::scratch(coefficients.len(), basis.len());
         out.for_each_limb(|i, limb| {
-            let m = basis.modulus(i);
-            limb.iter_mut().zip(coefficients).for_each(|(x, &c)| *x = m.reduce_i64(c));
+            simd::signed_into(basis.modulus(i), limb, coefficients);
             basis.tables()[i].forward_short(basis.n(), limb);
         });
         out

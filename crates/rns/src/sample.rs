@@ -1,6 +1,6 @@
 //! Samplers. Everything random comes from the generator passed in; nothing branches on a secret value.
 
-use crate::{Basis, Coeff, Ntt, Poly};
+use crate::{Basis, Coeff, Ntt, Poly, simd};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
@@ -40,15 +40,24 @@ pub fn seed<R: CryptoRng>(rng: &mut R) -> Seed {
 
 fn fill_uniform(q: u64, limb: &mut [u64], rng: &mut ChaCha20Rng) {
     use rand::Rng;
+    /// Bytes drawn at once.
+    const DRAWN: usize = 1 << 12;
     let mask = u64::MAX >> q.leading_zeros();
-    let narrow = mask <= u64::from(u32::MAX);
-    for x in limb {
-        *x = loop {
-            let word = if narrow { u64::from(rng.next_u32()) } else { rng.next_u64() } & mask;
-            if word < q {
-                break word;
-            }
-        };
+    let word_bytes = if mask <= u64::from(u32::MAX) { 4 } else { 8 };
+    let mut drawn = [0u8; DRAWN];
+    let mut filled = 0;
+    while filled < limb.len() {
+        rng.fill_bytes(&mut drawn);
+        for bytes in drawn.chunks_exact(word_bytes) {
+            let mut word = [0; 8];
+            word[..word_bytes].copy_from_slice(bytes);
+            let word = u64::from_le_bytes(word) & mask;
+            // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch
+            // could not foresee.
+            let Some(x) = limb.get_mut(filled) else { break };
+            *x = word;
+            filled += usize::from(word < q);
+        }
     }
 }
 
@@ -85,14 +94,10 @@ pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
             })
             .collect()
     });
-    (0..n)
-        .map(|_| {
-            let word = rng.next_u64();
-            let (sign, uniform) = ((word & 1) as i64, word >> 1);
-            let magnitude: i64 = table.iter().map(|&t| i64::from(uniform >= t)).sum();
-            (magnitude ^ -sign) + sign
-        })
-        .collect()
+    let words: Vec<u64> = (0..n).map(|_| rng.next_u64()).collect();
+    let mut out = vec![0; n];
+    simd::signed_ranks_into(&mut out, &words, table);
+    out
 }
 
 /// [`error`] as a polynomial over `basis`.

@@ -22,6 +22,7 @@ recompiled! {
     sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]);
     neg_assign(m: &Modulus, a: &mut [u64]);
     add_constant(m: &Modulus, a: &mut [u64], c: u64);
+    signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]);
 }
 
 const LANES: usize = 8;
@@ -515,4 +516,20 @@ pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
     if end < out.len() {
         scalar::rounded_sum_into(&mut out[end..], &tails(x, end), f);
     }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) {
+    let (l, end, zero) = (Lanes::new(m), whole(out.len()), _mm512_setzero_si512());
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= both lengths; the load is unaligned.
+        let x = unsafe { _mm512_loadu_epi64(x.as_ptr().add(i)) };
+        let magnitude = _mm512_abs_epi64(x);
+        let reduced = l.fold(_mm512_srli_epi64::<52>(magnitude), _mm512_and_si512(magnitude, l.mask));
+        let negative = _mm512_cmplt_epi64_mask(x, zero);
+        let signed = l.reduce_once(_mm512_mask_sub_epi64(reduced, negative, l.q, reduced));
+        // SAFETY: as above.
+        unsafe { store(out, i, signed) }
+    }
+    scalar::signed_into(m, &mut out[end..], &x[end..]);
 }

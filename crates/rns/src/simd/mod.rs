@@ -65,7 +65,7 @@ macro_rules! kernel {
 
 kernel! {
     /// a ← a + b.
-    pub(crate) fn add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+    pub fn add_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
     /// a ← a − b.
@@ -85,7 +85,7 @@ kernel! {
 }
 kernel! {
     /// acc ← acc + a·b.
-    pub(crate) fn mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) same_length acc.len(), a.len(), b.len()
+    pub fn mul_add_assign(m: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) same_length acc.len(), a.len(), b.len()
 }
 kernel! {
     /// a ← a·w for entries of a below 2⁵².
@@ -134,6 +134,15 @@ kernel! {
     /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
     pub(crate) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
     same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
+}
+
+kernel! {
+    /// out ← x mod q, of any signed words.
+    pub fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) same_length out.len(), x.len()
+}
+kernel! {
+    /// For each word: how many entries of `table` its upper 63 bits reach, negative if its lowest bit is set.
+    pub(crate) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) same_length out.len(), words.len()
 }
 
 kernel! {
@@ -201,6 +210,9 @@ mod tests {
             both!(mul_constant_add(&word, w), a, |i| big(wide(a[i]) + wide(word[i]) * wide(w.value)));
             both!(add_constant(w.value), a, |i| big(wide(a[i]) + wide(w.value)));
             both!(mul_constant_assign(w), word, |i| big(wide(word[i]) * wide(w.value)));
+
+            let signed: Vec<i64> = (0..n).map(|i| [rng.next_u64() as i64, i64::MIN, i64::MAX, -(b[i] as i64)][i % 4]).collect();
+            both!(signed_into(&signed), a, |i| i128::from(signed[i]).rem_euclid(i128::from(q)) as u64);
 
             let xs: Vec<_> = (0..terms).map(|_| limb(&mut rng, n, 1 << 50)).collect();
             let x: Vec<&[u64]> = xs.iter().map(|x| &x[..]).collect();

@@ -187,3 +187,19 @@ fn fold_sum(m: &Modulus, sum: u128, terms: usize) -> u64 {
     let high = if terms <= 16 { high } else { m.reduce(high) };
     m.fold(high, (sum & MASK52) as u64)
 }
+
+#[inline(always)]
+pub(super) fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = m.reduce_i64(x);
+    }
+}
+
+#[inline(always)]
+pub(super) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) {
+    for (o, &word) in out.iter_mut().zip(words) {
+        let (sign, uniform) = ((word & 1) as i64, word >> 1);
+        let rank: i64 = table.iter().map(|&t| i64::from(uniform >= t)).sum();
+        *o = (rank ^ -sign) + sign;
+    }
+}
