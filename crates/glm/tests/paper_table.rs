@@ -4,7 +4,7 @@
 
 use bandit::{Features, Policy, Summary, play};
 use glm::baseline::{GlmUcb, Gloc};
-use glm::joint::{JointConfig, JointGlm, Published};
+use glm::joint::{Estimate, JointConfig, JointGlm, Published};
 use glm::{GlmEnvironment, Instance, Link, Problem, published};
 use privacy::budget::Epsilon;
 use rand_chacha::ChaCha8Rng;
@@ -48,8 +48,15 @@ impl Setting {
         Problem { d: D, k: K, link: Link::Probit, s, kappa, delta: DELTA, horizon: T as u64 }
     }
 
-    fn rs(&self, published: Published) -> JointGlm {
-        JointGlm::new(JointConfig { published, ..JointConfig::rs_glinucb(self.problem()) }).unwrap()
+    fn rs(&self) -> JointGlm {
+        JointGlm::new(JointConfig::rs_glinucb(self.problem())).unwrap()
+    }
+
+    /// As the published code runs it, with its aliased H or without.
+    fn rs_as_run(&self, aliased: bool, lambda: f64) -> JointGlm {
+        let config = JointConfig::rs_glinucb_as_run(self.problem());
+        let published = Published { aliased, ..config.published };
+        JointGlm::new(JointConfig { published, estimate: Estimate::Exact { lambda }, ..config }).unwrap()
     }
 
     fn private(&self, epsilon: f64) -> JointGlm {
@@ -65,14 +72,11 @@ fn agree(what: &str, ours: Summary, (mean, standard_error): (f64, f64)) {
     assert!((ours.mean - mean).abs() <= 3.0 * error, "{what}: {ours:?} against {mean} +- {standard_error}");
 }
 
-const CLEAN: Published = Published { averaged: false, scaled_leaf: false, shared_rows: true, aliased: false };
-const REPAIRED: Published = Published { averaged: true, scaled_leaf: true, ..CLEAN };
-const ALIASED: Published = Published { aliased: true, ..REPAIRED };
-
 #[test]
 fn part_of_the_table() {
     let two = setting(2.0);
-    agree("RS clean", two.regrets(4, || two.rs(CLEAN)), (178.5, 4.6));
+    agree("RS clean", two.regrets(4, || two.rs()), (178.5, 4.6));
+    agree("RS as run", setting(3.0).regrets(4, || setting(3.0).rs_as_run(true, 1e-5)), (167.7, 3.3));
     agree("GLOC as run", two.regrets(3, || Gloc::as_published(two.problem()).unwrap()), (381.5, 1.6));
     agree("GLOC", two.regrets(3, || Gloc::new(two.problem()).unwrap()), (276.0, 1.5));
     agree("private, epsilon 8", two.regrets(6, || two.private(8.0)), (430.6, 6.3));
@@ -109,7 +113,7 @@ fn whole_table() {
             let ours = at.regrets(20, || at.private(epsilon));
             agree(&format!("S = {s}, private, epsilon {epsilon}"), ours, want);
         }
-        agree(&format!("S = {s}, RS clean"), at.regrets(10, || at.rs(CLEAN)), clean);
+        agree(&format!("S = {s}, RS clean"), at.regrets(10, || at.rs()), clean);
         agree(
             &format!("S = {s}, GLOC as run"),
             at.regrets(5, || Gloc::as_published(at.problem()).unwrap()),
@@ -121,11 +125,31 @@ fn whole_table() {
             at.regrets(3, || GlmUcb::new(at.problem(), 5, true).unwrap()),
             glm_ucb,
         );
-        // At S = 3 ours lose 7 % and 12 % more with these oddities than the other implementation: what else differs
-        // there is unknown. The policy itself, without them, agrees.
-        if s < 3.0 {
-            agree(&format!("S = {s}, RS repaired"), at.regrets(10, || at.rs(REPAIRED)), repaired);
-            agree(&format!("S = {s}, RS as published"), at.regrets(10, || at.rs(ALIASED)), aliased);
-        }
+        let name = |row: &str| format!("S = {s}, RS {row}");
+        agree(&name("repaired"), at.regrets(40, || at.rs_as_run(false, 1e-5)), repaired);
+        agree(&name("as run"), at.regrets(40, || at.rs_as_run(true, 1e-5)), aliased);
     }
+}
+
+/// The paper's own RS-GLinUCB row, 295.27, 168.83, 194.53: ten runs each, no errors given. With the regulariser of
+/// the bonus, 0.5, in the estimates too, each lies within three deviations of a mean of ten; with next to none, as in
+/// the code that was published, the last does not.
+#[test]
+#[ignore = "long: a minute"]
+fn paper_regularised_its_estimates() {
+    let distances = |lambda: f64| {
+        [(2.0, 295.27), (2.5, 168.83), (3.0, 194.53)].map(|(s, paper)| {
+            let at = setting(s);
+            let ours = at.regrets(40, || at.rs_as_run(true, lambda));
+            println!(
+                "S = {s}, lambda {lambda}: {:.1} +- {:.1}, paper {paper}",
+                ours.mean, ours.standard_error
+            );
+            let of_ten = ours.standard_error * (40f64 / 10.0).sqrt();
+            (paper - ours.mean) / of_ten.hypot(ours.standard_error)
+        })
+    };
+    let (published, regularised) = (distances(1e-5), distances(0.5));
+    println!("{published:?} {regularised:?}");
+    assert!(regularised.iter().all(|d| d.abs() < 3.0) && published[2] > 3.0);
 }
