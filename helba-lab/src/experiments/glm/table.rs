@@ -1,0 +1,253 @@
+//! Table 2: probit bandits on one instance, and the same with a fresh one a seed.
+
+use super::{
+    AS_RUN, EXPLORATIONS, GLM_UCB, GLOC, Kind, PROVED, RS, RS_AS_RUN, SOURCE, Setting, Shape, figure, learns,
+    numbers, panel, private,
+};
+use crate::experiment::{Claim, Experiment, Panel, PanelResult, Results, Scale, SeriesResult};
+use anyhow::Result;
+use bandit::Summary;
+use glm::Link;
+use glm::published::SEED;
+
+/// Table 2.
+pub(super) struct Table2;
+
+const NORMS: [f64; 3] = [2.0, 2.5, 3.0];
+
+const RS_REGULARISED: &str = "RS-GLinUCB, as run, λ = 0.5";
+
+/// Label, policy, the paper's row if it has one, then another implementation's on the same instances.
+struct TableRow(&'static str, Kind, Option<[f64; 3]>, [Option<(f64, f64)>; 3]);
+
+#[rustfmt::skip]
+static TABLE_2: [TableRow; 13] = [
+    TableRow(GLM_UCB, Kind::GlmUcb, Some([1399.07, 1942.18, 2322.53]), [Some((1408.1, 4.6)), Some((1944.3, 4.5)), Some((2323.1, 2.9))]),
+    TableRow(GLOC, Kind::GlocPublished, Some([384.33, 627.62, 1352.05]), [Some((381.5, 1.6)), Some((625.8, 2.5)), Some((1346.9, 7.0))]),
+    TableRow("JointGLM as run, ε = 2", Kind::Published(2.0), None, [Some((1061.0, 19.4)), Some((1139.3, 20.5)), Some((1177.9, 20.9))]),
+    TableRow("JointGLM as run, ε = 4", Kind::Published(4.0), Some([369.53, 382.25, 384.91]), [Some((670.0, 15.4)), Some((713.2, 16.1)), Some((731.4, 16.7))]),
+    TableRow("JointGLM as run, ε = 6", Kind::Published(6.0), Some([289.67, 299.33, 296.41]), [Some((509.4, 8.2)), Some((538.5, 9.5)), Some((549.9, 10.2))]),
+    TableRow("JointGLM as run, ε = 8", Kind::Published(8.0), Some([300.32, 295.49, 301.73]), [Some((430.6, 6.3)), Some((451.8, 6.9)), Some((458.9, 7.2))]),
+    TableRow(RS_AS_RUN, AS_RUN, Some([295.27, 168.83, 194.53]), [Some((313.5, 71.4)), Some((152.4, 28.1)), Some((167.7, 3.3))]),
+    TableRow("RS-GLinUCB, as run, H repaired", Kind::RsAsRun { aliased: false, lambda: 1e-5 }, None, [Some((286.9, 73.1)), Some((157.2, 17.1)), Some((172.2, 2.9))]),
+    TableRow(RS_REGULARISED, Kind::RsAsRun { aliased: true, lambda: 0.5 }, None, [None; 3]),
+    TableRow(RS, Kind::Rs, None, [Some((178.5, 4.6)), Some((137.0, 3.4)), Some((175.3, 1.0))]),
+    TableRow("GLOC, textbook", Kind::Gloc, None, [Some((276.0, 1.5)), Some((518.1, 1.2)), Some((1057.3, 1.9))]),
+    TableRow(PROVED, Kind::Proved(8.0), None, [None; 3]),
+    TableRow("random", Kind::Random, None, [Some((2144.5, 0.0)), Some((2318.0, 0.0)), Some((2408.5, 0.0))]),
+];
+
+impl Experiment for Table2 {
+    fn name(&self) -> &'static str {
+        "glm-table2"
+    }
+
+    fn about(&self) -> &'static str {
+        "table 2: probit bandits, d = 3, K = 20, T = 5000, three values of S"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn notes(&self) -> &'static str {
+        "One instance, that of the published code, for all repetitions: only rewards and noise are drawn anew, so the errors \
+         hide what differs between problems. 'JointGLM as run' is the published profile: an accounting that does not stand, \
+         and a policy that in this table never explores. Its constants are those of the published code, tuned by its authors, and \
+         κ and κ* are computed from the true parameter; none was fitted here, neither to their table nor to the reference. \
+         'As run' otherwise keeps what the published code does besides the algorithm: GLOC scaled to the length of the true \
+         parameter, RS-GLinUCB with an aliased H (one switch a run), averaged estimates, scaled V-leaves and next to no \
+         regulariser (1e-5). Regularised by 0.5, as a line left out of that code has it, its runs are a twelfth dearer at S = 3, and it is \
+         with these that the paper's row agrees. 'Proved' is this project's profile, private whatever the data. GLM-UCB \
+         refits every 5 rounds."
+    }
+
+    fn seeds(&self, scale: Scale) -> u64 {
+        if scale == Scale::Full { 20 } else { 2 }
+    }
+
+    fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
+        let rounds = if scale == Scale::Full { 5_000 } else { 200 };
+        let mut panels = Vec::new();
+        for (i, s) in NORMS.into_iter().enumerate() {
+            let setting = Setting::published(SEED, Shape::published(Link::Probit, 3, s), rounds)?;
+            let curve = |TableRow(label, kind, _, references): &TableRow| {
+                setting.series(label, *kind, references[i].filter(|_| scale == Scale::Full))
+            };
+            panels.push(panel(format!("S = {s}"), TABLE_2.iter().map(curve).collect::<Result<_>>()?));
+        }
+        Ok(panels)
+    }
+
+    fn derived(&self, results: &Results) -> Vec<PanelResult> {
+        let at: Vec<_> =
+            results.panels.iter().map(|p| p.title.as_str()).zip([18.39, 56.44, 222.15]).collect();
+        vec![results.finals_over("last regret over κ", "κ", &at)]
+    }
+
+    fn claims(&self, results: &Results) -> Vec<Claim> {
+        let row = |label: &str| {
+            NORMS.map(|s| results.series(&format!("S = {s}"), label).map_or(f64::NAN, |r| r.last().mean))
+        };
+        let mut claims = Vec::new();
+        for TableRow(label, _, paper, references) in &TABLE_2 {
+            let Some(paper) = paper else { continue };
+            let ours = row(label);
+            claims.push(Claim {
+                paper: format!("{label}: {} (here: each within a tenth)", numbers(paper)),
+                reference: numbers(&references.map(|r| r.map_or(f64::NAN, |r| r.0))),
+                ours: numbers(&ours),
+                verdict: results.verdict(ours.iter().zip(paper).all(|(a, b)| (a / b - 1.0).abs() <= 0.1)),
+            });
+        }
+        let regularised =
+            NORMS.map(|s| results.series(&format!("S = {s}"), RS_REGULARISED).map(SeriesResult::last));
+        let paper = TABLE_2.iter().find(|r| r.0 == RS_AS_RUN).and_then(|r| r.2).unwrap_or([f64::NAN; 3]);
+        let near = |(ours, paper): (&Option<Summary>, f64)| {
+            // The paper's mean is of ten runs, its error taken to be that of ten of ours.
+            let runs = self.seeds(results.scale) as f64;
+            ours.is_some_and(|o| {
+                (o.mean - paper).abs() <= 3.0 * o.standard_error * (1.0 + runs / 10.0).sqrt()
+            })
+        };
+        claims.push(Claim {
+            paper: format!(
+                "{RS_AS_RUN}: {} (here: within three errors of ten runs, regularised by 0.5)",
+                numbers(&paper)
+            ),
+            reference: "with next to no regulariser 314, 152, 168".into(),
+            ours: numbers(&regularised.map(|r| r.map_or(f64::NAN, |r| r.mean))),
+            verdict: results.verdict(regularised.iter().zip(paper).all(near)),
+        });
+        let rises = |v: [f64; 3]| v[2] / v[0];
+        let (ucb, gloc) = (row(GLM_UCB), row(GLOC));
+        claims.push(Claim {
+            paper: "GLM-UCB and GLOC degrade significantly with κ (1.7 and 3.5 times from first to last; here: by half at least)".into(),
+            reference: "1.65 and 3.53 times".into(),
+            ours: format!("{:.2} and {:.2} times", rises(ucb), rises(gloc)),
+            verdict: results.verdict(rises(ucb) >= 1.5 && rises(gloc) >= 1.5),
+        });
+        let privates = [4, 6, 8].map(|e| row(&private(e)));
+        let spread = privates
+            .map(|v| v.iter().copied().fold(0.0, f64::max) / v.iter().copied().fold(f64::INFINITY, f64::min));
+        let explored: f64 = results
+            .panels
+            .iter()
+            .take(3)
+            .flat_map(|p| [4, 6, 8].map(|e| figure(p, &private(e), EXPLORATIONS)))
+            .fold(0.0, f64::max);
+        claims.push(Claim {
+            paper: "The private policy remains stable in κ (1.04, 1.03 and 1.02 times; here: at most 1.1)"
+                .into(),
+            reference: "1.09, 1.08 and 1.07 times, without a single exploration: κ enters nowhere".into(),
+            ours: format!(
+                "{:.2}, {:.2} and {:.2} times; {explored:.0} explorations at most",
+                spread[0], spread[1], spread[2]
+            ),
+            verdict: results.verdict(spread.iter().all(|s| *s <= 1.1)),
+        });
+        let (rs, as_run, best) = (row(RS), row(RS_AS_RUN), row(&private(8)));
+        let times = |b: [f64; 3]| [0, 1, 2].map(|i| format!("{:.2}", best[i] / b[i])).join(", ");
+        claims.push(Claim {
+            paper: "The private policy closely tracks RS-GLinUCB (at ε = 8: 1.02, 1.75, 1.55 times; here: at most 1.75)".into(),
+            reference: "2.41, 3.30, 2.62 times; against RS-GLinUCB as run 1.37, 2.96, 2.74".into(),
+            ours: format!("{} times; as run {}", times(rs), times(as_run)),
+            verdict: results.verdict([0, 1, 2].iter().all(|i| best[*i] <= 1.75 * rs[*i])),
+        });
+        claims.push(learns(results, NORMS.map(|s| format!("S = {s}")).as_slice()));
+        claims.push(Claim {
+            paper: "The gap to RS-GLinUCB narrows as ε grows".into(),
+            reference: "670, 509, 431 at S = 2 and so on".into(),
+            ours: NORMS
+                .iter()
+                .enumerate()
+                .map(|(i, s)| format!("S = {s}: {}", numbers(&privates.map(|v| v[i]))))
+                .collect::<Vec<_>>()
+                .join("; "),
+            verdict: results
+                .verdict((0..3).all(|i| privates[0][i] > privates[1][i] && privates[1][i] > privates[2][i])),
+        });
+        claims.push(results.agreement());
+        claims
+    }
+}
+
+/// Table 2 with a fresh instance a seed.
+pub(super) struct Kappa;
+
+impl Experiment for Kappa {
+    fn name(&self) -> &'static str {
+        "glm-kappa"
+    }
+
+    fn about(&self) -> &'static str {
+        "beyond the table: κ swept on a fresh instance a seed"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn notes(&self) -> &'static str {
+        "Probit, d = 3, K = 20, T = 5000 as in table 2, but parameter and arms are drawn anew in every repetition, and κ is \
+         that of the whole ball: the published design hides what differs between instances."
+    }
+
+    fn seeds(&self, scale: Scale) -> u64 {
+        if scale == Scale::Full { 20 } else { 2 }
+    }
+
+    fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
+        let rounds = if scale == Scale::Full { 5_000 } else { 200 };
+        let mut panels = Vec::new();
+        for s in NORMS {
+            let setting = Setting::fresh(Shape::published(Link::Probit, 3, s), rounds);
+            let rows = [
+                (RS, Kind::Rs),
+                (GLOC, Kind::GlocPublished),
+                ("JointGLM as run, ε = 8", Kind::Published(8.0)),
+                (PROVED, Kind::Proved(8.0)),
+                ("random", Kind::Random),
+            ];
+            let curve = |(label, kind)| setting.series(label, kind, None);
+            panels.push(panel(format!("S = {s}"), rows.into_iter().map(curve).collect::<Result<_>>()?));
+        }
+        Ok(panels)
+    }
+
+    fn derived(&self, results: &Results) -> Vec<PanelResult> {
+        let at: Vec<_> = results
+            .panels
+            .iter()
+            .zip(NORMS)
+            .map(|(p, s)| (p.title.as_str(), Link::Probit.kappa(s)))
+            .collect();
+        vec![results.finals_over("last regret over κ", "κ", &at)]
+    }
+
+    fn claims(&self, results: &Results) -> Vec<Claim> {
+        let row = |label: &str| {
+            NORMS.map(|s| results.series(&format!("S = {s}"), label).map_or(f64::NAN, |r| r.last().mean))
+        };
+        let errors = |label: &str| {
+            NORMS.map(|s| {
+                results.series(&format!("S = {s}"), label).map_or(f64::NAN, |r| r.last().standard_error)
+            })
+        };
+        let cells = |label: &str| {
+            let cells: Vec<_> =
+                row(label).iter().zip(errors(label)).map(|(m, e)| format!("{m:.0} ± {e:.0}")).collect();
+            format!("{label}: {}", cells.join(", "))
+        };
+        let (private, gloc) = (row("JointGLM as run, ε = 8"), row(GLOC));
+        let spread = private.iter().copied().fold(0.0, f64::max)
+            / private.iter().copied().fold(f64::INFINITY, f64::min);
+        let stable = Claim {
+            paper: "The private policy remains stable in κ (here: at most 1.1 times from S = 2 to 3), GLOC does not".into(),
+            reference: "no figure on fresh instances".into(),
+            ours: [RS, GLOC, "JointGLM as run, ε = 8", PROVED].map(cells).join("; "),
+            verdict: results.verdict(spread <= 1.1 && gloc[2] > 1.5 * gloc[0]),
+        };
+        vec![stable, learns(results, NORMS.map(|s| format!("S = {s}")).as_slice())]
+    }
+}
