@@ -1,7 +1,7 @@
 //! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing else.
 
 use crate::matrix::{dot, norm};
-use crate::mle::{Rows, project_ball};
+use crate::mle::project_ball;
 use crate::{Error, Link};
 use serde::{Deserialize, Serialize};
 
@@ -89,14 +89,6 @@ impl Descent {
         let residual = link.mean(dot(x, theta)) - r;
         let length = residual.abs() * norm(x);
         if length > self.clip { residual * self.clip / length } else { residual }
-    }
-
-    /// Adds the clipped gradients of all rows.
-    pub(crate) fn add_gradients(&self, link: Link, rows: &Rows, theta: &[f64], sum: &mut [f64]) {
-        for (x, r) in rows.iter() {
-            let factor = self.gradient(link, x, r, theta);
-            sum.iter_mut().zip(x).for_each(|(s, x)| *s += factor * x);
-        }
     }
 }
 

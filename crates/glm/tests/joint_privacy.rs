@@ -5,6 +5,7 @@ use glm::joint::{Estimate, JointConfig, JointGlm, Release, Trigger, WarmUp};
 use glm::{Descent, Link, Problem};
 use privacy::budget::{Delta, Epsilon, Rho};
 use privacy::{Definition, Trust};
+use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
@@ -184,5 +185,70 @@ fn only_nodes_with_the_leaf_change() {
     }
     for t in [3, 4, 8] {
         assert_ne!(node(&a, t), node(&b, t), "node {t}");
+    }
+}
+
+/// What one round adds to V, to H in units of its largest leaf, and to the count, read off exact prefixes; and whether
+/// it explored.
+fn leaf(config: &JointConfig, warm_up: &[f64], x: &[f64]) -> (Vec<f64>, bool) {
+    let config = JointConfig { release: Release::Exact, ..config.clone() };
+    let (lambda, w_max) =
+        (config.lambda, config.problem.link.max_slope(config.problem.s) / std::f64::consts::E);
+    let mut state = serde_json::to_value(JointGlm::new(config).unwrap()).unwrap();
+    state["board"]["warm_up"] = warm_up.into();
+    let mut policy: JointGlm = serde_json::from_value(state).unwrap();
+    learn(&mut policy, x, &mut ChaCha8Rng::seed_from_u64(1));
+    let board = policy.board();
+    let diagonal = |i| if i % 3 == 0 { lambda } else { 0.0 };
+    let added = |m: &glm::Symmetric, unit: f64| -> Vec<f64> {
+        m.values().iter().enumerate().map(|(i, v)| (v - diagonal(i)) / unit).collect()
+    };
+    let all = [added(board.v(), 1.0), added(board.h(), w_max), vec![board.explorations()]].concat();
+    (all, board.explorations() == 1.0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The lemma of `docs/joint-privacy.md` on one leaf: whatever the link, the estimate and the arms, leaves differ by
+    /// at most root 2 where both explore or neither does, by at most root 3 where one does.
+    #[test]
+    fn leaves_move_by_root_two_or_root_three(
+        angles in (0.0..6.3f64, 0.0..6.3f64),
+        lengths in (0.0..1.0f64, 0.0..1.0f64),
+        warm_up in prop::collection::vec(-3.0..3.0f64, 2),
+        explore_at in 0.0..1.0f64,
+        link in prop::sample::select(vec![Link::Logistic, Link::Probit, Link::Linear, Link::Poisson]),
+    ) {
+        let mut config = private(2, 1, 8, 4.0);
+        (config.lambda, config.problem.link) = (1.0, link);
+        config.explore_at = explore_at.max(1e-9);
+        let arm = |angle: f64, length: f64| {
+            let r = length.sqrt();
+            [r * angle.cos(), r * angle.sin()]
+        };
+        let (a, explores_a) = leaf(&config, &warm_up, &arm(angles.0, lengths.0));
+        let (b, explores_b) = leaf(&config, &warm_up, &arm(angles.1, lengths.1));
+        let moved: f64 = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum();
+        prop_assert!(moved <= if explores_a == explores_b { 2.0 } else { 3.0 } + 1e-9, "{moved}");
+    }
+}
+
+/// Both bounds are met: orthogonal arms on one side, and full arms on either.
+#[test]
+fn the_bounds_on_leaves_are_met() {
+    let mut config = private(2, 1, 8, 4.0);
+    (config.lambda, config.explore_at) = (1.0, 1e-9);
+    let moved = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+    let (zero, one) = ([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]]);
+    let explores = one.map(|x| leaf(&config, &zero, &x).0);
+    config.explore_at = 2.0;
+    let exploits = one.map(|x| leaf(&config, &zero, &x).0);
+    for (got, want) in [
+        (moved(&explores[0], &explores[1]), 2.0),
+        (moved(&exploits[0], &exploits[1]), 2.0),
+        (moved(&explores[0], &exploits[1]), 3.0),
+    ] {
+        assert!((got - want).abs() < 1e-9, "{got} {want}");
     }
 }

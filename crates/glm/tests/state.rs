@@ -22,7 +22,7 @@ fn joint() -> JointGlm {
     JointGlm::new(JointConfig::private(problem(), Epsilon::new(8.0).unwrap(), 3.0, 2.0).unwrap()).unwrap()
 }
 
-fn shuffle() -> ShuffleGlm {
+fn shuffle(protection: Protection) -> ShuffleGlm {
     ShuffleGlm::new(ShuffleConfig {
         problem: problem(),
         reward_max: 1.0,
@@ -31,9 +31,13 @@ fn shuffle() -> ShuffleGlm {
         gamma: 1.0,
         design_factor: 2.0,
         estimator: Estimator::Descent { steps: 3 },
-        protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
+        protection,
     })
     .unwrap()
+}
+
+fn calibrated() -> ShuffleGlm {
+    shuffle(Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() })
 }
 
 fn json(policy: &impl Policy) -> Value {
@@ -70,7 +74,7 @@ fn stored_midway_goes_on<P: Policy<Context = Features, Feedback = f64>>(mut poli
 fn storing_does_not_change_the_future() {
     stored_midway_goes_on(joint());
     stored_midway_goes_on(JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap());
-    stored_midway_goes_on(shuffle());
+    stored_midway_goes_on(calibrated());
     stored_midway_goes_on(GlmUcb::new(problem(), 3, false).unwrap());
     stored_midway_goes_on(Gloc::new(problem()).unwrap());
     stored_midway_goes_on(Gloc::as_published(problem()).unwrap());
@@ -102,10 +106,15 @@ fn damaged_states_are_refused() {
             ("/board/v/values", json!([1.0, 2.0, 3.0, 4.0]), "matrix"),
             ("/curator/explorations", json!(1), "fit"),
             ("/curator/running/r", json!([1.0]), "fit"),
+            // A tree with less noise, or another length, than the privacy that the configuration states.
+            ("/curator/tree/sigmas/0", json!(0.0), "fit"),
+            ("/curator/tree/horizon", json!(7), "fit"),
+            ("/curator/tree/blocks", json!([]), "fit"),
+            ("/board/running_calls", json!(1000), "fit"),
         ],
     );
     refused(
-        &shuffle(),
+        &calibrated(),
         &[
             ("/config/gamma", json!(0.0), "gamma"),
             ("/config/batches", json!([100, 150]), "batches"),
@@ -145,7 +154,7 @@ fn bad_input_changes_nothing<P: Policy<Context = Features, Feedback = f64>>(mut 
 #[test]
 fn bad_input_is_refused() {
     bad_input_changes_nothing(joint());
-    bad_input_changes_nothing(shuffle());
+    bad_input_changes_nothing(calibrated());
     bad_input_changes_nothing(GlmUcb::new(problem(), 3, false).unwrap());
     bad_input_changes_nothing(Gloc::new(problem()).unwrap());
     bad_input_changes_nothing(Ecolog::new(problem()).unwrap());
@@ -167,7 +176,7 @@ fn bad_input_is_refused() {
 fn privacy_is_a_value() {
     let epsilon = |statement: privacy::PrivacyStatement| statement.epsilon.map(|e| e.get());
     assert!(epsilon(joint().privacy()).is_some_and(|e| e <= 8.0 && e > 7.98));
-    assert_eq!(epsilon(shuffle().privacy()), Some(8.0));
+    assert_eq!(epsilon(calibrated().privacy()), Some(8.0));
     let clear = JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap();
     for statement in [
         clear.privacy(),
@@ -196,4 +205,93 @@ fn bad_configurations_name_the_field() {
     assert_eq!(bad(|c| c.problem.s = 1e3), "s");
     assert_eq!(bad(|c| c.problem.horizon = 0), "horizon");
     assert_eq!(bad(|c| c.release = glm::joint::Release::Joint { sigma: 0.0 }), "sigma");
+}
+
+/// Every way to spoil one part of a stored value: another number or type, or another length.
+fn spoilt(good: &Value) -> Vec<Value> {
+    fn paths(value: &Value, path: String, out: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                fields.iter().for_each(|(name, v)| paths(v, format!("{path}/{name}"), out));
+            }
+            // Of rows and nodes the first two and the last stand for all.
+            Value::Array(items) => {
+                let some = [0, 1, items.len().saturating_sub(1)];
+                (0..items.len())
+                    .filter(|i| some.contains(i))
+                    .for_each(|i| paths(&items[i], format!("{path}/{i}"), out));
+            }
+            _ => {}
+        }
+        out.push(path);
+    }
+    let mut all = Vec::new();
+    paths(good, String::new(), &mut all);
+    let mut out = Vec::new();
+    for path in all {
+        let old = good.pointer(&path).unwrap();
+        let mut changes = vec![json!(null), json!("x"), json!([])];
+        match old {
+            Value::Number(_) => {
+                changes.extend([0.0, -1.0, 0.5, 1e-300, 1e300].map(|v| json!(v)));
+                changes.extend([json!(0), json!(1), json!(7), json!(u64::MAX)]);
+            }
+            Value::Bool(b) => changes.push(json!(!b)),
+            Value::Array(items) if !items.is_empty() => {
+                changes.push(json!(items[1..]));
+                changes.push(json!([&items[..], &items[..1]].concat()));
+            }
+            _ => {}
+        }
+        for change in changes {
+            let mut bad = good.clone();
+            *bad.pointer_mut(&path).unwrap() = change;
+            out.push(bad);
+        }
+    }
+    out
+}
+
+/// A damaged policy is refused when it is read, or plays on; it never panics. How many were refused, of how many.
+fn damage_never_panics<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) -> (usize, usize) {
+    let mut environment = environment();
+    let (mut rng, mut own) = (ChaCha8Rng::seed_from_u64(3), ChaCha8Rng::seed_from_u64(4));
+    for _ in 0..70 {
+        environment.begin(&mut rng);
+        let context = environment.context().unwrap().clone();
+        let arm = policy.decide(&context, &mut own).unwrap();
+        environment.play(arm, &mut rng).unwrap();
+        policy.learn(&context, arm, environment.feedback().unwrap(), &mut own).unwrap();
+    }
+    let all = spoilt(&json(&policy));
+    let (mut refused, set) = (0, Features::new(vec![0.6, 0.0, 0.0, 0.6, 0.3, 0.3, 0.0, 0.0], 2).unwrap());
+    for bad in &all {
+        match serde_json::from_value::<P>(bad.clone()) {
+            Err(_) => refused += 1,
+            Ok(mut policy) => {
+                for round in 0..70 {
+                    let Ok(arm) = policy.decide(&set, &mut own) else { break };
+                    if policy.learn(&set, arm, &f64::from(round % 2), &mut own).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    (refused, all.len())
+}
+
+#[test]
+fn damaged_states_never_panic() {
+    let counts = [
+        damage_never_panics(joint()),
+        damage_never_panics(JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap()),
+        // Calibrated noise would take a second whenever a state is read.
+        damage_never_panics(shuffle(Protection::Stated { epsilon: Epsilon::new(8.0).unwrap() })),
+        damage_never_panics(GlmUcb::new(problem(), 3, false).unwrap()),
+        damage_never_panics(Gloc::new(problem()).unwrap()),
+        damage_never_panics(Ecolog::new(problem()).unwrap()),
+    ];
+    println!("{counts:?}");
+    assert!(counts.iter().all(|(refused, all)| 2 * refused > *all));
 }

@@ -63,6 +63,19 @@ impl Tree {
         rho.sigma(l2) * f64::from(Self::levels(horizon)).sqrt()
     }
 
+    /// Whether this is a tree for such noise and such a stream, every part in order: what a stored one may not be.
+    pub fn fits(&self, sigmas: &[f64], horizon: u64) -> bool {
+        let width = sigmas.len();
+        let whole = |v: &Vec<f64>| v.len() == width && v.iter().all(|x| x.is_finite());
+        self.horizon == horizon
+            && self.items <= horizon
+            && self.sigmas.len() == width
+            // Decimals may have cost the last digits.
+            && self.sigmas.iter().zip(sigmas).all(|(a, b)| (a - b).abs() <= 1e-12 * b)
+            && self.blocks.len() == Self::levels(horizon) as usize
+            && self.blocks.iter().all(|b| whole(&b.exact) && whole(&b.noisy))
+    }
+
     /// Items taken in.
     pub fn items(&self) -> u64 {
         self.items

@@ -172,7 +172,8 @@ impl TryFrom<State> for Ecolog {
     fn try_from(State { config, state }: State) -> Result<Self, Error> {
         let d = Self::new(config.clone())?.config.d;
         let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
-        stored(shapes && finite(&state.theta) && finite(&[state.correction]))?;
+        let counts = state.round < 1 << 53;
+        stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))?;
         Ok(Self { config, state })
     }
 }

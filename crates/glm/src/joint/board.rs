@@ -169,12 +169,16 @@ impl Board {
         Ok(())
     }
 
-    pub(super) fn is_consistent(&self, d: usize) -> bool {
+    pub(super) fn is_consistent(&self, c: &JointConfig) -> bool {
+        let d = c.problem.d;
         let running = self.running.iter();
         let vectors = [&self.warm_up].into_iter().chain(running.clone().map(|r| &r.theta));
         let matrices =
             [&self.v, &self.v_inverse, &self.h].into_iter().chain(running.flat_map(|r| [&r.h, &r.h_inverse]));
-        vectors.into_iter().all(|v| v.len() == d && v.iter().all(|x| x.is_finite()))
+        self.warm_up_calls <= c.max_warm_up_calls
+            && self.running_calls <= c.max_running_calls
+            && self.running.iter().all(|r| r.round <= self.rounds && r.log_det_h.is_finite())
+            && vectors.into_iter().all(|v| v.len() == d && v.iter().all(|x| x.is_finite()))
             && matrices.into_iter().all(|m| m.d() == d && m.is_finite())
             && [self.explorations, self.log_det_v, self.log_det_v_fitted, self.log_det_h]
                 .iter()

@@ -129,12 +129,15 @@ impl Curator {
         }
     }
 
-    pub(super) fn is_consistent(&self, d: usize, rounds: u64) -> bool {
-        self.warm_up.is_consistent(d)
+    pub(super) fn is_consistent(&self, c: &JointConfig, rounds: u64) -> bool {
+        let d = c.problem.d;
+        self.tree.fits(&c.tree_sigmas(), c.problem.horizon)
+            && self.warm_up.is_consistent(d)
             && self.running.is_consistent(d)
             && self.warm_up.len() as u64 == self.explorations
+            && (self.warm_up.len() + self.running.len()) as u64
+                == rounds + if c.published.shared_rows { self.explorations } else { 0 }
             && self.tree.items() == rounds
-            && self.tree.prefix().len() == 2 * triangle(d) + 1
     }
 }
 
@@ -149,13 +152,18 @@ fn noisy_sums(
 ) -> impl FnMut(&[f64], &mut [f64]) -> Result<(), Error> {
     let mut gaussian = Gaussian::new(discrete, sigma);
     move |theta, sum| {
-        descent.add_gradients(c.problem.link, rows, theta, sum);
-        sum.iter_mut().try_for_each(|v| {
-            *v = gaussian.round(*v)?;
-            if sigma > 0.0 {
-                *v += gaussian.draw(sigma, rng)?;
+        for (x, r) in rows.iter() {
+            let factor = descent.gradient(c.problem.link, x, r, theta);
+            // Row by row: sums on the grid are exact, so that neighbours' differ by one row's values and no more.
+            for (s, x) in sum.iter_mut().zip(x) {
+                *s += gaussian.round(factor * x)?;
             }
-            Ok(())
-        })
+        }
+        if sigma > 0.0 {
+            for s in sum.iter_mut() {
+                *s += gaussian.draw(sigma, rng)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -159,7 +159,7 @@ impl TryFrom<State> for JointGlm {
     fn try_from(State { config, board, curator, pending }: State) -> Result<Self, Error> {
         config.validate()?;
         let what = "statistics that do not fit the configuration or each other";
-        if !board.is_consistent(config.problem.d) || !curator.is_consistent(config.problem.d, board.rounds) {
+        if !board.is_consistent(&config) || !curator.is_consistent(&config, board.rounds) {
             return Err(bandit::Error::State { what }.into());
         }
         Ok(Self { config, board, curator, pending })
