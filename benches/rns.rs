@@ -10,7 +10,7 @@ mod support;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{BaseConverter, Basis, Coeff, Divider, NttTable, Poly};
+use rns::{Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, NttTable, Poly, Rows};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
@@ -52,11 +52,13 @@ fn kernels(c: &mut Criterion) {
         time("ntt_inverse", &mut || table.inverse(black_box(&mut limb)));
         time("ntt_inverse_tfhe", &mut || peer.inv(black_box(&mut limb)));
         let [x, y, z] = [&x, &y, &z].map(|v| v.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let (rows, stored): (_, Vec<_>) = (Rows::Wide(x.clone()), y.into_iter().zip(z).collect());
+        let pairs = LimbPairs::new(m, &stored);
         time(&format!("combine_{TERMS}"), &mut || {
-            rns::combine(m, black_box(&mut out0), &x, &coefficients);
+            rns::combine(m, black_box(&mut out0), &rows, &coefficients);
         });
-        time(&format!("inner_products_{TERMS}"), &mut || {
-            rns::inner_products(m, black_box(&mut out0), &mut out1, &x, &y, &z);
+        time(&format!("pair_products_{TERMS}"), &mut || {
+            rns::pair_products(m, black_box(&mut out0), &mut out1, &x, &pairs, &Addends::default());
         });
     }
 }
@@ -75,7 +77,7 @@ fn conversions(c: &mut Criterion) {
         let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
         bench.time(&id("mod_up"), true, Fact::default(), || {
             timed(|| {
-                let prepared = converter.prepare(&digit, digit.len(), |i, y| {
+                let prepared = converter.prepare(&digit, |i, y| {
                     y.copy_from_slice(source.limb(i));
                     digit.tables()[i].inverse(y);
                 });

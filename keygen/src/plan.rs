@@ -5,7 +5,7 @@ use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
 use circuits::matrix::{Factors, Newton};
-use ckks::{Params, Security, ciphertext_bytes};
+use ckks::{KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
 use helba::{BanditConfig, KeyPlan, Shape, compare, update};
 use serde::Serialize;
@@ -288,10 +288,7 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
         kind,
         count: levels.len(),
         bytes: levels.iter().map(|&l| seeded_frame(params.qp_basis(l), params.digits(l))).sum(),
-        memory: levels
-            .iter()
-            .map(|&l| memory_of(params, 2 * params.digits(l) * params.qp_basis(l).len()))
-            .sum(),
+        memory: levels.iter().map(|&l| KeySwitchKey::bytes_at(params, l) as u64).sum(),
     };
     let top = params.max_level();
     let rotations: Vec<usize> = keys.rotations.iter().map(|&(_, level)| level).collect();

@@ -222,7 +222,7 @@ class Params:
         special = []
         for bits in self.log_p:
             special.append(largest(bits, [q0] + special))
-        taken, chain, delta = [q0] + special, [], 2.0**self.log_scale
+        taken, chain, delta = [q0] + special, [], 2.0**self.log_scale * (1 - 2.0**-8)
         self.scales = [delta]
         for _ in range(self.depth):
             scale = self.scales[0]

@@ -62,6 +62,11 @@ impl Ciphertext {
         &self.c1
     }
 
+    /// Limb `i` of c₀ and of c₁.
+    pub(crate) fn limbs(&self, i: usize) -> [&[u64]; 2] {
+        [self.c0.limb(i), self.c1.limb(i)]
+    }
+
     /// The encryption of zero that hides nothing: neutral for addition.
     pub fn zero(params: &Params, level: usize) -> Self {
         let zero = Poly::zero(params.n(), level + 1);

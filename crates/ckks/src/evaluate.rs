@@ -8,7 +8,7 @@ use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
-use rns::{Ntt, Poly};
+use rns::{Addends, Ntt, Poly, Rows};
 use std::collections::BTreeMap;
 
 /// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
@@ -276,10 +276,14 @@ impl Evaluator {
             Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
                 let m = basis.modulus(i);
                 let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
-                let x: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c0.limb(i)).collect();
-                let y: Vec<&[u64]> = terms.iter().map(|(_, a)| a.c1.limb(i)).collect();
-                rns::combine(m, o0, &x, &k);
-                rns::combine(m, o1, &y, &k);
+                for (part, out) in [&mut *o0, o1].into_iter().enumerate() {
+                    rns::combine(
+                        m,
+                        out,
+                        &Rows::Wide(terms.iter().map(|(_, a)| a.limbs(i)[part]).collect()),
+                        &k,
+                    );
+                }
                 // A real constant has the same value at every root.
                 rns::add_constant(m, o0, m.reduce_i128(constant));
             });
@@ -293,23 +297,23 @@ impl Evaluator {
         let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
         let digits = Digits::new(p, Source::Products(&squares), high);
         // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
-        let [u0, u1] = digits.multiply(key, |i, o0, o1| {
+        let [u0, u1] = digits.multiply(key, |i| {
             if i > high {
-                return;
+                return Addends::default();
             }
             let (m, special) = (basis.modulus(i), p.p_constants()[i]);
             let times_p = |k: i128| m.constant(m.mul_constant(m.reduce_i128(k), special));
-            for (k, a, b) in products {
-                let (x, y) = ([a.c0.limb(i), a.c1.limb(i)], [b.c1.limb(i), b.c0.limb(i)]);
-                let w = times_p(i128::from(*k));
-                rns::products_times_constant_add(m, o0, &x[..1], &y[1..], w);
-                rns::products_times_constant_add(m, o1, &x, &y, w);
+            let multiples = |part: usize| {
+                terms.iter().zip(&factors).map(|((_, t), &k)| (times_p(k).value, t.limbs(i)[part])).collect()
+            };
+            Addends {
+                products: products
+                    .iter()
+                    .map(|(k, a, b)| (times_p((*k).into()), a.limbs(i), b.limbs(i)))
+                    .collect(),
+                multiples: [multiples(0), multiples(1)],
+                constant: times_p(constant).value,
             }
-            for ((_, t), &k) in terms.iter().zip(&factors) {
-                rns::mul_constant_add(m, o0, t.c0.limb(i), times_p(k));
-                rns::mul_constant_add(m, o1, t.c1.limb(i), times_p(k));
-            }
-            rns::add_constant(m, o0, times_p(constant).value);
         });
         drop(digits);
         let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
@@ -348,15 +352,7 @@ impl Evaluator {
         digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
             row.iter_mut().for_each(|limb| limb.fill(0));
             for (key, permutation, negative) in &terms {
-                match key {
-                    Some(key) => digits.times_key(i, x, key, t0, t1),
-                    None => {
-                        t0.fill(0);
-                        t1.fill(0);
-                        keyswitch::add_limb_times_p(p, level, i, t1, &a.c1);
-                    }
-                }
-                keyswitch::add_limb_times_p(p, level, i, t0, &a.c0);
+                digits.ciphertext_times_p(i, x, *key, a, [&mut *t0, &mut *t1]);
                 for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
                     rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
                 }
@@ -411,15 +407,7 @@ impl Evaluator {
         let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
         digits.for_each_limb::<2>(&mut out, |i, x, row, [t0, t1]| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
-                match key {
-                    Some(key) => digits.times_key(i, x, key, t0, t1),
-                    None => {
-                        t0.fill(0);
-                        t1.fill(0);
-                        keyswitch::add_limb_times_p(p, level, i, t1, &a.c1);
-                    }
-                }
-                keyswitch::add_limb_times_p(p, level, i, t0, &a.c0);
+                digits.ciphertext_times_p(i, x, *key, a, [&mut *t0, &mut *t1]);
                 for (out, t) in pair.iter_mut().zip([&*t0, &*t1]) {
                     rns::gather_into(out, t, permutation);
                 }
@@ -480,7 +468,7 @@ impl Evaluator {
             }
             let key = self.keys.galois(Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let [mut v0, v1] = Digits::new(p, Source::Poly(&u1), level).multiply(key, |_, _, _| ());
+            let [mut v0, v1] = Digits::new(p, Source::Poly(&u1), level).multiply(key, |_| Addends::default());
             v0.add_assign(basis, &u0);
             let permutation = p.permutation(element.0);
             sum0.add_assign(basis, &v0.permuted(&permutation));

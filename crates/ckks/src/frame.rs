@@ -338,14 +338,14 @@ pub fn write_key_switch_key(
     let element = element.map_or(0, |g| g.0);
     let header = FrameHeader {
         kind: FrameKind::KeySwitchKey,
-        level: key.level,
-        parts: key.b.len(),
+        level: key.level(),
+        parts: key.digits(),
         element,
         scale: 0.0,
     };
     write_frame(params, id, header, |out| {
-        out.extend(key.seed);
-        key.b.iter().for_each(|b| pack(out, params.qp_basis(key.level), b));
+        out.extend(key.seed());
+        (0..key.digits()).for_each(|j| pack(out, params.qp_basis(key.level()), &key.b(params, j)));
     })
 }
 

@@ -1,8 +1,9 @@
 //! Keys that a server may hold. They are data here; `ckks-secret` makes them.
 
 use crate::{Error, Op, Params};
+use rayon::prelude::*;
 use rns::sample::{self, Seed};
-use rns::{Ntt, Poly};
+use rns::{LimbPairs, Ntt, Poly};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -95,24 +96,62 @@ impl PublicKey {
 /// digit j is (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ + P·1[limb in digit j]·s_from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeySwitchKey {
-    pub(crate) level: usize,
-    pub(crate) seed: Seed,
-    pub(crate) b: Vec<Poly<Ntt>>,
-    pub(crate) a: Vec<Poly<Ntt>>,
+    level: usize,
+    seed: Seed,
+    /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P.
+    limbs: Vec<LimbPairs>,
 }
 
 impl KeySwitchKey {
     /// From the digits' b, over the primes of `level` and the special ones, and the seed of all a.
     pub fn new(params: &Params, level: usize, b: Vec<Poly<Ntt>>, seed: Seed) -> Self {
-        let a = (0..b.len()).map(|j| Self::mask(params, level, j, &seed)).collect();
-        KeySwitchKey { level, seed, b, a }
+        let basis = params.qp_basis(level);
+        let limbs = (0..basis.len())
+            .into_par_iter()
+            .map(|i| {
+                let m = basis.modulus(i);
+                let mut a = Poly::<Ntt>::scratch(basis.n(), b.len());
+                a.for_each_limb(|j, limb| sample::uniform_limb(m, Self::stream(j, i), &seed, limb));
+                let pairs: Vec<_> = b.iter().enumerate().map(|(j, b)| (b.limb(i), a.limb(j))).collect();
+                LimbPairs::new(m, &pairs)
+            })
+            .collect();
+        KeySwitchKey { level, seed, limbs }
     }
 
     /// aⱼ.
     pub fn mask(params: &Params, level: usize, digit: usize, seed: &Seed) -> Poly<Ntt> {
         let basis = params.qp_basis(level);
-        let index: Vec<usize> = (0..basis.len()).map(|i| digit * 256 + i).collect();
-        sample::uniform_from_seed(basis, &index, seed)
+        let streams: Vec<usize> = (0..basis.len()).map(|i| Self::stream(digit, i)).collect();
+        sample::uniform_from_seed(basis, &streams, seed)
+    }
+
+    /// The stream that limb `i` of aⱼ is drawn from.
+    fn stream(digit: usize, i: usize) -> usize {
+        digit * 256 + i
+    }
+
+    /// The pairs (bⱼ, aⱼ) modulo limb i of `level`, over Q then P.
+    pub(crate) fn limb(&self, level: usize, i: usize) -> &LimbPairs {
+        &self.limbs[if i <= level { i } else { i + self.level - level }]
+    }
+
+    /// Number of digits.
+    pub(crate) fn digits(&self) -> usize {
+        self.limbs.first().map_or(0, LimbPairs::pairs)
+    }
+
+    /// bⱼ.
+    pub(crate) fn b(&self, params: &Params, digit: usize) -> Poly<Ntt> {
+        let basis = params.qp_basis(self.level);
+        let mut out = Poly::scratch(basis.n(), basis.len());
+        out.for_each_limb(|i, limb| self.limbs[i].first_into(basis.modulus(i), digit, limb));
+        out
+    }
+
+    /// The seed of all a.
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.seed
     }
 
     /// The highest level it works at.
@@ -120,9 +159,16 @@ impl KeySwitchKey {
         self.level
     }
 
+    /// Bytes a key of `level` takes in memory.
+    pub fn bytes_at(params: &Params, level: usize) -> usize {
+        let basis = params.qp_basis(level);
+        let entry: usize = (0..basis.len()).map(|i| LimbPairs::entry_bytes(basis.modulus(i))).sum();
+        2 * params.digits(level) * params.n() * entry
+    }
+
     /// Bytes it takes in memory.
     pub fn bytes(&self) -> usize {
-        self.b.iter().chain(&self.a).map(|p| p.data().len() * 8).sum()
+        self.limbs.iter().map(LimbPairs::bytes).sum()
     }
 }
 
@@ -139,7 +185,7 @@ pub struct EvaluationKeys {
 impl EvaluationKeys {
     pub(crate) fn relin(&self, level: usize) -> Result<&KeySwitchKey, Error> {
         let missing = Error::MissingKey { op: Op::Mul, element: 0, level };
-        self.relin.as_deref().filter(|k| k.level >= level).ok_or(missing)
+        self.relin.as_deref().filter(|k| k.level() >= level).ok_or(missing)
     }
 
     pub(crate) fn galois(
@@ -149,7 +195,7 @@ impl EvaluationKeys {
         level: usize,
     ) -> Result<&KeySwitchKey, Error> {
         let missing = Error::MissingKey { op, element: element.0, level };
-        self.galois.get(&element).map(|k| &**k).filter(|k| k.level >= level).ok_or(missing)
+        self.galois.get(&element).map(|k| &**k).filter(|k| k.level() >= level).ok_or(missing)
     }
 
     /// Bytes they take in memory.

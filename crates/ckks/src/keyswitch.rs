@@ -3,9 +3,9 @@
 //! The decomposition of one polynomial is kept as the scaled residues of its digits ([`Digits`]); each limb of a
 //! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
 
-use crate::{KeySwitchKey, Params};
+use crate::{Ciphertext, KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Basis, Buffer, Ntt, Poly, Prepared};
+use rns::{Addends, Basis, Buffer, Ntt, Poly, Prepared};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -33,7 +33,7 @@ impl<'a> Digits<'a> {
             .map(|j| {
                 let limbs = size.min(level + 1 - j * size);
                 let (converter, from) = params.converter(j, limbs);
-                converter.prepare(from, limbs, |i, y| {
+                converter.prepare(from, |i, y| {
                     source.limb_into(basis, j * size + i, y);
                     from.tables()[i].inverse(y);
                 })
@@ -106,32 +106,53 @@ impl<'a> Digits<'a> {
         });
     }
 
-    /// Limb i of Σⱼ digitⱼ·keyⱼ.
+    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds.
     pub(crate) fn times_key(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: &KeySwitchKey,
-        o0: &mut [u64],
-        o1: &mut [u64],
+        plus: &Addends,
+        [o0, o1]: [&mut [u64]; 2],
     ) {
-        let index = if i <= self.level { i } else { i + key.level - self.level };
-        let y: Vec<&[u64]> = key.b[..digits.len()].iter().map(|p| p.limb(index)).collect();
-        let z: Vec<&[u64]> = key.a[..digits.len()].iter().map(|p| p.limb(index)).collect();
-        rns::inner_products(self.params.qp_basis(self.level).modulus(i), o0, o1, digits, &y, &z);
+        let (m, pairs) = (self.params.qp_basis(self.level).modulus(i), key.limb(self.level, i));
+        rns::pair_products(m, o0, o1, digits, pairs, plus);
     }
 
-    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP, each limb completed by `finish(i, limbs)`.
-    pub(crate) fn multiply(
+    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to, or its own.
+    pub(crate) fn ciphertext_times_p(
+        &self,
+        i: usize,
+        digits: &[&[u64]],
+        key: Option<&KeySwitchKey>,
+        a: &Ciphertext,
+        out: [&mut [u64]; 2],
+    ) {
+        // P·c vanishes modulo the special primes.
+        let p = (i <= self.level).then(|| self.params.p_constants()[i]);
+        if let Some(key) = key {
+            let first = p.map(|p| (p.value, a.c0.limb(i)));
+            let plus = Addends { multiples: [first.into_iter().collect(), Vec::new()], ..Addends::default() };
+            return self.times_key(i, digits, key, &plus, out);
+        }
+        for (part, out) in out.into_iter().enumerate() {
+            out.fill(0);
+            if let Some(p) = p {
+                rns::mul_constant_add(self.params.q_basis(self.level).modulus(i), out, a.limbs(i)[part], p);
+            }
+        }
+    }
+
+    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP, and what `plus(i)` adds to limb i.
+    pub(crate) fn multiply<'b>(
         &self,
         key: &KeySwitchKey,
-        finish: impl Fn(usize, &mut [u64], &mut [u64]) + Send + Sync,
+        plus: impl Fn(usize) -> Addends<'b> + Send + Sync,
     ) -> [Poly<Ntt>; 2] {
         let mut out = scratch(self.params, self.level);
         self.for_each_limb::<0>(&mut out, |i, digits, row, _| {
             if let [o0, o1] = row {
-                self.times_key(i, digits, key, o0, o1);
-                finish(i, o0, o1);
+                self.times_key(i, digits, key, &plus(i), [o0, o1]);
             }
         });
         out
@@ -143,6 +164,7 @@ impl Source<'_> {
     fn limb_into(&self, basis: &Basis, i: usize, out: &mut [u64]) {
         match self {
             Source::Poly(a) => out.copy_from_slice(a.limb(i)),
+            Source::Products([(1, a, b)]) => rns::mul_into(basis.modulus(i), out, a.limb(i), b.limb(i)),
             Source::Products(terms) => {
                 let m = basis.modulus(i);
                 out.fill(0);
@@ -159,11 +181,4 @@ impl Source<'_> {
 pub(crate) fn scratch(params: &Params, level: usize) -> [Poly<Ntt>; 2] {
     let limbs = params.qp_basis(level).len();
     std::array::from_fn(|_| Poly::scratch(params.n(), limbs))
-}
-
-/// acc + P·x for limb i; P·x vanishes modulo the special primes.
-pub(crate) fn add_limb_times_p(params: &Params, level: usize, i: usize, acc: &mut [u64], x: &Poly<Ntt>) {
-    if i <= level {
-        rns::mul_constant_add(params.q_basis(level).modulus(i), acc, x.limb(i), params.p_constants()[i]);
-    }
 }

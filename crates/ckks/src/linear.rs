@@ -19,7 +19,7 @@ pub struct DiagonalTransform {
 pub struct EncodedTransform {
     pub(crate) level: usize,
     pub(crate) babies: Vec<i64>,
-    /// giant step → baby step → plaintext, each value once
+    /// giant step → baby step → plaintext, each value once, as a factor of [`rns::inner_products_short`]
     pub(crate) giants: BTreeMap<i64, BTreeMap<i64, Poly<Ntt>>>,
 }
 
@@ -51,7 +51,7 @@ impl Evaluator {
             let mut turned: Vec<Complex64> = diagonal.iter().copied().cycle().take(period).collect();
             turned.rotate_right(giant.rem_euclid(period as i64) as usize);
             let integers = p.encoder().integers(&turned, scale)?;
-            let poly = Poly::from_signed_short(basis, &integers);
+            let poly = Poly::from_signed_short(basis, &integers).into_montgomery(basis);
             if !babies.contains(baby) {
                 babies.push(*baby);
             }

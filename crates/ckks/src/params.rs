@@ -70,7 +70,7 @@ pub struct ParamsSpec {
     pub log_q0: u32,
     /// Number of levels above 0.
     pub depth: usize,
-    /// Bits of the scale and of each prime above q₀.
+    /// Bits of each prime above q₀ and, rounded up, of the scale.
     pub log_scale: u32,
     /// Bits of each special prime.
     pub log_p: &'static [u32],
@@ -218,6 +218,10 @@ impl PartialEq for Params {
     }
 }
 
+/// Δ as part of 2^log_scale: so far below that the primes on either side of it have log_scale bits, and those of 32 take
+/// half a word in memory.
+const BELOW: f64 = 1.0 - 1.0 / 256.0;
+
 impl Params {
     fn new(spec: ParamsSpec) -> Result<Self, Error> {
         let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, security, .. } = spec;
@@ -244,7 +248,7 @@ impl Params {
         let special: Vec<u64> = used.split_off(1);
         // From the top down, each prime is the unused one nearest to scale²/Δ: then the next scale, scale²/q,
         // stays near Δ, and rounding of the primes does not pile up.
-        let delta = (f64::from(log_scale)).exp2();
+        let delta = f64::from(log_scale).exp2() * BELOW;
         let mut scales = vec![0.0; depth + 1];
         let mut chain = vec![0u64; depth + 1];
         chain[0] = used[0];

@@ -1,7 +1,8 @@
 //! From one set of primes to another, and exact division by primes.
 
 use crate::pool::Buffer;
-use crate::{Basis, Coeff, Constant, Ntt, Poly, simd};
+use crate::simd::{self, Rows};
+use crate::{Basis, Coeff, Constant, Modulus, Ntt, Poly};
 use rayon::prelude::*;
 use zeroize::Zeroize;
 
@@ -12,58 +13,71 @@ use zeroize::Zeroize;
 pub struct BaseConverter {
     /// (Q/qᵢ)⁻¹ mod qᵢ.
     scale: Vec<Constant>,
-    reciprocal: Vec<f64>,
-    /// For each output prime p: Q/qᵢ mod p for every i, then −Q mod p.
+    /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v.
+    weight: Vec<f64>,
+    /// For each output prime p: 2ᵏ·Q/qᵢ mod p for every row, then −Q mod p.
     matrix: Vec<Vec<u64>>,
+    /// Most primes are below 2³².
+    narrow: bool,
 }
+
+/// Bits of a narrow row.
+const NARROW: u32 = 32;
 
 impl BaseConverter {
     /// From the primes of `from` to those of `to`, which must be others.
     pub fn new(from: &Basis, to: &Basis) -> Self {
         let k = from.len();
-        let product = |m: &crate::Modulus, skip: usize| {
+        let product = |m: &Modulus, skip: usize| {
             (0..k).filter(|&j| j != skip).fold(1, |p, j| m.mul(p, m.reduce(from.modulus(j).value())))
         };
+        let narrow = 2 * from.primes().filter(|&q| q >> NARROW == 0).count() > k;
+        let rows =
+            || (0..k).flat_map(|i| shifts(narrow, from.modulus(i)).iter().map(move |&shift| (i, shift)));
+        let scale = |i| {
+            let m: &Modulus = from.modulus(i);
+            m.constant(m.inv(product(m, i)))
+        };
+        let row = |m: &Modulus| {
+            let factor = |(i, shift)| m.mul(product(m, i), m.reduce(1u64 << shift));
+            rows().map(factor).chain([m.neg(product(m, k))]).collect()
+        };
         BaseConverter {
-            scale: (0..k)
-                .map(|i| {
-                    let m = from.modulus(i);
-                    m.constant(m.inv(product(m, i)))
-                })
+            scale: (0..k).map(scale).collect(),
+            weight: rows()
+                .map(|(i, shift)| (1u64 << shift) as f64 / from.modulus(i).value() as f64)
                 .collect(),
-            reciprocal: from.primes().map(|q| 1.0 / q as f64).collect(),
-            matrix: (0..to.len())
-                .map(|j| {
-                    let m = to.modulus(j);
-                    (0..k).map(|i| product(m, i)).chain([m.neg(product(m, k))]).collect()
-                })
-                .collect(),
+            matrix: (0..to.len()).map(|j| row(to.modulus(j))).collect(),
+            narrow,
         }
     }
 
     /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off: what [`Self::output`] needs.
-    /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has `limbs` limbs of the `from` basis.
-    pub fn prepare(
-        &self,
-        from: &Basis,
-        limbs: usize,
-        limb: impl Fn(usize, &mut [u64]) + Send + Sync,
-    ) -> Prepared {
+    /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has all limbs of the `from` basis.
+    pub fn prepare(&self, from: &Basis, limb: impl Fn(usize, &mut [u64]) + Send + Sync) -> Prepared {
         let n = from.n();
-        let mut y: Vec<Buffer> = (0..limbs)
+        let mut rows: Vec<Buffer> = (0..from.len())
             .into_par_iter()
-            .map(|i| {
+            .flat_map_iter(|i| {
                 let mut y = Buffer::scratch(n);
                 limb(i, &mut y);
                 simd::mul_constant_assign(from.modulus(i), &mut y, self.scale[i]);
-                y
+                self.stored(y, from.modulus(i))
             })
             .collect();
         let mut overflow = Buffer::scratch(n);
-        let views: Vec<&[u64]> = y.iter().map(|y| &y[..]).collect();
-        simd::rounded_sum_into(&mut overflow, &views, &self.reciprocal);
-        y.push(overflow);
-        Prepared(y)
+        simd::rounded_sum_into(&mut overflow, &views(&rows, self.narrow), &self.weight);
+        // At most the number of limbs: one narrow row holds it.
+        rows.extend(if self.narrow { vec![narrowed(&overflow, 0)] } else { vec![overflow] });
+        Prepared { rows, limbs: from.len(), narrow: self.narrow }
+    }
+
+    /// The rows that hold `y`, residues modulo `m`.
+    fn stored(&self, y: Buffer, m: &Modulus) -> Vec<Buffer> {
+        if !self.narrow {
+            return vec![y];
+        }
+        shifts(true, m).iter().map(|&shift| narrowed(&y, shift)).collect()
     }
 
     /// Writes limb `j` of the result, in the coefficient domain.
@@ -84,23 +98,48 @@ impl BaseConverter {
     }
 }
 
+/// Where the rows of a residue modulo `m` start: a wide residue in narrow rows takes two.
+fn shifts(narrow: bool, m: &Modulus) -> &'static [u32] {
+    if narrow && m.bits() > NARROW { &[0, NARROW] } else { &[0] }
+}
+
+/// Bits of `y` from `shift` on, two words in one.
+fn narrowed(y: &[u64], shift: u32) -> Buffer {
+    let mut out = Buffer::scratch(y.len() / 2);
+    let words: &mut [u32] = bytemuck::cast_slice_mut(&mut out);
+    words.iter_mut().zip(y).for_each(|(o, &y)| *o = (y >> shift) as u32);
+    out
+}
+
+fn views(rows: &[Buffer], narrow: bool) -> Rows<'_> {
+    if narrow {
+        Rows::Narrow(rows.iter().map(|y| bytemuck::cast_slice(y)).collect())
+    } else {
+        Rows::Wide(rows.iter().map(|y| &y[..]).collect())
+    }
+}
+
 /// The half of a base conversion that does not depend on the output prime.
-pub struct Prepared(Vec<Buffer>);
+pub struct Prepared {
+    rows: Vec<Buffer>,
+    limbs: usize,
+    narrow: bool,
+}
 
 impl Prepared {
     /// Limbs it was made of.
     pub fn limbs(&self) -> usize {
-        self.0.len() - 1
+        self.limbs
     }
 
-    fn views(&self) -> Vec<&[u64]> {
-        self.0.iter().map(|y| &y[..]).collect()
+    fn views(&self) -> Rows<'_> {
+        views(&self.rows, self.narrow)
     }
 }
 
 impl Zeroize for Prepared {
     fn zeroize(&mut self) {
-        self.0.iter_mut().for_each(Zeroize::zeroize);
+        self.rows.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 
@@ -135,7 +174,7 @@ impl Divider {
     /// round(x / product of the dropped primes).
     pub fn divide(&self, mut x: Poly<Ntt>) -> Poly<Ntt> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let prepared = self.converter.prepare(&self.from, self.from.len(), |i, y| {
+        let prepared = self.converter.prepare(&self.from, |i, y| {
             y.copy_from_slice(x.limb(kept + i));
             self.from.tables()[i].inverse(y);
         });
@@ -157,8 +196,7 @@ impl Divider {
     /// The same in the coefficient domain.
     pub fn divide_coeff(&self, mut x: Poly<Coeff>) -> Poly<Coeff> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let prepared =
-            self.converter.prepare(&self.from, self.from.len(), |i, y| y.copy_from_slice(x.limb(kept + i)));
+        let prepared = self.converter.prepare(&self.from, |i, y| y.copy_from_slice(x.limb(kept + i)));
         x.truncate(kept);
         x.for_each_limb(|j, limb| {
             let mut lifted = Buffer::scratch(n);

@@ -10,6 +10,7 @@ mod convert;
 mod error;
 mod modulus;
 mod ntt;
+mod pairs;
 mod poly;
 mod pool;
 pub mod primes;
@@ -21,10 +22,11 @@ pub use convert::{BaseConverter, Divider, Prepared};
 pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{NttKernel, NttTable, automorphism_permutation, bit_reverse};
+pub use pairs::{Addends, LimbPairs};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
 pub use simd::{
-    Kernel, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
-    inner_products_into as inner_products, inner_products_short_into as inner_products_short, kernels,
-    mul_add_assign, mul_constant_add, products_times_constant_add, signed_into,
+    Kernel, Rows, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
+    inner_products_short_into as inner_products_short, kernels, mul_add_assign, mul_constant_add, mul_into,
+    pair_products_into as pair_products, products_times_constant_add, signed_into,
 };

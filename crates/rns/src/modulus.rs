@@ -15,6 +15,8 @@ pub struct Modulus {
     pub(crate) one: Constant,
     /// 2⁵² as a [`Constant`]: folds the high word of a sum of products.
     pub(crate) word: Constant,
+    /// −1/q modulo 2⁵²: Montgomery's constant.
+    pub(crate) minus_inverse: u64,
 }
 
 /// A residue that many others are multiplied by, with its Shoup quotient ⌊w·2⁵²/q⌋.
@@ -26,6 +28,12 @@ pub struct Constant {
 }
 
 const MASK52: u64 = (1 << 52) - 1;
+
+/// 1/q modulo 2⁵² for an odd q.
+pub(crate) fn inverse_modulo_word(q: u64) -> u64 {
+    // Newton: each step doubles the bits that are right, from the three of q·q ≡ 1 modulo 8.
+    (0..5).fold(q, |x, _| x.wrapping_mul(2u64.wrapping_sub(q.wrapping_mul(x)))) & MASK52
+}
 
 impl Modulus {
     /// The largest supported bit size.
@@ -43,6 +51,7 @@ impl Modulus {
             shift: bits - 2,
             one: Constant { value: 1, quotient: (1u64 << 52) / q },
             word: Constant { value: 0, quotient: 0 },
+            minus_inverse: inverse_modulo_word(q).wrapping_neg() & MASK52,
         };
         modulus.word = modulus.constant((1u64 << 52) % q);
         Some(modulus)
@@ -119,6 +128,20 @@ impl Modulus {
         let r = self.mul_constant_lazy(high, self.word) + self.mul_constant_lazy(low, self.one);
         let r = r.min(r.wrapping_sub(2 * self.q));
         self.reduce_once(r)
+    }
+
+    /// a·2⁵² for any word a: a factor of a sum that [`Self::montgomery`] reduces.
+    #[inline(always)]
+    pub(crate) fn montgomery_factor(&self, a: u64) -> u64 {
+        self.mul_constant(a, self.word)
+    }
+
+    /// sum/2⁵² mod q for a sum below 2¹¹⁵ (Montgomery 1985).
+    #[inline(always)]
+    pub(crate) fn montgomery(&self, sum: u128) -> u64 {
+        let m = (sum as u64).wrapping_mul(self.minus_inverse) & MASK52;
+        // The low words cancel.
+        self.reduce(((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64)
     }
 
     /// x mod q for any x.

@@ -210,8 +210,7 @@ impl Poly<Ntt> {
         out
     }
 
-    /// As [`Self::from_signed_sparse`], but each value once: a polynomial of N/stride entries a limb, for
-    /// [`crate::inner_products_short`].
+    /// As [`Self::from_signed_sparse`], but each value once: a polynomial of N/stride entries a limb.
     pub fn from_signed_short(basis: &Basis, coefficients: &[i64]) -> Self {
         let mut out = Self::scratch(coefficients.len(), basis.len());
         out.for_each_limb(|i, limb| {
@@ -219,6 +218,14 @@ impl Poly<Ntt> {
             basis.tables()[i].forward_short(basis.n(), limb);
         });
         out
+    }
+
+    /// Every value times 2⁵²: a factor of [`crate::inner_products_short`].
+    pub fn into_montgomery(mut self, basis: &Basis) -> Self {
+        self.for_each_limb(|i, limb| {
+            simd::mul_constant_assign(basis.modulus(i), limb, basis.modulus(i).word)
+        });
+        self
     }
 
     /// Values → coefficients.

@@ -30,11 +30,12 @@ impl Buffer {
     pub fn scratch(len: usize) -> Self {
         if len >= SHORTEST {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            // The best fit, if it wastes less than half.
+            // The best fit, if it wastes less than half; of several the one given back last, which a cache may still hold.
             let fits = |(_, b): &(usize, &Words)| b.len() >= len && b.len() < 2 * len;
-            let best = pool.free.iter().enumerate().filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
+            let free = pool.free.iter().enumerate().rev();
+            let best = free.filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
             if let Some(i) = best {
-                let mut words = pool.free.swap_remove(i);
+                let mut words = pool.free.remove(i);
                 pool.words -= words.len();
                 drop(pool);
                 words.truncate(len);

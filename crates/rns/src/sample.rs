@@ -1,6 +1,6 @@
 //! Samplers. Everything random comes from the generator passed in; nothing branches on a secret value.
 
-use crate::{Basis, Coeff, Ntt, Poly, simd};
+use crate::{Basis, Coeff, Modulus, Ntt, Poly, simd};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
@@ -16,13 +16,16 @@ pub type Seed = [u8; 32];
 /// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of ChaCha20 under the
 /// seed, masked to the prime's size, residues not below the prime skipped.
 pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Ntt> {
-    let mut out = Poly::zero(basis.n(), basis.len());
-    out.for_each_limb(|i, limb| {
-        let mut rng = ChaCha20Rng::from_seed(*seed);
-        rng.set_stream(index[i] as u64);
-        fill_uniform(basis.modulus(i).value(), limb, &mut rng);
-    });
+    let mut out = Poly::scratch(basis.n(), basis.len());
+    out.for_each_limb(|i, limb| uniform_limb(basis.modulus(i), index[i], seed, limb));
     out
+}
+
+/// One limb of [`uniform_from_seed`], from the stream `index`.
+pub fn uniform_limb(m: &Modulus, index: usize, seed: &Seed, limb: &mut [u64]) {
+    let mut rng = ChaCha20Rng::from_seed(*seed);
+    rng.set_stream(index as u64);
+    fill_uniform(m.value(), limb, &mut rng);
 }
 
 /// A uniform polynomial over `basis`.

@@ -4,8 +4,10 @@
 //! Safety of every function here: the CPU must have the features named in `target_feature`, and slices of
 //! one call must have the length of the first (`super` checks both).
 
-use super::scalar;
-use crate::{Constant, Modulus};
+use super::Rows;
+use super::scalar::{self, by_size, factors};
+use crate::pairs::{LANES, Words};
+use crate::{Addends, Constant, LimbPairs, Modulus};
 use std::arch::x86_64::*;
 
 macro_rules! recompiled {
@@ -25,7 +27,28 @@ recompiled! {
     signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]);
 }
 
-const LANES: usize = 8;
+/// A stored word, widened to a lane.
+trait Word: Copy + Into<u64> {
+    /// SAFETY: `i + 8 <= words.len()`, and the CPU has AVX-512 F.
+    unsafe fn load(words: &[Self], i: usize) -> __m512i;
+}
+
+impl Word for u64 {
+    #[inline(always)]
+    unsafe fn load(words: &[u64], i: usize) -> __m512i {
+        // SAFETY: by the caller's promises.
+        unsafe { load(words, i) }
+    }
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    unsafe fn load(words: &[u32], i: usize) -> __m512i {
+        debug_assert!(i + LANES <= words.len());
+        // SAFETY: by the caller's promises; the load is unaligned.
+        unsafe { _mm512_cvtepu32_epi64(_mm256_loadu_si256(words.as_ptr().add(i).cast())) }
+    }
+}
 
 /// A modulus broadcast to all lanes.
 struct Lanes {
@@ -36,6 +59,7 @@ struct Lanes {
     left: __m128i,
     word: (__m512i, __m512i),
     one_quotient: __m512i,
+    minus_inverse: __m512i,
     mask: __m512i,
 }
 
@@ -71,6 +95,7 @@ impl Lanes {
             left: _mm_cvtsi64_si128(52 - i64::from(m.shift)),
             word: (splat(m.word.value), splat(m.word.quotient)),
             one_quotient: splat(m.one.quotient),
+            minus_inverse: splat(m.minus_inverse),
             mask: splat((1 << 52) - 1),
         }
     }
@@ -109,6 +134,23 @@ impl Lanes {
         _mm512_and_si512(r, self.mask)
     }
 
+    /// (high·2⁵² + low)/2⁵² for a 64-bit low accumulator: `Modulus::montgomery`.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn montgomery(&self, high: __m512i, low: __m512i, reduction: Reduction) -> __m512i {
+        // The multiplier reads the low 52 bits of its factors.
+        let m = _mm512_madd52lo_epu64(_mm512_setzero_si512(), low, self.minus_inverse);
+        let carry = _mm512_srli_epi64::<52>(_mm512_madd52lo_epu64(low, m, self.q));
+        let t = _mm512_add_epi64(_mm512_madd52hi_epu64(high, m, self.q), carry);
+        match reduction {
+            Reduction::Once => self.reduce_once(t),
+            Reduction::Twice => self.reduce_twice(t),
+            Reduction::Thrice => {
+                let four_q = _mm512_add_epi64(self.two_q, self.two_q);
+                self.reduce_twice(_mm512_min_epu64(t, _mm512_sub_epi64(t, four_q)))
+            }
+        }
+    }
+
     /// high·2⁵² + low for a 64-bit low accumulator: `Modulus::fold` after the carry.
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn fold(&self, high: __m512i, low: __m512i) -> __m512i {
@@ -120,6 +162,26 @@ impl Lanes {
         let low = _mm512_and_si512(low, self.mask);
         let high = self.mul_constant_lazy(high, self.word.0, self.word.1);
         self.reduce_twice(_mm512_add_epi64(high, low))
+    }
+}
+
+/// How often a sum of `terms` products, of factors below 2^`bits` by reduced ones, must be reduced once
+/// [`Lanes::montgomery`] has divided it by 2⁵²: it is then below q·(1 + terms·2^bits/2⁵²).
+#[derive(Clone, Copy, PartialEq)]
+enum Reduction {
+    Once,
+    Twice,
+    Thrice,
+}
+
+impl Reduction {
+    fn of(terms: usize, bits: u32) -> Option<Self> {
+        match (terms as u64) << bits {
+            bound if bound <= 1 << 52 => Some(Reduction::Once),
+            bound if bound <= 3 << 52 => Some(Reduction::Twice),
+            bound if bound <= 7 << 52 => Some(Reduction::Thrice),
+            _ => None,
+        }
     }
 }
 
@@ -227,21 +289,35 @@ macro_rules! by_terms {
 }
 
 /// `x` as an array of its first N slices; N is `x.len()`.
-fn array<'a, const N: usize>(x: &[&'a [u64]]) -> [&'a [u64]; N] {
+fn array<'a, const N: usize, W>(x: &[&'a [W]]) -> [&'a [W]; N] {
     std::array::from_fn(|i| x[i])
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
-    by_terms!(x.len(), combine(m, out, x, c), scalar::combine_into(m, out, x, c))
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64]) {
+    by_size!(x, combine_rows(m, out, @, c))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
+fn combine_rows(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: &[u64]) {
+    let c = &factors(m, c);
+    match row_reduction(x) {
+        Some(r) => by_terms!(x.len(), combine(m, out, x, c, r), scalar::combine(m, out, x, c, 0)),
+        None => scalar::combine(m, out, x, c, 0),
+    }
+}
+
+/// For a sum over rows whose entries are below 2⁵⁰.
+fn row_reduction<W: Word>(x: &[&[W]]) -> Option<Reduction> {
+    Reduction::of(x.len(), (8 * size_of::<W>() as u32).min(50))
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: &[u64], r: Reduction) {
     /// Registers in flight.
     const WIDE: usize = 2;
     let (l, end) = (Lanes::new(m), out.len() / (LANES * WIDE) * (LANES * WIDE));
-    let xs: [&[u64]; N] = array(x);
+    let xs: [&[_]; N] = array(x);
     let cs: [__m512i; N] = std::array::from_fn(|j| splat(c[j]));
     for i in (0..end).step_by(LANES * WIDE) {
         let mut low = [_mm512_setzero_si512(); WIDE];
@@ -249,19 +325,17 @@ fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]
         for j in 0..N {
             for w in 0..WIDE {
                 // SAFETY: i + 8·WIDE <= end <= all lengths.
-                let v = unsafe { load(xs[j], i + LANES * w) };
+                let v = unsafe { Word::load(xs[j], i + LANES * w) };
                 low[w] = _mm512_madd52lo_epu64(low[w], v, cs[j]);
                 high[w] = _mm512_madd52hi_epu64(high[w], v, cs[j]);
             }
         }
         for w in 0..WIDE {
             // SAFETY: as above.
-            unsafe { store(out, i + LANES * w, l.fold(high[w], low[w])) }
+            unsafe { store(out, i + LANES * w, l.montgomery(high[w], low[w], r)) }
         }
     }
-    if end < out.len() {
-        scalar::combine_into(m, &mut out[end..], &tails(x, end), c);
-    }
+    scalar::combine(m, &mut out[end..], x, c, end);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -269,10 +343,29 @@ pub(super) fn combine_pair_into(
     m: [&Modulus; 2],
     out0: &mut [u64],
     out1: &mut [u64],
-    x: &[&[u64]],
+    x: &Rows,
     c: [&[u64]; 2],
 ) {
-    by_terms!(x.len(), combine_pair(m, out0, out1, x, c), scalar::combine_pair_into(m, out0, out1, x, c))
+    by_size!(x, combine_pair_rows(m, out0, out1, @, c))
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn combine_pair_rows(
+    m: [&Modulus; 2],
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[impl Word]],
+    c: [&[u64]; 2],
+) {
+    let (c0, c1) = (&factors(m[0], c[0]), &factors(m[1], c[1]));
+    let slow = |out0: &mut [u64], out1: &mut [u64]| {
+        scalar::combine(m[0], out0, x, c0, 0);
+        scalar::combine(m[1], out1, x, c1, 0);
+    };
+    match row_reduction(x) {
+        Some(r) => by_terms!(x.len(), combine_pair(m, out0, out1, x, [c0, c1], r), slow(out0, out1)),
+        None => slow(out0, out1),
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -280,11 +373,12 @@ fn combine_pair<const N: usize>(
     m: [&Modulus; 2],
     out0: &mut [u64],
     out1: &mut [u64],
-    x: &[&[u64]],
+    x: &[&[impl Word]],
     c: [&[u64]; 2],
+    r: Reduction,
 ) {
     let (l, end) = ([Lanes::new(m[0]), Lanes::new(m[1])], whole(out0.len()));
-    let xs: [&[u64]; N] = array(x);
+    let xs: [&[_]; N] = array(x);
     let c0: [__m512i; N] = std::array::from_fn(|j| splat(c[0][j]));
     let c1: [__m512i; N] = std::array::from_fn(|j| splat(c[1][j]));
     let zero = _mm512_setzero_si512();
@@ -292,7 +386,7 @@ fn combine_pair<const N: usize>(
         let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
         for j in 0..N {
             // SAFETY: i + 8 <= end <= all lengths.
-            let v = unsafe { load(xs[j], i) };
+            let v = unsafe { Word::load(xs[j], i) };
             low0 = _mm512_madd52lo_epu64(low0, v, c0[j]);
             high0 = _mm512_madd52hi_epu64(high0, v, c0[j]);
             low1 = _mm512_madd52lo_epu64(low1, v, c1[j]);
@@ -300,13 +394,12 @@ fn combine_pair<const N: usize>(
         }
         // SAFETY: as above.
         unsafe {
-            store(out0, i, l[0].fold(high0, low0));
-            store(out1, i, l[1].fold(high1, low1));
+            store(out0, i, l[0].montgomery(high0, low0, r));
+            store(out1, i, l[1].montgomery(high1, low1, r));
         }
     }
-    if end < out0.len() {
-        scalar::combine_pair_into(m, &mut out0[end..], &mut out1[end..], &tails(x, end), c);
-    }
+    scalar::combine(m[0], &mut out0[end..], x, c[0], end);
+    scalar::combine(m[1], &mut out1[end..], x, c[1], end);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -333,7 +426,7 @@ fn products_times_constant<const N: usize>(
     w: Constant,
 ) {
     let (l, end) = (Lanes::new(m), whole(acc.len()));
-    let (xs, ys) = (array::<N>(x), array::<N>(y));
+    let (xs, ys) = (array::<N, _>(x), array::<N, _>(y));
     let (value, quotient) = (splat(w.value), splat(w.quotient));
     for i in (0..end).step_by(LANES) {
         let (mut low, mut high) = (_mm512_setzero_si512(), _mm512_setzero_si512());
@@ -396,52 +489,97 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn inner_products_into(
+pub(super) fn pair_products_into(
     m: &Modulus,
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    y: &[&[u64]],
-    z: &[&[u64]],
+    pairs: &LimbPairs,
+    plus: &Addends,
 ) {
-    by_terms!(
-        x.len(),
-        inner_products(m, out0, out1, x, y, z),
-        scalar::inner_products_into(m, out0, out1, x, y, z)
-    )
+    let slow = |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus);
+    let Some(r) = Reduction::of(x.len() + plus.terms(), m.bits()) else {
+        return slow(out0, out1);
+    };
+    match pairs.words() {
+        Words::Narrow(words) => {
+            by_terms!(x.len(), pair_products(m, out0, out1, x, words, plus, r), slow(out0, out1))
+        }
+        Words::Wide(words) => {
+            by_terms!(x.len(), pair_products(m, out0, out1, x, words, plus, r), slow(out0, out1))
+        }
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn inner_products<const N: usize>(
+fn pair_products<const N: usize>(
     m: &Modulus,
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    y: &[&[u64]],
-    z: &[&[u64]],
+    words: &[impl Word],
+    plus: &Addends,
+    r: Reduction,
 ) {
-    let (l, end) = (Lanes::new(m), whole(out0.len()));
-    let (xs, ys, zs) = (array::<N>(x), array::<N>(y), array::<N>(z));
-    let zero = _mm512_setzero_si512();
-    for i in (0..end).step_by(LANES) {
-        let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
-        for j in 0..N {
-            // SAFETY: i + 8 <= end <= all lengths.
-            let (x, y, z) = unsafe { (load(xs[j], i), load(ys[j], i), load(zs[j], i)) };
+    let l = Lanes::new(m);
+    let xs: [&[u64]; N] = array(x);
+    /// Bytes that are asked for ahead of use: a single stream, left to itself, comes at half the speed of several.
+    const AHEAD: usize = 1 << 12;
+    // Words of all pairs for eight entries.
+    let step = words.len() / out0.len() * LANES;
+    assert!(step >= 2 * N * LANES && out0.len().is_multiple_of(LANES), "more terms than pairs");
+    let (zero, constant) = (_mm512_setzero_si512(), splat(m.montgomery_factor(plus.constant)));
+    let products: Vec<_> =
+        (plus.products.iter()).map(|(k, x, y)| (m.constant(m.montgomery_factor(k.value)), x, y)).collect();
+    let [multiples0, multiples1] = plus.multiples.each_ref().map(|multiples| -> Vec<_> {
+        multiples.iter().map(|(k, x)| (m.montgomery_factor(*k), *x)).collect()
+    });
+    for (i, block) in (0..out0.len()).step_by(LANES).zip(words.chunks_exact(step)) {
+        for line in (0..2 * N * LANES).step_by(64 / size_of_val(&block[0])) {
+            _mm_prefetch::<_MM_HINT_T0>(
+                block.as_ptr().wrapping_add(line + AHEAD / size_of_val(&block[0])).cast(),
+            );
+        }
+        let (mut low0, mut high0, mut low1, mut high1) = (constant, zero, zero, zero);
+        let mut add0 = |x: __m512i, y: __m512i| {
             low0 = _mm512_madd52lo_epu64(low0, x, y);
             high0 = _mm512_madd52hi_epu64(high0, x, y);
-            low1 = _mm512_madd52lo_epu64(low1, x, z);
-            high1 = _mm512_madd52hi_epu64(high1, x, z);
+        };
+        let mut add1 = |x: __m512i, y: __m512i| {
+            low1 = _mm512_madd52lo_epu64(low1, x, y);
+            high1 = _mm512_madd52hi_epu64(high1, x, y);
+        };
+        for j in 0..N {
+            // SAFETY: i + 8 <= all lengths; a block has 16·N words or more.
+            let (x, y, z) = unsafe {
+                (load(xs[j], i), Word::load(block, 2 * j * LANES), Word::load(block, (2 * j + 1) * LANES))
+            };
+            add0(x, y);
+            add1(x, z);
+        }
+        for (k, x, y) in &products {
+            let (value, quotient) = (splat(k.value), splat(k.quotient));
+            // SAFETY: i + 8 <= all lengths.
+            let [x0, x1, y0, y1] = unsafe { [load(x[0], i), load(x[1], i), load(y[0], i), load(y[1], i)] };
+            let x0 = l.mul_constant_lazy(x0, value, quotient);
+            let x1 = l.mul_constant_lazy(x1, value, quotient);
+            add0(x0, y0);
+            add1(x0, y1);
+            add1(x1, y0);
+        }
+        for (k, x) in &multiples0 {
+            // SAFETY: as above.
+            add0(unsafe { load(x, i) }, splat(*k));
+        }
+        for (k, x) in &multiples1 {
+            // SAFETY: as above.
+            add1(unsafe { load(x, i) }, splat(*k));
         }
         // SAFETY: as above.
         unsafe {
-            store(out0, i, l.fold(high0, low0));
-            store(out1, i, l.fold(high1, low1));
+            store(out0, i, l.montgomery(high0, low0, r));
+            store(out1, i, l.montgomery(high1, low1, r));
         }
-    }
-    if end < out0.len() {
-        let (x, y, z) = (tails(x, end), tails(y, end), tails(z, end));
-        scalar::inner_products_into(m, &mut out0[end..], &mut out1[end..], &x, &y, &z);
     }
 }
 
@@ -455,17 +593,19 @@ pub(super) fn inner_products_short_into(
     z: &[&[u64]],
 ) {
     let stride = x.first().map_or(1, |x| out0.len() / x.len());
-    if !stride.is_multiple_of(LANES) || x.iter().any(|x| x.len() * stride != out0.len()) {
-        return scalar::inner_products_short_into(m, out0, out1, x, y, z);
+    let fits = stride == 1 || stride.is_multiple_of(LANES);
+    let even = x.iter().all(|x| x.len() * stride == out0.len()) && out0.len().is_multiple_of(LANES);
+    match Reduction::of(x.len(), m.bits()) {
+        Some(r) if fits && even => by_terms!(
+            x.len(),
+            inner_products_short(m, out0, out1, x, y, z, (stride, r)),
+            scalar::inner_products_short_into(m, out0, out1, x, y, z)
+        ),
+        _ => scalar::inner_products_short_into(m, out0, out1, x, y, z),
     }
-    by_terms!(
-        x.len(),
-        inner_products_short(m, out0, out1, x, y, z, stride),
-        scalar::inner_products_short_into(m, out0, out1, x, y, z)
-    )
 }
 
-/// `stride` is a multiple of eight, and every x has `out0.len() / stride` entries.
+/// `stride` is 1 or a multiple of eight, `out0.len()` a multiple of it and of eight, and every x has `out0.len() / stride` entries.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn inner_products_short<const N: usize>(
     m: &Modulus,
@@ -474,17 +614,23 @@ fn inner_products_short<const N: usize>(
     x: &[&[u64]],
     y: &[&[u64]],
     z: &[&[u64]],
-    stride: usize,
+    (stride, r): (usize, Reduction),
 ) {
     let l = Lanes::new(m);
-    let (xs, ys, zs) = (array::<N>(x), array::<N>(y), array::<N>(z));
+    let (xs, ys, zs) = (array::<N, _>(x), array::<N, _>(y), array::<N, _>(z));
     let zero = _mm512_setzero_si512();
-    for start in (0..out0.len()).step_by(stride) {
-        let x: [__m512i; N] = std::array::from_fn(|j| splat(xs[j][start / stride]));
-        for i in (start..start + stride).step_by(LANES) {
+    let block = stride.max(LANES);
+    for start in (0..out0.len()).step_by(block) {
+        let x: [__m512i; N] = if stride == 1 {
+            // SAFETY: start + 8 <= all lengths.
+            std::array::from_fn(|j| unsafe { load(xs[j], start) })
+        } else {
+            std::array::from_fn(|j| splat(xs[j][start / stride]))
+        };
+        for i in (start..start + block).step_by(LANES) {
             let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
             for (j, &x) in x.iter().enumerate() {
-                // SAFETY: stride is a multiple of eight, so i + 8 <= start + stride <= all lengths.
+                // SAFETY: a block is a multiple of eight, so i + 8 <= start + block <= all lengths.
                 let (y, z) = unsafe { (load(ys[j], i), load(zs[j], i)) };
                 low0 = _mm512_madd52lo_epu64(low0, x, y);
                 high0 = _mm512_madd52hi_epu64(high0, x, y);
@@ -493,29 +639,32 @@ fn inner_products_short<const N: usize>(
             }
             // SAFETY: as above.
             unsafe {
-                store(out0, i, l.fold(high0, low0));
-                store(out1, i, l.fold(high1, low1));
+                store(out0, i, l.montgomery(high0, low0, r));
+                store(out1, i, l.montgomery(high1, low1, r));
             }
         }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
+pub(super) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
+    by_size!(x, rounded_sum(out, @, f))
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn rounded_sum(out: &mut [u64], x: &[&[impl Word]], f: &[f64]) {
     let end = whole(out.len());
     for i in (0..end).step_by(LANES) {
         let mut sum = _mm512_set1_pd(0.5);
         for (x, &f) in x.iter().zip(f) {
             // SAFETY: i + 8 <= end <= all lengths.
-            let v = _mm512_cvtepu64_pd(unsafe { load(x, i) });
+            let v = _mm512_cvtepu64_pd(unsafe { Word::load(x, i) });
             sum = _mm512_add_pd(sum, _mm512_mul_pd(v, _mm512_set1_pd(f)));
         }
         // SAFETY: as above.
         unsafe { store(out, i, _mm512_cvttpd_epu64(sum)) }
     }
-    if end < out.len() {
-        scalar::rounded_sum_into(&mut out[end..], &tails(x, end), f);
-    }
+    scalar::rounded_sum(&mut out[end..], x, f, end);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]

@@ -15,7 +15,7 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use ntt512::VectorNtt;
 
-use crate::{Constant, Modulus};
+use crate::{Addends, Constant, LimbPairs, Modulus};
 use std::sync::OnceLock;
 
 /// Which version of the kernels this process runs.
@@ -44,6 +44,23 @@ pub fn kernels() -> Kernel {
         let _ = forced;
         Kernel::Scalar
     })
+}
+
+/// Rows of words that a sum reads, of one size.
+pub enum Rows<'a> {
+    /// Of 64 bits.
+    Wide(Vec<&'a [u64]>),
+    /// Of 32 bits: half the traffic with the memory.
+    Narrow(Vec<&'a [u32]>),
+}
+
+impl Rows<'_> {
+    fn shortest(&self) -> Option<usize> {
+        match self {
+            Rows::Wide(rows) => rows.iter().map(|x| x.len()).min(),
+            Rows::Narrow(rows) => rows.iter().map(|x| x.len()).min(),
+        }
+    }
 }
 
 macro_rules! kernel {
@@ -81,7 +98,7 @@ kernel! {
 }
 kernel! {
     /// out ← a·b.
-    pub(crate) fn mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) same_length out.len(), a.len(), b.len()
+    pub fn mul_into(m: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) same_length out.len(), a.len(), b.len()
 }
 kernel! {
     /// acc ← acc + a·b.
@@ -105,13 +122,13 @@ kernel! {
 }
 kernel! {
     /// out ← Σ xᵢ·cᵢ, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
-    pub fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64])
-    same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
+    pub fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64])
+    same_length out.len(), x.shortest().unwrap_or(out.len())
 }
 kernel! {
     /// [`combine_into`] for two moduli at once: x is read once.
-    pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], c: [&[u64]; 2])
-    same_length out0.len(), out1.len(), x.iter().map(|x| x.len()).min().unwrap_or(out0.len())
+    pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &Rows, c: [&[u64]; 2])
+    same_length out0.len(), out1.len(), x.shortest().unwrap_or(out0.len())
 }
 kernel! {
     /// acc ← acc + w·Σ xᵢ·yᵢ.
@@ -119,21 +136,22 @@ kernel! {
     same_length acc.len(), x.iter().chain(y).map(|x| x.len()).min().unwrap_or(acc.len())
 }
 kernel! {
-    /// out₀ ← Σ xⱼ·yⱼ and out₁ ← Σ xⱼ·zⱼ; at most 2¹¹ terms.
-    pub fn inner_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
-    same_length out0.len(), out1.len(),
-        x.iter().chain(y).chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
+    /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds;
+    /// at most 2¹¹ terms in all.
+    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends)
+    same_length out0.len(), out1.len(), pairs.n(),
+        x.iter().map(|x| x.len()).chain(plus.lengths()).min().unwrap_or(out0.len())
 }
 kernel! {
-    /// [`inner_products_into`] where each entry of x stands for as many as fit: entry i·len(x)/len(out), rounded down. The
-    /// lengths are powers of two.
+    /// out₀ ← Σ xⱼ·yⱼ/2⁵² and out₁ ← Σ xⱼ·zⱼ/2⁵², at most 2¹¹ terms: x as [`crate::Poly::into_montgomery`] makes it. Each entry of x
+    /// stands for as many as fit: entry i takes that at i·len(x)/len(out), rounded down. The lengths are powers of two.
     pub fn inner_products_short_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
     same_length out0.len(), out1.len(), y.iter().chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
 }
 kernel! {
     /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
-    pub(crate) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64])
-    same_length out.len(), x.iter().map(|x| x.len()).min().unwrap_or(out.len())
+    pub(crate) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64])
+    same_length out.len(), x.shortest().unwrap_or(out.len())
 }
 
 kernel! {
@@ -217,17 +235,23 @@ mod tests {
             let xs: Vec<_> = (0..terms).map(|_| limb(&mut rng, n, 1 << 50)).collect();
             let x: Vec<&[u64]> = xs.iter().map(|x| &x[..]).collect();
             let k: Vec<u64> = (0..terms).map(|_| rng.next_u64() % q).collect();
-            both!(combine_into(&x, &k), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum()));
+            let rows = Rows::Wide(x.clone());
+            both!(combine_into(&rows, &k), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum()));
+            let short: Vec<Vec<u32>> = xs.iter().map(|x| x.iter().map(|&x| x as u32).collect()).collect();
+            let narrow = Rows::Narrow(short.iter().map(|x| &x[..]).collect());
+            both!(combine_into(&narrow, &k), a, |i| big((0..terms).map(|j| wide(u64::from(short[j][i])) * wide(k[j])).sum()));
 
             let other = Modulus::new(primes::largest(bits, 1 << 11, &[q]).unwrap()).unwrap();
             let k1: Vec<u64> = (0..terms).map(|_| rng.next_u64() % other.value()).collect();
-            let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
-            let [s0, s1, v0, v1] = &mut out;
-            scalar::combine_into(&m, s0, &x, &k);
-            scalar::combine_into(&other, s1, &x, &k1);
-            // SAFETY: as above.
-            unsafe { avx512::combine_pair_into([&m, &other], v0, v1, &x, [&k, &k1]) };
-            prop_assert!(s0 == v0 && s1 == v1);
+            for rows in [&rows, &narrow] {
+                let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
+                let [s0, s1, v0, v1] = &mut out;
+                scalar::combine_into(&m, s0, rows, &k);
+                scalar::combine_into(&other, s1, rows, &k1);
+                // SAFETY: as above.
+                unsafe { avx512::combine_pair_into([&m, &other], v0, v1, rows, [&k, &k1]) };
+                prop_assert!(s0 == v0 && s1 == v1);
+            }
 
             let permutation: Vec<u32> = (0..n).map(|_| rng.next_u32() % n as u32).collect();
             let picked = |i: usize| b[permutation[i] as usize];
@@ -239,24 +263,12 @@ mod tests {
             unsafe { avx512::gather_into(&mut v, &b, &permutation) };
             prop_assert!(s == v && (0..n).all(|i| s[i] == picked(i)));
 
-            let rs: Vec<_> = (0..3 * terms).map(|_| limb(&mut rng, n, q)).collect();
-            let r: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
-            let (x, yz) = r.split_at(terms);
-            let (y, z) = yz.split_at(terms);
+            let rs: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, n, q)).collect();
+            let rounded: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
+            let (x, y) = rounded.split_at(terms);
             let sum = |i: usize| big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum());
             both!(products_times_constant_add(x, y, w), a, |i| big(wide(a[i]) + wide(sum(i)) * wide(w.value)));
-            let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
-            let [s0, s1, v0, v1] = &mut out;
-            scalar::inner_products_into(&m, s0, s1, x, y, z);
-            // SAFETY: as above.
-            unsafe { avx512::inner_products_into(&m, v0, v1, x, y, z) };
-            prop_assert!(s0 == v0 && s1 == v1);
-            for i in 0..n {
-                prop_assert_eq!(s0[i], big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum()));
-                prop_assert_eq!(s1[i], big((0..terms).map(|j| wide(x[j][i]) * wide(z[j][i])).sum()));
-            }
-
-            let (stride, short) = ([1, 4, 8, 32][n % 4], 4);
+            let (stride, short) = ([1, 4, 8, 32][n % 4], 8);
             let long: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, stride * short, q)).collect();
             let long: Vec<&[u64]> = long.iter().map(|x| &x[..]).collect();
             let few: Vec<_> = (0..terms).map(|_| limb(&mut rng, short, q)).collect();
@@ -269,18 +281,55 @@ mod tests {
             unsafe { avx512::inner_products_short_into(&m, v0, v1, &few, y, z) };
             prop_assert!(s0 == v0 && s1 == v1);
             for i in 0..stride * short {
-                let x = |j: usize| wide(few[j][i / stride]);
+                let x = |j: usize| wide(m.montgomery(wide(few[j][i / stride])));
                 prop_assert_eq!(s0[i], big((0..terms).map(|j| x(j) * wide(y[j][i])).sum()));
                 prop_assert_eq!(s1[i], big((0..terms).map(|j| x(j) * wide(z[j][i])).sum()));
             }
 
-            let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
-            let x = &r[..terms];
-            let (mut s, mut v) = (a.clone(), a.clone());
-            scalar::rounded_sum_into(&mut s, x, &f);
+            // Sums over pairs, more of them stored than used, with addends or without.
+            let len = 8 * (n % 5 + 1);
+            let limbs: Vec<_> = (0..3 * terms + 8).map(|_| limb(&mut rng, len, q)).collect();
+            let (used, (x, yz)) = (terms.div_ceil(2), limbs.split_at(terms));
+            let x: Vec<&[u64]> = x[..used].iter().map(|x| &x[..]).collect();
+            let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
+            let pairs = LimbPairs::new(&m, &stored);
+            let [p, r, s, t] = std::array::from_fn(|i| [&yz[2 * terms + 2 * i][..], &yz[2 * terms + 2 * i + 1][..]]);
+            let plus = if seed % 3 == 0 { Addends::default() } else {
+                Addends {
+                    products: vec![(w, p, r), (m.constant(1), r, s)],
+                    multiples: [vec![(w.value, t[0])], vec![(q - 1, t[1]), (w.value, p[0])]],
+                    constant: w.value,
+                }
+            };
+            let mut out = [(); 4].map(|()| vec![0; len]);
+            let [s0, s1, v0, v1] = &mut out;
+            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus);
             // SAFETY: as above.
-            unsafe { avx512::rounded_sum_into(&mut v, x, &f) };
-            prop_assert_eq!(s, v);
+            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus) };
+            prop_assert!(s0 == v0 && s1 == v1);
+            for i in 0..len {
+                let mut want = [wide(plus.constant), 0];
+                for (x, (y, z)) in x.iter().zip(&stored) {
+                    want = [want[0] + wide(x[i]) * wide(y[i]), want[1] + wide(x[i]) * wide(z[i])];
+                }
+                for (k, x, y) in &plus.products {
+                    let k = |a: u64, b: u64| wide(k.value) * wide(big(wide(a) * wide(b)));
+                    want = [want[0] + k(x[0][i], y[0][i]), want[1] + k(x[0][i], y[1][i]) + k(x[1][i], y[0][i])];
+                }
+                for (want, multiples) in want.iter_mut().zip(&plus.multiples) {
+                    *want += multiples.iter().map(|(k, x)| wide(*k) * wide(x[i])).sum::<u128>();
+                }
+                prop_assert_eq!([s0[i], s1[i]], want.map(big));
+            }
+
+            let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
+            for rows in [&Rows::Wide(rounded[..terms].to_vec()), &narrow] {
+                let (mut s, mut v) = (a.clone(), a.clone());
+                scalar::rounded_sum_into(&mut s, rows, &f);
+                // SAFETY: as above.
+                unsafe { avx512::rounded_sum_into(&mut v, rows, &f) };
+                prop_assert_eq!(s, v);
+            }
         }
     }
 }

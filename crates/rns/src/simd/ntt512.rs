@@ -21,10 +21,11 @@
 
 use super::avx512::{load, splat, store};
 use super::{Kernel, kernels};
+use crate::modulus::inverse_modulo_word;
+use crate::pairs::LANES;
 use crate::{Modulus, NttKernel};
 use std::arch::x86_64::*;
 
-const LANES: usize = 8;
 /// Points that the last four stages transform within two registers.
 const GROUP: usize = 16;
 /// Registers that hold values, of thirty-two.
@@ -85,9 +86,8 @@ impl VectorNtt {
             return None;
         }
         let q = modulus.value();
-        // Newton: each step doubles the bits that are right, from the three of q·q ≡ 1 modulo 8.
-        let q_inverse = (0..5).fold(q, |x, _| x.wrapping_mul(2u64.wrapping_sub(q.wrapping_mul(x))));
         const MASK: u64 = (1 << 52) - 1;
+        let q_inverse = inverse_modulo_word(q);
         let exact = |w: u64| {
             let w = ((u128::from(w) << 52) % u128::from(q)) as u64;
             [w, w.wrapping_mul(q_inverse) & MASK]

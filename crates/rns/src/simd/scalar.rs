@@ -1,6 +1,7 @@
 //! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
 
-use crate::{Constant, Modulus};
+use super::Rows;
+use crate::{Addends, Constant, LimbPairs, Modulus};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -75,11 +76,39 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
     }
 }
 
+/// `f(rows)` for rows of either size.
+macro_rules! by_size {
+    ($rows:expr, $f:ident($($before:expr,)* @ $(, $after:expr)*)) => {
+        match $rows {
+            Rows::Wide(rows) => $f($($before,)* rows $(, $after)*),
+            Rows::Narrow(rows) => $f($($before,)* rows $(, $after)*),
+        }
+    };
+}
+pub(super) use by_size;
+
 #[inline(always)]
-pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &[&[u64]], c: &[u64]) {
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64]) {
+    by_size!(x, combine(m, out, @, &factors(m, c), 0))
+}
+
+/// Coefficients times 2⁵².
+pub(super) fn factors(m: &Modulus, c: &[u64]) -> Vec<u64> {
+    c.iter().map(|&c| m.montgomery_factor(c)).collect()
+}
+
+/// From entry `start` of x on; the coefficients are times 2⁵².
+#[inline(always)]
+pub(super) fn combine<W: Copy + Into<u64>>(
+    m: &Modulus,
+    out: &mut [u64],
+    x: &[&[W]],
+    c: &[u64],
+    start: usize,
+) {
     for (i, o) in out.iter_mut().enumerate() {
-        let sum: u128 = x.iter().zip(c).map(|(x, &c)| u128::from(x[i]) * u128::from(c)).sum();
-        *o = fold_sum(m, sum, x.len());
+        let term = |(x, &c): (&&[W], &u64)| u128::from(x[start + i].into()) * u128::from(c);
+        *o = m.montgomery(x.iter().zip(c).map(term).sum());
     }
 }
 
@@ -88,7 +117,7 @@ pub(super) fn combine_pair_into(
     m: [&Modulus; 2],
     out0: &mut [u64],
     out1: &mut [u64],
-    x: &[&[u64]],
+    x: &Rows,
     c: [&[u64]; 2],
 ) {
     combine_into(m[0], out0, x, c[0]);
@@ -127,22 +156,32 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
 }
 
 #[inline(always)]
-pub(super) fn inner_products_into(
+pub(super) fn pair_products_into(
     m: &Modulus,
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    y: &[&[u64]],
-    z: &[&[u64]],
+    pairs: &LimbPairs,
+    plus: &Addends,
 ) {
     for (i, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
-        let (mut s0, mut s1) = (0u128, 0u128);
-        for ((x, y), z) in x.iter().zip(y).zip(z) {
-            s0 += u128::from(x[i]) * u128::from(y[i]);
-            s1 += u128::from(x[i]) * u128::from(z[i]);
+        let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
+        let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
+        for (j, x) in x.iter().enumerate() {
+            let [y, z] = pairs.entry(j, i);
+            s0 += mul(x[i], y);
+            s1 += mul(x[i], z);
         }
-        *o0 = fold_sum(m, s0, x.len());
-        *o1 = fold_sum(m, s1, x.len());
+        for (k, x, y) in &plus.products {
+            let x = x.map(|x| m.montgomery_factor(m.mul_constant(x[i], *k)));
+            s0 += mul(x[0], y[0][i]);
+            s1 += mul(x[0], y[1][i]) + mul(x[1], y[0][i]);
+        }
+        for (s, multiples) in [&mut s0, &mut s1].into_iter().zip(&plus.multiples) {
+            *s += multiples.iter().map(|(k, x)| mul(x[i], m.montgomery_factor(*k))).sum::<u128>();
+        }
+        *o0 = m.montgomery(s0);
+        *o1 = m.montgomery(s1);
     }
 }
 
@@ -163,17 +202,24 @@ pub(super) fn inner_products_short_into(
             s0 += x * u128::from(y[i]);
             s1 += x * u128::from(z[i]);
         }
-        *o0 = fold_sum(m, s0, x.len());
-        *o1 = fold_sum(m, s1, x.len());
+        *o0 = m.montgomery(s0);
+        *o1 = m.montgomery(s1);
     }
 }
 
 #[inline(always)]
-pub(super) fn rounded_sum_into(out: &mut [u64], x: &[&[u64]], f: &[f64]) {
+pub(super) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
+    by_size!(x, rounded_sum(out, @, f, 0))
+}
+
+/// From entry `start` of x on.
+#[inline(always)]
+pub(super) fn rounded_sum<W: Copy + Into<u64>>(out: &mut [u64], x: &[&[W]], f: &[f64], start: usize) {
     for (i, o) in out.iter_mut().enumerate() {
         let mut sum = 0.5;
         for (x, &f) in x.iter().zip(f) {
-            sum += x[i] as f64 * f;
+            let x: u64 = x[start + i].into();
+            sum += x as f64 * f;
         }
         *o = sum as u64;
     }
