@@ -89,11 +89,13 @@ impl LimbPairs {
     }
 }
 
+type Limbs<'a> = [&'a [u64]; 2];
+
 /// What [`crate::pair_products`] adds to its sums, limbs of one prime.
 #[derive(Debug, Default)]
 pub struct Addends<'a> {
     /// (k, x, y): adds k·x₀·y₀ to the first sum and k·(x₀·y₁ + x₁·y₀) to the second.
-    pub products: Vec<(Constant, [&'a [u64]; 2], [&'a [u64]; 2])>,
+    pub products: Vec<(Constant, Limbs<'a>, Limbs<'a>)>,
     /// (k, x) for either sum: adds k·x, k reduced.
     pub multiples: [Vec<(u64, &'a [u64])>; 2],
     /// Added to each entry of the first sum, reduced.

@@ -549,10 +549,10 @@ fn pair_products<const N: usize>(
             low1 = _mm512_madd52lo_epu64(low1, x, y);
             high1 = _mm512_madd52hi_epu64(high1, x, y);
         };
-        for j in 0..N {
+        for (j, x) in xs.iter().enumerate() {
             // SAFETY: i + 8 <= all lengths; a block has 16·N words or more.
             let (x, y, z) = unsafe {
-                (load(xs[j], i), Word::load(block, 2 * j * LANES), Word::load(block, (2 * j + 1) * LANES))
+                (load(x, i), Word::load(block, 2 * j * LANES), Word::load(block, (2 * j + 1) * LANES))
             };
             add0(x, y);
             add1(x, z);
