@@ -132,7 +132,7 @@ pub const TOY_LOGN12_DEPTH21: ParamsSpec =
     ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP864_DEPTH21 };
 
 /// Tests only: as [`TOY_LOGN12_DEPTH21`] with more slots. No security.
-pub const LOGN14_TOY_DEPTH21: ParamsSpec =
+pub const TOY_LOGN14_DEPTH21: ParamsSpec =
     ParamsSpec { name: "toy-logn14-depth21", log_n: 14, security: Security::None, ..LOGN15_LOGQP864_DEPTH21 };
 
 impl ParamsSpec {
@@ -145,7 +145,7 @@ impl ParamsSpec {
             LOGN15_LOGQP864_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
             TOY_LOGN12_DEPTH21,
-            LOGN14_TOY_DEPTH21,
+            TOY_LOGN14_DEPTH21,
         ]
     }
 

@@ -353,7 +353,7 @@ impl KeyPlan {
         let slots = shape.slots();
         let params = match (toy, shape.log_arms()) {
             (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
-            (true, 0..=2) if slots <= 1 << 13 => ckks::LOGN14_TOY_DEPTH21,
+            (true, 0..=2) if slots <= 1 << 13 => ckks::TOY_LOGN14_DEPTH21,
             (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
             (_, 0..=2) => ckks::LOGN15_LOGQP836_DEPTH17,
             (_, 3) => ckks::LOGN15_LOGQP863_DEPTH18,
