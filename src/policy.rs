@@ -1,5 +1,9 @@
 //! The registry: names, parameters and state of every policy in the clear. A new policy is a variant of [`Config`] and of
-//! [`Learner`], a line in [`Config::make`] and one in [`OFFERS`].
+//! [`Learner`], a line in [`Config::make`] and one in `offers.rs`.
+
+mod offers;
+
+pub(crate) use offers::offers;
 
 use crate::Error;
 use crate::collect::{ShuffledGlm, Sums};
@@ -10,6 +14,7 @@ use bandit::anonymous::{
 use bandit::distributed::{Elimination, IdealSum, Model, NoiseAt};
 use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, Tree, Ucb1};
 use bandit::{Features, LinearConfig, Oful, Policy, Schedule, Width};
+use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
 use glm::shuffle::{Estimator, Protection, ShuffleConfig};
 use glm::{Link, Problem};
@@ -19,7 +24,7 @@ use privacy::{PrivacyStatement, Ratio};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use wire::{ClearFeedback, FeedbackKind, Offer};
+use wire::{ClearFeedback, FeedbackKind};
 
 /// Arms at most; a request cannot make the server allocate more than some MB.
 const MAX_ARMS: usize = 4096;
@@ -109,6 +114,52 @@ pub(crate) enum Config {
         #[serde(default = "half")]
         alpha: f64,
     },
+    RsGlinucb {
+        arms: usize,
+        features: usize,
+        horizon: u64,
+        delta: f64,
+        #[serde(default = "logistic")]
+        link: Link,
+        #[serde(default = "one")]
+        s: f64,
+        #[serde(default)]
+        kappa: Option<f64>,
+    },
+    GlmUcb {
+        arms: usize,
+        features: usize,
+        horizon: u64,
+        delta: f64,
+        #[serde(default = "logistic")]
+        link: Link,
+        #[serde(default = "one")]
+        s: f64,
+        #[serde(default)]
+        kappa: Option<f64>,
+        #[serde(default = "five")]
+        refit_every: u64,
+    },
+    Gloc {
+        arms: usize,
+        features: usize,
+        horizon: u64,
+        delta: f64,
+        #[serde(default = "logistic")]
+        link: Link,
+        #[serde(default = "one")]
+        s: f64,
+        #[serde(default)]
+        kappa: Option<f64>,
+    },
+    Ecolog {
+        arms: usize,
+        features: usize,
+        horizon: u64,
+        delta: f64,
+        #[serde(default = "one")]
+        s: f64,
+    },
     JointGlm {
         arms: usize,
         features: usize,
@@ -164,6 +215,9 @@ fn two() -> u64 {
 fn four() -> f64 {
     4.0
 }
+fn five() -> u64 {
+    5
+}
 fn one() -> f64 {
     1.0
 }
@@ -193,6 +247,10 @@ pub(crate) enum Learner {
     Clw(Box<Clw>),
     Odaaf(Box<Odaaf>),
     Oful(Box<Oful>),
+    GlmUcb(Box<GlmUcb>),
+    Gloc(Box<Gloc>),
+    Ecolog(Box<Ecolog>),
+    /// RS-GLinUCB as well: it is JointGLM without noise.
     JointGlm(Box<JointGlm>),
     ShuffledGlm(Box<ShuffledGlm>),
 }
@@ -227,6 +285,9 @@ impl Learner {
         Ok(Some(plain!(self, policy => policy.decide(&(), rng)?,
             Learner::Leader(policy) => policy.decide(&(), rng)?,
             Learner::Oful(policy) => policy.decide(seen()?, rng)?,
+            Learner::GlmUcb(policy) => policy.decide(seen()?, rng)?,
+            Learner::Gloc(policy) => policy.decide(seen()?, rng)?,
+            Learner::Ecolog(policy) => policy.decide(seen()?, rng)?,
             Learner::JointGlm(policy) => policy.decide(seen()?, rng)?,
             Learner::Sums(policy) => policy.arm()?,
             Learner::ShuffledGlm(_) => return Ok(None),
@@ -249,6 +310,9 @@ impl Learner {
                 policy.learn(&(), arm, rewards.ok_or(Error::Broken("feedback without its rewards"))?, rng)?;
             },
             Learner::Oful(policy) => policy.learn(seen()?, arm, &number?, rng)?,
+            Learner::GlmUcb(policy) => policy.learn(seen()?, arm, &number?, rng)?,
+            Learner::Gloc(policy) => policy.learn(seen()?, arm, &number?, rng)?,
+            Learner::Ecolog(policy) => policy.learn(seen()?, arm, &number?, rng)?,
             Learner::JointGlm(policy) => policy.learn(seen()?, arm, &number?, rng)?,
             Learner::Sums(policy) => {
                 policy.learn(feedback.share.ok_or(Error::Broken("feedback without its share"))?, rng)?;
@@ -275,6 +339,9 @@ impl Learner {
             Learner::Oful(_) => {
                 PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
             }
+            Learner::GlmUcb(policy) => policy.privacy(),
+            Learner::Gloc(policy) => policy.privacy(),
+            Learner::Ecolog(policy) => policy.privacy(),
             Learner::JointGlm(policy) => policy.privacy(),
             Learner::ShuffledGlm(policy) => policy.privacy()?,
         })
@@ -318,9 +385,12 @@ impl Config {
     /// Features of an arm, and arms; `None` if decisions take no context here.
     pub(crate) fn shape(&self) -> Option<(usize, usize)> {
         match *self {
-            Config::Oful { arms, features, .. } | Config::JointGlm { arms, features, .. } => {
-                Some((features, arms))
-            }
+            Config::Oful { arms, features, .. }
+            | Config::RsGlinucb { arms, features, .. }
+            | Config::GlmUcb { arms, features, .. }
+            | Config::Gloc { arms, features, .. }
+            | Config::Ecolog { arms, features, .. }
+            | Config::JointGlm { arms, features, .. } => Some((features, arms)),
             _ => None,
         }
     }
@@ -355,6 +425,10 @@ impl Config {
             | Config::Clw { arms, .. }
             | Config::Odaaf { arms, .. }
             | Config::Oful { arms, .. }
+            | Config::RsGlinucb { arms, .. }
+            | Config::GlmUcb { arms, .. }
+            | Config::Gloc { arms, .. }
+            | Config::Ecolog { arms, .. }
             | Config::JointGlm { arms, .. }
             | Config::ShuffleGlm { arms, .. } => arms,
         }
@@ -438,11 +512,24 @@ impl Config {
                 };
                 Learner::Oful(Box::new(Oful::new(config)?))
             }
+            Config::RsGlinucb { features, horizon, delta, link, s, kappa, .. } => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::JointGlm(Box::new(JointGlm::new(JointConfig::rs_glinucb(problem))?))
+            }
+            Config::GlmUcb { features, horizon, delta, link, s, kappa, refit_every, .. } => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::GlmUcb(Box::new(GlmUcb::new(problem, refit_every, false)?))
+            }
+            Config::Gloc { features, horizon, delta, link, s, kappa, .. } => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::Gloc(Box::new(Gloc::new(problem)?))
+            }
+            Config::Ecolog { features, horizon, delta, s, .. } => {
+                let problem = problem(features, arms, horizon, delta, Link::Logistic, s, None)?;
+                Learner::Ecolog(Box::new(Ecolog::new(problem)?))
+            }
             Config::JointGlm { features, horizon, epsilon, delta, link, s, kappa, gamma, beta, .. } => {
-                let horizon = within("horizon", horizon, MAX_KEPT_ROUNDS)?;
-                let d = dimension(features, arms)?;
-                let kappa = kappa.unwrap_or(link.kappa(s));
-                let problem = Problem { d, k: arms, link, s, kappa, delta, horizon };
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
                 let config = JointConfig::private(problem, epsilon, gamma, beta)?;
                 Learner::JointGlm(Box::new(JointGlm::new(config)?))
             }
@@ -485,10 +572,25 @@ impl Config {
     }
 }
 
-/// `got`, if it is from 1 to `most`.
 /// Noise for a smaller one takes seconds to calibrate, and is of no use to anybody.
 const LEAST_DELTA: f64 = 1e-30;
 
+/// Of the policies that follow a link and keep rows; `kappa` that of the whole ball unless it is given.
+fn problem(
+    features: usize,
+    arms: usize,
+    horizon: u64,
+    delta: f64,
+    link: Link,
+    s: f64,
+    kappa: Option<f64>,
+) -> Result<Problem, Error> {
+    let horizon = within("horizon", horizon, MAX_KEPT_ROUNDS)?;
+    let (d, kappa) = (dimension(features, arms)?, kappa.unwrap_or(link.kappa(s)));
+    Ok(Problem { d, k: arms, link, s, kappa, delta, horizon })
+}
+
+/// `got`, if it is from 1 to `most`.
 fn within(field: &str, got: u64, most: u64) -> Result<u64, Error> {
     match got {
         _ if (1..=most).contains(&got) => Ok(got),
@@ -511,119 +613,4 @@ fn decimal(field: &str, x: f64) -> Result<Ratio, Error> {
         return Err(Error::BadParameter { why });
     }
     Ok(Ratio::new(units as u128, UNIT as u128)?)
-}
-
-/// A line and an example of each policy. One that can be had under several trust models stands several times.
-const OFFERS: &[(&str, &str)] = &[
-    (
-        "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",
-        r#"{"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1.0}"#,
-    ),
-    (
-        "Hybrid-UCB: pure event-level privacy by a tree over each arm's rewards (Hu, Huang, Mehta)",
-        r#"{"policy": "hybrid-ucb", "arms": 5, "epsilon": 1.0}"#,
-    ),
-    (
-        "DP-SE: successive elimination that forgets each epoch; beta is one over the horizon (Sajed, Sheffet)",
-        r#"{"policy": "dp-se", "arms": 5, "epsilon": 1.0, "beta": 0.0001}"#,
-    ),
-    ("UCB1, without privacy: what private policies are measured against", r#"{"policy": "ucb1", "arms": 5}"#),
-    (
-        "Follow the noisy leader, where the rewards of all arms are seen (Hu, Huang, Mehta)",
-        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one"}"#,
-    ),
-    (
-        "Batched elimination; the server is trusted and adds the noise (Chowdhury, Zhou)",
-        r#"{"policy": "elimination", "model": "central", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
-    ),
-    (
-        "Batched elimination; nobody is trusted, each user sends a share that is private by itself (Chowdhury, Zhou)",
-        r#"{"policy": "elimination", "model": "local", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
-    ),
-    (
-        "Batched elimination; users add the noise (pure; or renyi, concentrated), the server sees secure sums (Chowdhury, Zhou)",
-        r#"{"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
-    ),
-    (
-        "Batched elimination; users add the noise, a shuffler stands before the server (Chowdhury, Zhou)",
-        r#"{"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
-    ),
-    (
-        "ARS-UCB: rewards arrive in parts, late and mixed; no privacy (Wang, Wang, Huang)",
-        r#"{"policy": "ars-ucb", "arms": 5, "alpha": 4.0, "round_size": {"power": {"factor": 1, "exponent": 2}}}"#,
-    ),
-    (
-        "ARS-EXP3: as ARS-UCB, against adversarial rewards, horizon known; no privacy (Wang, Wang, Huang)",
-        r#"{"policy": "ars-exp3", "arms": 5, "horizon": 100000}"#,
-    ),
-    (
-        "ARS-CLW: as ARS-EXP3, horizon unknown; no privacy (Wang, Wang, Huang)",
-        r#"{"policy": "ars-clw", "arms": 5}"#,
-    ),
-    (
-        "CLW: composite anonymous feedback of known interval; no privacy (Cesa-Bianchi, Gentile, Mansour)",
-        r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30}"#,
-    ),
-    (
-        "ODAAF: delayed anonymous feedback of known delay; no privacy (Pike-Burke and others)",
-        r#"{"policy": "odaaf", "arms": 5, "horizon": 100000, "rule": {"mean": {"delay": 20.0}}}"#,
-    ),
-    (
-        "OFUL: linear contextual bandit, late feedback welcome; no privacy (Abbasi-Yadkori, Pal, Szepesvari)",
-        r#"{"policy": "oful", "arms": 4, "features": 7, "lambda": 1.0, "alpha": 0.5}"#,
-    ),
-    (
-        "JointGLM: generalised linear contextual bandit under joint privacy, the server is trusted (Sarmasarkar)",
-        r#"{"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 20000, "epsilon": 1.0, "delta": 0.001,
-            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "beta": 0.5}"#,
-    ),
-    (
-        "ShuffleGLM: generalised linear contextual bandit; devices choose, a shuffler stands before the server (Sarmasarkar)",
-        r#"{"policy": "shuffle-glm", "arms": 4, "features": 3, "batches": [10000, 90000], "epsilon": 4.0, "delta": 0.001,
-            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "lambda": 1.0, "steps": 20}"#,
-    ),
-];
-
-/// Every policy of the service, HELBA first.
-///
-/// # Errors
-/// None for a table that passes its test.
-pub(crate) fn offers() -> Result<Vec<Offer>, Error> {
-    let broken = |_| Error::Broken("an example that cannot be read");
-    let mut helba = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
-    helba["policy"] = "helba".into();
-    let helba = Offer {
-        policy: "helba".into(),
-        about:
-            "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
-                (Garcelon, Perchet, Pirotta). The default"
-                .into(),
-        example: helba,
-        defaults: Map::new(),
-        feedback: FeedbackKind::Encrypted,
-        contextual: true,
-    };
-    let offer = |(about, example): &(&str, &str)| {
-        let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
-        let config = Config::from_request(example.clone())?;
-        let without = |name: &String| {
-            let mut less = example.clone();
-            less.remove(name);
-            let default = Config::from_request(less).ok()?.to_parts().ok()?.1.remove(name)?;
-            Some((name.clone(), default))
-        };
-        Ok(Offer {
-            policy: config.to_parts()?.0,
-            about: (*about).into(),
-            defaults: example.keys().filter_map(without).collect(),
-            feedback: config.feedback(),
-            contextual: config.shape().is_some(),
-            example: Value::Object(example),
-        })
-    };
-    std::iter::once(Ok(helba)).chain(OFFERS.iter().map(offer)).collect()
 }

@@ -202,6 +202,20 @@ fn creations_that_are_refused() {
         (json!({"policy": "odaaf", "arms": 5, "horizon": 9, "rule": {"mean": {"delay": -1}}}), "delay"),
         (json!({"policy": "oful", "arms": 4, "features": 0}), "features"),
         (json!({"policy": "oful", "arms": 4096, "features": 64}), "features"),
+        (json!({"policy": "rs-glinucb", "arms": 4, "features": 5, "horizon": 1000, "delta": 1}), "delta"),
+        (
+            json!({"policy": "glm-ucb", "arms": 4, "features": 5, "horizon": 1_000_000, "delta": 0.1}),
+            "horizon",
+        ),
+        (
+            json!({"policy": "glm-ucb", "arms": 4, "features": 5, "horizon": 1000, "delta": 0.1, "refit_every": 0}),
+            "refit_every",
+        ),
+        (json!({"policy": "gloc", "arms": 4, "features": 5, "horizon": 1000, "delta": 0.1, "s": -1}), "s is"),
+        (
+            json!({"policy": "ecolog", "arms": 4, "features": 5, "horizon": 1000, "delta": 0.1, "link": "probit"}),
+            "link",
+        ),
         (
             json!({"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 1000, "epsilon": 1, "delta": 0,
             "gamma": 1, "beta": 1}),

@@ -1,0 +1,140 @@
+//! What clients are told of every policy.
+
+use super::Config;
+use crate::Error;
+use serde_json::{Map, Value};
+use wire::{FeedbackKind, Offer};
+
+/// A line and an example of each policy. One that can be had under several trust models stands several times.
+const OFFERS: &[(&str, &str)] = &[
+    (
+        "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",
+        r#"{"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1.0}"#,
+    ),
+    (
+        "Hybrid-UCB: pure event-level privacy by a tree over each arm's rewards (Hu, Huang, Mehta)",
+        r#"{"policy": "hybrid-ucb", "arms": 5, "epsilon": 1.0}"#,
+    ),
+    (
+        "DP-SE: successive elimination that forgets each epoch; beta is one over the horizon (Sajed, Sheffet)",
+        r#"{"policy": "dp-se", "arms": 5, "epsilon": 1.0, "beta": 0.0001}"#,
+    ),
+    ("UCB1, without privacy: what private policies are measured against", r#"{"policy": "ucb1", "arms": 5}"#),
+    (
+        "Follow the noisy leader, where the rewards of all arms are seen (Hu, Huang, Mehta)",
+        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one"}"#,
+    ),
+    (
+        "Batched elimination; the server is trusted and adds the noise (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "central", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; nobody is trusted, each user sends a share that is private by itself (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "local", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; users add the noise (pure; or renyi, concentrated), the server sees secure sums (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "Batched elimination; users add the noise, a shuffler stands before the server (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+    ),
+    (
+        "ARS-UCB: rewards arrive in parts, late and mixed; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-ucb", "arms": 5, "alpha": 4.0, "round_size": {"power": {"factor": 1, "exponent": 2}}}"#,
+    ),
+    (
+        "ARS-EXP3: as ARS-UCB, against adversarial rewards, horizon known; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-exp3", "arms": 5, "horizon": 100000}"#,
+    ),
+    (
+        "ARS-CLW: as ARS-EXP3, horizon unknown; no privacy (Wang, Wang, Huang)",
+        r#"{"policy": "ars-clw", "arms": 5}"#,
+    ),
+    (
+        "CLW: composite anonymous feedback of known interval; no privacy (Cesa-Bianchi, Gentile, Mansour)",
+        r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30}"#,
+    ),
+    (
+        "ODAAF: delayed anonymous feedback of known delay; no privacy (Pike-Burke and others)",
+        r#"{"policy": "odaaf", "arms": 5, "horizon": 100000, "rule": {"mean": {"delay": 20.0}}}"#,
+    ),
+    (
+        "OFUL: linear contextual bandit, late feedback welcome; no privacy (Abbasi-Yadkori, Pal, Szepesvari)",
+        r#"{"policy": "oful", "arms": 4, "features": 7, "lambda": 1.0, "alpha": 0.5}"#,
+    ),
+    (
+        "RS-GLinUCB: generalised linear contextual bandit that renews its estimate rarely; no privacy (Sawarni and others)",
+        r#"{"policy": "rs-glinucb", "arms": 4, "features": 5, "horizon": 20000, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0}"#,
+    ),
+    (
+        "GLM-UCB: generalised linear contextual bandit by maximum likelihood; no privacy (Filippi and others)",
+        r#"{"policy": "glm-ucb", "arms": 4, "features": 5, "horizon": 20000, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "refit_every": 5}"#,
+    ),
+    (
+        "GLOC: generalised linear contextual bandit by online Newton steps; no privacy (Jun and others)",
+        r#"{"policy": "gloc", "arms": 4, "features": 5, "horizon": 20000, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0}"#,
+    ),
+    (
+        "ECOLog: logistic contextual bandit by exact proximal steps; no privacy (Faury and others)",
+        r#"{"policy": "ecolog", "arms": 4, "features": 5, "horizon": 20000, "delta": 0.001, "s": 1.0}"#,
+    ),
+    (
+        "JointGLM: generalised linear contextual bandit under joint privacy, the server is trusted (Sarmasarkar)",
+        r#"{"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 20000, "epsilon": 1.0, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "beta": 0.5}"#,
+    ),
+    (
+        "ShuffleGLM: generalised linear contextual bandit; devices choose, a shuffler stands before the server (Sarmasarkar)",
+        r#"{"policy": "shuffle-glm", "arms": 4, "features": 3, "batches": [10000, 90000], "epsilon": 4.0, "delta": 0.001,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "lambda": 1.0, "steps": 20}"#,
+    ),
+];
+
+/// Every policy of the service, HELBA first.
+///
+/// # Errors
+/// None for a table that passes its test.
+pub(crate) fn offers() -> Result<Vec<Offer>, Error> {
+    let broken = |_| Error::Broken("an example that cannot be read");
+    let mut helba = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
+    helba["policy"] = "helba".into();
+    let helba = Offer {
+        policy: "helba".into(),
+        about:
+            "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
+                (Garcelon, Perchet, Pirotta). The default"
+                .into(),
+        example: helba,
+        defaults: Map::new(),
+        feedback: FeedbackKind::Encrypted,
+        contextual: true,
+    };
+    let offer = |(about, example): &(&str, &str)| {
+        let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
+        let config = Config::from_request(example.clone())?;
+        let without = |name: &String| {
+            let mut less = example.clone();
+            less.remove(name);
+            let default = Config::from_request(less).ok()?.to_parts().ok()?.1.remove(name)?;
+            Some((name.clone(), default))
+        };
+        Ok(Offer {
+            policy: config.to_parts()?.0,
+            about: (*about).into(),
+            defaults: example.keys().filter_map(without).collect(),
+            feedback: config.feedback(),
+            contextual: config.shape().is_some(),
+            example: Value::Object(example),
+        })
+    };
+    std::iter::once(Ok(helba)).chain(OFFERS.iter().map(offer)).collect()
+}
