@@ -31,6 +31,7 @@ impl Cost {
 ///
 /// Sums are of doubles: a total that exceeds the budget by less than one part in `10^12` is rounding, and passes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct Accountant {
     budget: Cost,
     /// `(epsilon, delta)` or `(rho, 0)`, paid by all.
@@ -39,6 +40,39 @@ pub struct Accountant {
     worst: (f64, f64),
     /// Observations released: disjoint, not touching, first to last inclusive.
     released: BTreeMap<u64, u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    budget: Cost,
+    shared: (f64, f64),
+    worst: (f64, f64),
+    released: BTreeMap<u64, u64>,
+}
+
+impl TryFrom<Stored> for Accountant {
+    type Error = Error;
+    fn try_from(Stored { budget, shared, worst, released }: Stored) -> Result<Self, Error> {
+        let costs = [shared.0, shared.1, worst.0, worst.1];
+        if !costs.iter().all(|c| c.is_finite() && *c >= 0.0) {
+            return Err(Error::State { what: "a cost that is negative or not finite" });
+        }
+        let mut ranges = released.iter().zip(released.iter().skip(1));
+        let apart =
+            ranges.all(|((_, last), (next, _))| last.checked_add(1).is_some_and(|after| after < *next));
+        if !apart || !released.iter().all(|(first, last)| first <= last) {
+            return Err(Error::State { what: "observations released twice" });
+        }
+        let accountant = Self { budget, shared, worst, released };
+        accountant.check(shared, worst)?;
+        Ok(accountant)
+    }
+}
+
+impl From<Accountant> for Stored {
+    fn from(Accountant { budget, shared, worst, released }: Accountant) -> Self {
+        Self { budget, shared, worst, released }
+    }
 }
 
 impl Accountant {

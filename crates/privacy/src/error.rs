@@ -46,6 +46,12 @@ pub enum Error {
         /// Number of the observation.
         observation: u64,
     },
+    /// Untrusted: a stored state that was damaged, or that no run can reach.
+    #[error("stored state: {what}")]
+    State {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// Misuse: `(epsilon, delta)` with `delta` above 0 is no zCDP, and zCDP is converted once, at the end.
     #[error("the cost of this release cannot be counted in the kind of budget that the ledger keeps")]
     Currency,

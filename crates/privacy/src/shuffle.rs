@@ -11,13 +11,12 @@ use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::{Error, Ratio, composition, sampler};
-use serde::{Deserialize, Serialize};
 
 /// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability 1/4.
 ///
 /// A user sends `g + b` bits of one label; after the shuffler only the number of ones is left, a shift by at most `g`
 /// of a binomial of `n b` trials. Its privacy is [`divergence`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BitSum {
     bound: f64,
     users: u64,

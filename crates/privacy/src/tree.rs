@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 /// - Cost: time and memory `O(levels · length)` an item.
 /// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet 2018.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct Tree {
     horizon: u64,
     items: u64,
@@ -30,6 +31,33 @@ pub struct Tree {
 struct Block {
     exact: Vec<f64>,
     noisy: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    horizon: u64,
+    items: u64,
+    sigmas: Vec<f64>,
+    blocks: Vec<Block>,
+}
+
+impl TryFrom<Stored> for Tree {
+    type Error = Error;
+    fn try_from(Stored { horizon, items, sigmas, blocks }: Stored) -> Result<Self, Error> {
+        let Self { horizon, sigmas, .. } = Self::new(sigmas, horizon)?;
+        let finite = |values: &[f64]| values.len() == sigmas.len() && values.iter().all(|v| v.is_finite());
+        let sound = |block: &Block| finite(&block.exact) && finite(&block.noisy);
+        if items > horizon || blocks.len() != Self::levels(horizon) as usize || !blocks.iter().all(sound) {
+            return Err(Error::State { what: "a tree that no stream can reach" });
+        }
+        Ok(Self { horizon, items, sigmas, blocks })
+    }
+}
+
+impl From<Tree> for Stored {
+    fn from(Tree { horizon, items, sigmas, blocks }: Tree) -> Self {
+        Self { horizon, items, sigmas, blocks }
+    }
 }
 
 impl Tree {

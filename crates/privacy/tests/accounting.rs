@@ -5,6 +5,7 @@ use privacy::budget::{Delta, Epsilon, Neighbours, Rho, Sensitivity};
 use privacy::rdp::RdpCurve;
 use privacy::{Definition, Error, PrivacyStatement, Trust, composition};
 use proptest::prelude::*;
+use serde_json::json;
 use std::collections::BTreeSet;
 
 fn eps(v: f64) -> Epsilon {
@@ -201,6 +202,20 @@ fn ledger_spends_once_and_refuses_the_rest() {
     assert_eq!(ledger, before);
     let stored = serde_json::to_string(&ledger).unwrap();
     assert_eq!(serde_json::from_str::<Accountant>(&stored).unwrap(), before);
+    let good = serde_json::to_value(&ledger).unwrap();
+    for (path, bad) in [
+        ("/shared/0", json!(-0.1)),
+        ("/worst/0", json!(1e9)),
+        ("/worst/1", json!(0.9)),
+        ("/released", json!({"5": 4})),
+        ("/released", json!({"5": 7, "7": 9})),
+        ("/released", json!({"5": 6, "7": 9})),
+        ("/released", json!({"5": u64::MAX, "7": 9})),
+    ] {
+        let mut damaged = good.clone();
+        *damaged.pointer_mut(path).unwrap() = bad.clone();
+        assert!(serde_json::from_value::<Accountant>(damaged).is_err(), "{path} {bad}");
+    }
 
     // Three thirds are one.
     let mut thirds = Accountant::new(Cost::pure(eps(1.0)));

@@ -6,6 +6,7 @@ use privacy::gauss::{GaussianNoise, GridGaussian, HarnessGaussian};
 use privacy::shuffle::{BitSum, divergence};
 use privacy::source::SplitMix64;
 use privacy::tree::Tree;
+use serde_json::json;
 
 fn eps(v: f64) -> Epsilon {
     Epsilon::new(v).unwrap()
@@ -19,6 +20,36 @@ fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     (mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n)
+}
+
+/// Stored and read back a tree goes on; damaged, it is refused: by name, and without a panic later.
+#[test]
+fn stored_trees() {
+    let mut tree = Tree::new(vec![0.0, 1.0], 5).unwrap();
+    let (mut noise, mut rng) = (GridGaussian::new(12).unwrap(), SplitMix64::new(5));
+    (0..3).for_each(|i| tree.add(&[f64::from(i), 1.0], &mut noise, &mut rng).unwrap());
+    let good = serde_json::to_value(&tree).unwrap();
+    let mut again: Tree = serde_json::from_value(good.clone()).unwrap();
+    let mut twin = rng.clone();
+    tree.add(&[7.0, 7.0], &mut noise, &mut rng).unwrap();
+    again.add(&[7.0, 7.0], &mut noise, &mut twin).unwrap();
+    assert_eq!(again, tree);
+    for (path, bad) in [
+        ("/horizon", json!(0)),
+        ("/horizon", json!(2)),
+        ("/horizon", json!(1u64 << 60)),
+        ("/items", json!(6)),
+        ("/sigmas", json!([])),
+        ("/sigmas", json!([0.0])),
+        ("/sigmas/1", json!(-1.0)),
+        ("/blocks", json!([])),
+        ("/blocks/0/exact", json!([1.0])),
+        ("/blocks/3/noisy", json!([1.0, 2.0, 3.0])),
+    ] {
+        let mut damaged = good.clone();
+        *damaged.pointer_mut(path).unwrap() = bad.clone();
+        assert!(serde_json::from_value::<Tree>(damaged).is_err(), "{path} {bad}");
+    }
 }
 
 #[test]
