@@ -147,14 +147,14 @@ fn play(config: Config, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
     for _ in 0..horizon {
         let arm = policy.decide(&(), &mut noise).unwrap();
         let reward = f64::from(arms.uniform() < means[arm]);
-        let (number, width, due) = (policy.batch(), policy.width(), policy.left().len());
+        let (number, width, due) = (policy.stage().batch(), policy.stage().width(), policy.left().len());
         let several = due > 1;
         policy.learn(&(), arm, &reward, &mut noise).unwrap();
         pulls[arm] += 1;
         if several {
-            if policy.means().len() > seen.len() {
-                seen = policy.means().to_vec();
-            } else if policy.means().is_empty() && !seen.is_empty() {
+            if policy.stage().means().len() > seen.len() {
+                seen = policy.stage().means().to_vec();
+            } else if policy.stage().means().is_empty() && !seen.is_empty() {
                 batches.push((number, std::mem::take(&mut seen), width, policy.left().to_vec()));
             }
         }
@@ -211,14 +211,14 @@ fn without_noise() {
         let config = Config { confidence: 0.1, ..Config::new(3, horizon, Model::None, Ratio::ONE) };
         let mut policy = Elimination::new(config, IdealSum).unwrap();
         let rng = &mut SplitMix64::new(1);
-        let (mut lost, mut widths) = (0.0, vec![policy.width()]);
+        let (mut lost, mut widths) = (0.0, vec![policy.stage().width()]);
         for _ in 0..horizon {
-            let batch = policy.batch();
+            let batch = policy.stage().batch();
             let arm = policy.decide(&(), rng).unwrap();
             policy.learn(&(), arm, &[1.0, 0.5, 0.0][arm], rng).unwrap();
             lost += arm as f64 / 2.0;
-            if policy.batch() > batch {
-                widths.push(policy.width());
+            if policy.stage().batch() > batch {
+                widths.push(policy.stage().width());
             }
         }
         assert_eq!(lost, regret);
@@ -251,9 +251,18 @@ fn stored_and_read_back_it_goes_on() {
             again.learn(&(), arm, &reward(t), &mut b).unwrap();
         }
         assert_eq!(serde_json::to_string(&policy).unwrap(), serde_json::to_string(&again).unwrap());
-        for (old, new) in
-            [("\"number\":", "\"number\":1"), ("\"left\":[", "\"left\":[9,"), ("\"tau\":", "\"tau\":1")]
-        {
+        for (old, new) in [
+            // A batch beyond the horizon, and none.
+            ("\"number\":", "\"number\":1"),
+            ("\"number\":", "\"number\":0,\"x\":"),
+            ("\"left\":[", "\"left\":[9,"),
+            ("\"left\":[", "\"left\":[],\"x\":["),
+            ("\"means\":[", "\"means\":[0,0,0,"),
+            ("\"shares\":[", "\"shares\":[4000000000000,"),
+            ("\"learnt\":", "\"learnt\":1000"),
+            ("\"growth\":", "\"growth\":9"),
+            ("\"confidence\":0", "\"confidence\":1"),
+        ] {
             assert!(
                 serde_json::from_str::<Elimination<AdditiveShares>>(&text.replacen(old, new, 1)).is_err(),
                 "{old}"

@@ -2,6 +2,7 @@
 
 use crate::Agreed;
 use anyhow::{Context, Result, bail};
+use bandit::distributed::survivors;
 use clap::Args;
 use privacy::budget::{Delta, Epsilon};
 use privacy::shuffle::BitSum;
@@ -102,13 +103,11 @@ impl Demo {
                 break;
             }
             rounds = round;
-            let best = means.iter().copied().fold(f64::MIN, f64::max);
             let width = batch.mechanism().width(left.len(), round, 0.1);
             eprintln!(
                 "round {round}: {invited} users an arm, arms {left:?}, means {means:.3?}, width {width:.3}"
             );
-            let mut means = means.into_iter();
-            left.retain(|_| means.next().is_some_and(|mean| mean + width >= best - width));
+            left = survivors(&left, &means, width);
         }
         let seconds = begin.elapsed().as_secs_f64();
         let bytes = |relays: &[Relay; 2]| -> [usize; 2] {

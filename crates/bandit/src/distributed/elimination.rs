@@ -1,6 +1,6 @@
 //! Batched successive elimination (the paper's Algorithm 1).
 
-use super::{Mechanism, Model, SecureSum};
+use super::{Mechanism, Model, SecureSum, Stage};
 use crate::{Error, Policy};
 use privacy::{PrivacyStatement, Ratio};
 use rand::Rng;
@@ -49,7 +49,7 @@ impl Config {
         Self { arms, horizon, model, epsilon, confidence, growth: 2, noise: NoiseAt::Users }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         if self.arms == 0 {
             return Err(Error::Field { field: "arms", got: 0.0, want: "at least 1" });
         }
@@ -111,58 +111,32 @@ pub struct Elimination<S: Clone + Serialize>(State<S>);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State<S> {
-    config: Config,
     secure_sum: S,
     learnt: u64,
     decided: bool,
-    number: u32,
-    left: Vec<usize>,
-    /// Estimates of the batch, of the first arms in `left`.
-    means: Vec<f64>,
     /// Shares of the arm being played.
     shares: Vec<u64>,
-    mechanism: Mechanism,
+    stage: Stage,
 }
 
 impl<S: SecureSum + Clone + Serialize> Elimination<S> {
     /// Nothing played yet.
     ///
     /// # Errors
-    /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound.
+    /// Those of [`Stage::new`].
     pub fn new(config: Config, secure_sum: S) -> Result<Self, Error> {
-        config.check()?;
-        let (left, mechanism) = ((0..config.arms).collect(), config.mechanism(1)?);
-        Ok(Self(State {
-            config,
-            secure_sum,
-            learnt: 0,
-            decided: false,
-            number: 1,
-            left,
-            means: Vec::new(),
-            shares: Vec::new(),
-            mechanism,
-        }))
+        let stage = Stage::new(config)?;
+        Ok(Self(State { secure_sum, learnt: 0, decided: false, shares: Vec::new(), stage }))
+    }
+
+    /// What the server knows.
+    pub fn stage(&self) -> &Stage {
+        &self.0.stage
     }
 
     /// Arms left, in order.
     pub fn left(&self) -> &[usize] {
-        &self.0.left
-    }
-
-    /// Estimates of this batch so far, in the order of [`left`](Self::left).
-    pub fn means(&self) -> &[f64] {
-        &self.0.means
-    }
-
-    /// Number of the batch, from 1.
-    pub fn batch(&self) -> u32 {
-        self.0.number
-    }
-
-    /// Half width of this batch's confidence intervals.
-    pub fn width(&self) -> f64 {
-        self.0.width()
+        self.0.stage.left()
     }
 
     /// What the run promises.
@@ -170,18 +144,7 @@ impl<S: SecureSum + Clone + Serialize> Elimination<S> {
     /// # Errors
     /// None for a configuration that was accepted.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
-        self.0.config.privacy()
-    }
-}
-
-impl<S> State<S> {
-    fn arm(&self) -> usize {
-        // `means` is shorter than `left` between rounds.
-        self.left[self.means.len()]
-    }
-
-    fn width(&self) -> f64 {
-        self.mechanism.width(self.left.len(), self.number, self.config.confidence)
+        self.0.stage.config().privacy()
     }
 }
 
@@ -189,43 +152,23 @@ impl<S: SecureSum> State<S> {
     /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on error.
     fn send(&mut self, last: u64, rng: &mut dyn Rng) -> Result<(), Error> {
         self.shares.push(last);
-        let closed = self.close(rng);
-        if closed.is_err() {
-            self.shares.pop();
+        let sent = self.total(rng).and_then(|sum| self.stage.take(sum, rng));
+        match sent {
+            Ok(()) => self.shares.clear(),
+            Err(_) => _ = self.shares.pop(),
         }
-        closed
+        sent
     }
 
-    fn close(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
-        let (users, modulus) = (self.mechanism.users(), self.mechanism.modulus());
-        let sum = self.secure_sum.sum(&self.shares, users, modulus, rng)?;
-        let noise = match self.config.noise {
+    fn total(&mut self, rng: &mut dyn Rng) -> Result<u64, Error> {
+        let mechanism = self.stage.mechanism();
+        let sum = self.secure_sum.sum(&self.shares, mechanism.users(), mechanism.modulus(), rng)?;
+        let noise = match self.stage.config().noise {
             NoiseAt::Users => 0,
-            NoiseAt::Sum => self.mechanism.total_noise(rng)?,
-            NoiseAt::Simulated => self.mechanism.simulated_noise(rng)?,
+            NoiseAt::Sum => mechanism.total_noise(rng)?,
+            NoiseAt::Simulated => mechanism.simulated_noise(rng)?,
         };
-        let sum = self.mechanism.analyse(self.mechanism.residue(i128::from(sum), noise), rng)?;
-        let mut means = self.means.clone();
-        means.push(sum / users as f64);
-        if means.len() == self.left.len() {
-            let left = self.survivors(&means);
-            if left.len() > 1 {
-                self.mechanism = self.config.mechanism(self.number + 1)?;
-                self.number += 1;
-            }
-            self.left = left;
-            means.clear();
-        }
-        self.means = means;
-        self.shares.clear();
-        Ok(())
-    }
-
-    fn survivors(&self, means: &[f64]) -> Vec<usize> {
-        let best = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let width = self.width();
-        let stays = |mean: f64| mean + width >= best - width;
-        self.left.iter().zip(means).filter(|(_, mean)| stays(**mean)).map(|(arm, _)| *arm).collect()
+        Ok(mechanism.residue(i128::from(sum), noise))
     }
 }
 
@@ -236,11 +179,12 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     /// # Errors
     /// [`Error::HorizonOver`] after T rounds.
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
-        if self.0.learnt >= self.0.config.horizon {
-            return Err(Error::HorizonOver { horizon: self.0.config.horizon });
+        let horizon = self.0.stage.config().horizon;
+        if self.0.learnt >= horizon {
+            return Err(Error::HorizonOver { horizon });
         }
         self.0.decided = true;
-        Ok(self.0.arm())
+        Ok(self.0.stage.arm())
     }
 
     /// # Errors
@@ -248,15 +192,16 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     /// whatever the secure sum adds. The state is then unchanged, and the round still waits for its reward.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
-        if !state.decided || state.arm() != arm {
+        if !state.decided || state.stage.arm() != arm {
             return Err(Error::OutOfTurn { arm });
         }
-        let share = match state.config.noise {
-            NoiseAt::Users if state.left.len() > 1 => state.mechanism.randomise(*reward, rng)?,
-            _ => state.mechanism.encode(*reward, rng)?,
+        let (mechanism, choosing) = (state.stage.mechanism(), state.stage.left().len() > 1);
+        let share = match state.stage.config().noise {
+            NoiseAt::Users if choosing => mechanism.randomise(*reward, rng)?,
+            _ => mechanism.encode(*reward, rng)?,
         };
-        if state.left.len() > 1 {
-            if state.shares.len() as u64 + 1 == state.mechanism.users() {
+        if choosing {
+            if state.shares.len() as u64 + 1 == mechanism.users() {
                 state.send(share, rng)?;
             } else {
                 state.shares.push(share);
@@ -274,18 +219,12 @@ where
 {
     type Error = Error;
     fn try_from(state: State<S>) -> Result<Self, Error> {
-        let State { config, learnt, number, left, means, shares, mechanism, .. } = &state;
-        config.check()?;
-        let in_order = left.windows(2).all(|w| w[0] < w[1]) && left.last().is_some_and(|a| *a < config.arms);
-        let open = means.len() < left.len()
-            && means.iter().all(|m| m.is_finite())
-            && (shares.len() as u64) < mechanism.users()
-            && shares.iter().all(|y| *y < mechanism.modulus());
-        if *number == 0 || !in_order || !open || *learnt > config.horizon {
+        let State { stage, learnt, shares, .. } = &state;
+        let mechanism = stage.mechanism();
+        let open =
+            (shares.len() as u64) < mechanism.users() && shares.iter().all(|y| *y < mechanism.modulus());
+        if !open || *learnt > stage.config().horizon {
             return Err(Error::State { what: "a batch that no run can reach" });
-        }
-        if *mechanism != config.mechanism(*number)? {
-            return Err(Error::State { what: "the mechanism is not that of the batch" });
         }
         Ok(Self(state))
     }

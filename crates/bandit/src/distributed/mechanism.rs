@@ -41,7 +41,7 @@ pub enum Model {
 
 /// Everything that users and server must agree on for one batch. One value owns n, epsilon and scale, so that
 /// precision, noise and modulus cannot come from different batches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mechanism {
     model: Model,
     /// The part of epsilon that the noise pays for.

@@ -22,8 +22,10 @@ mod environment;
 mod mechanism;
 mod secure_sum;
 mod simulate;
+mod stage;
 
 pub use elimination::{Config, Elimination, NoiseAt};
 pub use environment::NormalArms;
 pub use mechanism::{Mechanism, Model};
 pub use secure_sum::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
+pub use stage::{Stage, survivors};
