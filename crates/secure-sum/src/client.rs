@@ -1,10 +1,12 @@
 //! Who calls the services: users, and the collector.
 
 use crate::Error;
+use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
+use ckks::{KeyId, Params, PublicKey};
 use std::time::Duration;
-use ureq::Agent;
-use wire::{OCTET_STREAM, Problem};
+use ureq::{Agent, Body, http};
+use wire::{Ask, Awaited, MAX_CLEAR_BYTES, MAX_JSON_BYTES, OCTET_STREAM, PolicyView, Problem, ShuffledBatch};
 
 /// Bytes of a problem document, at most.
 const PROBLEM_BYTES: usize = 1 << 16;
@@ -32,10 +34,26 @@ impl Party {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
     pub fn post(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        self.ask(path, limit, |url| self.agent.post(url).content_type(OCTET_STREAM).send(body))
+    }
+
+    /// What is at `path` below `/v1`, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn get(&self, path: &str, limit: usize) -> Result<Vec<u8>, Error> {
+        self.ask(path, limit, |url| self.agent.get(url).call())
+    }
+
+    fn ask(
+        &self,
+        path: &str,
+        limit: usize,
+        send: impl Fn(&str) -> Result<http::Response<Body>, ureq::Error>,
+    ) -> Result<Vec<u8>, Error> {
         let lost = |e: ureq::Error| Error::Unreachable { party: self.url.clone(), reason: e.to_string() };
         let url = format!("{}/v1/{path}", self.url.trim_end_matches('/'));
-        let send = || self.agent.post(&url).content_type(OCTET_STREAM).send(body);
-        let mut response = send().or_else(|_| send()).map_err(lost)?;
+        let mut response = send(&url).or_else(|_| send(&url)).map_err(lost)?;
         let status = response.status();
         let limit = if status.is_success() { limit } else { PROBLEM_BYTES };
         // The reader refuses at its limit, so it gets one byte more than there may be.
@@ -62,6 +80,43 @@ impl Party {
     /// As [`post`](Self::post).
     pub fn messages(&self, batch: u64, id: &ReportId, messages: &[u8]) -> Result<(), Error> {
         self.post(&format!("messages/{batch}"), &[id.as_slice(), messages].concat(), 0).map(|_| ())
+    }
+
+    /// The key of this authority, and its name; parameters are those of
+    /// [`LOGN12_LOGQP105_SUM`](crate::encrypted::LOGN12_LOGQP105_SUM).
+    ///
+    /// # Errors
+    /// As [`post`](Self::post); [`Error::Ckks`] for what is no key.
+    pub fn key(&self, params: &Params) -> Result<(PublicKey, KeyId), Error> {
+        // A seed and half a ciphertext.
+        Ok(ckks::read_public_key(params, &self.get("key", encrypted_bytes(params))?)?)
+    }
+
+    /// User side: hands this server an encrypted value, under a fresh id.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn value(&self, batch: BatchId, id: &ReportId, value: &[u8]) -> Result<(), Error> {
+        let path = format!("values/{}/{}", batch.number, batch.at_least);
+        self.post(&path, &[id.as_slice(), value].concat(), 0).map(|_| ())
+    }
+
+    /// Has this server close `batch`, and the authority open its sum.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn opened(&self, batch: BatchId) -> Result<Sum, Error> {
+        let path = format!("values/{}/{}/open", batch.number, batch.at_least);
+        read_opened(&self.post(&path, &[], SUM_BYTES)?)
+    }
+
+    /// Server side: asks this authority to open a sum.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn open(&self, batch: BatchId, sum: &[u8]) -> Result<Sum, Error> {
+        let path = format!("sums/{}/{}", batch.number, batch.at_least);
+        read_opened(&self.post(&path, sum, SUM_BYTES)?)
     }
 
     /// Server side: asks this shuffler to hand on a batch.
@@ -96,6 +151,37 @@ impl Collector {
     /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked. [`Error::Malformed`] for
     /// answers that make no sense; as [`Party::post`].
     pub fn collect(&self, batch: BatchId) -> Result<Sum, Error> {
+        self.collect_of(batch, usize::MAX)
+    }
+
+    /// Collects what a bandit of the service waits for from the reports of batch `number`, and hands it over: the sum of
+    /// exactly as many users as it asks for, those beyond left out, modulo its modulus. Users' noise must be sized for as
+    /// many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of the bandit's exchange.
+    ///
+    /// After an error the batch is given up: new users are asked under a new number, for what the bandit then waits for.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no shares.
+    pub fn hand(&self, server: &Party, bandit: &str, number: u64) -> Result<u64, Error> {
+        let malformed = |what| move |_| Error::Malformed { what };
+        let view = server.get(&format!("bandits/{bandit}"), MAX_CLEAR_BYTES)?;
+        let view: PolicyView = serde_json::from_slice(&view)
+            .map_err(malformed("the server's bandit is not one in the clear"))?;
+        let Some(Awaited { exchange, users, ask: Ask::Share { modulus, .. }, .. }) = view.awaited else {
+            return Err(Error::Malformed { what: "the bandit waits for no shares" });
+        };
+        let at_least = u32::try_from(users)
+            .map_err(|_| Error::Malformed { what: "more users than a batch may have" })?;
+        let sum = self.collect_of(BatchId { number, at_least }, at_least as usize)?;
+        let residue = sum.total.rem_euclid(i128::from(modulus)) as u64; // of a modulus below 2^64
+        let batch = ShuffledBatch { exchange, users, labels: vec![vec![residue]] };
+        let body = serde_json::to_vec(&batch).map_err(malformed("a batch that cannot be written"))?;
+        server.post(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES)?;
+        Ok(exchange)
+    }
+
+    /// Of at most so many users.
+    fn collect_of(&self, batch: BatchId, most: usize) -> Result<Sum, Error> {
         let path = |verb| format!("batches/{}/{}/{verb}", batch.number, batch.at_least);
         let [first, second] = &self.aggregators;
         let mut listed = Vec::new();
@@ -106,8 +192,8 @@ impl Collector {
         if !at_second.is_sorted() {
             return Err(Error::Malformed { what: "ids out of order" });
         }
-        let set: Vec<ReportId> =
-            at_first.iter().filter(|id| at_second.binary_search(id).is_ok()).copied().collect();
+        let both = at_first.iter().filter(|id| at_second.binary_search(id).is_ok());
+        let set: Vec<ReportId> = both.copied().take(most).collect();
         let users = set.len() as u64;
         if users < u64::from(batch.at_least) {
             return Err(Error::TooFew { got: users, need: batch.at_least.into() });

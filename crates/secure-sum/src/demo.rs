@@ -6,6 +6,7 @@ use bandit::distributed::survivors;
 use clap::Args;
 use privacy::budget::{Delta, Epsilon};
 use privacy::shuffle::BitSum;
+use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, Collector, Error, Party, http};
 use std::path::Path;
@@ -53,7 +54,15 @@ impl Demo {
         let program = std::env::current_exe().context("finding this program")?;
         println!("what,value,unit");
         self.eliminate(&program)?;
-        self.shuffle(&program)
+        self.shuffle(&program)?;
+        let authority = program.with_file_name("sum-authority");
+        if authority.exists() {
+            return self.encrypt(&program, &authority);
+        }
+        eprintln!(
+            "sums on ciphertexts are left out: build their key authority, cargo build -p sum-authority"
+        );
+        Ok(())
     }
 
     fn mean(&self, arm: usize) -> f64 {
@@ -198,6 +207,42 @@ impl Demo {
         Self::row("shuffler: time in all", format!("{seconds:.2}"), "s");
         Self::row("shuffler: payload a user", 16 + messages, "B");
         Self::row("shuffler: user sends with HTTP", format!("{sent:.1}"), "B a user");
+        Ok(())
+    }
+}
+
+impl Demo {
+    /// One batch of the best arm on ciphertexts: users, the server that adds, and the key authority.
+    fn encrypt(&self, program: &Path, authority: &Path) -> Result<()> {
+        let invited = self.users / self.arms as u64;
+        let batch = Batch::new(&self.agreed.plan(invited, self.users)?)?;
+        let authority = Process::start(authority, &["--listen", "127.0.0.1:0"])?;
+        let url = |address| format!("http://{address}");
+        let opening = Relay::start(authority.address())?;
+        let arguments = ["adder", "--listen", "127.0.0.1:0", "--authority", &url(opening.address())];
+        let adder = Process::start(program, &arguments)?;
+        let relay = Relay::start(adder.address())?;
+
+        let begin = Instant::now();
+        let mut command = Command::new(program);
+        command.arg("users").args(["--adder", &url(relay.address())]);
+        command.args(["--authority", &url(authority.address())]);
+        self.simulate(&mut command, 0, invited, self.arms - 1)?;
+        let opened = Instant::now();
+        let sum = Party::new(url(adder.address())).opened(batch.id(0)).context("opening the sum")?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let params = LOGN12_LOGQP105_SUM.validate()?;
+        let each = |bytes: usize| format!("{:.0}", bytes as f64 / invited as f64);
+        Self::row("ciphertexts: users asked", invited, "users");
+        Self::row("ciphertexts: users answered", sum.users, "users");
+        Self::row("ciphertexts: estimated mean", format!("{:.4}", batch.mean(&sum)), "reward");
+        Self::row("ciphertexts: true mean", self.mean(self.arms - 1), "reward");
+        Self::row("ciphertexts: time in all", format!("{seconds:.2}"), "s");
+        Self::row("ciphertexts: time a user", format!("{:.0}", 1e6 * seconds / invited as f64), "us");
+        Self::row("ciphertexts: time of opening", format!("{:.3}", opened.elapsed().as_secs_f64()), "s");
+        Self::row("ciphertexts: payload a user", 16 + encrypted_bytes(&params), "B");
+        Self::row("ciphertexts: user sends with HTTP", each(relay.passed().sent.len()), "B a user");
+        Self::row("ciphertexts: server sends the authority", opening.passed().sent.len(), "B a batch");
         Ok(())
     }
 }

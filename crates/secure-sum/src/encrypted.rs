@@ -13,11 +13,13 @@
 //! - Cost: [`encrypted_bytes`] bytes a user, about 65 kB.
 
 use crate::Error;
+use crate::share::{BatchId, ReportId, Sum};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, ParamsSpec, Plaintext, PublicKey, Security,
 };
 use num_complex::Complex64;
 use rand::CryptoRng;
+use std::collections::BTreeMap;
 
 /// One level of 27 bits above 36: log₂(QP) = 105 at N = 2¹², where 106 are allowed.
 pub const LOGN12_LOGQP105_SUM: ParamsSpec = ParamsSpec {
@@ -90,6 +92,111 @@ impl Adder {
     /// The sum so far, for the authority.
     pub fn to_bytes(&self) -> Vec<u8> {
         ckks::write_ciphertext(self.evaluator.params(), self.key, &self.sum)
+    }
+}
+
+/// Server side: the sums under way, in memory. A batch is closed once, for all whose values came; then it takes no more,
+/// so that no two sums give away their difference.
+#[derive(Debug)]
+pub struct Server {
+    params: Params,
+    key: KeyId,
+    limit: usize,
+    batches: BTreeMap<BatchId, State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Digests of the values that are in the sum.
+    Adding { values: BTreeMap<ReportId, blake3::Hash>, adder: Box<Adder> },
+    /// The sum, still encrypted.
+    Closed(Vec<u8>),
+}
+
+impl Server {
+    /// Keeps `limit` batches, closed ones included: about 130 kB each.
+    pub fn new(params: &Params, key: KeyId, limit: usize) -> Self {
+        Self { params: params.clone(), key, limit, batches: BTreeMap::new() }
+    }
+
+    /// The parameters of values and sums.
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Adds a user's value, under a random id. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for bytes that are no ciphertext under the key, [`Error::Closed`], [`Error::Duplicate`],
+    /// [`Error::Full`]; the state is then unchanged.
+    pub fn submit(&mut self, batch: BatchId, id: ReportId, value: &[u8]) -> Result<(), Error> {
+        let Self { params, key, limit, batches } = self;
+        if !batches.contains_key(&batch) {
+            if batches.len() >= *limit {
+                return Err(Error::Full { what: "batches", limit: *limit });
+            }
+            // Whoever sends garbage takes no place.
+            ckks::read_ciphertext(params, *key, LEVEL, value)?;
+        }
+        let new = || State::Adding { values: BTreeMap::new(), adder: Box::new(Adder::new(params, *key)) };
+        let State::Adding { values, adder } = batches.entry(batch).or_insert_with(new) else {
+            return Err(Error::Closed { batch: batch.number });
+        };
+        let digest = blake3::hash(value);
+        match values.get(&id) {
+            Some(held) if *held == digest => return Ok(()),
+            Some(_) => return Err(Error::Duplicate { batch: batch.number }),
+            None if values.len() as u64 >= MAX_USERS => {
+                return Err(Error::Full { what: "users", limit: MAX_USERS as usize });
+            }
+            None => {}
+        }
+        adder.add(value)?;
+        values.insert(id, digest);
+        Ok(())
+    }
+
+    /// The sum of all values of `batch`, for the authority; the same each time.
+    ///
+    /// # Errors
+    /// [`Error::NotClosed`] if no value came, [`Error::TooFew`]: the batch then still takes values.
+    pub fn close(&mut self, batch: BatchId) -> Result<&[u8], Error> {
+        let state = self.batches.get_mut(&batch).ok_or(Error::NotClosed { batch: batch.number })?;
+        if let State::Adding { values, adder } = state {
+            if (values.len() as u64) < u64::from(batch.at_least) {
+                return Err(Error::TooFew { got: values.len() as u64, need: batch.at_least.into() });
+            }
+            *state = State::Closed(adder.to_bytes());
+        }
+        match state {
+            State::Closed(sum) => Ok(sum),
+            State::Adding { .. } => Err(Error::NotClosed { batch: batch.number }), // closed above
+        }
+    }
+}
+
+/// Bytes of an opened sum: total and users, little endian.
+pub const SUM_BYTES: usize = 24;
+
+/// An opened sum as it travels.
+pub fn write_opened(sum: &Sum) -> [u8; SUM_BYTES] {
+    let mut out = [0; SUM_BYTES];
+    out[..16].copy_from_slice(&sum.total.to_le_bytes());
+    out[16..].copy_from_slice(&sum.users.to_le_bytes());
+    out
+}
+
+/// The sum that [`write_opened`] wrote.
+///
+/// # Errors
+/// [`Error::Malformed`] for another length.
+pub fn read_opened(bytes: &[u8]) -> Result<Sum, Error> {
+    let cut = Error::Malformed { what: "not an opened sum" };
+    match (bytes.len(), bytes.first_chunk(), bytes.last_chunk()) {
+        (SUM_BYTES, Some(total), Some(users)) => {
+            Ok(Sum { total: i128::from_le_bytes(*total), users: u64::from_le_bytes(*users) })
+        }
+        _ => Err(cut),
     }
 }
 

@@ -111,6 +111,16 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The address is taken or cannot be had.
+    #[error(
+        "cannot listen on {address}: {source}; choose another address with --listen, or stop who uses it"
+    )]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A connection or thread could not be made.
     #[error("{what}: {source}")]
     Io {

@@ -5,6 +5,8 @@
 //! | aggregator: `POST /v1/reports` | [`Report`]s | |
 //! | `POST /v1/batches/{number}/{at_least}/close` | | ids, 16 bytes each |
 //! | `POST /v1/batches/{number}/{at_least}/open` | ids of the set, rising | total, 8 bytes |
+//! | server of ciphertexts: `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
+//! | `POST /v1/values/{number}/{at_least}/open` | | total and users, 24 bytes |
 //! | shuffler: `POST /v1/messages/{number}` | random id, 16 bytes; messages | |
 //! | `POST /v1/messages/{number}/forward` | | |
 //! | server: `POST /v1/shuffled/{number}` | messages | |
@@ -13,6 +15,8 @@
 use crate::Error;
 use crate::aggregator::Aggregator;
 use crate::client::Party;
+use crate::encrypted::{Server, encrypted_bytes, write_opened};
+use crate::local::LISTENING;
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::Shuffler;
 use axum::body::{Body, to_bytes};
@@ -25,6 +29,7 @@ use axum::{Json, Router};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
@@ -62,13 +67,49 @@ pub fn aggregator(state: Aggregator) -> Router {
         let total = lock(&state).open(BatchId { number, at_least }, ids(&body)?)?;
         Ok(element_bytes(total).to_vec())
     }
-    finish(
+    service(
         Router::new()
             .route("/v1/reports", post(submit))
             .route("/v1/batches/{number}/{at_least}/close", post(close))
             .route("/v1/batches/{number}/{at_least}/open", post(open))
             .with_state(Arc::new(Mutex::new(state))),
     )
+}
+
+/// The routes of a server that adds ciphertexts, and has their sums opened by `authority`.
+pub fn adder(state: Server, authority: Party) -> Router {
+    type Shared = State<Arc<(Mutex<Server>, Party)>>;
+    async fn submit(
+        State(state): Shared,
+        Path((number, at_least)): Path<(u64, u32)>,
+        body: Body,
+    ) -> Result<(), Error> {
+        let limit = 16 + encrypted_bytes(lock(&state.0).params());
+        let body = read(body, limit).await?;
+        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        lock(&state.0).submit(BatchId { number, at_least }, *id, value)
+    }
+    async fn open(
+        State(state): Shared,
+        Path((number, at_least)): Path<(u64, u32)>,
+    ) -> Result<Vec<u8>, Error> {
+        let open = move || {
+            let batch = BatchId { number, at_least };
+            let sum = lock(&state.0).close(batch)?.to_vec();
+            Ok(write_opened(&state.1.open(batch, &sum)?).to_vec())
+        };
+        tokio::task::spawn_blocking(open).await.map_err(lost)?
+    }
+    service(
+        Router::new()
+            .route("/v1/values/{number}/{at_least}", post(submit))
+            .route("/v1/values/{number}/{at_least}/open", post(open))
+            .with_state(Arc::new((Mutex::new(state), authority))),
+    )
+}
+
+fn lost(error: tokio::task::JoinError) -> Error {
+    Error::Io { what: "a task of the service", source: std::io::Error::other(error) }
 }
 
 /// Where a shuffler hands its batches to.
@@ -118,10 +159,9 @@ pub fn shuffler(state: Shuffler, server: Destination) -> Router {
             lock(&state.0).sent(number);
             Ok(())
         };
-        let lost = |e| Error::Io { what: "a task of the shuffler", source: std::io::Error::other(e) };
         tokio::task::spawn_blocking(forward).await.map_err(lost)?
     }
-    finish(
+    service(
         Router::new()
             .route("/v1/messages/{number}", post(submit))
             .route("/v1/messages/{number}/forward", post(forward))
@@ -137,7 +177,7 @@ pub fn inbox(batches: mpsc::Sender<(u64, Vec<u8>)>, limit: usize) -> Router {
         let messages = read(body, limit).await?;
         batches.send((number, messages)).await.map_err(|_| Error::Closed { batch: number })
     }
-    finish(Router::new().route("/v1/shuffled/{number}", post(take)).with_state((batches, limit)))
+    service(Router::new().route("/v1/shuffled/{number}", post(take)).with_state((batches, limit)))
 }
 
 /// A generator seeded by the operating system.
@@ -148,7 +188,27 @@ pub fn rng() -> Result<ChaCha20Rng, Error> {
     ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }
 
-fn finish(routes: Router) -> Router {
+/// Serves `routes` until the process is ended; first says on standard output where it listens, for
+/// [`Process`](crate::local::Process).
+///
+/// # Errors
+/// [`Error::Listen`] if the address is taken, [`Error::Io`].
+pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
+    let io = |what| move |source| Error::Io { what, source };
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(listen)
+            .await
+            .map_err(|source| Error::Listen { address: listen.to_owned(), source })?;
+        let address = listener.local_addr().map_err(io("asking for the port"))?;
+        writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
+        axum::serve(listener, routes).await.map_err(io("serving"))
+    })
+}
+
+/// What every service here has: a limit on requests under way, and problems for answers to wrong paths.
+pub fn service(routes: Router) -> Router {
     let places = Arc::new(Semaphore::new(IN_FLIGHT));
     let admit = move |request: Request, next: Next| {
         let place = places.clone().try_acquire_owned();
@@ -165,7 +225,11 @@ fn finish(routes: Router) -> Router {
         .layer(middleware::from_fn(admit))
 }
 
-async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Error> {
+/// A whole body of at most `limit` bytes.
+///
+/// # Errors
+/// [`Error::TooLong`].
+pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Error> {
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes.into()),
         _ => Err(Error::TooLong { limit }),
@@ -181,6 +245,7 @@ impl Error {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Error::Malformed { .. } => (StatusCode::BAD_REQUEST, "malformed"),
+            Error::Ckks(_) => (StatusCode::BAD_REQUEST, "bad_ciphertext"),
             Error::UnknownReport { .. } => (StatusCode::BAD_REQUEST, "unknown_report"),
             Error::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Error::Duplicate { .. } => (StatusCode::CONFLICT, "duplicate"),
@@ -202,10 +267,15 @@ impl Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, reason) = self.status();
-        let title = status.canonical_reason().unwrap_or("Error");
-        let problem = Problem::new(status.as_u16(), title, self.to_string()).with_reason(reason);
-        let mut response = (status, Json(problem)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        response
+        problem(status, reason, self.to_string())
     }
+}
+
+/// A refusal as every service here answers it.
+pub fn problem(status: StatusCode, reason: &str, detail: String) -> Response {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let problem = Problem::new(status.as_u16(), title, detail).with_reason(reason);
+    let mut response = (status, Json(problem)).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    response
 }

@@ -4,16 +4,15 @@ mod demo;
 mod users;
 
 use anyhow::{Context, Result, bail};
-use axum::Router;
 use bandit::distributed::Model;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use privacy::Ratio;
 use privacy::budget::Delta;
 use secure_sum::aggregator::Limits;
+use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
 use secure_sum::http::Destination;
 use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Party, Plan, Shuffler, http, local};
-use std::io::Write;
+use secure_sum::{Aggregator, Collector, Party, Plan, Shuffler, http};
 use std::process::ExitCode;
 
 /// Sums and shuffles of users' messages among processes, no one of which is trusted with more than its share.
@@ -61,11 +60,38 @@ enum Role {
         #[arg(long, default_value_t = 1)]
         unit: usize,
     },
+    /// Sums one batch of reports at both aggregators, and hands the sum to a bandit of helba-server that waits for it.
+    Collect {
+        /// The aggregators' addresses, both.
+        #[arg(long, num_args = 2, required = true)]
+        aggregators: Vec<String>,
+        /// Address of helba-server, such as http://127.0.0.1:8080.
+        #[arg(long)]
+        server: String,
+        /// Its bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Number of the batch of reports. A batch that lacks users is given up: ask others, under a new number.
+        #[arg(long)]
+        batch: u64,
+    },
+    /// Adds users' ciphertexts; a key authority opens one sum a batch. Its state is in memory.
+    Adder {
+        /// Address and port; port 0 takes any free one.
+        #[arg(long, default_value = "127.0.0.1:9005")]
+        listen: String,
+        /// Address of the key authority, `sum-authority`, such as http://127.0.0.1:9006.
+        #[arg(long)]
+        authority: String,
+    },
     /// Simulated users of one batch with Bernoulli rewards; some drop out.
     Users(users::Users),
     /// Successive elimination over all roles on this machine, each a process; figures go to stdout as CSV.
     Demo(demo::Demo),
 }
+
+/// Sums that an adder keeps, opened ones included: about 130 kB each.
+const MAX_BATCHES: usize = 1 << 12;
 
 /// What users and collector agree on.
 #[derive(Args, Clone)]
@@ -127,7 +153,7 @@ fn run(role: Role) -> Result<()> {
     match role {
         Role::Aggregator { listen, max_reports } => {
             let limits = Limits { reports: max_reports, ..Limits::default() };
-            serve(&listen, http::aggregator(Aggregator::new(limits)))
+            Ok(http::serve(&listen, http::aggregator(Aggregator::new(limits)))?)
         }
         Role::Shuffler { listen, forward, bandit, at_least, at_most, messages, unit } => {
             let party = Party::new(forward);
@@ -136,25 +162,24 @@ fn run(role: Role) -> Result<()> {
                 Some(id) => Destination::Bandit(party, id),
                 None => Destination::Inbox(party),
             };
-            Shuffler::new(Shape { at_least, at_most, messages, unit })
-                .context("the shape of a batch")
-                .and_then(|state| serve(&listen, http::shuffler(state, destination)))
+            let state = Shuffler::new(Shape { at_least, at_most, messages, unit });
+            Ok(http::serve(&listen, http::shuffler(state.context("the shape of a batch")?, destination))?)
+        }
+        Role::Collect { aggregators, server, bandit, batch } => {
+            let aggregators = <[String; 2]>::try_from(aggregators)
+                .map_err(|given| anyhow::anyhow!("--aggregators: {} given, it must be 2", given.len()))?;
+            let collector = Collector::new(aggregators.map(Party::new));
+            let exchange = collector.hand(&Party::new(server), &bandit, batch)?;
+            println!("exchange {exchange} done");
+            Ok(())
+        }
+        Role::Adder { listen, authority } => {
+            let (params, authority) = (LOGN12_LOGQP105_SUM.validate()?, Party::new(authority));
+            let (_, key) = authority.key(&params).context("asking the authority for its key")?;
+            let state = encrypted::Server::new(&params, key, MAX_BATCHES);
+            Ok(http::serve(&listen, http::adder(state, authority))?)
         }
         Role::Users(users) => users.run(),
         Role::Demo(demo) => demo.run(),
     }
-}
-
-/// Until the process is ended.
-fn serve(listen: &str, routes: Router) -> Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(listen).await.with_context(|| {
-            format!("cannot listen on {listen}: choose another address with --listen, or stop who uses it")
-        })?;
-        let address = listener.local_addr().context("asking for the port")?;
-        writeln!(std::io::stdout(), "{}{address}", local::LISTENING).context("writing to stdout")?;
-        axum::serve(listener, routes).await.context("serving")
-    })
 }

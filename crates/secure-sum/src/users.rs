@@ -6,6 +6,7 @@ use clap::Args;
 use privacy::shuffle::BitSum;
 use privacy::source::Words;
 use rand::CryptoRng;
+use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::{Batch, Party, http, reports};
 
 #[derive(Args)]
@@ -13,6 +14,12 @@ pub(crate) struct Users {
     /// The aggregators' addresses, both.
     #[arg(long, num_args = 2, conflicts_with = "shuffler")]
     aggregators: Vec<String>,
+    /// The address of the server that adds ciphertexts, in place of aggregators.
+    #[arg(long, requires = "authority", conflicts_with_all = ["aggregators", "shuffler"])]
+    adder: Option<String>,
+    /// The key authority's address.
+    #[arg(long)]
+    authority: Option<String>,
     /// The shuffler's address, in place of aggregators.
     #[arg(long, requires = "steps")]
     shuffler: Option<String>,
@@ -44,11 +51,30 @@ pub(crate) struct Users {
 impl Users {
     pub(crate) fn run(&self) -> Result<()> {
         let mut rng = http::rng()?;
-        match (&self.shuffler, self.aggregators.as_slice()) {
-            (Some(shuffler), _) => self.shuffle(&Party::new(shuffler), &mut rng),
-            (None, [first, second]) => self.share([Party::new(first), Party::new(second)], &mut rng),
-            _ => bail!("give two --aggregators, or a --shuffler"),
+        match (&self.shuffler, &self.adder, &self.authority, self.aggregators.as_slice()) {
+            (Some(shuffler), ..) => self.shuffle(&Party::new(shuffler), &mut rng),
+            (_, Some(adder), Some(authority), _) => {
+                self.encrypt(&Party::new(adder), &Party::new(authority), &mut rng)
+            }
+            (.., [first, second]) => self.share([Party::new(first), Party::new(second)], &mut rng),
+            _ => bail!("give two --aggregators, an --adder with its --authority, or a --shuffler"),
         }
+    }
+
+    fn encrypt<R: CryptoRng>(&self, adder: &Party, authority: &Party, rng: &mut R) -> Result<()> {
+        let params = LOGN12_LOGQP105_SUM.validate()?;
+        let (key, _) = authority.key(&params)?;
+        let batch = Batch::new(&self.agreed.plan(self.invited, self.horizon)?)?;
+        for _ in 0..self.invited {
+            let value = batch.randomise(self.reward(rng), rng)?;
+            if rng.uniform() < self.dropout {
+                continue;
+            }
+            let mut id = [0; 16];
+            rng.fill_bytes(&mut id);
+            adder.value(batch.id(self.batch), &id, &encrypt(&params, &key, value, rng)?)?;
+        }
+        Ok(())
     }
 
     fn share<R: CryptoRng>(&self, aggregators: [Party; 2], rng: &mut R) -> Result<()> {

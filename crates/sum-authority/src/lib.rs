@@ -6,6 +6,8 @@
 //! let out is the sum of the values, without the noise of the ciphertexts (Li, Micciancio 2021 show what that noise
 //! would tell). Use a fresh key for each series of batches.
 
+pub mod service;
+
 use ckks::{KeyId, Params, PublicKey};
 use ckks_secret::SecretKey;
 use rand::CryptoRng;
@@ -27,6 +29,18 @@ pub enum Error {
     TooFew {
         /// Users needed.
         need: u32,
+    },
+    /// Untrusted: a batch is opened once: two sums would give away their difference.
+    #[error("batch {batch} has been opened for another sum")]
+    Opened {
+        /// The batch.
+        batch: u64,
+    },
+    /// Capacity: the key has opened as many sums as it may.
+    #[error("at most {limit} sums are opened under one key; start the authority afresh")]
+    Full {
+        /// The limit.
+        limit: usize,
     },
     /// Untrusted: what no sum of a batch can be.
     #[error("not a sum of at most {max_users} users, or beyond what opens exactly", max_users = MAX_USERS)]
