@@ -56,10 +56,31 @@ struct Open {
     exchange: Option<u64>,
 }
 
+/// What was answered when something was counted.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Receipt {
     feedbacks: u64,
-    spent: Spent,
+    spent: Option<Spent>,
+    of: Digest,
+}
+
+/// Tells whether a message that comes again is the one that counted.
+type Digest = [u8; 16];
+
+fn digest(message: &impl Serialize) -> Result<Digest, Error> {
+    let bytes = serde_json::to_vec(message).map_err(|_| Error::Broken("a message that cannot be written"))?;
+    let hash = blake3::hash(&bytes);
+    hash.as_bytes().first_chunk().copied().ok_or(Error::Broken("a hash below 16 bytes"))
+}
+
+impl Receipt {
+    /// The receipt for a message that comes again.
+    ///
+    /// # Errors
+    /// [`Error::Answered`] if another message counted.
+    fn again(&self, of: Digest, what: impl FnOnce() -> String) -> Result<Self, Error> {
+        if self.of == of { Ok(*self) } else { Err(Error::Answered { what: what() }) }
+    }
 }
 
 impl Bandit {
@@ -79,14 +100,31 @@ impl Bandit {
         })
     }
 
-    fn spent(&self) -> Spent {
-        match &self.ledger {
-            Some(ledger) => {
-                let (epsilon, delta) = ledger.spent();
-                Spent { epsilon: Some(epsilon), delta }
-            }
-            None => Spent { epsilon: (self.feedbacks == 0).then_some(0.0), delta: 0.0 },
+    /// A stored bandit, and nothing after it; its parts check themselves, and then whether they are of one bandit.
+    pub(crate) fn read(row: &[u8]) -> Result<Self, String> {
+        let (bandit, rest) = postcard::take_from_bytes::<Self>(row).map_err(|e| e.to_string())?;
+        if !rest.is_empty() {
+            return Err(format!("{} bytes after its end", rest.len()));
         }
+        bandit.check().map(|()| bandit)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let fits = |arm, context| self.config.fits(&self.learner, arm, context);
+        if !fits(0, None) || !self.open.values().all(|open| fits(open.arm, open.context.as_ref())) {
+            return Err("policy and state disagree".into());
+        }
+        let statement = self.learner.privacy().map_err(|e| e.to_string())?;
+        let budget = statement.epsilon.map(|e| Cost::Approximate(e, statement.delta));
+        if self.ledger.as_ref().map(Accountant::budget) != budget {
+            return Err("the ledger is not that of the promise".into());
+        }
+        Ok(())
+    }
+
+    fn spent(&self) -> Option<Spent> {
+        let (epsilon, delta) = self.ledger.as_ref()?.spent();
+        Some(Spent { epsilon, delta })
     }
 
     /// Charges what `observation` will have cost when the run is over: rewards, or batches of users, by their number.
@@ -99,7 +137,7 @@ impl Bandit {
 
     fn awaited(&self) -> Result<Option<Awaited>, Error> {
         match &self.learner {
-            Learner::Sums(policy) => policy.awaited(),
+            Learner::Sums(policy) => Ok(policy.awaited()),
             Learner::ShuffledGlm(policy) => policy.awaited(),
             _ => Ok(None),
         }
@@ -142,8 +180,9 @@ impl Bandit {
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<Receipt, Error> {
+        let of = digest(feedback)?;
         if let Some(receipt) = self.receipts.get(&id) {
-            return Ok(*receipt);
+            return receipt.again(of, || format!("decision {id}"));
         }
         let open = self.open.get(&id).ok_or_else(|| helba::Error::UnknownDecision { id: id.to_string() })?;
         if self.learner.in_turn() && self.newest != Some(id) {
@@ -158,7 +197,7 @@ impl Bandit {
         self.feedbacks += 1;
         self.charge(self.feedbacks, statement)?;
         self.open.remove(&id);
-        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent() };
+        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
         self.receipts.insert(id, receipt);
         forget_oldest(&mut self.receipts, REMEMBERED, |receipt| receipt.feedbacks);
         Ok(receipt)
@@ -170,8 +209,10 @@ impl Bandit {
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<Receipt, Error> {
+        // However an intermediary splits it up.
+        let of = digest(&(batch.users, batch.sums().collect::<Vec<_>>()))?;
         if let Some(receipt) = self.exchanges.get(&batch.exchange) {
-            return Ok(*receipt);
+            return receipt.again(of, || format!("exchange {}", batch.exchange));
         }
         let awaited = self.awaited()?.filter(|a| a.exchange == batch.exchange);
         let awaited = awaited.ok_or(Error::BatchOver { exchange: batch.exchange })?;
@@ -188,7 +229,7 @@ impl Bandit {
             self.charge(batch.exchange, statement)?;
         }
         self.feedbacks += received.users;
-        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent() };
+        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
         self.exchanges.insert(batch.exchange, receipt);
         while self.exchanges.len() > REMEMBERED {
             self.exchanges.pop_first();
@@ -249,7 +290,7 @@ impl ClearEntry {
         Ok(())
     }
 
-    fn created_at(&self, spent: Spent) -> PolicyCreated {
+    fn created_at(&self, spent: Option<Spent>) -> PolicyCreated {
         PolicyCreated {
             id: self.id.clone(),
             policy: self.policy.clone(),
@@ -276,7 +317,7 @@ impl ClearEntry {
         })
     }
 
-    fn privacy(&self, spent: Spent) -> Privacy {
+    fn privacy(&self, spent: Option<Spent>) -> Privacy {
         Privacy { statement: self.statement.clone(), spent }
     }
 
@@ -464,31 +505,81 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
 
-    fn play(bandit: &mut Bandit, rounds: u32, rng: &mut ChaCha20Rng) -> Vec<Option<usize>> {
-        let statement = bandit.learner.privacy().unwrap();
-        let round = |_| {
-            let shape = bandit.config.shape();
-            let context = shape.map(|(d, k)| {
-                let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
-                Features::new(values, d).unwrap()
-            });
-            let Decision { id, arm, .. } = bandit.decide(context, rng).unwrap();
-            let value = rng.random::<f64>();
-            let none = ClearFeedback::default();
-            let feedback = match bandit.config.feedback() {
-                FeedbackKind::Reward => ClearFeedback { reward: Some(value), ..none },
-                FeedbackKind::Rewards => ClearFeedback { rewards: Some(vec![value; 5]), ..none },
-                FeedbackKind::Sum => ClearFeedback { sum: Some(value), ..none },
-                FeedbackKind::Share => ClearFeedback { share: Some(1), ..none },
-                _ => return arm,
-            };
-            // A decision without an answer now and then: the next one takes its place.
-            if rng.random_range(0..4) > 0 {
-                bandit.feedback(id, &feedback, &statement, rng).unwrap();
-            }
-            arm
+    fn round(bandit: &mut Bandit, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
+        let statement = bandit.learner.privacy()?;
+        let shape = bandit.config.shape();
+        let context = shape.map(|(d, k)| {
+            let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
+            Features::new(values, d).unwrap()
+        });
+        let Decision { id, arm, .. } = bandit.decide(context, rng)?;
+        let value = rng.random::<f64>();
+        let none = ClearFeedback::default();
+        let feedback = match bandit.config.feedback() {
+            FeedbackKind::Reward => ClearFeedback { reward: Some(value), ..none },
+            FeedbackKind::Rewards => ClearFeedback { rewards: Some(vec![value; 5]), ..none },
+            FeedbackKind::Sum => ClearFeedback { sum: Some(value), ..none },
+            FeedbackKind::Share => ClearFeedback { share: Some(1), ..none },
+            _ => return Ok(arm),
         };
-        (0..rounds).map(round).collect()
+        // A decision without an answer now and then: the next one takes its place.
+        if rng.random_range(0..4) > 0 {
+            bandit.feedback(id, &feedback, &statement, rng)?;
+        }
+        Ok(arm)
+    }
+
+    fn play(bandit: &mut Bandit, rounds: u32, rng: &mut ChaCha20Rng) -> Vec<Option<usize>> {
+        (0..rounds).map(|_| round(bandit, rng).unwrap()).collect()
+    }
+
+    fn example(offer: Offer) -> Bandit {
+        let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
+        Bandit::new(Config::from_request(example).unwrap()).unwrap()
+    }
+
+    /// Of every policy offered: whatever byte of its stored state is damaged, it is refused, or plays on without a panic;
+    /// so is what has been cut off, goes on too long, or is put together from two bandits.
+    #[test]
+    fn damaged_states_do_no_harm() {
+        let mut rng = ChaCha20Rng::seed_from_u64(4);
+        let (mut refused, mut read) = (0, 0);
+        for offer in offers().unwrap().into_iter().skip(1) {
+            let name = offer.policy.clone();
+            let mut bandit = example(offer);
+            play(&mut bandit, 30, &mut rng);
+            let stored = postcard::to_stdvec(&bandit).unwrap();
+            assert!(Bandit::read(&stored).is_ok(), "{name}");
+            assert!(Bandit::read(&stored[..stored.len() - 1]).is_err(), "{name}");
+            assert!(Bandit::read(&[stored.as_slice(), &[0]].concat()).is_err(), "{name}");
+            for _ in 0..40 {
+                let mut damaged = stored.clone();
+                let at = rng.random_range(0..damaged.len());
+                damaged[at] ^= 1 << rng.random_range(0..8);
+                let Ok(mut bandit) = Bandit::read(&damaged) else {
+                    refused += 1;
+                    continue;
+                };
+                read += 1;
+                for _ in 0..3 {
+                    let _ = round(&mut bandit, &mut rng);
+                }
+            }
+            let ledger = bandit.ledger.take();
+            let other = (name == "ucb1")
+                .then(|| Accountant::new(Cost::pure(privacy::budget::Epsilon::new(1.0).unwrap())));
+            if ledger.is_some() || other.is_some() {
+                bandit.ledger = other;
+                assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
+                bandit.ledger = ledger;
+            }
+            let request =
+                serde_json::json!({"policy": if name == "ucb1" { "ars-ucb" } else { "ucb1" }, "arms": 5});
+            let Value::Object(request) = request else { unreachable!() };
+            bandit.config = Config::from_request(request).unwrap();
+            assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
+        }
+        assert!(refused > 30 && read > 30, "{refused} refused, {read} read");
     }
 
     /// Of every policy offered: stored and read back at any point it makes the same decisions from the same randomness,
@@ -496,8 +587,8 @@ mod tests {
     #[test]
     fn stored_states_go_on_exactly() {
         for offer in offers().unwrap().into_iter().skip(1) {
-            let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
-            let mut bandit = Bandit::new(Config::from_request(example).unwrap()).unwrap();
+            let policy = offer.policy.clone();
+            let mut bandit = example(offer);
             let mut rng = ChaCha20Rng::seed_from_u64(1);
             for part in 0..4 {
                 play(&mut bandit, 25 * part, &mut rng);
@@ -505,7 +596,7 @@ mod tests {
                 let mut again: Bandit = postcard::from_bytes(&stored).unwrap();
                 let (mut first, mut second) = (ChaCha20Rng::seed_from_u64(2), ChaCha20Rng::seed_from_u64(2));
                 let arms = play(&mut bandit, 40, &mut first);
-                assert_eq!(arms, play(&mut again, 40, &mut second), "{}", offer.policy);
+                assert_eq!(arms, play(&mut again, 40, &mut second), "{policy}");
                 assert_eq!(postcard::to_stdvec(&bandit).unwrap(), postcard::to_stdvec(&again).unwrap());
                 assert_eq!(first, second);
             }

@@ -6,7 +6,7 @@
 //! ([`ShuffledGlm`]).
 
 use crate::Error;
-use bandit::distributed::{Config, Mechanism};
+use bandit::distributed::{Config, Stage};
 use glm::shuffle::{Batch, Estimator, ShuffleConfig, Summation};
 use glm::{Descent, Symmetric, onto_ball};
 use privacy::PrivacyStatement;
@@ -27,13 +27,10 @@ pub(crate) struct Received {
 /// A decision names the arm of the batch under way, for as many users as ask: the intermediary closes it when it has
 /// the shares of exactly n of them.
 #[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "StoredSums", into = "StoredSums")]
 pub(crate) struct Sums {
-    config: Config,
+    stage: Stage,
     exchange: u64,
-    number: u32,
-    left: Vec<usize>,
-    /// Estimates of the batch, of the first arms in `left`.
-    means: Vec<f64>,
     learnt: u64,
     /// Shares that users send here themselves, where each is private by itself: sum modulo m, number.
     shares: (u64, u64),
@@ -41,39 +38,32 @@ pub(crate) struct Sums {
 
 impl Sums {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
-        // Refuses what the simulation of the whole refuses.
-        bandit::distributed::Elimination::new(config.clone(), bandit::distributed::IdealSum)?;
-        let left = (0..config.arms).collect();
-        Ok(Sums { config, exchange: 1, number: 1, left, means: Vec::new(), learnt: 0, shares: (0, 0) })
+        Ok(Sums { stage: Stage::new(config)?, exchange: 1, learnt: 0, shares: (0, 0) })
     }
 
     pub(crate) fn privacy(&self) -> Result<PrivacyStatement, Error> {
-        Ok(self.config.privacy()?)
+        Ok(self.stage.config().privacy()?)
     }
 
     /// The arm of the batch under way.
-    pub(crate) fn arm(&self) -> Result<usize, Error> {
-        self.left.get(self.means.len()).copied().ok_or(Error::Broken("a batch without an arm"))
-    }
-
-    fn mechanism(&self) -> Result<Mechanism, Error> {
-        Ok(self.config.mechanism(self.number)?)
+    pub(crate) fn arm(&self) -> usize {
+        self.stage.arm()
     }
 
     /// `None` when one arm is left, or a batch would pass the horizon: users then send nothing.
-    pub(crate) fn awaited(&self) -> Result<Option<Awaited>, Error> {
-        let mechanism = self.mechanism()?;
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        let mechanism = self.stage.mechanism();
         let users = mechanism.users();
-        if self.left.len() < 2 || self.learnt + users > self.config.horizon {
-            return Ok(None);
+        if self.stage.left().len() < 2 || self.learnt + users > self.stage.config().horizon {
+            return None;
         }
-        let ask = Ask::Share { arm: self.arm()?, modulus: mechanism.modulus() };
-        Ok(Some(Awaited { exchange: self.exchange, batch: self.number, users, ask }))
+        let ask = Ask::Share { arm: self.arm(), modulus: mechanism.modulus() };
+        Some(Awaited { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
     /// One share, under local privacy.
     pub(crate) fn learn(&mut self, share: u64, rng: &mut dyn Rng) -> Result<(), Error> {
-        let mechanism = self.mechanism()?;
+        let mechanism = self.stage.mechanism();
         let m = mechanism.modulus();
         if share >= m {
             return Err(Error::BadParameter { why: format!("share is {share}, it must be below {m}") });
@@ -82,38 +72,61 @@ impl Sums {
         let sum = ((u128::from(sum) + u128::from(share)) % u128::from(m)) as u64;
         self.shares = (sum, count + 1);
         if count + 1 == mechanism.users() {
-            self.close(&mechanism, sum, rng)?;
+            self.close(sum, rng)?;
         }
         Ok(())
     }
 
     pub(crate) fn receive(&mut self, batch: &ShuffledBatch, rng: &mut dyn Rng) -> Result<Received, Error> {
-        let mechanism = self.mechanism()?;
+        let mechanism = self.stage.mechanism();
         let total = labels(batch, 1)?[0]; // has one label
-        let (users, pays) = (mechanism.users(), Some(self.number));
-        self.close(&mechanism, (total % u128::from(mechanism.modulus())) as u64, rng)?;
+        let (users, pays) = (mechanism.users(), Some(self.stage.batch()));
+        self.close((total % u128::from(mechanism.modulus())) as u64, rng)?;
         Ok(Received { users, pays })
     }
 
-    fn close(&mut self, mechanism: &Mechanism, sum: u64, rng: &mut dyn Rng) -> Result<(), Error> {
-        self.means.push(mechanism.analyse(sum, rng)? / mechanism.users() as f64);
-        self.learnt += mechanism.users();
+    fn close(&mut self, sum: u64, rng: &mut dyn Rng) -> Result<(), Error> {
+        let users = self.stage.mechanism().users();
+        self.stage.take(sum, rng)?;
+        self.learnt += users;
         self.exchange += 1;
         self.shares = (0, 0);
-        if self.means.len() == self.left.len() {
-            let width = mechanism.width(self.left.len(), self.number, self.config.confidence);
-            let best = self.means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let mut means = std::mem::take(&mut self.means).into_iter();
-            self.left.retain(|_| means.next().is_some_and(|mean| mean + width >= best - width));
-            self.number += u32::from(self.left.len() > 1);
-        }
         Ok(())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSums {
+    stage: Stage,
+    exchange: u64,
+    learnt: u64,
+    shares: (u64, u64),
+}
+
+impl TryFrom<StoredSums> for Sums {
+    type Error = bandit::Error;
+    fn try_from(StoredSums { stage, exchange, learnt, shares }: StoredSums) -> Result<Self, bandit::Error> {
+        let mechanism = stage.mechanism();
+        let open = shares.0 < mechanism.modulus() && shares.1 < mechanism.users();
+        // A batch of one user at least for each sum taken.
+        let taken = exchange.checked_sub(1).is_some_and(|sums| sums <= learnt);
+        if !open || !taken || learnt > stage.config().horizon {
+            return Err(bandit::Error::State { what: "sums that no run can reach" });
+        }
+        Ok(Sums { stage, exchange, learnt, shares })
+    }
+}
+
+impl From<Sums> for StoredSums {
+    fn from(Sums { stage, exchange, learnt, shares }: Sums) -> Self {
+        StoredSums { stage, exchange, learnt, shares }
     }
 }
 
 /// ShuffleGLM from counts of shuffled bits: for each batch its metric, then a gradient a step. Arms are chosen on the
 /// devices, from what is published.
 #[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "StoredGlm", into = "StoredGlm")]
 pub(crate) struct ShuffledGlm {
     config: ShuffleConfig,
     exchange: u64,
@@ -122,6 +135,46 @@ pub(crate) struct ShuffledGlm {
     metric: Option<(Symmetric, f64)>,
     /// Gradient sums at the points asked for so far.
     gradients: Vec<Vec<f64>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredGlm {
+    config: ShuffleConfig,
+    exchange: u64,
+    published: Vec<Batch>,
+    metric: Option<(Symmetric, f64)>,
+    gradients: Vec<Vec<f64>>,
+}
+
+impl TryFrom<StoredGlm> for ShuffledGlm {
+    type Error = glm::Error;
+    fn try_from(stored: StoredGlm) -> Result<Self, glm::Error> {
+        let StoredGlm { config, exchange, published, metric, gradients } = stored;
+        config.validate()?;
+        let d = config.problem.d;
+        let vector = |v: &Vec<f64>| v.len() == d && v.iter().all(|x| x.is_finite());
+        let matrix = |m: &Symmetric| m.d() == d && m.values().iter().all(|x| x.is_finite());
+        let batch = |b: &Batch| vector(&b.theta) && matrix(&b.metric) && matrix(&b.inverse);
+        let regulariser = |r: f64| r.is_finite() && r >= 0.0;
+        let open = metric.as_ref().map_or(gradients.is_empty(), |(m, r)| matrix(m) && regulariser(*r));
+        let most = if let Estimator::Descent { steps } = config.estimator { steps as usize } else { 0 };
+        let under_way = published.len() < config.batches.len() || metric.is_none();
+        let exists = published.len() <= config.batches.len() && gradients.len() < most.max(1) && exchange > 0;
+        let sound = published.iter().all(batch) && gradients.iter().all(vector);
+        if !(open && under_way && exists && sound) {
+            return Err(bandit::Error::State {
+                what: "sums that do not fit the configuration or each other",
+            }
+            .into());
+        }
+        Ok(ShuffledGlm { config, exchange, published, metric, gradients })
+    }
+}
+
+impl From<ShuffledGlm> for StoredGlm {
+    fn from(ShuffledGlm { config, exchange, published, metric, gradients }: ShuffledGlm) -> Self {
+        StoredGlm { config, exchange, published, metric, gradients }
+    }
 }
 
 enum Progress {
@@ -277,21 +330,20 @@ mod tests {
             let mut half = Sums::new(config.clone()).unwrap();
             for _ in 0..3000 {
                 let arm = whole.decide(&(), &mut rng).unwrap();
-                assert_eq!(half.arm().unwrap(), arm);
+                assert_eq!(half.arm(), arm);
                 whole.learn(&(), arm, &[0.9, 0.6, 0.3, 0.0][arm], &mut rng).unwrap();
                 for sum in notes.sums.lock().unwrap().drain(..) {
-                    let awaited = half.awaited().unwrap().unwrap();
+                    let awaited = half.awaited().unwrap();
                     assert_eq!((awaited.batch, awaited.ask), {
                         let modulus = config.mechanism(awaited.batch).unwrap().modulus();
-                        (half.number, Ask::Share { arm, modulus })
+                        (half.stage.batch(), Ask::Share { arm, modulus })
                     });
                     let (exchange, users) = (awaited.exchange, awaited.users);
                     // In parts, as an intermediary may.
                     let labels = vec![vec![sum / 2, sum - sum / 2]];
                     half.receive(&ShuffledBatch { exchange, users, labels }, &mut rng).unwrap();
                     half = postcard::from_bytes(&postcard::to_stdvec(&half).unwrap()).unwrap();
-                    assert_eq!((half.left.as_slice(), half.number), (whole.left(), whole.batch()));
-                    assert_eq!(half.means, whole.means());
+                    assert_eq!(&half.stage, whole.stage());
                 }
             }
             assert!(whole.left().len() < 4, "{model:?} never eliminates");

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::collect::{ShuffledGlm, Sums};
 use bandit::anonymous::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
-    OdaafConfig, OdaafRule, RoundSize,
+    OdaafConfig, OdaafRule, RoundSize, UpdateRule,
 };
 use bandit::distributed::{Elimination, IdealSum, Model, NoiseAt};
 use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, Tree, Ucb1};
@@ -67,6 +67,11 @@ pub(crate) enum Config {
         epsilon: Epsilon,
         #[serde(default = "replace_one")]
         neighbours: Neighbours,
+        #[serde(default)]
+        private: Released,
+    },
+    FollowTheLeader {
+        arms: usize,
     },
     Elimination {
         arms: usize,
@@ -92,14 +97,22 @@ pub(crate) enum Config {
     ArsExp3 {
         arms: usize,
         horizon: u64,
+        #[serde(default = "half")]
+        beta: f64,
     },
     ArsClw {
         arms: usize,
+        #[serde(default = "sixty_four")]
+        first: u64,
+        #[serde(default = "three")]
+        root: u32,
     },
     Clw {
         arms: usize,
         horizon: u64,
         interval: u32,
+        #[serde(default = "spaced")]
+        rule: UpdateRule,
     },
     Odaaf {
         arms: usize,
@@ -206,6 +219,17 @@ pub(crate) enum ModelName {
     Shuffle,
 }
 
+/// What of the noisy leader is private.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Released {
+    /// The leader alone.
+    #[default]
+    Leader,
+    /// Every noisy sum: the naive form.
+    Sums,
+}
+
 fn replace_one() -> Neighbours {
     Neighbours::ReplaceOne
 }
@@ -217,6 +241,15 @@ fn four() -> f64 {
 }
 fn five() -> u64 {
     5
+}
+fn three() -> u32 {
+    3
+}
+fn sixty_four() -> u64 {
+    64
+}
+fn spaced() -> UpdateRule {
+    UpdateRule::Spaced
 }
 fn one() -> f64 {
     1.0
@@ -289,7 +322,7 @@ impl Learner {
             Learner::Gloc(policy) => policy.decide(seen()?, rng)?,
             Learner::Ecolog(policy) => policy.decide(seen()?, rng)?,
             Learner::JointGlm(policy) => policy.decide(seen()?, rng)?,
-            Learner::Sums(policy) => policy.arm()?,
+            Learner::Sums(policy) => policy.arm(),
             Learner::ShuffledGlm(_) => return Ok(None),
         )))
     }
@@ -398,7 +431,7 @@ impl Config {
     /// What it learns from.
     pub(crate) fn feedback(&self) -> FeedbackKind {
         match self {
-            Config::FollowTheNoisyLeader { .. } => FeedbackKind::Rewards,
+            Config::FollowTheNoisyLeader { .. } | Config::FollowTheLeader { .. } => FeedbackKind::Rewards,
             Config::Elimination { model: ModelName::Central, .. } => FeedbackKind::Reward,
             Config::Elimination { model: ModelName::Local, .. } => FeedbackKind::Share,
             Config::Elimination { .. } | Config::ShuffleGlm { .. } => FeedbackKind::Batch,
@@ -418,10 +451,11 @@ impl Config {
             | Config::DpSe { arms, .. }
             | Config::Ucb1 { arms }
             | Config::FollowTheNoisyLeader { arms, .. }
+            | Config::FollowTheLeader { arms }
             | Config::Elimination { arms, .. }
             | Config::ArsUcb { arms, .. }
             | Config::ArsExp3 { arms, .. }
-            | Config::ArsClw { arms }
+            | Config::ArsClw { arms, .. }
             | Config::Clw { arms, .. }
             | Config::Odaaf { arms, .. }
             | Config::Oful { arms, .. }
@@ -432,6 +466,35 @@ impl Config {
             | Config::JointGlm { arms, .. }
             | Config::ShuffleGlm { arms, .. } => arms,
         }
+    }
+
+    /// Whether `learner` is of the kind that [`make`](Self::make) makes, and what is remembered with a decision of the
+    /// right shape.
+    pub(crate) fn fits(&self, learner: &Learner, arm: usize, context: Option<&Features>) -> bool {
+        use {Config as C, Learner as L};
+        let kind = matches!(
+            (self, learner),
+            (C::AnytimeLazyUcb { .. }, L::AnytimeLazyUcb(_))
+                | (C::HybridUcb { .. }, L::HybridUcb(_))
+                | (C::DpSe { .. }, L::DpSe(_))
+                | (C::Ucb1 { .. }, L::Ucb1(_))
+                | (C::FollowTheNoisyLeader { .. } | C::FollowTheLeader { .. }, L::Leader(_))
+                | (C::Elimination { model: ModelName::Central, .. }, L::Elimination(_))
+                | (C::Elimination { .. }, L::Sums(_))
+                | (C::ArsUcb { .. }, L::ArsUcb(_))
+                | (C::ArsExp3 { .. }, L::ArsExp3(_))
+                | (C::ArsClw { .. }, L::ArsClw(_))
+                | (C::Clw { .. }, L::Clw(_))
+                | (C::Odaaf { .. }, L::Odaaf(_))
+                | (C::Oful { .. }, L::Oful(_))
+                | (C::GlmUcb { .. }, L::GlmUcb(_))
+                | (C::Gloc { .. }, L::Gloc(_))
+                | (C::Ecolog { .. }, L::Ecolog(_))
+                | (C::RsGlinucb { .. } | C::JointGlm { .. }, L::JointGlm(_))
+                | (C::ShuffleGlm { .. }, L::ShuffledGlm(_))
+        );
+        let shape = context.map(|c| (c.d(), c.k()));
+        kind && arm < self.arms() && (shape.is_none() || shape == self.shape())
     }
 
     /// The policy before its first round.
@@ -450,9 +513,19 @@ impl Config {
             }
             Config::DpSe { epsilon, beta, .. } => Learner::DpSe(DpSe::new(arms, epsilon, beta, grid)?),
             Config::Ucb1 { .. } => Learner::Ucb1(Ucb1::new(arms)?),
-            Config::FollowTheNoisyLeader { epsilon, neighbours, .. } => {
-                let max = NoisyMax::Leader { epsilon, neighbours };
+            Config::FollowTheNoisyLeader { epsilon, neighbours, private, .. } => {
+                let max = match (private, neighbours) {
+                    (Released::Leader, _) => NoisyMax::Leader { epsilon, neighbours },
+                    (Released::Sums, Neighbours::ReplaceOne) => NoisyMax::EverySum { epsilon },
+                    _ => {
+                        let why = "neighbours: must be replace_one where every sum is private".into();
+                        return Err(Error::BadParameter { why });
+                    }
+                };
                 Learner::Leader(FollowTheNoisyLeader::new(arms, max, grid)?)
+            }
+            Config::FollowTheLeader { .. } => {
+                Learner::Leader(FollowTheNoisyLeader::new(arms, NoisyMax::Exact, grid)?)
             }
             Config::Elimination { horizon, epsilon, model, confidence, growth, scale, delta, .. } => {
                 let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
@@ -482,14 +555,16 @@ impl Config {
             Config::ArsUcb { alpha, round_size, .. } => {
                 Learner::ArsUcb(ArsUcb::new(ArsUcbConfig { arms, alpha, round_size })?)
             }
-            Config::ArsExp3 { horizon, .. } => {
+            Config::ArsExp3 { horizon, beta, .. } => {
                 let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
-                Learner::ArsExp3(ArsExp3::new(ArsExp3Config::new(arms, horizon))?)
+                Learner::ArsExp3(ArsExp3::new(ArsExp3Config { arms, horizon, beta })?)
             }
-            Config::ArsClw { .. } => Learner::ArsClw(Box::new(ArsClw::new(ArsClwConfig::new(arms))?)),
-            Config::Clw { horizon, interval, .. } => {
+            Config::ArsClw { first, root, .. } => {
+                Learner::ArsClw(Box::new(ArsClw::new(ArsClwConfig { arms, first, root })?))
+            }
+            Config::Clw { horizon, interval, rule, .. } => {
                 let horizon = within("horizon", horizon, MAX_SLOTS)?;
-                Learner::Clw(Box::new(Clw::new(ClwConfig::new(arms, horizon, interval))?))
+                Learner::Clw(Box::new(Clw::new(ClwConfig { arms, horizon, interval, rule })?))
             }
             Config::Odaaf { horizon, rule, .. } => {
                 let horizon = within("horizon", horizon, MAX_SLOTS)?;

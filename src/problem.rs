@@ -66,6 +66,14 @@ pub enum Error {
         /// The decision.
         id: String,
     },
+    /// Misuse: a second answer that is not the first.
+    #[error(
+        "{what} has been answered otherwise: the first answer counts, and the same one may be sent again"
+    )]
+    Answered {
+        /// Decision or exchange.
+        what: String,
+    },
     /// Misuse: an exchange that is not under way.
     #[error("exchange {exchange} is not the one under way: GET the bandit, its `awaited` says which is")]
     BatchOver {
@@ -236,6 +244,7 @@ impl Error {
                 StatusCode::BAD_REQUEST
             }
             Error::OutOfTurn { .. }
+            | Error::Answered { .. }
             | Error::BatchOver { .. }
             | Error::TakesBatches { .. }
             | Error::TakesFeedback { .. } => StatusCode::CONFLICT,
@@ -286,6 +295,7 @@ impl Error {
             Error::DiskFull { .. } => "disk_full",
             Error::BadJson { .. } => "malformed",
             Error::OutOfTurn { .. } => "out_of_turn",
+            Error::Answered { .. } => "answered",
             Error::BatchOver { .. } => "batch_over",
             Error::TakesBatches { .. } => "takes_batches",
             Error::TakesFeedback { .. } => "takes_feedback",

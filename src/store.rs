@@ -113,9 +113,9 @@ impl Store {
         for (id, row) in store.rows(BANDITS)? {
             bandits.push(store.load(engine, id, &row)?);
         }
-        let clear = |(id, row): (String, Vec<u8>)| match postcard::from_bytes(&row) {
+        let clear = |(id, row): (String, Vec<u8>)| match clear::Bandit::read(&row) {
             Ok(bandit) => Ok((id, bandit)),
-            Err(e) => Err(Error::CorruptState { bandit: id, folder: folder.to_owned(), why: e.to_string() }),
+            Err(why) => Err(Error::CorruptState { bandit: id, folder: folder.to_owned(), why }),
         };
         let clear = store.rows(CLEAR)?.into_iter().map(clear).collect::<Result<_, _>>()?;
         sync_folder(folder)?;

@@ -22,7 +22,17 @@ const OFFERS: &[(&str, &str)] = &[
     ("UCB1, without privacy: what private policies are measured against", r#"{"policy": "ucb1", "arms": 5}"#),
     (
         "Follow the noisy leader, where the rewards of all arms are seen (Hu, Huang, Mehta)",
-        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one"}"#,
+        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one",
+            "private": "leader"}"#,
+    ),
+    (
+        "Naive form of the noisy leader: every sum is private, at noise that grows with the arms (Hu, Huang, Mehta)",
+        r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one",
+            "private": "sums"}"#,
+    ),
+    (
+        "Lazy follow the leader, without privacy: what the noisy leader is measured against (Hu, Huang, Mehta)",
+        r#"{"policy": "follow-the-leader", "arms": 5}"#,
     ),
     (
         "Batched elimination; the server is trusted and adds the noise (Chowdhury, Zhou)",
@@ -50,15 +60,15 @@ const OFFERS: &[(&str, &str)] = &[
     ),
     (
         "ARS-EXP3: as ARS-UCB, against adversarial rewards, horizon known; no privacy (Wang, Wang, Huang)",
-        r#"{"policy": "ars-exp3", "arms": 5, "horizon": 100000}"#,
+        r#"{"policy": "ars-exp3", "arms": 5, "horizon": 100000, "beta": 0.5}"#,
     ),
     (
         "ARS-CLW: as ARS-EXP3, horizon unknown; no privacy (Wang, Wang, Huang)",
-        r#"{"policy": "ars-clw", "arms": 5}"#,
+        r#"{"policy": "ars-clw", "arms": 5, "first": 64, "root": 3}"#,
     ),
     (
         "CLW: composite anonymous feedback of known interval; no privacy (Cesa-Bianchi, Gentile, Mansour)",
-        r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30}"#,
+        r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30, "rule": "spaced"}"#,
     ),
     (
         "ODAAF: delayed anonymous feedback of known delay; no privacy (Pike-Burke and others)",

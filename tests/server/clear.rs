@@ -9,13 +9,16 @@ use helba_server::Settings;
 use privacy::Ratio;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use secure_sum::aggregator::Limits;
 use secure_sum::http::{self, Destination};
 use secure_sum::shuffler::Shape;
-use secure_sum::{Party, Shuffler};
+use secure_sum::{Aggregator, Batch, Collector, Party, Plan, Shuffler};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tempfile::TempDir;
-use wire::{Ask, Awaited, ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView};
+use wire::{
+    Ask, Awaited, ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView, Spent,
+};
 
 const MEANS: [f64; 5] = [0.9, 0.5, 0.4, 0.3, 0.1];
 
@@ -88,7 +91,7 @@ fn offers(device: &Device) -> Vec<Offer> {
 /// The example of every policy is accepted, plays, and states what it promises and has spent, at each step.
 #[test]
 fn every_policy_plays() {
-    let server = InProcess::start(Settings::default());
+    let server = InProcess::start(Settings { max_bandits: 200, ..Settings::default() });
     let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(1));
     let offers = offers(&device);
     assert_eq!(offers[0].policy, "helba");
@@ -106,7 +109,8 @@ fn every_policy_plays() {
         }
         let statement = &created.privacy.statement;
         assert!(!statement.sentence.is_empty());
-        assert_eq!((created.privacy.spent.epsilon, created.privacy.spent.delta), (Some(0.0), 0.0), "{name}");
+        let spent = |epsilon, delta| statement.epsilon.map(|_| Spent { epsilon, delta });
+        assert_eq!(created.privacy.spent, spent(0.0, 0.0), "{name}");
         let size = |key: &str| created.parameters.get(key).and_then(Value::as_u64).unwrap_or(1) as usize;
         let mechanism = elimination(Model::Local, 1).mechanism(1).unwrap();
         for round in 1..=6 {
@@ -133,9 +137,8 @@ fn every_policy_plays() {
                 serde_json::from_slice(&feedback(&device, &created.id, &decided.decision, &outcome).ok())
                     .unwrap();
             assert_eq!(counted.feedbacks, round, "{name}");
-            let spent = counted.privacy.spent;
-            assert_eq!(spent.epsilon, statement.epsilon.map(|e| e.get()), "{name}");
-            assert_eq!(spent.delta, statement.delta.get(), "{name}");
+            let all = statement.epsilon.map_or(0.0, |e| e.get());
+            assert_eq!(counted.privacy.spent, spent(all, statement.delta.get()), "{name}");
             assert_eq!(view(&device, &created.id).created.privacy, counted.privacy);
         }
     }
@@ -375,7 +378,17 @@ fn messages_that_are_refused() {
     feedback(&device, &mixed, mixed_d, &json!({"sum": 3.5})).ok();
     feedback(&device, &local, local_d, &json!({"share": 1})).ok();
     feedback(&device, &linear, &with, &reward).ok();
-    shuffled(&device, &sums, &json!({"exchange": 1, "users": 2, "labels": [[1, 2]]})).ok();
+    let batch =
+        |labels: Value| shuffled(&device, &sums, &json!({"exchange": 1, "users": 2, "labels": labels}));
+    let counted = batch(json!([[1, 2]])).ok();
+    // Sent again: the same answer, however it is split up; another answer is refused, and changes nothing.
+    let after = all.map(|id| view(&device, id));
+    assert_eq!(batch(json!([[3]])).ok(), counted);
+    refused(batch(json!([[1, 1]])), 409, "answered", "exchange 1");
+    feedback(&device, &plain, plain_d, &json!({"reward": 1.0})).ok();
+    refused(feedback(&device, &plain, plain_d, &json!({"reward": 0.5})), 409, "answered", plain_d);
+    refused(feedback(&device, &full, full_d, &json!({"rewards": [1, 0, 0]})), 409, "answered", full_d);
+    assert_eq!(all.map(|id| view(&device, id)), after);
 }
 
 /// Random scripts: decisions, answers in and out of turn, replays, unknown ids and restarts, against UCB1 itself and a list
@@ -388,7 +401,7 @@ fn scripts_against_a_model() {
         let id = create(&server.device(), &json!({"policy": "ucb1", "arms": 3})).id;
         let mut twin = Ucb1::new(3).unwrap();
         let mut given: Vec<(String, usize)> = Vec::new();
-        let mut answers: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut answers: HashMap<String, (f64, Vec<u8>)> = HashMap::new();
         let mut rounds = 0;
         for _ in 0..120 {
             let device = server.device();
@@ -409,10 +422,13 @@ fn scripts_against_a_model() {
                     let reward = f64::from(rng.random::<f64>() < MEANS[*arm]);
                     let answer = feedback(&device, &id, decision, &json!({"reward": reward}));
                     match answers.get(decision) {
-                        Some(before) => assert_eq!(answer.ok(), *before, "a replay has the same answer"),
+                        Some((first, before)) if *first == reward => {
+                            assert_eq!(answer.ok(), *before, "a replay")
+                        }
+                        Some(_) => refused(answer, 409, "answered", decision),
                         None if at == newest => {
                             twin.learn(&(), *arm, &reward, &mut rng).unwrap();
-                            answers.insert(decision.clone(), answer.ok());
+                            answers.insert(decision.clone(), (reward, answer.ok()));
                         }
                         None => refused(answer, 409, "out_of_turn", decision),
                     }
@@ -489,9 +505,11 @@ fn killed_between_requests() {
         server = Program::start(state.path());
         let now = view(&server.device(), &created.id);
         assert_eq!((now.round, now.feedbacks, now.pending_decisions), (round, round, 0));
-        assert_eq!(now.created.privacy.spent.epsilon, Some(1.0));
-        let again = feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": 0.7})).ok();
-        assert_eq!(again, first, "the same answer");
+        assert_eq!(now.created.privacy.spent.unwrap().epsilon, 1.0);
+        let again =
+            |reward| feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": reward}));
+        assert_eq!(again(0.5).ok(), first, "the same answer");
+        refused(again(0.7), 409, "answered", &decided.decision);
     }
 }
 
@@ -529,11 +547,74 @@ fn learns_from_sums_of_shares() {
             }
             assert_eq!(shuffled(&server.device(), &id, &batch).ok(), first, "counted once");
             let counted: Counted = serde_json::from_slice(&first).unwrap();
-            assert_eq!((counted.feedbacks, counted.privacy.spent.epsilon), (users, Some(4.0)));
+            assert_eq!((counted.feedbacks, counted.privacy.spent.unwrap().epsilon), (users, 4.0));
         }
         assert!(users < 20_000, "{users}");
         assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
     }
+}
+
+/// As above, with two aggregators and a collector between; more users are asked than are needed, and some drop out.
+#[test]
+fn learns_through_aggregators() {
+    let mut rng = ChaCha20Rng::seed_from_u64(10);
+    let server = InProcess::start(Settings::default());
+    let request = json!({"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100_000, "epsilon": 4,
+        "confidence": 0.1});
+    let id = create(&server.device(), &request).id;
+    let service = Party::new(format!("http://{}", server.address));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let aggregators = [(); 2].map(|()| {
+        runtime.block_on(async {
+            let routes = http::aggregator(Aggregator::new(Limits::default()));
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { axum::serve(listener, routes).await });
+            Party::new(format!("http://{address}"))
+        })
+    });
+    let collector = Collector::new(aggregators.clone());
+    let (mut number, mut estimates) = (0, 0);
+    while let Some(awaited) = view(&server.device(), &id).awaited {
+        let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
+        // A quarter more than needed; the noise is sized for those needed.
+        let invited = awaited.users * 4 / 3;
+        let plan = Plan {
+            model: Model::Pure,
+            epsilon: Ratio::integer(4),
+            invited,
+            missing: Ratio::new(u128::from(invited - awaited.users), u128::from(invited)).unwrap(),
+            colluding: Ratio::ZERO,
+            confidence: 0.1,
+            horizon: 100_000,
+        };
+        let batch = Batch::new(&plan).unwrap();
+        assert_eq!((u64::from(batch.at_least()), batch.mechanism().modulus()), (awaited.users, modulus));
+        number += 1;
+        // Every fifth batch lacks a user, and every other one has one more than it needs.
+        let lacks = number % 5 == 0;
+        let answer = awaited.users + u64::from(number % 2 == 0 && invited > awaited.users);
+        for user in 0..invited {
+            let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
+            let value = batch.randomise(reward, &mut rng).unwrap();
+            let both = if lacks { user + 1 < awaited.users } else { user < answer };
+            let sent = secure_sum::reports(batch.id(number), value, &mut rng);
+            for (party, report) in aggregators.iter().zip(&sent).take(if both { 2 } else { 1 }) {
+                party.report(report).unwrap();
+            }
+        }
+        let handed = collector.hand(&service, &id, number);
+        if lacks {
+            assert!(matches!(handed, Err(secure_sum::Error::TooFew { .. })), "{handed:?}");
+            continue;
+        }
+        assert_eq!(handed.unwrap(), awaited.exchange);
+        estimates += 1;
+        assert_eq!(view(&server.device(), &id).created.privacy.spent.unwrap().epsilon, 4.0);
+    }
+    assert!(estimates > 8 && number < 60, "{estimates} of {number}");
+    assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
+    assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
 }
 
 /// As above, with a shuffler between: it takes a share of each user, and hands on a batch that is complete.
@@ -665,7 +746,7 @@ fn learns_from_shuffled_bits() {
         }
         assert_eq!(steps, 4);
         let now = view(&server.device(), &created.id);
-        assert_eq!((now.feedbacks, now.created.privacy.spent.epsilon), (4000 * batch as u64, Some(14.0)));
+        assert_eq!((now.feedbacks, now.created.privacy.spent.unwrap().epsilon), (4000 * batch as u64, 14.0));
         let published: glm::shuffle::Batch =
             serde_json::from_value(now.published[batch - 1].clone()).unwrap();
         let (lambda, _) = config.lambda(batch - 1).unwrap();
@@ -730,7 +811,7 @@ fn client_in_the_clear() {
     let decided = client.decide_clear(&created.id, None).unwrap();
     let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
     let counted = client.feedback_clear(&created.id, &decided.decision, &feedback).unwrap();
-    assert_eq!((counted.feedbacks, counted.privacy.spent.epsilon), (1, Some(0.5)));
+    assert_eq!((counted.feedbacks, counted.privacy.spent.unwrap().epsilon), (1, 0.5));
     assert_eq!(client.feedback_clear(&created.id, &decided.decision, &feedback).unwrap(), counted);
     assert_eq!(client.policy(&created.id).unwrap().feedbacks, 1);
     let batch = wire::ShuffledBatch { exchange: 1, users: 2, labels: vec![vec![0]] };

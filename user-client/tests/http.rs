@@ -136,10 +136,7 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
 #[test]
 fn the_tool_in_the_clear() {
     use privacy::PrivacyStatement;
-    let privacy = wire::Privacy {
-        statement: PrivacyStatement::none("Nothing is promised."),
-        spent: wire::Spent { epsilon: Some(0.0), delta: 0.0 },
-    };
+    let privacy = wire::Privacy { statement: PrivacyStatement::none("Nothing is promised."), spent: None };
     let parameters = serde_json::Map::from_iter([("arms".to_string(), 5.into())]);
     let created =
         wire::PolicyCreated { id: "b-2".into(), policy: "ucb1".into(), parameters, privacy: privacy.clone() };

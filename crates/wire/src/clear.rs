@@ -62,16 +62,16 @@ pub struct PolicyCreated {
 pub struct Privacy {
     /// The promise.
     pub statement: PrivacyStatement,
-    /// The cost so far.
-    pub spent: Spent,
+    /// The cost so far; null where nothing is promised, so that nothing can be spent.
+    pub spent: Option<Spent>,
 }
 
 /// What the person worst off has paid so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spent {
-    /// `epsilon`; `None` if data were used without privacy.
-    pub epsilon: Option<f64>,
+    /// `epsilon`.
+    pub epsilon: f64,
     /// `delta`.
     pub delta: f64,
 }
