@@ -2,9 +2,11 @@
 //! Means agree within three standard errors of both sides, on fixed seeds.
 
 use bandit::distributed::{Config, Elimination, IdealSum, Mechanism, Model, NoiseAt};
+use bandit::stochastic::DpSe;
 use bandit::{Policy, Summary};
 use privacy::Ratio;
-use privacy::budget::Delta;
+use privacy::budget::{Delta, Epsilon};
+use privacy::laplace::HarnessLaplace;
 use privacy::source::{SplitMix64, Words};
 
 fn r(num: u128, den: u128) -> Ratio {
@@ -73,19 +75,29 @@ fn errors_of_the_estimate() {
 }
 
 /// Pseudo-regret of one run, which is followed until one arm is left; `reward` draws what an arm of that mean gives.
-fn regret(
-    config: Config,
+fn regret(config: Config, means: &[f64], seed: u64, reward: impl FnMut(f64, &mut SplitMix64) -> f64) -> f64 {
+    let horizon = config.horizon;
+    let policy = Elimination::new(config, IdealSum).unwrap();
+    follow(policy, horizon, means, seed, reward, |policy| match policy.left() {
+        [arm] => Some(*arm),
+        _ => None,
+    })
+}
+
+fn follow<P: Policy<Context = (), Feedback = f64>>(
+    mut policy: P,
+    horizon: u64,
     means: &[f64],
     seed: u64,
     mut reward: impl FnMut(f64, &mut SplitMix64) -> f64,
+    settled: impl Fn(&P) -> Option<usize>,
 ) -> f64 {
-    let (horizon, best) = (config.horizon, means.iter().copied().fold(0.0, f64::max));
-    let mut policy = Elimination::new(config, IdealSum).unwrap();
+    let best = means.iter().copied().fold(0.0, f64::max);
     let (mut arms, mut noise) = (SplitMix64::new(seed), SplitMix64::noise(seed));
     let mut lost = 0.0;
     for t in 0..horizon {
-        if let [arm] = policy.left() {
-            return lost + (best - means[*arm]) * (horizon - t) as f64;
+        if let Some(arm) = settled(&policy) {
+            return lost + (best - means[arm]) * (horizon - t) as f64;
         }
         let arm = policy.decide(&(), &mut noise).unwrap();
         policy.learn(&(), arm, &reward(means[arm], &mut arms), &mut noise).unwrap();
@@ -134,25 +146,54 @@ fn order_of_the_models() {
     assert!((local.mean - 4955.8).abs() < 3.0 * local.standard_error.hypot(271.9), "{local:?}");
 }
 
-/// Ten arms, rewards of deviation 0.1 clipped to [0, 1], the twenty instances of the published code.
-fn ten_arms(model: Model, epsilon: Ratio, growth: u64, (low, high): (f64, f64)) -> Vec<f64> {
+fn normal(mean: f64, rng: &mut SplitMix64) -> f64 {
+    let radius = (-2.0 * (-rng.uniform()).ln_1p()).sqrt();
+    (mean + 0.1 * radius * (std::f64::consts::TAU * rng.uniform()).cos()).clamp(0.0, 1.0)
+}
+
+/// Means of the first of the twenty instances of the published code: ten arms, in a range.
+fn instances(count: usize, (low, high): (f64, f64)) -> Vec<Vec<f64>> {
     #[derive(serde::Deserialize)]
     struct Instances {
         uniforms: Vec<Vec<f64>>,
     }
     let text = include_str!("vectors/distributed_instances.json");
     let Instances { uniforms } = serde_json::from_str(text).unwrap();
-    let config =
-        Config { confidence: 0.1, growth, noise: NoiseAt::Sum, ..Config::new(10, 1_000_000, model, epsilon) };
-    let normal = |mean: f64, rng: &mut SplitMix64| {
-        let radius = (-2.0 * (-rng.uniform()).ln_1p()).sqrt();
-        (mean + 0.1 * radius * (std::f64::consts::TAU * rng.uniform()).cos()).clamp(0.0, 1.0)
+    let means = |row: &Vec<f64>| row.iter().map(|u| low + (high - low) * u).collect();
+    uniforms.iter().take(count).map(means).collect()
+}
+
+/// Rewards of deviation 0.1 clipped to [0, 1]; `noise` drawn once a batch.
+fn ten_arms_of(
+    noise: NoiseAt,
+    users: u64,
+    count: usize,
+    model: Model,
+    epsilon: Ratio,
+    growth: u64,
+    range: (f64, f64),
+) -> Vec<f64> {
+    let config = Config { confidence: 0.1, growth, noise, ..Config::new(10, users, model, epsilon) };
+    let run = |(seed, means): (u64, Vec<f64>)| regret(config.clone(), &means, 500 + seed, normal);
+    (0..).zip(instances(count, range)).map(run).collect()
+}
+
+/// All instances, a million users.
+fn ten_arms(model: Model, epsilon: Ratio, growth: u64, range: (f64, f64)) -> Vec<f64> {
+    ten_arms_of(NoiseAt::Sum, 1_000_000, 20, model, epsilon, growth, range)
+}
+
+/// DP-SE on the same.
+fn dp_se(users: u64, count: usize, epsilon: f64, range: (f64, f64)) -> Vec<f64> {
+    let run = |(seed, means): (u64, Vec<f64>)| {
+        let policy = DpSe::new(10, Epsilon::new(epsilon).unwrap(), 0.1, HarnessLaplace).unwrap();
+        let settled = |p: &DpSe<HarnessLaplace>| {
+            let mut left = p.left();
+            left.next().filter(|_| left.next().is_none())
+        };
+        follow(policy, users, &means, 500 + seed, normal, settled)
     };
-    let run = |(seed, row): (u64, &Vec<f64>)| {
-        let means: Vec<f64> = row.iter().map(|u| low + (high - low) * u).collect();
-        regret(config.clone(), &means, 500 + seed, normal)
-    };
-    (0..).zip(&uniforms).map(run).collect()
+    (0..).zip(instances(count, range)).map(run).collect()
 }
 
 const EASY: (f64, f64) = (0.25, 0.75);
@@ -220,6 +261,53 @@ fn regret_of_ten_hard_arms_with_skellam_noise() {
                 *mean,
                 *error,
             );
+        }
+    }
+}
+
+#[test]
+#[ignore = "long: tables of ten arms and 10^6 users"]
+fn regret_of_dp_se() {
+    for (range, rows) in [
+        (EASY, [(7085.0, 369.0), (3901.0, 342.0), (3707.0, 359.0)]),
+        (HARD, [(16661.0, 682.0), (11618.0, 568.0), (11165.0, 591.0)]),
+    ] {
+        for (epsilon, (mean, error)) in [0.1, 0.5, 1.0].into_iter().zip(rows) {
+            agree(&format!("DP-SE {epsilon}"), &dp_se(1_000_000, 20, epsilon, range), mean, error);
+        }
+    }
+}
+
+/// Exact sums of Skellam noise take time in proportion to its variance: here it is drawn in double precision.
+#[test]
+#[ignore = "long: tables of ten arms and 10^6 users"]
+fn regret_with_fine_skellam_noise() {
+    let epsilons = [r(1, 10), r(1, 2), Ratio::ONE];
+    for (range, rows) in [
+        (EASY, [(7914.0, 351.0), (4426.0, 359.0), (3974.0, 308.0)]),
+        (HARD, [(17151.0, 771.0), (12863.0, 594.0), (11978.0, 574.0)]),
+    ] {
+        for (epsilon, (mean, error)) in epsilons.into_iter().zip(rows) {
+            let got = ten_arms_of(NoiseAt::Simulated, 1_000_000, 20, renyi(100), epsilon, 4, range);
+            agree(&format!("skellam, s = 100, {}", epsilon.to_f64()), &got, mean, error);
+        }
+    }
+}
+
+/// Ten of the instances, hard arms.
+#[test]
+#[ignore = "long: ten arms and 10^7 users"]
+fn regret_of_ten_million_users() {
+    for (epsilon, mean, error) in [(0.1, 22906.0, 2231.0), (1.0, 16567.0, 1756.0)] {
+        agree(&format!("DP-SE {epsilon}"), &dp_se(10_000_000, 10, epsilon, HARD), mean, error);
+    }
+    for (name, model, rows) in [
+        ("pure", Model::Pure, [(32833.0, 2310.0), (19972.0, 1901.0)]),
+        ("skellam", renyi(10), [(25447.0, 1770.0), (19279.0, 1911.0)]),
+    ] {
+        for (epsilon, (mean, error)) in [r(1, 10), Ratio::ONE].into_iter().zip(rows) {
+            let got = ten_arms_of(NoiseAt::Simulated, 10_000_000, 10, model, epsilon, 2, HARD);
+            agree(&format!("{name} {}", epsilon.to_f64()), &got, mean, error);
         }
     }
 }

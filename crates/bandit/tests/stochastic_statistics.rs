@@ -1,5 +1,5 @@
-//! Regret against the tables of an independent prototype; means are compared as
-//! `|ours - theirs| <= 4 sqrt(se_ours^2 + se_theirs^2) + 0.2 %`, on fixed seeds.
+//! Regret against the tables of an independent prototype: means agree within three standard errors of both sides, and
+//! half of the last digit that the tables print; on fixed seeds.
 
 use bandit::stochastic::{
     AnytimeLazyUcb, BernoulliArms, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, SETTING_1, SETTING_2,
@@ -9,7 +9,7 @@ use bandit::{Environment, Policy, Summary};
 use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::HarnessLaplace;
 use privacy::source::SplitMix64;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 const SETTINGS: [[f64; 5]; 3] = [SETTING_1, SETTING_2, SETTING_3];
 
@@ -66,16 +66,30 @@ fn drive(
     (regrets, pulls)
 }
 
-/// Compares the mean of `ours` with a table's; returns the distance in standard errors.
-fn compare(what: &str, ours: &[f64], theirs: f64, their_error: f64) -> f64 {
-    let Summary { mean, standard_error } = Summary::of(ours).unwrap();
-    let error = standard_error.hypot(their_error);
-    println!("{what}: {mean:.1} +- {standard_error:.1}, table {theirs}");
-    assert!(
-        (mean - theirs).abs() <= 4.0 * error + 0.002 * theirs,
-        "{what}: {mean} +- {error}, table {theirs}"
-    );
-    ((mean - theirs).abs() - 0.002 * theirs).max(0.0) / error.max(f64::MIN_POSITIVE)
+/// Compares means with a table's; one run shows all that differ.
+#[derive(Default)]
+struct Sheet {
+    cells: usize,
+    apart: Vec<String>,
+}
+
+impl Sheet {
+    fn compare(&mut self, what: &str, ours: &[f64], theirs: f64, their_error: f64) {
+        let Summary { mean, standard_error } = Summary::of(ours).unwrap();
+        let error = standard_error.hypot(their_error);
+        let digits = format!("{theirs}").split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let rounding = 0.5 * 10f64.powi(-(digits as i32)) + 1e-9;
+        let line = format!("{what}: {mean:.2} +- {standard_error:.2}, table {theirs} +- {their_error:.2}");
+        println!("{line}");
+        self.cells += 1;
+        if (mean - theirs).abs() > 3.0 * error + rounding {
+            self.apart.push(line);
+        }
+    }
+
+    fn done(self) {
+        assert!(self.apart.is_empty(), "{} of {} cells: {:#?}", self.apart.len(), self.cells, self.apart);
+    }
 }
 
 /// Mean and standard error.
@@ -114,39 +128,38 @@ const SHORT: [Row; 27] = [
     (3, 8.0, Hybrid, [1172.2, 1692.4, 2024.1], 4.7),
 ];
 
-/// Compares rows of [`SHORT`] on `runs` runs (a quarter for Hybrid-UCB); distances in standard errors.
-fn short_table(rows: impl Iterator<Item = Row>, runs: u64) -> Vec<f64> {
-    let marks = [1 << 13, 1 << 15, 1 << 17];
-    let row = |(setting, epsilon, algorithm, table, error): Row| {
+/// Compares `columns` of rows of [`SHORT`] on `runs` runs (a quarter for Hybrid-UCB).
+fn short_table(rows: impl Iterator<Item = Row>, columns: Range<usize>, runs: u64) {
+    let (marks, mut sheet) = ([1 << 13, 1 << 15, 1 << 17], Sheet::default());
+    for (setting, epsilon, algorithm, table, error) in rows {
         let runs = if algorithm == Hybrid { runs / 4 } else { runs };
         let means = &SETTINGS[setting - 1];
         let all: Vec<Vec<f64>> =
             (0..runs).map(|seed| run(algorithm, means, epsilon, &marks, 9000 + seed).0).collect();
-        (0..3).map(move |i| {
+        for i in columns.clone() {
             let ours: Vec<f64> = all.iter().map(|r| r[i]).collect();
             let what = format!("setting {setting}, epsilon {epsilon}, {algorithm:?}, T {}", marks[i]);
             // The table has standard errors of its last column alone; its runs are 200, or 50.
             let of_mean = Summary::of(&ours).unwrap().standard_error;
             let their_runs = if algorithm == Hybrid { 50.0 } else { 200.0 };
             let their_error = if i == 2 { error } else { of_mean * (runs as f64 / their_runs).sqrt() };
-            compare(&what, &ours, table[i], their_error)
-        })
-    };
-    rows.flat_map(row).collect()
+            sheet.compare(&what, &ours, table[i], their_error);
+        }
+    }
+    sheet.done();
 }
 
+/// The last column alone: of the others the table has no standard error, and few runs cannot stand in for it.
 #[test]
 fn regret_of_short_runs() {
-    short_table(SHORT.into_iter().filter(|r| (r.0, r.1) == (1, 8.0) || (r.0, r.1) == (2, 1.0)), 40);
+    short_table(SHORT.into_iter().filter(|r| (r.0, r.1) == (1, 8.0) || (r.0, r.1) == (2, 1.0)), 2..3, 40);
 }
 
-/// Four times the table's runs: regret is skewed, and few runs misjudge their own error. Three cells of 81 may lie
-/// beyond three standard errors.
+/// Four times the table's runs: regret is skewed, and few runs misjudge their own error.
 #[test]
 #[ignore = "long: a minute"]
 fn regret_of_all_short_runs() {
-    let beyond = short_table(SHORT.into_iter(), 800).into_iter().filter(|&d| d > 3.0).count();
-    assert!(beyond <= 3, "{beyond} cells");
+    short_table(SHORT.into_iter(), 0..3, 800);
 }
 
 /// Final regret at T = 2^22: mean and standard error of 15 runs. Setting, epsilon, lazy, elimination, hybrid.
@@ -182,23 +195,22 @@ fn regret_of_all_long_runs() {
         let one = |seed: u64| run(algorithm, &SETTINGS[setting - 1], epsilon, &[1 << 22], 5000 + seed).0[0];
         (0..15).map(one).collect()
     };
-    let mut distances = Vec::new();
+    let mut sheet = Sheet::default();
     for (setting, epsilon, cells) in LONG {
         for (algorithm, (mean, error)) in [Lazy, Elimination, Hybrid].into_iter().zip(cells) {
             let ours = final_regrets(algorithm, setting, epsilon);
             let what = format!("setting {setting}, epsilon {epsilon}, {algorithm:?}");
-            distances.push(compare(&what, &ours, mean, error));
+            sheet.compare(&what, &ours, mean, error);
         }
         if epsilon == 0.5 {
             let (mean, error) = cells[2];
-            compare("Hybrid, paper form", &final_regrets(HybridPaper, setting, epsilon), mean, error);
+            sheet.compare("Hybrid, paper form", &final_regrets(HybridPaper, setting, epsilon), mean, error);
         }
     }
     for (setting, mean, error) in [(1, 2123.9, 46.8), (2, 493.0, 10.3), (3, 197.4, 3.1)] {
-        distances.push(compare("UCB1", &final_regrets(Algorithm::Ucb1, setting, 1.0), mean, error));
+        sheet.compare("UCB1", &final_regrets(Algorithm::Ucb1, setting, 1.0), mean, error);
     }
-    let beyond = distances.iter().filter(|&&d| d > 3.0).count();
-    assert!(beyond <= 2, "{beyond} cells of 66 beyond three standard errors");
+    sheet.done();
 }
 
 /// The least r with `sqrt(3 ln T/2^r) + 3 ln T/(epsilon 2^r) <= gap`: the array after which an arm is left.
@@ -255,7 +267,7 @@ fn pulls_of_anytime_lazy_ucb_have_structure() {
 #[test]
 #[ignore = "long: half a minute"]
 fn pulls_of_long_runs_have_structure() {
-    pulls_have_structure(1 << 20, 60, 1, 0.99, 0.1);
+    pulls_have_structure(1 << 20, 60, 1, 0.995, 0.075);
 }
 
 /// Regret of one run of the noisy leader at scale `b` (0 for none), an epoch at a time; and the leader of each epoch.
@@ -283,7 +295,7 @@ fn lead(means: &[f64], b: f64, rounds: u64, seed: u64) -> (f64, Vec<usize>) {
 /// the binomial law of the sums and the law of the difference of two Laplace values.
 #[test]
 fn the_noisy_leader_errs_as_often_as_it_should() {
-    let runs = 20_000;
+    let (runs, mut sheet) = (20_000, Sheet::default());
     for (b, wrong, regret) in [
         (
             1.0,
@@ -321,8 +333,9 @@ fn the_noisy_leader_errs_as_often_as_it_should() {
             );
         }
         let regrets: Vec<f64> = all.iter().map(|run| run.0).collect();
-        compare(&format!("scale {b}"), &regrets, regret, 0.0);
+        sheet.compare(&format!("scale {b}"), &regrets, regret, 0.0);
     }
+    sheet.done();
 }
 
 /// K, gap, and for FTL and scales 1, 2, 10, 20 and the naive form at epsilon 0.1: mean regret at 2^17 - 1 of 2000 runs
@@ -338,31 +351,32 @@ const LEADER: [(usize, f64, [Cell; 6]); 8] = [
     (128, 0.05, [(116.0, 2.0), (115.0, 1.0), (118.0, 1.0), (193.0, 2.0), (322.0, 3.0), (6440.0, 12.0)]),
 ];
 
-fn leader_table(arms: RangeInclusive<usize>, runs: u64) -> Vec<f64> {
-    let mut distances = Vec::new();
+fn leader_table(sheet: &mut Sheet, arms: RangeInclusive<usize>, runs: u64) {
     for (k, gap, cells) in LEADER.into_iter().filter(|row| arms.contains(&row.0)) {
         let mut means = vec![0.5; k];
         means[k - 1] += gap;
         for (b, (mean, error)) in [0.0, 1.0, 2.0, 10.0, 20.0, 10.0 * k as f64].into_iter().zip(cells) {
             let ours: Vec<f64> =
                 (0..runs).map(|seed| lead(&means, b, (1 << 17) - 1, 40_000 + seed).0).collect();
-            distances.push(compare(&format!("{k} arms, gap {gap}, scale {b}"), &ours, mean, error));
+            sheet.compare(&format!("{k} arms, gap {gap}, scale {b}"), &ours, mean, error);
         }
     }
-    distances
 }
 
 #[test]
 fn regret_of_the_noisy_leader() {
-    leader_table(2..=8, 200);
+    let mut sheet = Sheet::default();
+    leader_table(&mut sheet, 2..=8, 200);
+    sheet.done();
 }
 
 /// The table, and the instance whose gaps double.
 #[test]
 #[ignore = "long: some minutes"]
 fn regret_of_the_noisy_leader_on_all_instances() {
-    let mut distances = leader_table(2..=128, 2000);
-    distances.extend(leader_table(512..=512, 200));
+    let mut sheet = Sheet::default();
+    leader_table(&mut sheet, 2..=128, 2000);
+    leader_table(&mut sheet, 512..=512, 200);
     for (b, mean, error) in [
         (100.0, 515.0, 7.0),
         (10.0, 62.3, 1.0),
@@ -373,8 +387,7 @@ fn regret_of_the_noisy_leader_on_all_instances() {
     ] {
         let means = [0.58, 0.74, 0.82, 0.86, 0.88, 0.90];
         let ours: Vec<f64> = (0..2000).map(|seed| lead(&means, b, (1 << 17) - 1, seed).0).collect();
-        distances.push(compare(&format!("doubling gaps, scale {b}"), &ours, mean, error));
+        sheet.compare(&format!("doubling gaps, scale {b}"), &ours, mean, error);
     }
-    let beyond = distances.iter().filter(|&&d| d > 3.0).count();
-    assert!(beyond <= 3, "{beyond} cells of {} beyond three standard errors", distances.len());
+    sheet.done();
 }
