@@ -56,6 +56,16 @@ pub enum Scale {
     Full,
 }
 
+impl Scale {
+    /// What the full length takes, or the quick one.
+    pub fn of<T>(self, full: T, quick: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Quick => quick,
+        }
+    }
+}
+
 /// One picture: mean curves over slots, a band of one standard error around each.
 pub struct Panel {
     /// Above the picture.
@@ -186,7 +196,24 @@ impl Verdict {
     }
 }
 
+/// Findings in one line of a claim.
+pub fn listed(parts: impl IntoIterator<Item = String>) -> String {
+    parts.into_iter().collect::<Vec<_>>().join("; ")
+}
+
 impl Results {
+    /// A claim, judged by `holds` unless the runs are short.
+    pub fn claim(
+        &self,
+        paper: impl Into<String>,
+        reference: impl Into<String>,
+        ours: impl Into<String>,
+        holds: bool,
+    ) -> Claim {
+        let verdict = self.verdict(holds);
+        Claim { paper: paper.into(), reference: reference.into(), ours: ours.into(), verdict }
+    }
+
     /// Judges by `holds`, unless the runs are short.
     pub fn verdict(&self, holds: bool) -> Verdict {
         match (self.scale, holds) {
@@ -275,6 +302,17 @@ impl SeriesResult {
         summary(&pairs.map(|(a, b)| a.last() - b.last()).collect::<Vec<_>>())
     }
 
+    /// How many times the mean of the last values of `other` this one's is.
+    pub fn over(&self, other: &Self) -> f64 {
+        self.last().mean / other.last().mean
+    }
+
+    /// Whether this ends below `other` by two standard errors, seed by seed.
+    pub fn ends_below(&self, other: &Self) -> bool {
+        let Summary { mean, standard_error } = self.less(other);
+        mean < -2.0 * standard_error
+    }
+
     /// Middle of the last values (the upper one of two).
     pub fn median(&self) -> f64 {
         let mut finals = self.finals();
@@ -288,13 +326,15 @@ impl SeriesResult {
         self.finals().iter().filter(|v| **v > limit).count() as f64 / self.runs.len().max(1) as f64
     }
 
-    /// Whether the last value is within three standard errors and 0.2 % of the reference, if there is one: references are
-    /// rounded, and some runs do not vary at all.
+    /// Whether the last value is within three standard errors of the reference, if there is one, and half of the last digit
+    /// that the reference is given to: some runs do not vary at all.
     pub fn agrees(&self) -> Option<bool> {
         let reference = self.reference?;
         let last = self.last();
         let error = last.standard_error.hypot(reference.standard_error);
-        Some((last.mean - reference.mean).abs() <= 3.0 * error + 0.002 * reference.mean.abs())
+        let digits = format!("{}", reference.mean).split_once('.').map_or(0, |(_, d)| d.len());
+        let rounding = 0.5 * 10f64.powi(-(digits as i32)) + 1e-9;
+        Some((last.mean - reference.mean).abs() <= 3.0 * error + rounding)
     }
 
     /// Slot, mean and standard error, along the curve.

@@ -6,7 +6,7 @@ pub mod anonymous;
 pub mod distributed;
 pub mod glm;
 pub mod helba;
-mod ranking;
+pub mod leader;
 pub mod stochastic;
 
 /// Every experiment.
@@ -16,6 +16,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         distributed::EXPERIMENTS,
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,
+        leader::EXPERIMENTS,
         stochastic::EXPERIMENTS,
     ]
     .concat()

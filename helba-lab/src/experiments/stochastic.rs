@@ -197,11 +197,8 @@ impl Experiment for Setting {
         let table = |column: usize, e: f64| {
             EPSILONS.iter().position(|v| *v == e).map_or(f64::NAN, |i| self.table[i][column].0)
         };
-        let claim = |paper: &str, epsilons: &[f64], holds: bool| Claim {
-            paper: paper.to_owned(),
-            reference: row(epsilons, &table),
-            ours: row(epsilons, &ours),
-            verdict: results.verdict(holds),
+        let claim = |paper: &str, epsilons: &[f64], holds: bool| {
+            results.claim(paper.to_owned(), row(epsilons, &table), row(epsilons, &ours), holds)
         };
         let competitive =
             |e: f64| last(LAZY, e) <= 1.25 * last(ELIMINATION, e) && last(HYBRID, e) > 2.0 * last(LAZY, e);
@@ -236,12 +233,12 @@ impl Experiment for Setting {
                 &EPSILONS,
                 falls,
             ),
-            Claim {
-                paper: format!("{} (here: largest over smallest at most 1.1)", self.flat),
-                reference: format!("{:.2}", spread(&EPSILONS.map(|e| table(1, e)))),
-                ours: format!("{:.2}: {}", spread(&dp_se), dp_se.map(|v| format!("{v:.0}")).join(", ")),
-                verdict: results.verdict(spread(&dp_se) <= 1.1),
-            },
+            results.claim(
+                format!("{} (here: largest over smallest at most 1.1)", self.flat),
+                format!("{:.2}", spread(&EPSILONS.map(|e| table(1, e)))),
+                format!("{:.2}: {}", spread(&dp_se), dp_se.map(|v| format!("{v:.0}")).join(", ")),
+                spread(&dp_se) <= 1.1,
+            ),
             results.agreement(),
         ]
     }
