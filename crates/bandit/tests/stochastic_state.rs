@@ -227,3 +227,21 @@ fn damaged_states_are_refused() {
         &[("/arms/0/steps", json!(u64::MAX)), ("/arms/0/count", json!(0)), ("/turn/learnt", json!(u64::MAX))],
     );
 }
+
+/// Anytime-Lazy-UCB keeps a fixed number of numbers an arm, however long it has played.
+#[test]
+fn memory_is_that_of_the_arms() {
+    for k in [2, 5, 50] {
+        let mut policy = AnytimeLazyUcb::new(k, eps(), grid()).unwrap();
+        let (mut rng, mut played) = (SplitMix64::new(9), 0);
+        for rounds in [1_000, 1_000_000] {
+            for round in played..rounds {
+                let arm = policy.decide(&(), &mut rng).unwrap();
+                policy.learn(&(), arm, &f64::from((round + arm as u32).is_multiple_of(3)), &mut rng).unwrap();
+            }
+            played = rounds;
+            let bytes = json(&policy).to_string().len();
+            assert!(bytes < 200 * (k + 1), "{bytes} bytes for {k} arms after {rounds} rounds");
+        }
+    }
+}
