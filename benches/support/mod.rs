@@ -18,9 +18,9 @@ use std::time::Duration;
 pub(crate) const SETS: [(&str, ParamsSpec); 5] = [
     ("S", set("bench-logn13", 13, 40, 3, 30, &[42, 41])),
     ("C", set("bench-logn14", 14, 50, 8, 40, &[29, 29])),
-    ("H", ckks::LOGN15_LOGQP863_DEPTH18),
-    ("A", set("bench-logn15", 15, 50, 18, 40, &[49, 48])),
-    ("B", set("bench-logn16", 16, 50, 30, 45, &[49, 49, 49, 49, 49, 49, 49])),
+    ("H", ckks::LOGN15_LOGQP858_DEPTH18),
+    ("A", set("bench-logn15", 15, 50, 18, 40, &[48, 48])),
+    ("B", set("bench-logn16", 16, 50, 30, 45, &[48; 7])),
 ];
 
 const fn set(

@@ -4,9 +4,9 @@ use crate::tally::Op;
 use ckks::{Params, ParamsSpec};
 use std::collections::BTreeMap;
 
-/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP863_DEPTH18`].
+/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`].
 const MEASURED: &str = include_str!("measured.csv");
-pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP863_DEPTH18;
+pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
 
 /// Limbs that the embedding in floating point is worth, whatever the level.
 const EMBEDDING: f64 = 24.0;

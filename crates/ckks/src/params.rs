@@ -78,41 +78,37 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 836 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP836_DEPTH17: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp836-depth17",
+/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 826 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP826_DEPTH17: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp826-depth17",
     log_n: 15,
     log_q0: 42,
     depth: 17,
     log_scale: 32,
-    log_p: &[50, 50, 50, 50, 50],
+    log_p: &[48, 48, 48, 48, 48],
     security: Security::Classical128,
 };
 
-/// K ≤ 8: 18 levels of 32 bits. log₂(QP) = 863 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP863_DEPTH18: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp863-depth18",
-    depth: 18,
-    log_p: &[49, 49, 49, 49, 49],
-    ..LOGN15_LOGQP836_DEPTH17
-};
+/// K ≤ 8: 18 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP858_DEPTH18: ParamsSpec =
+    ParamsSpec { name: "logn15-logqp858-depth18", depth: 18, ..LOGN15_LOGQP826_DEPTH17 };
 
-/// K ≤ 16: 19 levels of 32 bits. log₂(QP) = 850 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP850_DEPTH19: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp850-depth19",
+/// K ≤ 16: 19 levels of 32 bits. log₂(QP) = 842 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp842-depth19",
     depth: 19,
-    log_p: &[50, 50, 50, 50],
-    ..LOGN15_LOGQP836_DEPTH17
+    log_p: &[48, 48, 48, 48],
+    ..LOGN15_LOGQP826_DEPTH17
 };
 
-/// For finer comparisons: 21 levels of 32 bits. log₂(QP) = 864 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP864_DEPTH21: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp864-depth21",
+/// For finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp858-depth21",
     log_n: 15,
     log_q0: 42,
     depth: 21,
     log_scale: 32,
-    log_p: &[50, 50, 50],
+    log_p: &[48, 48, 48],
     security: Security::Classical128,
 };
 
@@ -127,22 +123,22 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// Tests only: the chain of [`LOGN15_LOGQP864_DEPTH21`] in a ring far too small for it. No security.
+/// Tests only: the chain of [`LOGN15_LOGQP858_DEPTH21`] in a ring far too small for it. No security.
 pub const TOY_LOGN12_DEPTH21: ParamsSpec =
-    ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP864_DEPTH21 };
+    ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
 
 /// Tests only: as [`TOY_LOGN12_DEPTH21`] with more slots. No security.
 pub const TOY_LOGN14_DEPTH21: ParamsSpec =
-    ParamsSpec { name: "toy-logn14-depth21", log_n: 14, security: Security::None, ..LOGN15_LOGQP864_DEPTH21 };
+    ParamsSpec { name: "toy-logn14-depth21", log_n: 14, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
 
 impl ParamsSpec {
     /// The sets that have a name.
     pub fn named() -> &'static [ParamsSpec] {
         &[
-            LOGN15_LOGQP836_DEPTH17,
-            LOGN15_LOGQP863_DEPTH18,
-            LOGN15_LOGQP850_DEPTH19,
-            LOGN15_LOGQP864_DEPTH21,
+            LOGN15_LOGQP826_DEPTH17,
+            LOGN15_LOGQP858_DEPTH18,
+            LOGN15_LOGQP842_DEPTH19,
+            LOGN15_LOGQP858_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
             TOY_LOGN12_DEPTH21,
             TOY_LOGN14_DEPTH21,
@@ -219,7 +215,7 @@ impl PartialEq for Params {
 }
 
 /// Δ as part of 2^log_scale: so far below that the primes on either side of it have log_scale bits, and those of 32 take
-/// half a word in memory.
+/// four bytes in memory.
 const BELOW: f64 = 1.0 - 1.0 / 256.0;
 
 impl Params {
@@ -516,11 +512,11 @@ mod tests {
 
     #[test]
     fn one_bit_too_many_is_refused() {
-        let spec = ParamsSpec { log_p: &[50, 50, 50, 20], ..LOGN15_LOGQP864_DEPTH21 };
+        let spec = ParamsSpec { log_p: &[50, 50, 50, 20], ..LOGN15_LOGQP858_DEPTH21 };
         assert!(matches!(spec.validate(), Err(Error::Insecure { .. })));
-        let spec = ParamsSpec { log_n: 9, ..LOGN15_LOGQP864_DEPTH21 };
+        let spec = ParamsSpec { log_n: 9, ..LOGN15_LOGQP858_DEPTH21 };
         assert!(matches!(spec.validate(), Err(Error::BadParams(_))));
-        let spec = ParamsSpec { security: Security::Classical192, ..LOGN15_LOGQP864_DEPTH21 };
+        let spec = ParamsSpec { security: Security::Classical192, ..LOGN15_LOGQP858_DEPTH21 };
         assert!(matches!(spec.validate(), Err(Error::Insecure { allowed: 597, .. })));
     }
 }

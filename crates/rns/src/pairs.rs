@@ -7,42 +7,39 @@ use aligned_vec::{AVec, ConstAlign};
 pub(crate) const LANES: usize = 8;
 
 /// Pairs of limbs (yⱼ, zⱼ) modulo one prime as [`crate::pair_products`] reads them: eight entries of y₀, the same eight of
-/// z₀, of y₁, of z₁ and so on, then the next eight. That is one stream from memory instead of many, and of half
-/// the bytes if the prime is below 2³². Entries are stored times 2⁵², which the reduction of the sum takes off.
+/// z₀, of y₁, of z₁ and so on, then the next eight. That is one stream from memory instead of many, and it has no byte that
+/// the prime does not need. Entries are stored times 2⁵², which the reduction of the sum takes off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimbPairs {
     n: usize,
     pairs: usize,
-    words: Words,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Words {
-    Narrow(AVec<u32, ConstAlign<64>>),
-    Wide(AVec<u64, ConstAlign<64>>),
+    /// Bytes of an entry, the low one first.
+    width: usize,
+    /// The entries, then [`Self::PADDING`].
+    bytes: AVec<u8, ConstAlign<64>>,
 }
 
 impl LimbPairs {
+    /// Bytes after the last entry, so that a register may be read at any entry.
+    pub(crate) const PADDING: usize = 64;
+
     /// From limbs of one length, a multiple of eight, reduced modulo `m`.
     pub fn new(m: &Modulus, pairs: &[(&[u64], &[u64])]) -> Self {
         let n = pairs.first().map_or(0, |(y, _)| y.len());
         assert!(n.is_multiple_of(LANES) && pairs.iter().all(|(y, z)| y.len() == n && z.len() == n));
-        let mut words = AVec::new(0);
-        words.resize(2 * pairs.len() * n, 0);
+        let width = Self::entry_bytes(m);
+        let mut bytes = AVec::new(0);
+        bytes.resize(2 * pairs.len() * n * width + Self::PADDING, 0);
         let rows = pairs.iter().flat_map(|(y, z)| [*y, *z]);
         for (row, limb) in rows.enumerate() {
             for (block, entries) in limb.chunks_exact(LANES).enumerate() {
-                let at = (2 * pairs.len() * block + row) * LANES;
-                let stored = entries.iter().map(|&x| m.montgomery_factor(x));
-                words[at..at + LANES].iter_mut().zip(stored).for_each(|(o, x)| *o = x);
+                let at = (2 * pairs.len() * block + row) * LANES * width;
+                for (out, &x) in bytes[at..].chunks_exact_mut(width).zip(entries) {
+                    out.copy_from_slice(&m.montgomery_factor(x).to_le_bytes()[..width]);
+                }
             }
         }
-        let words = if Self::entry_bytes(m) == size_of::<u32>() {
-            Words::Narrow(AVec::from_iter(0, words.iter().map(|&w| w as u32)))
-        } else {
-            Words::Wide(words)
-        };
-        LimbPairs { n, pairs: pairs.len(), words }
+        LimbPairs { n, pairs: pairs.len(), width, bytes }
     }
 
     /// Entries of a limb.
@@ -55,19 +52,26 @@ impl LimbPairs {
         self.pairs
     }
 
-    pub(crate) fn words(&self) -> &Words {
-        &self.words
+    /// Bytes of eight entries of one limb.
+    pub(crate) fn row_bytes(&self) -> usize {
+        LANES * self.width
+    }
+
+    /// All entries and the padding.
+    pub(crate) fn padded(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Entry `i` of yⱼ and of zⱼ, times 2⁵².
     #[inline(always)]
     pub(crate) fn entry(&self, j: usize, i: usize) -> [u64; 2] {
-        let at = |row: usize| (2 * self.pairs * (i / LANES) + row) * LANES + i % LANES;
-        let word = |at: usize| match &self.words {
-            Words::Narrow(words) => u64::from(words[at]),
-            Words::Wide(words) => words[at],
+        let word = |row: usize| {
+            let at = ((2 * self.pairs * (i / LANES) + row) * LANES + i % LANES) * self.width;
+            let mut word = [0; 8];
+            word[..self.width].copy_from_slice(&self.bytes[at..at + self.width]);
+            u64::from_le_bytes(word)
         };
-        [word(at(2 * j)), word(at(2 * j + 1))]
+        [word(2 * j), word(2 * j + 1)]
     }
 
     /// Writes yⱼ; `m` is the modulus it was made with.
@@ -77,15 +81,12 @@ impl LimbPairs {
 
     /// Bytes it takes in memory.
     pub fn bytes(&self) -> usize {
-        match &self.words {
-            Words::Narrow(words) => size_of_val(&words[..]),
-            Words::Wide(words) => size_of_val(&words[..]),
-        }
+        self.bytes.len()
     }
 
-    /// Bytes an entry takes.
+    /// Bytes an entry takes: as many as its prime.
     pub fn entry_bytes(m: &Modulus) -> usize {
-        if m.value() <= u64::from(u32::MAX) { size_of::<u32>() } else { size_of::<u64>() }
+        m.bits().div_ceil(8) as usize
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::Rows;
 use super::scalar::{self, by_size, factors};
-use crate::pairs::{LANES, Words};
+use crate::pairs::LANES;
 use crate::{Addends, Constant, LimbPairs, Modulus};
 use std::arch::x86_64::*;
 
@@ -488,7 +488,7 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
 pub(super) fn pair_products_into(
     m: &Modulus,
     out0: &mut [u64],
@@ -501,23 +501,16 @@ pub(super) fn pair_products_into(
     let Some(r) = Reduction::of(x.len() + plus.terms(), m.bits()) else {
         return slow(out0, out1);
     };
-    match pairs.words() {
-        Words::Narrow(words) => {
-            by_terms!(x.len(), pair_products(m, out0, out1, x, words, plus, r), slow(out0, out1))
-        }
-        Words::Wide(words) => {
-            by_terms!(x.len(), pair_products(m, out0, out1, x, words, plus, r), slow(out0, out1))
-        }
-    }
+    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, r), slow(out0, out1))
 }
 
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
 fn pair_products<const N: usize>(
     m: &Modulus,
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    words: &[impl Word],
+    pairs: &LimbPairs,
     plus: &Addends,
     r: Reduction,
 ) {
@@ -525,20 +518,28 @@ fn pair_products<const N: usize>(
     let xs: [&[u64]; N] = array(x);
     /// Bytes that are asked for ahead of use: a single stream, left to itself, comes at half the speed of several.
     const AHEAD: usize = 1 << 12;
-    // Words of all pairs for eight entries.
-    let step = words.len() / out0.len() * LANES;
-    assert!(step >= 2 * N * LANES && out0.len().is_multiple_of(LANES), "more terms than pairs");
+    /// Bytes of a register, and of a line of the cache.
+    const LINE: usize = 64;
+    // Bytes of eight entries of one limb, and of all.
+    let (row, bytes) = (pairs.row_bytes(), pairs.padded());
+    let step = 2 * pairs.pairs() * row;
+    assert!(N <= pairs.pairs() && out0.len().is_multiple_of(LANES), "more terms than pairs");
+    assert!(bytes.len() >= out0.len() / LANES * step + LINE, "pairs shorter than the sum");
+    // Byte b of an entry lies in byte b of its lane.
+    let places: [u8; LINE] =
+        std::array::from_fn(|b| if b % 8 < row / LANES { (b / 8 * (row / LANES) + b % 8) as u8 } else { 0 });
+    let kept = (0..LINE).filter(|b| b % 8 < row / LANES).fold(0u64, |mask, b| mask | 1 << b);
+    // SAFETY: both have the size of a register; the load is unaligned.
+    let places = unsafe { _mm512_loadu_epi8(places.as_ptr().cast()) };
     let (zero, constant) = (_mm512_setzero_si512(), splat(m.montgomery_factor(plus.constant)));
     let products: Vec<_> =
         (plus.products.iter()).map(|(k, x, y)| (m.constant(m.montgomery_factor(k.value)), x, y)).collect();
     let [multiples0, multiples1] = plus.multiples.each_ref().map(|multiples| -> Vec<_> {
         multiples.iter().map(|(k, x)| (m.montgomery_factor(*k), *x)).collect()
     });
-    for (i, block) in (0..out0.len()).step_by(LANES).zip(words.chunks_exact(step)) {
-        for line in (0..2 * N * LANES).step_by(64 / size_of_val(&block[0])) {
-            _mm_prefetch::<_MM_HINT_T0>(
-                block.as_ptr().wrapping_add(line + AHEAD / size_of_val(&block[0])).cast(),
-            );
+    for (i, block) in (0..out0.len()).step_by(LANES).zip((0..).step_by(step)) {
+        for line in (block..block + 2 * N * row).step_by(LINE) {
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + AHEAD).cast());
         }
         let (mut low0, mut high0, mut low1, mut high1) = (constant, zero, zero, zero);
         let mut add0 = |x: __m512i, y: __m512i| {
@@ -550,12 +551,23 @@ fn pair_products<const N: usize>(
             high1 = _mm512_madd52hi_epu64(high1, x, y);
         };
         for (j, x) in xs.iter().enumerate() {
-            // SAFETY: i + 8 <= all lengths; a block has 16·N words or more.
-            let (x, y, z) = unsafe {
-                (load(x, i), Word::load(block, 2 * j * LANES), Word::load(block, (2 * j + 1) * LANES))
+            let entries = |at: usize| {
+                debug_assert!(at + LINE <= bytes.len());
+                // SAFETY: the entries of block i/8 start before i/8·step + step − row, and `bytes` goes on for a register after the
+                // last block; the loads are unaligned.
+                unsafe {
+                    let first = bytes.as_ptr().add(at);
+                    if row == 4 * LANES {
+                        // One line of the cache instead of two now and then.
+                        return _mm512_cvtepu32_epi64(_mm256_loadu_si256(first.cast()));
+                    }
+                    _mm512_maskz_permutexvar_epi8(kept, places, _mm512_loadu_epi8(first.cast()))
+                }
             };
-            add0(x, y);
-            add1(x, z);
+            // SAFETY: i + 8 <= all lengths.
+            let x = unsafe { load(x, i) };
+            add0(x, entries(block + 2 * j * row));
+            add1(x, entries(block + (2 * j + 1) * row));
         }
         for (k, x, y) in &products {
             let (value, quotient) = (splat(k.value), splat(k.quotient));

@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 pub enum Kernel {
     /// Portable Rust.
     Scalar,
-    /// AVX-512 F, DQ, VL and IFMA.
+    /// AVX-512 F, DQ, VL, BW, IFMA and VBMI.
     Avx512Ifma,
 }
 
@@ -38,6 +38,8 @@ pub fn kernels() -> Kernel {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512ifma")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
         {
             return Kernel::Avx512Ifma;
         }
