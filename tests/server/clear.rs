@@ -4,25 +4,18 @@ use crate::fixture::*;
 use bandit::distributed::{Config, Model};
 use bandit::stochastic::Ucb1;
 use bandit::{Features, Policy};
-use glm::shuffle::{ShuffleGlm, Summation};
 use helba_server::Settings;
 use privacy::Ratio;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::aggregator::Limits;
-use secure_sum::http::{self, Destination};
-use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Batch, Collector, Party, Plan, Shuffler};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tempfile::TempDir;
-use wire::{
-    Ask, Awaited, ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView, Spent,
-};
+use wire::{ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView, Spent};
 
-const MEANS: [f64; 5] = [0.9, 0.5, 0.4, 0.3, 0.1];
+pub(crate) const MEANS: [f64; 5] = [0.9, 0.5, 0.4, 0.3, 0.1];
 
-fn create(device: &Device, request: &Value) -> PolicyCreated {
+pub(crate) fn create(device: &Device, request: &Value) -> PolicyCreated {
     serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap()
 }
 
@@ -32,31 +25,31 @@ fn decide(device: &Device, id: &str, contexts: Option<&Features>) -> Answer {
     device.post(&format!("/bandits/{id}/decisions"), body.as_bytes())
 }
 
-fn decided(device: &Device, id: &str, contexts: Option<&Features>) -> Decided {
+pub(crate) fn decided(device: &Device, id: &str, contexts: Option<&Features>) -> Decided {
     serde_json::from_slice(&decide(device, id, contexts).ok()).unwrap()
 }
 
-fn feedback(device: &Device, id: &str, decision: &str, body: &impl serde::Serialize) -> Answer {
+pub(crate) fn feedback(device: &Device, id: &str, decision: &str, body: &impl serde::Serialize) -> Answer {
     let body = serde_json::to_vec(body).unwrap();
     device.post(&format!("/bandits/{id}/decisions/{decision}/feedback"), &body)
 }
 
-fn shuffled(device: &Device, id: &str, body: &Value) -> Answer {
+pub(crate) fn shuffled(device: &Device, id: &str, body: &Value) -> Answer {
     device.post(&format!("/bandits/{id}/shuffled"), body.to_string().as_bytes())
 }
 
-fn view(device: &Device, id: &str) -> PolicyView {
+pub(crate) fn view(device: &Device, id: &str) -> PolicyView {
     serde_json::from_slice(&device.get(&format!("/bandits/{id}")).ok()).unwrap()
 }
 
 #[track_caller]
-fn refused(answer: Answer, status: u16, reason: &str, named: &str) {
+pub(crate) fn refused(answer: Answer, status: u16, reason: &str, named: &str) {
     let problem = answer.problem();
     assert_eq!((problem.status, problem.reason.as_deref()), (status, Some(reason)), "{}", problem.detail);
     assert!(problem.detail.contains(named), "`{named}` is not in: {}", problem.detail);
 }
 
-fn contexts(d: usize, k: usize, rng: &mut ChaCha20Rng) -> Features {
+pub(crate) fn contexts(d: usize, k: usize, rng: &mut ChaCha20Rng) -> Features {
     let scale = (d as f64).sqrt();
     Features::new((0..d * k).map(|_| rng.random::<f64>() / scale).collect(), d).unwrap()
 }
@@ -79,7 +72,7 @@ fn outcome(
     }
 }
 
-fn elimination(model: Model, epsilon: u64) -> Config {
+pub(crate) fn elimination(model: Model, epsilon: u64) -> Config {
     let epsilon = Ratio::integer(epsilon);
     Config { confidence: 0.1, ..Config::new(5, 100_000, model, epsilon) }
 }
@@ -510,270 +503,6 @@ fn killed_between_requests() {
             |reward| feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": reward}));
         assert_eq!(again(0.5).ok(), first, "the same answer");
         refused(again(0.7), 409, "answered", &decided.decision);
-    }
-}
-
-/// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
-fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
-    let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
-    let mechanism = config.mechanism(awaited.batch).unwrap();
-    assert_eq!((mechanism.modulus(), mechanism.users()), (modulus, awaited.users));
-    let share = |_| {
-        let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
-        mechanism.randomise(reward, rng).unwrap()
-    };
-    let shares: Vec<u64> = (0..awaited.users).map(share).collect();
-    json!({"exchange": awaited.exchange, "users": awaited.users, "labels": [shares]})
-}
-
-/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts too.
-#[test]
-fn learns_from_sums_of_shares() {
-    for (model, name) in [(Model::Pure, "pure"), (Model::Shuffle, "shuffle")] {
-        let (config, mut rng) = (elimination(model, 4), ChaCha20Rng::seed_from_u64(6));
-        let mut server = InProcess::start(Settings::default());
-        let request = json!({"policy": "elimination", "model": name, "arms": 5, "horizon": 100_000, "epsilon": 4,
-            "confidence": 0.1});
-        let id = create(&server.device(), &request).id;
-        let mut users = 0;
-        while let Some(awaited) = view(&server.device(), &id).awaited {
-            let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
-            assert_eq!(decided(&server.device(), &id, None).arm, Some(arm));
-            let batch = shares(&config, &awaited, &mut rng);
-            let first = shuffled(&server.device(), &id, &batch).ok();
-            users += awaited.users;
-            if awaited.exchange % 7 == 0 {
-                server = server.restart();
-            }
-            assert_eq!(shuffled(&server.device(), &id, &batch).ok(), first, "counted once");
-            let counted: Counted = serde_json::from_slice(&first).unwrap();
-            assert_eq!((counted.feedbacks, counted.privacy.spent.unwrap().epsilon), (users, 4.0));
-        }
-        assert!(users < 20_000, "{users}");
-        assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
-    }
-}
-
-/// As above, with two aggregators and a collector between; more users are asked than are needed, and some drop out.
-#[test]
-fn learns_through_aggregators() {
-    let mut rng = ChaCha20Rng::seed_from_u64(10);
-    let server = InProcess::start(Settings::default());
-    let request = json!({"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100_000, "epsilon": 4,
-        "confidence": 0.1});
-    let id = create(&server.device(), &request).id;
-    let service = Party::new(format!("http://{}", server.address));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let aggregators = [(); 2].map(|()| {
-        runtime.block_on(async {
-            let routes = http::aggregator(Aggregator::new(Limits::default()));
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            tokio::spawn(async move { axum::serve(listener, routes).await });
-            Party::new(format!("http://{address}"))
-        })
-    });
-    let collector = Collector::new(aggregators.clone());
-    let (mut number, mut estimates) = (0, 0);
-    while let Some(awaited) = view(&server.device(), &id).awaited {
-        let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
-        // A quarter more than needed; the noise is sized for those needed.
-        let invited = awaited.users * 4 / 3;
-        let plan = Plan {
-            model: Model::Pure,
-            epsilon: Ratio::integer(4),
-            invited,
-            missing: Ratio::new(u128::from(invited - awaited.users), u128::from(invited)).unwrap(),
-            colluding: Ratio::ZERO,
-            confidence: 0.1,
-            horizon: 100_000,
-        };
-        let batch = Batch::new(&plan).unwrap();
-        assert_eq!((u64::from(batch.at_least()), batch.mechanism().modulus()), (awaited.users, modulus));
-        number += 1;
-        // Every fifth batch lacks a user, and every other one has one more than it needs.
-        let lacks = number % 5 == 0;
-        let answer = awaited.users + u64::from(number % 2 == 0 && invited > awaited.users);
-        for user in 0..invited {
-            let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
-            let value = batch.randomise(reward, &mut rng).unwrap();
-            let both = if lacks { user + 1 < awaited.users } else { user < answer };
-            let sent = secure_sum::reports(batch.id(number), value, &mut rng);
-            for (party, report) in aggregators.iter().zip(&sent).take(if both { 2 } else { 1 }) {
-                party.report(report).unwrap();
-            }
-        }
-        let handed = collector.hand(&service, &id, number);
-        if lacks {
-            assert!(matches!(handed, Err(secure_sum::Error::TooFew { .. })), "{handed:?}");
-            continue;
-        }
-        assert_eq!(handed.unwrap(), awaited.exchange);
-        estimates += 1;
-        assert_eq!(view(&server.device(), &id).created.privacy.spent.unwrap().epsilon, 4.0);
-    }
-    assert!(estimates > 8 && number < 60, "{estimates} of {number}");
-    assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
-    assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
-}
-
-/// As above, with a shuffler between: it takes a share of each user, and hands on a batch that is complete.
-#[test]
-fn learns_through_a_shuffler() {
-    let (config, mut rng) = (elimination(Model::Shuffle, 4), ChaCha20Rng::seed_from_u64(9));
-    let server = InProcess::start(Settings::default());
-    let request = json!({"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100_000, "epsilon": 4,
-        "confidence": 0.1});
-    let id = create(&server.device(), &request).id;
-    let service = Party::new(format!("http://{}", server.address));
-    for exchange in 1..=6 {
-        let awaited = view(&server.device(), &id).awaited.unwrap();
-        assert_eq!(awaited.exchange, exchange);
-        let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
-        let mechanism = config.mechanism(awaited.batch).unwrap();
-        let users = awaited.users as usize;
-        let shape = Shape { at_least: users, at_most: users, messages: 1, unit: 8 };
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let shuffler = runtime.block_on(async {
-            let routes = http::shuffler(
-                Shuffler::new(shape).unwrap(),
-                Destination::Bandit(service.clone(), id.clone()),
-            );
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            tokio::spawn(async move { axum::serve(listener, routes).await });
-            Party::new(format!("http://{address}"))
-        });
-        for user in 0..users {
-            if user + 1 == users {
-                assert!(shuffler.forward(exchange).is_err(), "one is missing");
-                assert_eq!(view(&server.device(), &id).awaited.unwrap().exchange, exchange);
-            }
-            let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
-            let share = mechanism.randomise(reward, &mut rng).unwrap();
-            shuffler.messages(exchange, &rng.random(), &share.to_le_bytes()).unwrap();
-        }
-        shuffler.forward(exchange).unwrap();
-    }
-    assert!(view(&server.device(), &id).feedbacks > 6);
-}
-
-/// Shares that are private by themselves go to the server; one that comes after its batch is told so.
-#[test]
-fn learns_from_shares() {
-    let (config, mut rng) = (elimination(Model::Local, 8), ChaCha20Rng::seed_from_u64(7));
-    let server = InProcess::start(Settings::default());
-    let device = server.device();
-    let request = json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": 100_000, "epsilon": 8,
-        "confidence": 0.1});
-    let id = create(&device, &request).id;
-    let mut over = 0;
-    for _ in 0..16 {
-        // Three users at once; batches have powers of two, so that some come when theirs is over.
-        let users = [(); 3].map(|()| decided(&device, &id, None));
-        for user in users.iter().rev() {
-            let (arm, awaited) = (user.arm.unwrap(), user.awaited.as_ref().unwrap());
-            let mechanism = config.mechanism(awaited.batch).unwrap();
-            let share = json!({"share": mechanism.randomise(MEANS[arm], &mut rng).unwrap()});
-            let open = view(&device, &id).awaited.unwrap().exchange == awaited.exchange;
-            let answer = feedback(&device, &id, &user.decision, &share);
-            if open {
-                answer.ok();
-            } else {
-                over += 1;
-                refused(answer, 409, "batch_over", &awaited.exchange.to_string());
-            }
-        }
-    }
-    let view = view(&device, &id);
-    assert_eq!(view.feedbacks, 48 - over);
-    assert!(over > 2 && view.awaited.unwrap().batch >= 3, "{over}");
-}
-
-/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The metric comes out
-/// within its noise, and the estimates point where the rewards do.
-#[test]
-fn learns_from_shuffled_bits() {
-    let mut rng = ChaCha20Rng::seed_from_u64(8);
-    let mut server = InProcess::start(Settings::default());
-    let request = json!({"policy": "shuffle-glm", "arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14,
-        "delta": 0.01, "gamma": 0.5, "steps": 4});
-    let created = create(&server.device(), &request);
-    // The device's view of the policy, as the crate has it.
-    let config = device_config();
-    let mut device = serde_json::to_value(ShuffleGlm::new(config.clone()).unwrap()).unwrap();
-    for batch in 1..=2 {
-        let decided = decided(&server.device(), &created.id, None);
-        assert_eq!((decided.arm, decided.published.len()), (None, batch - 1));
-        device["published"] = decided.published.into();
-        let mut policy: ShuffleGlm = serde_json::from_value(device.clone()).unwrap();
-        let rows: Vec<(Vec<f64>, f64, f64)> = (0..4000)
-            .map(|_| {
-                let set = contexts(2, 3, &mut rng);
-                let x = set.row(policy.decide(&set, &mut rng).unwrap()).unwrap().to_vec();
-                let mean = config.problem.link.mean(0.9 * x[0] - 0.4 * x[1]);
-                (x.clone(), policy.weight(&x), f64::from(rng.random::<f64>() < mean))
-            })
-            .collect();
-        let mut steps = 0;
-        loop {
-            let awaited = view(&server.device(), &created.id).awaited;
-            let Some(awaited) = awaited.filter(|a| a.batch == batch as u32) else { break };
-            let (summation, columns): (_, Vec<Vec<f64>>) = match &awaited.ask {
-                Ask::Metric => {
-                    let entry = |i: usize, j: usize| rows.iter().map(|(x, w, _)| w * x[i] * x[j]).collect();
-                    (config.matrix_sum(batch - 1).unwrap(), vec![entry(0, 0), entry(0, 1), entry(1, 1)])
-                }
-                Ask::Gradient { at } => {
-                    steps += 1;
-                    let gradient = |i: usize| {
-                        let of = |(x, _, r): &(Vec<f64>, f64, f64)| {
-                            (config.problem.link.mean(at[0] * x[0] + at[1] * x[1]) - r) * x[i]
-                        };
-                        rows.iter().map(of).collect()
-                    };
-                    (config.gradient_sum(batch - 1).unwrap(), vec![gradient(0), gradient(1)])
-                }
-                other => panic!("{other:?}"),
-            };
-            let Summation::Bits(bits) = summation else { panic!("{summation:?}") };
-            let count = |column: &Vec<f64>| vec![bits.shuffle(column, &mut rng).unwrap()];
-            let labels: Vec<Vec<u64>> = columns.iter().map(count).collect();
-            let message = json!({"exchange": awaited.exchange, "users": 4000, "labels": labels});
-            let first = shuffled(&server.device(), &created.id, &message).ok();
-            server = server.restart();
-            assert_eq!(shuffled(&server.device(), &created.id, &message).ok(), first);
-        }
-        assert_eq!(steps, 4);
-        let now = view(&server.device(), &created.id);
-        assert_eq!((now.feedbacks, now.created.privacy.spent.unwrap().epsilon), (4000 * batch as u64, 14.0));
-        let published: glm::shuffle::Batch =
-            serde_json::from_value(now.published[batch - 1].clone()).unwrap();
-        let (lambda, _) = config.lambda(batch - 1).unwrap();
-        let sd = config.matrix_sum(batch - 1).unwrap().sd();
-        let exact: f64 = rows.iter().map(|(x, w, _)| w * x[0] * x[0]).sum();
-        let got = published.metric.values()[0] - lambda;
-        assert!((got - exact).abs() < 6.0 * sd + 1.0, "batch {batch}: {got} against {exact}, noise {sd}");
-        assert!(published.theta[0] > published.theta[1], "{:?}", published.theta);
-    }
-    assert_eq!(view(&server.device(), &created.id).awaited, None);
-}
-
-fn device_config() -> glm::shuffle::ShuffleConfig {
-    let link = glm::Link::Logistic;
-    let problem =
-        glm::Problem { d: 2, k: 3, link, s: 1.0, kappa: link.kappa(1.0), delta: 0.01, horizon: 8000 };
-    glm::shuffle::ShuffleConfig {
-        problem,
-        reward_max: 1.0,
-        batches: vec![4000, 4000],
-        lambda: 1.0,
-        gamma: 0.5,
-        design_factor: 2.0,
-        estimator: glm::shuffle::Estimator::Descent { steps: 4 },
-        protection: glm::shuffle::Protection::Calibrated {
-            epsilon: privacy::budget::Epsilon::new(14.0).unwrap(),
-        },
     }
 }
 

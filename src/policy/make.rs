@@ -1,0 +1,229 @@
+//! From parameters to a policy before its first round, within what this server carries.
+
+use super::{Config, Learner, Linked, ModelName, Released};
+use crate::Error;
+use crate::collect::{ShuffledGlm, Sums};
+use bandit::anonymous::{
+    ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
+    OdaafConfig,
+};
+use bandit::distributed::{Elimination, IdealSum, Model, NoiseAt};
+use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, Tree, Ucb1};
+use bandit::{LinearConfig, Oful, Schedule, Width};
+use glm::baseline::{Ecolog, GlmUcb, Gloc};
+use glm::joint::{JointConfig, JointGlm};
+use glm::shuffle::{Estimator, Protection, ShuffleConfig};
+use glm::{Link, Problem};
+use privacy::Ratio;
+use privacy::budget::{Delta, Neighbours};
+use privacy::laplace::GridLaplace;
+
+/// Arms at most; a request cannot make the server allocate more than some MB.
+const MAX_ARMS: usize = 4096;
+/// Features of all arms at most, and of one: a commit writes statistics of d² numbers for each tree level.
+const MAX_VALUES: usize = 1 << 14;
+const MAX_FEATURES: usize = 64;
+/// Rounds of policies that keep every row, or work out their whole schedule beforehand.
+const MAX_KEPT_ROUNDS: u64 = 100_000;
+const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
+/// Batches and users whose noise is calibrated exactly, which takes up to a second a batch.
+const MAX_BATCHES: u64 = 8;
+const MAX_SHUFFLED_USERS: u64 = 1_000_000;
+/// Sums that one batch may ask of its users.
+const MAX_STEPS: u32 = 1000;
+/// Rewards are in steps of 2⁻²⁰, and so is the noise.
+const GRID_BITS: u32 = 20;
+
+impl Config {
+    /// The policy before its first round.
+    ///
+    /// # Errors
+    /// Those of the policy, which name the parameter; [`Error::BadParameter`] for what this server does not carry.
+    pub(crate) fn make(&self) -> Result<Learner, Error> {
+        let arms = within("arms", self.arms() as u64, MAX_ARMS as u64)? as usize;
+        let grid = GridLaplace::new(GRID_BITS)?;
+        Ok(match *self {
+            Config::AnytimeLazyUcb { epsilon, .. } => {
+                Learner::AnytimeLazyUcb(AnytimeLazyUcb::new(arms, epsilon, grid)?)
+            }
+            Config::HybridUcb { epsilon, .. } => {
+                Learner::HybridUcb(HybridUcb::new(arms, epsilon, Tree::Corrected, grid)?)
+            }
+            Config::DpSe { epsilon, beta, .. } => Learner::DpSe(DpSe::new(arms, epsilon, beta, grid)?),
+            Config::Ucb1 { .. } => Learner::Ucb1(Ucb1::new(arms)?),
+            Config::FollowTheNoisyLeader { epsilon, neighbours, private, .. } => {
+                let max = match (private, neighbours) {
+                    (Released::Leader, _) => NoisyMax::Leader { epsilon, neighbours },
+                    (Released::Sums, Neighbours::ReplaceOne) => NoisyMax::EverySum { epsilon },
+                    _ => {
+                        let why = "neighbours: must be replace_one where every sum is private".into();
+                        return Err(Error::BadParameter { why });
+                    }
+                };
+                Learner::Leader(FollowTheNoisyLeader::new(arms, max, grid)?)
+            }
+            Config::FollowTheLeader { .. } => {
+                Learner::Leader(FollowTheNoisyLeader::new(arms, NoisyMax::Exact, grid)?)
+            }
+            Config::Elimination { horizon, epsilon, model, confidence, growth, scale, delta, .. } => {
+                let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
+                let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
+                let model = match model {
+                    ModelName::Central => Model::Central,
+                    ModelName::Local => Model::Local,
+                    ModelName::Pure => Model::Pure,
+                    ModelName::Renyi => Model::Renyi { scale, delta },
+                    ModelName::Concentrated => Model::Concentrated { scale, delta },
+                    ModelName::Shuffle => Model::Shuffle,
+                };
+                let theory = bandit::distributed::Config::new(
+                    arms,
+                    horizon,
+                    model,
+                    decimal("epsilon", epsilon.get())?,
+                );
+                let confidence = confidence.unwrap_or(theory.confidence);
+                let config =
+                    bandit::distributed::Config { confidence, growth, noise: NoiseAt::Users, ..theory };
+                match model {
+                    Model::Central => Learner::Elimination(Box::new(Elimination::new(config, IdealSum)?)),
+                    _ => Learner::Sums(Box::new(Sums::new(config)?)),
+                }
+            }
+            Config::ArsUcb { alpha, round_size, .. } => {
+                Learner::ArsUcb(ArsUcb::new(ArsUcbConfig { arms, alpha, round_size })?)
+            }
+            Config::ArsExp3 { horizon, beta, .. } => {
+                let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
+                Learner::ArsExp3(ArsExp3::new(ArsExp3Config { arms, horizon, beta })?)
+            }
+            Config::ArsClw { first, root, .. } => {
+                Learner::ArsClw(Box::new(ArsClw::new(ArsClwConfig { arms, first, root })?))
+            }
+            Config::Clw { horizon, interval, rule, .. } => {
+                let horizon = within("horizon", horizon, MAX_SLOTS)?;
+                Learner::Clw(Box::new(Clw::new(ClwConfig { arms, horizon, interval, rule })?))
+            }
+            Config::Odaaf { horizon, rule, .. } => {
+                let horizon = within("horizon", horizon, MAX_SLOTS)?;
+                Learner::Odaaf(Box::new(Odaaf::new(OdaafConfig { arms, horizon, rule })?))
+            }
+            Config::Oful { features, lambda, alpha, .. } => {
+                let (d, width) = (dimension(features, arms)?, Width::Constant { alpha });
+                let config = LinearConfig {
+                    d,
+                    k: arms,
+                    lambda,
+                    delta: 0.05,
+                    l: 1.0,
+                    s: 1.0,
+                    sigma: 0.5,
+                    c: 1.0,
+                    eta: 0.1,
+                    width,
+                    schedule: Schedule::EveryRound,
+                };
+                Learner::Oful(Box::new(Oful::new(config)?))
+            }
+            Config::RsGlinucb(Linked { features, horizon, delta, link, s, kappa, .. }) => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::JointGlm(Box::new(JointGlm::new(JointConfig::rs_glinucb(problem))?))
+            }
+            Config::GlmUcb { features, horizon, delta, link, s, kappa, refit_every, .. } => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::GlmUcb(Box::new(GlmUcb::new(problem, refit_every, false)?))
+            }
+            Config::Gloc(Linked { features, horizon, delta, link, s, kappa, .. }) => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                Learner::Gloc(Box::new(Gloc::new(problem)?))
+            }
+            Config::Ecolog { features, horizon, delta, s, .. } => {
+                let problem = problem(features, arms, horizon, delta, Link::Logistic, s, None)?;
+                Learner::Ecolog(Box::new(Ecolog::new(problem)?))
+            }
+            Config::JointGlm { features, horizon, epsilon, delta, link, s, kappa, gamma, beta, .. } => {
+                let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                let config = JointConfig::private(problem, epsilon, gamma, beta)?;
+                Learner::JointGlm(Box::new(JointGlm::new(config)?))
+            }
+            Config::ShuffleGlm {
+                features,
+                ref batches,
+                epsilon,
+                delta,
+                link,
+                s,
+                kappa,
+                gamma,
+                lambda,
+                steps,
+                ..
+            } => {
+                if delta < LEAST_DELTA {
+                    let why = format!("delta is {delta}, it must be at least {LEAST_DELTA}");
+                    return Err(Error::BadParameter { why });
+                }
+                let d = dimension(features, arms)?;
+                within("batches", batches.len() as u64, MAX_BATCHES)?;
+                within("steps", steps.into(), MAX_STEPS.into())?;
+                let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
+                within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
+                let kappa = kappa.unwrap_or(link.kappa(s));
+                let config = ShuffleConfig {
+                    problem: Problem { d, k: arms, link, s, kappa, delta, horizon },
+                    reward_max: 1.0,
+                    batches: batches.clone(),
+                    lambda,
+                    gamma,
+                    design_factor: 2.0,
+                    estimator: Estimator::Descent { steps },
+                    protection: Protection::Calibrated { epsilon },
+                };
+                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(config)?))
+            }
+        })
+    }
+}
+
+/// Noise for a smaller one takes seconds to calibrate, and is of no use to anybody.
+const LEAST_DELTA: f64 = 1e-30;
+
+/// Of the policies that follow a link and keep rows; `kappa` that of the whole ball unless it is given.
+fn problem(
+    features: usize,
+    arms: usize,
+    horizon: u64,
+    delta: f64,
+    link: Link,
+    s: f64,
+    kappa: Option<f64>,
+) -> Result<Problem, Error> {
+    let horizon = within("horizon", horizon, MAX_KEPT_ROUNDS)?;
+    let (d, kappa) = (dimension(features, arms)?, kappa.unwrap_or(link.kappa(s)));
+    Ok(Problem { d, k: arms, link, s, kappa, delta, horizon })
+}
+
+/// `got`, if it is from 1 to `most`.
+fn within(field: &str, got: u64, most: u64) -> Result<u64, Error> {
+    match got {
+        _ if (1..=most).contains(&got) => Ok(got),
+        _ => Err(Error::BadParameter { why: format!("{field} is {got}, it must be from 1 to {most}") }),
+    }
+}
+
+fn dimension(features: usize, arms: usize) -> Result<usize, Error> {
+    within("features", features as u64, MAX_FEATURES as u64)?;
+    within("features times arms", (features * arms) as u64, MAX_VALUES as u64)?;
+    Ok(features)
+}
+
+/// The decimal that `x` was written as: precision and noise of shares follow from it exactly.
+fn decimal(field: &str, x: f64) -> Result<Ratio, Error> {
+    const UNIT: f64 = 1e6;
+    let units = (x * UNIT).round();
+    if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
+        let why = format!("{field} is {x}, it must be above 0, below 10⁶, with at most six decimals");
+        return Err(Error::BadParameter { why });
+    }
+    Ok(Ratio::new(units as u128, UNIT as u128)?)
+}
