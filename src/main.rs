@@ -1,6 +1,6 @@
 //! `helba-server`: arguments, log, listen.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use helba_server::{AppState, Settings, app};
 use std::future::IntoFuture;
@@ -28,7 +28,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
     /// Address and port; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
     /// Requests read or computed at a time; one more is answered 503.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight)]
@@ -81,8 +81,19 @@ fn start(arguments: Arguments) -> Result<()> {
     served
 }
 
+/// Of what cannot be an address and a port; whether there is such an address is found out when it is bound.
+fn check_address(given: &str) -> Result<()> {
+    let split = given.rsplit_once(':');
+    if split.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+        return Ok(());
+    }
+    let port = given.trim_start_matches(':').parse::<u16>().unwrap_or(8080);
+    bail!("--listen {given}: must be an address and a port from 0 to 65535, such as 127.0.0.1:{port}")
+}
+
 async fn serve(arguments: Arguments) -> Result<()> {
     let Arguments { keys, state, listen, max_in_flight, max_bandits, .. } = arguments;
+    check_address(&listen)?;
     // The port first: keys take a while to load.
     let listener = TcpListener::bind(&listen).await.with_context(|| {
         format!("cannot listen on {listen}: choose another address with --listen, or stop who uses it")

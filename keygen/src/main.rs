@@ -139,7 +139,7 @@ fn print_manifest(m: &wire::Manifest) {
     println!("shape         {} features, {} arms", fits(m.shape.dim), fits(m.shape.arm_slots));
     println!("security      {} bits", m.security_bits);
     println!("log2(QP)      {:.1}", m.log2_qp);
-    println!("created       {} (seconds since 1970)", m.created);
+    println!("created       {}", m.created_at());
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -40,7 +40,19 @@ fn busy_port_is_named() {
     let (_listener, address) = busy_port();
     let state = TempDir::new().unwrap();
     says(&refused(&keys().public_file(), state.path(), &address), &[&address, "--listen"]);
-    says(&refused(&keys().public_file(), state.path(), "not an address"), &["--listen"]);
+    says(&refused(&keys().public_file(), state.path(), "no.such.host.invalid:1"), &["--listen"]);
+}
+
+#[test]
+fn an_address_has_a_port() {
+    let state = TempDir::new().unwrap();
+    for (given, example) in
+        [("8099", "127.0.0.1:8099"), (":8099", "127.0.0.1:8099"), ("localhost", "127.0.0.1:8080")]
+    {
+        let message = refused(&keys().public_file(), state.path(), given);
+        says(&message, &["--listen", given, "an address and a port", example]);
+    }
+    says(&refused(&keys().public_file(), state.path(), "127.0.0.1:70000"), &["--listen", "65535"]);
 }
 
 #[test]

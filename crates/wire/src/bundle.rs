@@ -62,7 +62,8 @@ pub struct Manifest {
     pub security_bits: u32,
     /// log₂ of the widest modulus anything is encrypted under.
     pub log2_qp: f64,
-    /// When it was made, in seconds since 1970.
+    /// When it was made, in seconds since 1970; in JSON as RFC 3339.
+    #[serde(with = "moment")]
     pub created: u64,
     /// Frames in this bundle.
     pub frames: u32,
@@ -81,6 +82,11 @@ impl Manifest {
             created,
             frames,
         }
+    }
+
+    /// When it was made, as RFC 3339.
+    pub fn created_at(&self) -> String {
+        moment::written(self.created)
     }
 
     /// The parameters it names, checked against what else it says of them.
@@ -278,4 +284,71 @@ fn number<const K: usize>(input: &mut impl Read, what: &'static str) -> Result<[
     let mut out = [0; K];
     exactly(input, &mut out, what)?;
     Ok(out)
+}
+
+/// A time in JSON: RFC 3339. Bundles made before this was so have seconds, and are read as well.
+mod moment {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    /// The last second of the year 9999: RFC 3339 goes no further.
+    const LAST: u64 = 253_402_300_799;
+
+    pub(super) fn written(seconds: u64) -> String {
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))).to_string()
+    }
+
+    pub(super) fn serialize<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&written(*seconds))
+    }
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Read {
+        Text(String),
+        Seconds(u64),
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        match Read::deserialize(from)? {
+            Read::Seconds(seconds) if seconds <= LAST => Ok(seconds),
+            Read::Seconds(_) => Err(D::Error::custom("a time after the year 9999")),
+            Read::Text(text) => {
+                let time = humantime::parse_rfc3339(&text).map_err(D::Error::custom)?;
+                let since = time.duration_since(UNIX_EPOCH).map_err(D::Error::custom)?;
+                Ok(since.as_secs())
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        struct At(#[serde(with = "super")] u64);
+
+        #[test]
+        fn times_are_text_and_were_seconds() {
+            for (seconds, text) in [
+                (0, "\"1970-01-01T00:00:00Z\""),
+                (951_782_400, "\"2000-02-29T00:00:00Z\""),
+                (1_700_000_000, "\"2023-11-14T22:13:20Z\""),
+                (super::LAST, "\"9999-12-31T23:59:59Z\""),
+            ] {
+                assert_eq!(serde_json::to_string(&At(seconds)).unwrap(), text);
+                assert_eq!(serde_json::from_str::<At>(text).unwrap(), At(seconds));
+                assert_eq!(serde_json::from_str::<At>(&seconds.to_string()).unwrap(), At(seconds));
+            }
+            for bad in [
+                "253402300800",
+                "18446744073709551615",
+                "-1",
+                "null",
+                "\"\"",
+                "\"1969-12-31T23:59:59Z\"",
+                "\"today\"",
+            ] {
+                assert!(serde_json::from_str::<At>(bad).is_err(), "{bad}");
+            }
+        }
+    }
 }
