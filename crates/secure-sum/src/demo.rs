@@ -112,7 +112,7 @@ impl Demo {
                 break;
             }
             rounds = round;
-            let width = batch.mechanism().width(left.len(), round, 0.1);
+            let width = batch.mechanism().width(left.len(), round, self.agreed.confidence);
             eprintln!(
                 "round {round}: {invited} users an arm, arms {left:?}, means {means:.3?}, width {width:.3}"
             );
@@ -143,7 +143,7 @@ impl Demo {
     }
 
     fn simulate(&self, command: &mut Command, number: u64, invited: u64, arm: usize) -> Result<()> {
-        let Agreed { epsilon, missing, colluding, noise } = self.agreed.clone();
+        let Agreed { epsilon, missing, colluding, noise, confidence } = self.agreed.clone();
         for (name, value) in [
             ("--batch", number.to_string()),
             ("--invited", invited.to_string()),
@@ -153,6 +153,7 @@ impl Demo {
             ("--epsilon", decimal(epsilon)),
             ("--missing", decimal(missing)),
             ("--colluding", decimal(colluding)),
+            ("--confidence", confidence.to_string()),
             ("--noise", if matches!(noise, crate::Noise::Pure) { "pure" } else { "skellam" }.into()),
         ] {
             command.args([name, &value]);

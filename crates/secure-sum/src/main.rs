@@ -108,6 +108,10 @@ struct Agreed {
     /// Part of them that may collude with the collector.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
+    /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of
+    /// the batch follow from it.
+    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    confidence: f64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -119,14 +123,13 @@ enum Noise {
 }
 
 impl Agreed {
-    /// The paper's experiments: p = 0.1.
     fn plan(&self, invited: u64, horizon: u64) -> Result<Plan> {
         let model = match self.noise {
             Noise::Pure => Model::Pure,
             Noise::Skellam => Model::Renyi { scale: Ratio::integer(10), delta: Delta::new(1e-6)? },
         };
-        let Self { epsilon, missing, colluding, .. } = *self;
-        Ok(Plan { model, epsilon, invited, missing, colluding, confidence: 0.1, horizon })
+        let Self { epsilon, missing, colluding, confidence, .. } = *self;
+        Ok(Plan { model, epsilon, invited, missing, colluding, confidence, horizon })
     }
 }
 
