@@ -23,7 +23,8 @@ fn shown(runs: u64, delta: f64, seed: u64, mut event: impl FnMut(bool, &mut dyn 
 }
 
 #[track_caller]
-fn verdict(right: f64, wrong: f64, stated: f64) {
+fn verdict(what: &str, right: f64, wrong: f64, stated: f64) {
+    println!("{what}: at least {right:.3}, stated {stated}; noise too small: at least {wrong:.3}");
     assert!(right < stated, "{right} shown, {stated} stated");
     assert!(right > 0.4 * stated, "an attack that shows {right} of {stated} says nothing");
     assert!(wrong > stated, "noise too small shows only {wrong} of {stated}");
@@ -35,8 +36,8 @@ fn laplace(runs: u64) {
         shown(runs, 0.0, 1, |one, rng| noise.add(f64::from(one), scale, rng).unwrap() >= 1.0)
     }
     let grid = || GridLaplace::new(10).unwrap();
-    verdict(at(runs, 1.0, grid()), at(runs, 0.5, grid()), 1.0);
-    verdict(at(runs, 1.0, HarnessLaplace), at(runs, 0.5, HarnessLaplace), 1.0);
+    verdict("Laplace on a grid", at(runs, 1.0, grid()), at(runs, 0.5, grid()), 1.0);
+    verdict("Laplace in floating point", at(runs, 1.0, HarnessLaplace), at(runs, 0.5, HarnessLaplace), 1.0);
 }
 
 /// One user in a tree over eight rounds at (4, 0.02): the first item is in four blocks. Wrong: noise for one block.
@@ -59,8 +60,13 @@ fn tree(runs: u64) {
     let one = Sensitivity::new(1.0).unwrap();
     let (right, wrong) = (Tree::sigma(rho, one, 8), rho.sigma(one));
     let grid = GridGaussian::new(12).unwrap();
-    verdict(at(runs, right, grid), at(runs, wrong, grid), 4.0);
-    verdict(at(runs, right, HarnessGaussian), at(runs, wrong, HarnessGaussian), 4.0);
+    verdict("tree on a grid", at(runs, right, grid), at(runs, wrong, grid), 4.0);
+    verdict(
+        "tree in floating point",
+        at(runs, right, HarnessGaussian),
+        at(runs, wrong, HarnessGaussian),
+        4.0,
+    );
 }
 
 /// 25 users at (1, 0.001). Wrong: the bound printed, which lets a user move the count by twice as many steps.
@@ -77,7 +83,7 @@ fn bit_sum(runs: u64) {
         let steps = if one { 2 * sum.steps() } else { 0 };
         (steps + sampler::binomial_quarter(rng, noise).unwrap()) as f64 >= mean + 2.4 * sd
     });
-    verdict(right, wrong, 1.0);
+    verdict("bit sum", right, wrong, 1.0);
 }
 
 #[test]
