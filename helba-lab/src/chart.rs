@@ -6,7 +6,15 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-/// Mean curves with bands of one standard error, legend and axis labels; an SVG document, 640 by 420.
+const WIDTH: u32 = 640;
+/// Without the legend.
+const HEIGHT: u32 = 420;
+/// Of the legend.
+const LINE: u32 = 20;
+/// Characters of a label that half the width surely holds.
+const LABEL: usize = 34;
+
+/// Mean curves with bands of one standard error, axis labels, and a legend below; an SVG document, 640 wide.
 ///
 /// # Errors
 /// If there is no finite point, or the drawing fails.
@@ -21,18 +29,24 @@ pub fn svg(panel: &PanelResult) -> Result<String> {
     let low = points().map(|p| p.1).fold(0.0, f64::min);
     let high = points().map(|p| p.3).fold(low + 1e-9, f64::max);
     let y = low..high + 0.05 * (high - low);
+    // The legend stands below, where it hides nothing.
+    let longest = curves.iter().map(|c| c.0.chars().count()).max().unwrap_or(0);
+    let columns = if longest <= LABEL { 2 } else { 1 };
+    let rows = curves.len().div_ceil(columns) as u32;
     let mut document = String::new();
-    let root = SVGBackend::with_string(&mut document, (640, 420)).into_drawing_area();
-    let log = panel.log_x && left > 0.0;
-    let across = |x: f64| if log { (x / left).ln() / (right / left).ln() } else { x / right };
-    let legend = emptiest_corner(points().map(|p| (across(p.0), (p.2 - y.start) / (y.end - y.start))));
-    let drawn = if log {
-        draw(&root, panel, &curves, (left..right).log_scale(), y, legend)
-    } else {
-        draw(&root, panel, &curves, left.min(0.0)..right, y, legend)
-    };
+    let size = (WIDTH, HEIGHT + LINE * rows + LINE / 2);
+    let root = SVGBackend::with_string(&mut document, size).into_drawing_area();
+    let (above, below) = root.split_vertically(HEIGHT);
+    let drawn = root.fill(&WHITE).and_then(|()| {
+        if panel.log_x && left > 0.0 {
+            draw(&above, panel, &curves, (left..right).log_scale(), y)
+        } else {
+            draw(&above, panel, &curves, left.min(0.0)..right, y)
+        }
+    });
+    let drawn = drawn.and_then(|()| legend(&below, &curves, columns)).and_then(|()| root.present());
     drawn.map_err(|e| anyhow!("{}: {e}", panel.title))?;
-    drop(root);
+    drop((root, above, below));
     Ok(document)
 }
 
@@ -53,32 +67,18 @@ fn bounds(series: &crate::experiment::SeriesResult) -> Vec<Point> {
         .collect()
 }
 
-/// Where a legend hides the fewest of the points, given as shares of the picture's width and height.
-fn emptiest_corner(points: impl Iterator<Item = (f64, f64)>) -> SeriesLabelPosition {
-    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
-    let mut corners = [(0, UpperLeft), (0, UpperRight), (0, LowerRight), (0, LowerLeft)];
-    for (x, y) in points {
-        let hidden = [x < 0.4 && y > 0.5, x > 0.6 && y > 0.5, x > 0.6 && y < 0.5, x < 0.4 && y < 0.5];
-        corners.iter_mut().zip(hidden).for_each(|(corner, hidden)| corner.0 += u32::from(hidden));
-    }
-    let [first, rest @ ..] = corners;
-    rest.into_iter().fold(first, |best, c| if c.0 < best.0 { c } else { best }).1
-}
-
 fn draw<B: DrawingBackend, X>(
-    root: &DrawingArea<B, Shift>,
+    area: &DrawingArea<B, Shift>,
     panel: &PanelResult,
     curves: &[Curve],
     x: X,
     y: std::ops::Range<f64>,
-    legend: SeriesLabelPosition,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(root)
+    let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 20))
         .margin(10)
         .x_label_area_size(38)
@@ -101,38 +101,68 @@ where
         .max_light_lines(0)
         .label_style(("sans-serif", 14))
         .draw()?;
-    for (i, (label, points)) in curves.iter().enumerate() {
-        let style = Palette99::pick(i).stroke_width(2);
+    for (i, (_, points)) in curves.iter().enumerate() {
         let around = points.iter().map(|p| (p.0, p.1)).chain(points.iter().rev().map(|p| (p.0, p.3)));
         let band = Polygon::new(around.collect::<Vec<_>>(), Palette99::pick(i).mix(0.15).filled());
         chart.draw_series(std::iter::once(band))?;
-        chart
-            .draw_series(LineSeries::new(points.iter().map(|p| (p.0, p.2)), style))?
-            .label(*label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        chart.draw_series(LineSeries::new(points.iter().map(|p| (p.0, p.2)), stroke(i)))?;
     }
-    chart
-        .configure_series_labels()
-        .position(legend)
-        .label_font(("sans-serif", 14))
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.4))
-        .draw()?;
-    root.present()
+    Ok(())
+}
+
+/// Labels row by row, each beside a piece of its line.
+fn legend<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    curves: &[Curve],
+    columns: usize,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    for (i, (label, _)) in curves.iter().enumerate() {
+        let x = 20 + (i % columns) as i32 * (WIDTH / 2) as i32;
+        let y = (i / columns) as i32 * LINE as i32;
+        area.draw(&PathElement::new([(x, y + 8), (x + 18, y + 8)], stroke(i)))?;
+        area.draw(&Text::new(*label, (x + 24, y + 1), ("sans-serif", 14)))?;
+    }
+    Ok(())
+}
+
+fn stroke(i: usize) -> ShapeStyle {
+    Palette99::pick(i).stroke_width(2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{Run, SeriesResult};
 
+    /// Whatever the curves do, and however many there are: every label is there, below the picture, inside the document.
     #[test]
     fn legends_keep_out_of_the_way() {
-        let corner = |f: fn(f64) -> f64| {
-            let points = (0..=20).map(|i| f64::from(i) / 20.0).map(|x| (x, f(x)));
-            format!("{:?}", emptiest_corner(points))
-        };
-        assert_eq!(corner(|x| x), "UpperLeft");
-        assert_eq!(corner(|x| 1.0 - x), "UpperRight");
-        assert_eq!(corner(|x| x.sqrt().max(0.6)), "LowerRight");
+        for (count, label) in [
+            (1, "a"),
+            (9, "an ordinary label of some length"),
+            (4, "a label that is longer than half of the width"),
+        ] {
+            let series = (0..count).map(|i| SeriesResult {
+                label: format!("{label} {i}"),
+                settings: String::new(),
+                reference: None,
+                runs: vec![Run::curve((1..=20).map(|x| (f64::from(x), f64::from(x * i - 3 * x))).collect())],
+            });
+            let (title, series) = ("title".to_owned(), series.collect());
+            let panel = PanelResult { title, x_label: "x", y_label: "y", log_x: true, series };
+            let document = svg(&panel).unwrap();
+            let number = |tag: &str, name: &str| -> f64 {
+                let value = tag.split(&format!(" {name}=\"")).nth(1).unwrap();
+                value.split('"').next().unwrap().parse().unwrap()
+            };
+            let height = number(document.split("<svg").nth(1).unwrap(), "height");
+            let ours = |text: &&str| text.split('>').nth(1).unwrap().trim().starts_with(&format!("{label} "));
+            let texts: Vec<&str> = document.split("<text").skip(1).filter(ours).collect();
+            assert_eq!(texts.len(), count as usize, "{document}");
+            for text in texts {
+                let y = number(text, "y");
+                assert!(y > f64::from(HEIGHT) && y + 10.0 < height, "{y} of {height}");
+            }
+        }
     }
 }

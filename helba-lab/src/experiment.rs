@@ -14,19 +14,23 @@ pub struct PolicyEntry {
     pub about: &'static str,
 }
 
+/// What a reader is told of an experiment.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Card {
+    /// For the command line, in kebab case.
+    pub name: &'static str,
+    /// One line: which figure or table, and of what.
+    pub about: &'static str,
+    /// Authors and title of the paper.
+    pub source: &'static str,
+    /// What a reader must know to compare with the paper: stand-ins for data, settings that the paper leaves open.
+    pub notes: &'static str,
+}
+
 /// One figure or table of a paper.
 pub trait Experiment: Sync {
-    /// For the command line, in kebab case.
-    fn name(&self) -> &'static str;
-
-    /// One line: which figure or table, and of what.
-    fn about(&self) -> &'static str;
-
-    /// Authors and title of the paper.
-    fn source(&self) -> &'static str;
-
-    /// What a reader must know to compare with the paper: stand-ins for data, settings that the paper leaves open.
-    fn notes(&self) -> &'static str;
+    /// What `list` and the report say of it.
+    fn card(&self) -> Card;
 
     /// Independent repetitions unless the command line says otherwise.
     fn seeds(&self, scale: Scale) -> u64;
@@ -78,6 +82,18 @@ pub struct Panel {
     pub log_x: bool,
     /// Curves, in legend order.
     pub series: Vec<Series>,
+}
+
+impl Panel {
+    /// Regret over `x_label`.
+    pub fn regret_over(x_label: &'static str, title: impl Into<String>, series: Vec<Series>) -> Self {
+        Panel { title: title.into(), x_label, y_label: "regret", log_x: false, series }
+    }
+
+    /// Regret over the logarithm of `x_label`.
+    pub fn regret_over_log(x_label: &'static str, title: impl Into<String>, series: Vec<Series>) -> Self {
+        Panel { log_x: true, ..Self::regret_over(x_label, title, series) }
+    }
 }
 
 /// One curve, as a function of the seed.

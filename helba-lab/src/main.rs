@@ -71,14 +71,15 @@ fn list(json: bool) -> Result<()> {
             policies.iter().map(|p| serde_json::json!({ "name": p.name, "about": p.about })).collect();
         let experiments: Vec<_> = experiments
             .iter()
-            .map(|e| serde_json::json!({ "name": e.name(), "about": e.about(), "source": e.source() }))
+            .map(|e| e.card())
+            .map(|c| serde_json::json!({ "name": c.name, "about": c.about, "source": c.source }))
             .collect();
         println!("{}", serde_json::json!({ "policies": policies, "experiments": experiments }));
         return Ok(());
     }
     println!("policies");
-    policies.iter().for_each(|p| println!("  {:22} {}", p.name, p.about));
+    policies.iter().for_each(|p| println!("  {:26} {}", p.name, p.about));
     println!("experiments");
-    experiments.iter().for_each(|e| println!("  {:22} {}", e.name(), e.about()));
+    experiments.iter().map(|e| e.card()).for_each(|c| println!("  {:26} {}", c.name, c.about));
     Ok(())
 }

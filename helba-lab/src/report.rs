@@ -73,6 +73,7 @@ fn csv(results: &Results) -> String {
 }
 
 fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Value {
+    let card = experiment.card();
     let panel = |p: &PanelResult| {
         let series: Vec<_> = p
             .series
@@ -92,8 +93,8 @@ fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Val
         json!({ "panel": p.title, "series": series })
     };
     json!({
-        "experiment": experiment.name(), "about": experiment.about(), "source": experiment.source(),
-        "notes": experiment.notes(), "scale": results.scale, "claims": claims,
+        "experiment": card.name, "about": card.about, "source": card.source,
+        "notes": card.notes, "scale": results.scale, "claims": claims,
         "panels": results.panels.iter().map(panel).collect::<Vec<_>>(),
     })
 }
@@ -105,15 +106,16 @@ font-variant-numeric:tabular-nums}.holds{color:#096b2d}.not{color:#a3140f}.open{
 .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(30rem,1fr));gap:1rem}svg{max-width:100%;height:auto}";
 
 fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: &[String]) -> String {
+    let card = experiment.card();
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><title>{name}</title><style>{STYLE}</style></head><body>\n\
          <h1>{name}: {about}</h1>\n<p>{source}</p>\n<p>{notes}</p>\n<h2>Claims</h2>\n<table><tr><th>the paper says</th>\
          <th>reference</th><th>here</th><th></th></tr>\n",
-        name = escape(experiment.name()),
-        about = escape(experiment.about()),
-        source = escape(experiment.source()),
-        notes = escape(experiment.notes()),
+        name = escape(card.name),
+        about = escape(card.about),
+        source = escape(card.source),
+        notes = escape(card.notes),
     );
     for c in claims {
         let class = match c.verdict {
@@ -136,27 +138,36 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
     });
     out.push_str("</div>\n<h2>Last values</h2>\n");
     for panel in &results.panels {
-        let _ = writeln!(
-            out,
-            "<h3>{}</h3>\n<table><tr><th></th><th>runs</th><th>mean ± s.e.</th><th>median</th><th>above 3 medians</th>\
-             <th>reference</th><th>within 3 s.e.</th></tr>",
-            escape(&panel.title)
+        // No column without anything in it.
+        let (stuck, compared) = (
+            panel.series.iter().any(|s| s.stuck() > 0.0),
+            panel.series.iter().any(|s| s.reference.is_some()),
         );
+        let heads = ["", "runs", "mean ± s.e.", "median"].into_iter();
+        let heads = heads.chain(stuck.then_some("above 3 medians"));
+        let heads = heads.chain(compared.then_some(["reference", "within 3 s.e."]).into_iter().flatten());
+        let heads: String = heads.map(|head| format!("<th>{head}</th>")).collect();
+        let _ = writeln!(out, "<h3>{}</h3>\n<table><tr>{heads}</tr>", escape(&panel.title));
         for s in &panel.series {
             let (last, reference) = (s.last(), s.reference);
             let with_error = |mean, error| digits(mean, error).join(" ± ");
             let reference = reference.map_or("–".into(), |r| with_error(r.mean, r.standard_error));
             let agrees = s.agrees().map_or("–", |a| if a { "yes" } else { "no" });
-            let _ = writeln!(
+            let _ = write!(
                 out,
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-                 <td class=\"n\">{:.0} %</td><td class=\"n\">{reference}</td><td>{agrees}</td></tr>",
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>",
                 escape(&s.label),
                 s.runs.len(),
                 with_error(last.mean, last.standard_error),
                 digits(s.median(), 0.0)[0],
-                100.0 * s.stuck()
             );
+            if stuck {
+                let _ = write!(out, "<td class=\"n\">{:.0} %</td>", 100.0 * s.stuck());
+            }
+            if compared {
+                let _ = write!(out, "<td class=\"n\">{reference}</td><td>{agrees}</td>");
+            }
+            out.push_str("</tr>\n");
         }
         out.push_str("</table>\n");
     }

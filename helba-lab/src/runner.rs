@@ -38,7 +38,7 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
     let progress = ProgressBar::new(jobs.len() as u64).with_style(
         ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} runs, {eta} left")?.progress_chars("=> "),
     );
-    progress.set_message(experiment.name());
+    progress.set_message(experiment.card().name);
     let runs = jobs
         .par_iter()
         .map(|(settings, seed, series)| {

@@ -30,7 +30,7 @@ fn every_experiment_ends_in_a_report() {
         assert_eq!(html.matches("<svg").count(), results.panels.len());
         // One page, nothing from elsewhere.
         for remote in ["<script", "src=", "<link", "@import", "url("] {
-            assert!(!html.contains(remote), "{remote} in the page of {}", experiment.name());
+            assert!(!html.contains(remote), "{remote} in the page of {}", experiment.card().name);
         }
         let claims = experiment.claims(&results);
         assert!(
@@ -49,12 +49,13 @@ fn every_experiment_ends_in_a_report() {
 #[test]
 fn names_are_unique_and_lines_are_short() {
     let experiments = experiments::all();
-    let names: HashSet<_> = experiments.iter().map(|e| e.name()).collect();
+    let names: HashSet<_> = experiments.iter().map(|e| e.card().name).collect();
     assert_eq!(names.len(), experiments.len());
     for experiment in experiments {
-        assert!(experiments::find(experiment.name()).is_some());
-        assert!(experiment.about().len() <= 100 && !experiment.about().contains('\n'));
-        assert!(!experiment.source().is_empty() && !experiment.notes().is_empty());
+        let card = experiment.card();
+        assert!(experiments::find(card.name).is_some());
+        assert!(card.about.len() <= 100 && !card.about.contains('\n'));
+        assert!(!card.source.is_empty() && !card.notes.is_empty());
     }
     assert!(experiments::find("no-such-experiment").is_none());
     let policies = experiments::policies();

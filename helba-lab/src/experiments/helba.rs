@@ -1,7 +1,8 @@
 //! Figure 1 of Garcelon, Perchet, Pirotta in the clear, and purchases.
 
 use crate::experiment::{
-    Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Run, Scale, Series, SeriesResult,
+    Card, Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Run, Scale, Series,
+    SeriesResult,
 };
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
@@ -85,27 +86,20 @@ where
 struct Figure1;
 
 impl Experiment for Figure1 {
-    fn name(&self) -> &'static str {
-        "helba-fig1"
-    }
-
-    fn about(&self) -> &'static str {
-        "figure 1 in the clear: OFUL, RSOFUL, RSOFUL-Tr and HELBA on the toy problem"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Everything here is in the clear. The encrypted curve of figure 1 is the example paper_figure1 of this project, which \
-         plays against a server on ciphertexts and is checked arm by arm against this HELBA. d = 2, K = 2, 4 context sets, \
-         130 rounds, L = 5.5; the paper states neither S nor δ (here 1 and 0.01) nor how contexts and parameter are drawn (a \
-         fresh problem a seed, features uniform). The baselines have OFUL's width for an exact inverse, HELBA its own."
+    fn card(&self) -> Card {
+        Card {
+            name: "helba-fig1",
+            about: "figure 1 in the clear: OFUL, RSOFUL, RSOFUL-Tr and HELBA on the toy problem",
+            source: SOURCE,
+            notes: "Everything here is in the clear. The encrypted curve of figure 1 is the example paper_figure1 of this project, which \
+                    plays against a server on ciphertexts and is checked arm by arm against this HELBA. d = 2, K = 2, 4 context sets, \
+                    130 rounds, L = 5.5; the paper states neither S nor δ (here 1 and 0.01) nor how contexts and parameter are drawn (a \
+                    fresh problem a seed, features uniform). The baselines have OFUL's width for an exact inverse, HELBA its own.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 2000 } else { 4 }
+        scale.of(2000, 4)
     }
 
     fn panels(&self, _: Scale) -> Result<Vec<Panel>> {
@@ -123,7 +117,7 @@ impl Experiment for Figure1 {
             series(HELBA, "toy", move || HelbaClear::new(helba, Arithmetic::Exact), toy, rounds)?,
             series(POLYNOMIALS, "toy", move || HelbaClear::new(helba, Arithmetic::Paper), toy, rounds)?,
         ];
-        Ok(vec![Panel { title: PANEL.into(), x_label: "round", y_label: "regret", log_x: false, series }])
+        Ok(vec![Panel::regret_over("round", PANEL, series)])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
@@ -290,32 +284,25 @@ pub(super) fn oful_on(name: &str, data: &Arc<Purchases>, schedule: Schedule, rou
 }
 
 impl Experiment for Shopping {
-    fn name(&self) -> &'static str {
-        "helba-purchases"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the paper: share of real purchases foreseen by OFUL, RSOFUL, RSOFUL-Tr and HELBA"
-    }
-
-    fn source(&self) -> &'static str {
-        "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; data: see data/README.md"
-    }
-
-    fn notes(&self) -> &'static str {
-        "Real purchases in file order: propose a brand, earn 1 if the household bought it. Everything in the clear; constant \
-         width 0.5, λ = 1, C = 1, η = 0.1. All but random play are deterministic: one run says all. The paper has no real data."
+    fn card(&self) -> Card {
+        Card {
+            name: "helba-purchases",
+            about: "beyond the paper: share of real purchases foreseen by OFUL, RSOFUL, RSOFUL-Tr and HELBA",
+            source: "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; data: see data/README.md",
+            notes: "Real purchases in file order: propose a brand, earn 1 if the household bought it. Everything in the clear; constant \
+                    width 0.5, λ = 1, C = 1, η = 0.1. All but random play are deterministic: one run says all. The paper has no real data.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 20 } else { 2 }
+        scale.of(20, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let mut panels = Vec::new();
         for (name, read, [oful, lazy], _) in SHOPS {
             let data = Arc::new(read()?);
-            let rounds = if scale == Scale::Full { data.rounds().len() as u64 } else { 200 };
+            let rounds = scale.of(data.rounds().len() as u64, 200);
             let full = |mean| (scale == Scale::Full).then_some(mean);
             let curve = |schedule| oful_on(name, &data, schedule, rounds);
             let (config, log) = (shop_config(&data, Schedule::TraceOrGrowth), PurchaseLog::new(data.clone()));

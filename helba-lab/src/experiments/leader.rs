@@ -3,7 +3,7 @@
 //! The paper has theorems on it and no experiment. References come from an independent implementation.
 
 use crate::experiment::{
-    Claim, Experiment, Panel, PanelResult, Reference, Results, Run, Scale, Series, SeriesResult, listed,
+    Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Run, Scale, Series, SeriesResult, listed,
 };
 use anyhow::Result;
 use bandit::Policy;
@@ -73,10 +73,6 @@ fn series(
     }
 }
 
-fn panel(title: String, series: Vec<Series>) -> Panel {
-    Panel { title, x_label: "round", y_label: "regret", log_x: true, series }
-}
-
 /// One good arm among K.
 struct Arms;
 
@@ -106,20 +102,13 @@ fn over_k_title(gap: f64) -> String {
 }
 
 impl Experiment for Arms {
-    fn name(&self) -> &'static str {
-        "full-information-arms"
-    }
-
-    fn about(&self) -> &'static str {
-        "theorems 6, 7, 10: follow the noisy leader and its baselines over arms, gaps and noise"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        NOTES
+    fn card(&self) -> Card {
+        Card {
+            name: "full-information-arms",
+            about: "theorems 6, 7, 10: follow the noisy leader and its baselines over arms, gaps and noise",
+            source: SOURCE,
+            notes: NOTES,
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -138,7 +127,7 @@ impl Experiment for Arms {
             }
             let naive = NoisyMax::EverySum { epsilon: Epsilon::new(0.1)? };
             curves.push(series(NAIVE, &means, naive, scale, reference(5)));
-            Ok(panel(row_title(k, gap), curves))
+            Ok(Panel::regret_over_log("round", row_title(k, gap), curves))
         };
         ROWS.into_iter().map(row).collect()
     }
@@ -229,20 +218,13 @@ const DOUBLING_ROWS: [(f64, (f64, f64)); 6] =
     [(1.0, (21.7, 0.5)), (2.0, (25.1, 0.5)), (10.0, (62.3, 1.0)), (20.0, (112.0, 2.0)), (100.0, (515.0, 7.0)), (200.0, (998.0, 14.0))];
 
 impl Experiment for Doubling {
-    fn name(&self) -> &'static str {
-        "full-information-doubling"
-    }
-
-    fn about(&self) -> &'static str {
-        "theorems 6, 7: follow the noisy leader on gaps that double, and what the corrected scale costs"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        NOTES
+    fn card(&self) -> Card {
+        Card {
+            name: "full-information-doubling",
+            about: "theorems 6, 7: follow the noisy leader on gaps that double, and what the corrected scale costs",
+            source: SOURCE,
+            notes: NOTES,
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -252,7 +234,7 @@ impl Experiment for Doubling {
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let curve = |(b, reference)| Ok(series(scale_label(b), &DOUBLING, noisy(b)?, scale, Some(reference)));
         let curves = DOUBLING_ROWS.into_iter().map(curve).collect::<Result<_>>()?;
-        Ok(vec![panel(format!("means {DOUBLING:?}"), curves)])
+        Ok(vec![Panel::regret_over_log("round", format!("means {DOUBLING:?}"), curves)])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

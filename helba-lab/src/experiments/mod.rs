@@ -30,5 +30,5 @@ pub fn policies() -> Vec<PolicyEntry> {
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
-    all().into_iter().find(|e| e.name() == name)
+    all().into_iter().find(|e| e.card().name == name)
 }

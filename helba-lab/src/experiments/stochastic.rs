@@ -3,7 +3,7 @@
 //! The paper prints no numbers and leaves the reward law open (here Bernoulli).
 
 use crate::experiment::{
-    Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Scale, Series, SeriesResult,
+    Card, Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Scale, Series, SeriesResult,
 };
 use crate::play::{checkpoints, regret};
 use anyhow::Result;
@@ -125,30 +125,23 @@ impl Setting {
 }
 
 fn slots(scale: Scale) -> u64 {
-    if scale == Scale::Full { 1 << 22 } else { 1 << 12 }
+    scale.of(1 << 22, 1 << 12)
 }
 
 impl Experiment for Setting {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn source(&self) -> &'static str {
-        "Hu, Huang, Mehta: Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment"
-    }
-
-    fn notes(&self) -> &'static str {
-        "Bernoulli rewards (the paper does not say), T = 2^22, 15 runs, DP-SE with beta = 1/T. Noise is drawn in floating \
-         point from a repeatable generator: for simulation only. Hybrid-UCB in its corrected form; the paper's spends more \
-         than its budget and differs by less than two standard errors."
+    fn card(&self) -> Card {
+        Card {
+            name: self.name,
+            about: self.about,
+            source: "Hu, Huang, Mehta: Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment",
+            notes: "Bernoulli rewards (the paper does not say), T = 2^22, 15 runs, DP-SE with beta = 1/T. Noise is drawn in floating \
+                    point from a repeatable generator: for simulation only. Hybrid-UCB in its corrected form; the paper's spends more \
+                    than its budget and differs by less than two standard errors.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 15 } else { 2 }
+        scale.of(15, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -164,13 +157,7 @@ impl Experiment for Setting {
                 self.series(ELIMINATION, dp_se, scale, epsilon, elimination)?,
                 self.series(HYBRID, trees, scale, epsilon, hybrid)?,
             ];
-            panels.push(Panel {
-                title: title(epsilon),
-                x_label: "round",
-                y_label: "regret",
-                log_x: false,
-                series,
-            });
+            panels.push(Panel::regret_over("round", title(epsilon), series));
         }
         Ok(panels)
     }

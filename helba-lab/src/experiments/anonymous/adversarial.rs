@@ -1,7 +1,7 @@
 //! Figure 5, rewards fixed beforehand: delays that follow the player, and oblivious ones.
 
 use super::{SOURCE, series};
-use crate::experiment::{Claim, Experiment, Panel, Results, Scale, SeriesResult};
+use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale, SeriesResult};
 use anyhow::Result;
 use bandit::anonymous::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, Clw, ClwConfig, Composite, Delivery, Rewards, UpdateRule,
@@ -22,22 +22,15 @@ const CLICKS: [ClickRow; 4] = [
 const PROMPT: &str = "CLW, all one slot later";
 
 impl Experiment for Clicks {
-    fn name(&self) -> &'static str {
-        "anonymous-fig5-clicks"
-    }
-
-    fn about(&self) -> &'static str {
-        "figure 5, clicks: ARS-EXP3 and CLW when delays follow the player"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "STAND-IN DATA: the paper uses the Outbrain click log, which may not be redistributed; here one category is clicked \
-         in each slot, with the probabilities above each panel. Delay d if the best arm has been played 3d times on end or \
-         more, else 1. T = 1e7: below 1e6 slots the two cannot be told apart."
+    fn card(&self) -> Card {
+        Card {
+            name: "anonymous-fig5-clicks",
+            about: "figure 5, clicks: ARS-EXP3 and CLW when delays follow the player",
+            source: SOURCE,
+            notes: "STAND-IN DATA: the paper uses the Outbrain click log, which may not be redistributed; here one category is clicked \
+                    in each slot, with the probabilities above each panel. Delay d if the best arm has been played 3d times on end or \
+                    more, else 1. T = 1e7: below 1e6 slots the two cannot be told apart.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -62,13 +55,7 @@ impl Experiment for Clicks {
                 let prompt = environment(Delivery::Random { lo: 1, hi: 1 })?;
                 curves.push(series(PROMPT, wrapped, &prompt, slots, full((135_916.0, 2_798.0)))?);
             }
-            panels.push(Panel {
-                title: format!("clicks {p:?}; d = {d}"),
-                x_label: "slot",
-                y_label: "regret",
-                log_x: false,
-                series: curves,
-            });
+            panels.push(Panel::regret_over("slot", format!("clicks {p:?}; d = {d}"), curves));
         }
         Ok(panels)
     }
@@ -135,22 +122,15 @@ const COUPONS: [CouponRow; 2] = [
 ];
 
 impl Experiment for Coupons {
-    fn name(&self) -> &'static str {
-        "anonymous-fig5-coupons"
-    }
-
-    fn about(&self) -> &'static str {
-        "figure 5, coupons: ARS-EXP3, CLW and ARS-CLW under oblivious delays"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "STAND-IN DATA: the paper uses the Coupon Purchase log, which may not be redistributed; here each weekday's coupon \
-         would be used with probability .50 to .35, independently. Guessing d too short helps CLW on this harmless source; no \
-         guarantee follows. T = 1e6: at 1e5 little has been learnt by any of them."
+    fn card(&self) -> Card {
+        Card {
+            name: "anonymous-fig5-coupons",
+            about: "figure 5, coupons: ARS-EXP3, CLW and ARS-CLW under oblivious delays",
+            source: SOURCE,
+            notes: "STAND-IN DATA: the paper uses the Coupon Purchase log, which may not be redistributed; here each weekday's coupon \
+                    would be used with probability .50 to .35, independently. Guessing d too short helps CLW on this harmless source; no \
+                    guarantee follows. T = 1e6: at 1e5 little has been learnt by any of them.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -178,13 +158,7 @@ impl Experiment for Coupons {
                 let policy = move || ArsClw::new(ArsClwConfig { root, ..ArsClwConfig::new(7) });
                 curves.push(series(format!("ARS-CLW, T^(1/{root})"), policy, e, slots, full(reference))?);
             }
-            panels.push(Panel {
-                title: format!("coupons; delay {lo}..{hi}"),
-                x_label: "slot",
-                y_label: "regret",
-                log_x: false,
-                series: curves,
-            });
+            panels.push(Panel::regret_over("slot", format!("coupons; delay {lo}..{hi}"), curves));
         }
         Ok(panels)
     }

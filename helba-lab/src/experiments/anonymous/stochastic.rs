@@ -1,7 +1,7 @@
 //! Figures 2 to 4, i.i.d. vectors; then runs of ARS-UCB that settle on a wrong arm.
 
 use super::{SOURCE, series};
-use crate::experiment::{Claim, Experiment, Panel, PanelResult, Results, Scale, listed};
+use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, listed};
 use anyhow::Result;
 use bandit::anonymous::{
     ArsUcb, ArsUcbConfig, Composite, Delivery, Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize,
@@ -125,22 +125,15 @@ impl Stochastic {
 }
 
 impl Experiment for Stochastic {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Nine arms, .9 to .1. The paper leaves open the horizon (here 1e5), the repetitions (20), the reward law \
-         (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots. \
-         Arms stand best first, as they do in the references; ODAAF begins with them in that order, which flatters it early."
+    fn card(&self) -> Card {
+        Card {
+            name: self.name,
+            about: self.about,
+            source: SOURCE,
+            notes: "Nine arms, .9 to .1. The paper leaves open the horizon (here 1e5), the repetitions (20), the reward law \
+                    (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots. \
+                    Arms stand best first, as they do in the references; ODAAF begins with them in that order, which flatters it early.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -168,7 +161,7 @@ impl Experiment for Stochastic {
                     curves.push(series(label, policy, &environment, slots, full(reference))?);
                 }
                 let title = format!("{}; {over}", case.title);
-                panels.push(Panel { title, x_label: "slot", y_label: "regret", log_x: true, series: curves });
+                panels.push(Panel::regret_over_log("slot", title, curves));
             }
         }
         Ok(panels)
@@ -254,21 +247,14 @@ const STUCK: [(&str, f64, RoundSize, &str); 6] = [
 ];
 
 impl Experiment for Stuck {
-    fn name(&self) -> &'static str {
-        "anonymous-stuck"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the paper: runs of ARS-UCB that settle on a wrong arm"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Vectors that increase over 100 slots, T = 3e5. With α = 4, the paper's advice, which its own analysis excludes, some \
-         runs pay linear regret: what other arms earned flatters a bad one in its short rounds. Longer rounds or a larger α help."
+    fn card(&self) -> Card {
+        Card {
+            name: "anonymous-stuck",
+            about: "beyond the paper: runs of ARS-UCB that settle on a wrong arm",
+            source: SOURCE,
+            notes: "Vectors that increase over 100 slots, T = 3e5. With α = 4, the paper's advice, which its own analysis excludes, some \
+                    runs pay linear regret: what other arms earned flatters a bad one in its short rounds. Longer rounds or a larger α help.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -283,13 +269,7 @@ impl Experiment for Stuck {
             series(label, policy, &environment, slots, None)
         };
         let series = STUCK.into_iter().map(curve).collect::<Result<_>>()?;
-        Ok(vec![Panel {
-            title: "increasing, d = 100".into(),
-            x_label: "slot",
-            y_label: "regret",
-            log_x: true,
-            series,
-        }])
+        Ok(vec![Panel::regret_over_log("slot", "increasing, d = 100", series)])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

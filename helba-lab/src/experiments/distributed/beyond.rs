@@ -1,7 +1,7 @@
 //! Beyond the figures: how fast batches grow, and the scale of Skellam noise.
 
 use super::*;
-use crate::experiment::{Claim, Panel, Scale};
+use crate::experiment::{Card, Claim, Panel, Scale};
 use bandit::distributed::Mechanism;
 
 /// Batches that double, or grow faster.
@@ -14,20 +14,13 @@ fn growth_title(epsilon: (u128, u128), growth: u64) -> String {
 }
 
 impl Experiment for Growth {
-    fn name(&self) -> &'static str {
-        "distributed-growth"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the figures: how fast batches grow (2 in the text, 4 in the published code)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        SETTING
+    fn card(&self) -> Card {
+        Card {
+            name: "distributed-growth",
+            about: "beyond the figures: how fast batches grow (2 in the text, 4 in the published code)",
+            source: SOURCE,
+            notes: SETTING,
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -42,13 +35,11 @@ impl Experiment for Growth {
             for growth in GROWTHS {
                 let rows = [(PURE, Noise::Pure), (RENYI, Noise::Renyi(10)), ("no privacy", Noise::None)];
                 let curve = |(label, noise)| series(label, sums(noise, growth), epsilon, &ground, None);
-                panels.push(Panel {
-                    title: growth_title(epsilon, growth),
-                    x_label: "user",
-                    y_label: "regret",
-                    log_x: true,
-                    series: rows.into_iter().map(curve).collect::<Result<_>>()?,
-                });
+                panels.push(Panel::regret_over_log(
+                    "user",
+                    growth_title(epsilon, growth),
+                    rows.into_iter().map(curve).collect::<Result<_>>()?,
+                ));
             }
         }
         Ok(panels)
@@ -105,21 +96,14 @@ fn fixed(label: String, points: Vec<(f64, f64)>, last: f64) -> Series {
 }
 
 impl Experiment for Skellam {
-    fn name(&self) -> &'static str {
-        "distributed-skellam"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the figures: the scale of Skellam noise, its regret, guarantee and bits"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Easy arms as in figure 2, growth 4. The guarantee is the Renyi bound of Lemma 3 for batches of any size, converted \
-         to (ε', 1e-5) at its best order. Bits are those of the modulus at p = 0.1. Both are computed, not measured: no seeds."
+    fn card(&self) -> Card {
+        Card {
+            name: "distributed-skellam",
+            about: "beyond the figures: the scale of Skellam noise, its regret, guarantee and bits",
+            source: SOURCE,
+            notes: "Easy arms as in figure 2, growth 4. The guarantee is the Renyi bound of Lemma 3 for batches of any size, converted \
+                    to (ε', 1e-5) at its best order. Bits are those of the modulus at p = 0.1. Both are computed, not measured: no seeds.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -132,13 +116,11 @@ impl Experiment for Skellam {
         let mut panels = Vec::new();
         for s in SCALES {
             let curve = |epsilon| series(title(epsilon), sums(Noise::Renyi(s), 4), epsilon, &ground, None);
-            panels.push(Panel {
-                title: scale_title(s),
-                x_label: "user",
-                y_label: "regret",
-                log_x: true,
-                series: EPSILONS.into_iter().map(curve).collect::<Result<_>>()?,
-            });
+            panels.push(Panel::regret_over_log(
+                "user",
+                scale_title(s),
+                EPSILONS.into_iter().map(curve).collect::<Result<_>>()?,
+            ));
         }
         let mut guarantees = Vec::new();
         for (epsilon, last) in EPSILONS.into_iter().zip([0.37531, 2.16813, 4.75295]) {

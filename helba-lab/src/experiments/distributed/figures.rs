@@ -1,7 +1,7 @@
 //! Figures 2 to 4: easy and hard arms, and the models beside each other.
 
 use super::*;
-use crate::experiment::{Claim, Panel, Scale};
+use crate::experiment::{Card, Claim, Panel, Scale};
 
 /// One curve: label, policy, and last values of the other implementation by epsilon.
 pub(super) struct Row(&'static str, Kind, [Option<(f64, f64)>; 3]);
@@ -48,13 +48,7 @@ fn panels(rows: &[Row], means: (f64, f64), users: u64, scale: Scale) -> Result<V
             let reference = references[i].filter(|_| scale == Scale::Full);
             series(*label, *kind, epsilon, &ground, reference)
         };
-        Ok(Panel {
-            title: title(epsilon),
-            x_label: "user",
-            y_label: "regret",
-            log_x: true,
-            series: rows.iter().map(curve).collect::<Result<_>>()?,
-        })
+        Ok(Panel::regret_over_log("user", title(epsilon), rows.iter().map(curve).collect::<Result<_>>()?))
     };
     EPSILONS.into_iter().enumerate().map(panel).collect()
 }
@@ -68,20 +62,8 @@ pub(super) struct Instances {
 }
 
 impl Experiment for Instances {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        SETTING
+    fn card(&self) -> Card {
+        Card { name: self.name, about: self.about, source: SOURCE, notes: SETTING }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -187,23 +169,16 @@ fn at_a_million(results: &Results) -> Claim {
 pub(super) struct Models;
 
 impl Experiment for Models {
-    fn name(&self) -> &'static str {
-        "distributed-fig4"
-    }
-
-    fn about(&self) -> &'static str {
-        "figure 4: central, local, distributed and shuffle models on easy arms"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "As figure 2, batches that double, T = 1e6. The shuffle model, of which the paper has a theorem and no figure, is \
-         run as Theorem 3 states it: half of ε for the noise, p = 1/(2T), sums wrong with probability 1/(2T). Panels show \
-         cumulative regret, the last ones divide it by the number of users. Noise of all users is drawn at once, in double \
-         precision where the exact law would take hours: simulation only."
+    fn card(&self) -> Card {
+        Card {
+            name: "distributed-fig4",
+            about: "figure 4: central, local, distributed and shuffle models on easy arms",
+            source: SOURCE,
+            notes: "As figure 2, batches that double, T = 1e6. The shuffle model, of which the paper has a theorem and no figure, is \
+                    run as Theorem 3 states it: half of ε for the noise, p = 1/(2T), sums wrong with probability 1/(2T). Panels show \
+                    cumulative regret, the last ones divide it by the number of users. Noise of all users is drawn at once, in double \
+                    precision where the exact law would take hours: simulation only.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {

@@ -2,29 +2,22 @@
 
 use super::clusters::Clusters;
 use super::*;
-use crate::experiment::{Claim, Panel, Scale};
+use crate::experiment::{Card, Claim, Panel, Scale};
 use std::sync::OnceLock;
 
 /// Figure 5.
 pub(super) struct Ranking;
 
 impl Experiment for Ranking {
-    fn name(&self) -> &'static str {
-        "distributed-fig5"
-    }
-
-    fn about(&self) -> &'static str {
-        "figures 1d to 1f, 5: Dist-DP-SE, Dist-RDP-SE and DP-SE on 50 clusters of pages (stand-in data)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "STAND-IN DATA: the paper clusters MSLR-WEB10K, which may not be redistributed; here 60000 made-up rows of 136 \
-         features on 40 topics, labels as frequent as there, 50 clusters; an arm pays the relevance, over 4, of a random row \
-         of its cluster. Batches that double, p = 0.1, T = 1e6. References are of another draw of such rows."
+    fn card(&self) -> Card {
+        Card {
+            name: "distributed-fig5",
+            about: "figures 1d to 1f, 5: Dist-DP-SE, Dist-RDP-SE and DP-SE on 50 clusters of pages (stand-in data)",
+            source: SOURCE,
+            notes: "STAND-IN DATA: the paper clusters MSLR-WEB10K, which may not be redistributed; here 60000 made-up rows of 136 \
+                    features on 40 topics, labels as frequent as there, 50 clusters; an arm pays the relevance, over 4, of a random row \
+                    of its cluster. Batches that double, p = 0.1, T = 1e6. References are of another draw of such rows.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
@@ -51,13 +44,11 @@ impl Experiment for Ranking {
         ];
         let panel = |epsilon| {
             let curve = |(label, kind)| series(label, kind, epsilon, &ground, None);
-            Ok(Panel {
-                title: title(epsilon),
-                x_label: "user",
-                y_label: "regret",
-                log_x: true,
-                series: rows.into_iter().map(curve).collect::<Result<_>>()?,
-            })
+            Ok(Panel::regret_over_log(
+                "user",
+                title(epsilon),
+                rows.into_iter().map(curve).collect::<Result<_>>()?,
+            ))
         };
         [EPSILONS[2], LARGE[0], LARGE[1]].into_iter().map(panel).collect()
     }

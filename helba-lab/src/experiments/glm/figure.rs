@@ -2,9 +2,9 @@
 
 use super::{
     AS_RUN, ECOLOG, GLM_UCB, GLOC, Kind, PROVED, RS, RS_AS_RUN, SOURCE, Setting, Shape, last, learns,
-    numbers, panel, private,
+    numbers, private,
 };
-use crate::experiment::{Claim, Experiment, Panel, Results, Scale};
+use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale};
 use anyhow::Result;
 use glm::Link;
 use glm::published::SEED;
@@ -77,34 +77,31 @@ impl Figure1 {
 }
 
 impl Experiment for Figure1 {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "The published instance and profiles, as in table 2. The paper draws curves and prints no numbers. References come \
-         from 3 to 5 repetitions of another implementation: their errors are rough."
+    fn card(&self) -> Card {
+        Card {
+            name: self.name,
+            about: self.about,
+            source: SOURCE,
+            notes: "The published instance and profiles, as in table 2. The paper draws curves and prints no numbers. References come \
+                    from 3 to 5 repetitions of another implementation: their errors are rough.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 10 } else { 2 }
+        scale.of(10, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let rounds = if scale == Scale::Full { self.rounds } else { 200 };
+        let rounds = scale.of(self.rounds, 200);
         let setting = Setting::published(SEED, Shape::published(self.link, 5, self.s), rounds)?;
         let curve = |FigureRow(label, kind, reference): &FigureRow| {
             setting.series(label, *kind, reference.filter(|_| scale == Scale::Full))
         };
-        Ok(vec![panel(self.title(), self.rows.iter().map(curve).collect::<Result<_>>()?)])
+        Ok(vec![Panel::regret_over(
+            "round",
+            self.title(),
+            self.rows.iter().map(curve).collect::<Result<_>>()?,
+        )])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

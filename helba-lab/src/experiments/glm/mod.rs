@@ -6,9 +6,7 @@ mod purchases;
 mod shuffled;
 mod table;
 
-use crate::experiment::{
-    Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Run, Series,
-};
+use crate::experiment::{Claim, Experiment, PanelResult, PolicyEntry, Reference, Results, Run, Series};
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
 use bandit::{Environment, Features, Policy, UniformRandom};
@@ -17,6 +15,8 @@ use glm::joint::{Estimate, JointConfig, JointGlm, Published};
 use glm::{GlmEnvironment, Instance, Link, Problem, published};
 use privacy::budget::Epsilon;
 use privacy::source::SplitMix64;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Policies for rewards that follow a link.
@@ -44,7 +44,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 const SOURCE: &str =
     "Sarmasarkar: Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits";
 const DELTA: f64 = 0.02;
-const EXPLORATIONS: &str = "explorations";
+const EXPLORATIONS: &str = "rounds of exploration";
 const WARM_UPS: &str = "warm-up estimates";
 const RUNNING: &str = "running estimates";
 
@@ -169,22 +169,46 @@ impl Setting {
     }
 }
 
-/// One run of JointGLM, with its explorations (as released) and estimates counted.
+/// JointGLM, with its rounds of exploration counted: what it releases of them has noise.
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    policy: JointGlm,
+    explored: u64,
+}
+
+impl Policy for Counted {
+    type Context = Features;
+    type Feedback = f64;
+
+    fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        let arm = self.policy.decide(context, rng)?;
+        self.explored += u64::from(self.policy.exploring() == Some(true));
+        Ok(arm)
+    }
+
+    fn learn(
+        &mut self,
+        context: &Features,
+        arm: usize,
+        reward: &f64,
+        rng: &mut dyn Rng,
+    ) -> Result<(), bandit::Error> {
+        self.policy.learn(context, arm, reward, rng)
+    }
+}
+
+/// One run of JointGLM, with its explorations and estimates counted.
 fn joint_run<E>(config: &JointConfig, environment: E, at: &[u64], seed: u64) -> Result<Run>
 where
     E: Environment<Context = Features, Feedback = f64>,
 {
-    let mut policy = JointGlm::new(config.clone())?;
+    let mut policy = Counted { policy: JointGlm::new(config.clone())?, explored: 0 };
     let mut run = Run::curve(regret_until(&mut policy, environment, at, seed, |_| None)?.points);
-    let (warm_up, running) = policy.board().calls();
-    run.figures.insert(EXPLORATIONS.into(), policy.board().explorations());
+    let (warm_up, running) = policy.policy.board().calls();
+    run.figures.insert(EXPLORATIONS.into(), policy.explored as f64);
     run.figures.insert(WARM_UPS.into(), warm_up.into());
     run.figures.insert(RUNNING.into(), running.into());
     Ok(run)
-}
-
-fn panel(title: String, series: Vec<Series>) -> Panel {
-    Panel { title, x_label: "round", y_label: "regret", log_x: false, series }
 }
 
 fn last(panel: Option<&PanelResult>, label: &str) -> f64 {
@@ -222,7 +246,7 @@ fn learns(results: &Results, titles: &[String]) -> Claim {
     };
     let cells: Vec<_> = titles.iter().map(cell).collect();
     let words = |(title, proved, random, explored): &(String, f64, f64, f64)| {
-        format!("{title}: {proved:.0}, random play {random:.0}, about {explored:.0} explorations")
+        format!("{title}: {proved:.0}, random play {random:.0}, {explored:.0} explorations")
     };
     Claim {
         paper: "(No claim of the paper:) with both widths 2, the proved profile ends below half of random play at ε = 8".into(),

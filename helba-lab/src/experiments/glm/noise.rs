@@ -1,7 +1,7 @@
 //! Regret over epsilon and T.
 
-use super::{EXPLORATIONS, Kind, NO_NOISE, RUNNING, SOURCE, Setting, Shape, WARM_UPS, panel};
-use crate::experiment::{Claim, Experiment, Panel, PanelResult, Reference, Results, Scale};
+use super::{EXPLORATIONS, Kind, NO_NOISE, RUNNING, SOURCE, Setting, Shape, WARM_UPS};
+use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Scale};
 use anyhow::Result;
 use glm::joint::{Estimate, Growth, JointConfig, Published, Region, Release, WarmUp};
 use glm::{Descent, Link};
@@ -25,30 +25,23 @@ fn budget(epsilon: f64) -> String {
 }
 
 impl Experiment for Noise {
-    fn name(&self) -> &'static str {
-        "glm-noise"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the figures: the proved profile over ε and T (a quarter of an hour)"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Probit, d = 2, K = 10, S = 2, fresh instances, δ = 1e-3, both widths 2. Rounds \
-         explore only while κγ² > λ; where λ, which the noise sets, is larger, κ enters nowhere and nothing is eliminated. \
-         Explorations are counted as released, noise included. Noise is drawn as deployed, from integers."
+    fn card(&self) -> Card {
+        Card {
+            name: "glm-noise",
+            about: "beyond the figures: the proved profile over ε and T (a quarter of an hour)",
+            source: SOURCE,
+            notes: "Probit, d = 2, K = 10, S = 2, fresh instances, δ = 1e-3, both widths 2. Rounds \
+                    explore only while κγ² > λ; where λ, which the noise sets, is larger, κ enters nowhere and nothing is eliminated. \
+                    Noise is drawn as deployed, from integers.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 5 } else { 2 }
+        scale.of(5, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let horizons: &[u64] = if scale == Scale::Full { &HORIZONS } else { &[200, 400, 600, 800] };
+        let horizons: &[u64] = scale.of(&HORIZONS, &[200, 400, 600, 800]);
         let mut panels = Vec::new();
         for (&rounds, title) in horizons.iter().zip(HORIZONS.map(horizon_title)) {
             let setting =
@@ -66,7 +59,7 @@ impl Experiment for Noise {
             };
             series.push(setting.joint(NO_NOISE, clear)?);
             series.push(setting.series("random", Kind::Random, None)?);
-            panels.push(panel(title, series));
+            panels.push(Panel::regret_over("round", title, series));
         }
         Ok(panels)
     }
@@ -240,26 +233,19 @@ fn thirds(setting: &Setting, epsilon: Option<f64>, gamma: f64) -> Result<JointCo
 }
 
 impl Experiment for Thirds {
-    fn name(&self) -> &'static str {
-        "glm-thirds"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the figures: algorithm 2 as it stands, a third of the budget each"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Probit, d = 2, K = 10, S = 2, the instance of seed 7, δ = 1e-3, β = 2; nothing of what the published code does besides \
-         the algorithm. No privacy is stated: the accounting by thirds does not stand, see docs/joint-privacy.md. κ is that of the \
-         instance. References are two runs each: their errors are rough."
+    fn card(&self) -> Card {
+        Card {
+            name: "glm-thirds",
+            about: "beyond the figures: algorithm 2 as it stands, a third of the budget each",
+            source: SOURCE,
+            notes: "Probit, d = 2, K = 10, S = 2, the instance of seed 7, δ = 1e-3, β = 2; nothing of what the published code does besides \
+                    the algorithm. No privacy is stated: the accounting by thirds does not stand, see docs/joint-privacy.md. κ is that of the \
+                    instance. References are two runs each: their errors are rough.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 5 } else { 2 }
+        scale.of(5, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -278,7 +264,7 @@ impl Experiment for Thirds {
             };
             let mut series: Vec<_> = rows.iter().map(curve).collect::<Result<_>>()?;
             series.push(setting.series("random", Kind::Random, None)?);
-            panels.push(panel((*title).into(), series));
+            panels.push(Panel::regret_over("round", *title, series));
         }
         Ok(panels)
     }

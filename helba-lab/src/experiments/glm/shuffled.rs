@@ -1,7 +1,7 @@
 //! ShuffleGLM.
 
-use super::{Kind, NO_NOISE, SOURCE, Setting, Shape, last, panel};
-use crate::experiment::{Claim, Experiment, Panel, Reference, Results, Scale, SeriesResult};
+use super::{Kind, NO_NOISE, SOURCE, Setting, Shape, last};
+use crate::experiment::{Card, Claim, Experiment, Panel, Reference, Results, Scale, SeriesResult};
 use anyhow::Result;
 use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm, batch_sizes};
 use glm::{Instance, Link};
@@ -15,33 +15,26 @@ const STATED: &str = "noise as stated, ε = 4";
 const CALIBRATED: &str = "calibrated bits, ε = 4";
 
 impl Experiment for Shuffled {
-    fn name(&self) -> &'static str {
-        "glm-shuffle"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the figures: ShuffleGLM and how much of its stated noise it bears"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "The paper has no experiment on ShuffleGLM; with the constants of its theorems the first batch alone is longer than \
-         4e7 rounds. Logistic, d = 2, K = 5, θ = (1.2, 1.6), fresh arms, T = 40000 in batches of 3000, 1169 and the rest, \
-         γ = 1, 20 descent steps, δ = 1e-3, ε = 4. Fractions multiply the noise of every summation and give no privacy. \
-         Calibrated bits do, with the least noise by the exact divergence. References under \
-         noise are means of 300 runs of a second implementation in numpy. A first one had two runs each, 952 and 1069, 8130 and \
-         9184, 18890 and 12191: of the last four three are in the upper fifth of the 300."
+    fn card(&self) -> Card {
+        Card {
+            name: "glm-shuffle",
+            about: "beyond the figures: ShuffleGLM and how much of its stated noise it bears",
+            source: SOURCE,
+            notes: "The paper has no experiment on ShuffleGLM; with the constants of its theorems the first batch alone is longer than \
+                    4e7 rounds. Logistic, d = 2, K = 5, θ = (1.2, 1.6), fresh arms, T = 40000 in batches of 3000, 1169 and the rest, \
+                    γ = 1, 20 descent steps, δ = 1e-3, ε = 4. Fractions multiply the noise of every summation and give no privacy. \
+                    Calibrated bits do, with the least noise by the exact divergence. References under \
+                    noise are means of 300 runs of a second implementation in numpy. A first one had two runs each, 952 and 1069, 8130 and \
+                    9184, 18890 and 12191: of the last four three are in the upper fifth of the 300.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 40 } else { 2 }
+        scale.of(40, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let (rounds, first) = if scale == Scale::Full { (40_000, 3000) } else { (400, 100) };
+        let (rounds, first) = scale.of((40_000, 3000), (400, 100));
         let batches = batch_sizes(rounds, 3, first)?;
         let epsilon = Epsilon::new(4.0)?;
         let arms = Setting::fresh(Shape { link: Link::Logistic, d: 2, k: 5, s: 2.0, delta: 1e-3 }, rounds);
@@ -80,7 +73,7 @@ impl Experiment for Shuffled {
             series.push(curve);
         }
         series.push(setting.series("random", Kind::Random, None)?);
-        Ok(vec![panel("logistic, d = 2, K = 5, T = 40000".into(), series)])
+        Ok(vec![Panel::regret_over("round", "logistic, d = 2, K = 5, T = 40000", series)])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

@@ -2,9 +2,9 @@
 
 use super::{
     AS_RUN, EXPLORATIONS, GLM_UCB, GLOC, Kind, PROVED, RS, RS_AS_RUN, SOURCE, Setting, Shape, figure, learns,
-    numbers, panel, private,
+    numbers, private,
 };
-use crate::experiment::{Claim, Experiment, Panel, PanelResult, Results, Scale, SeriesResult};
+use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, SeriesResult};
 use anyhow::Result;
 use bandit::Summary;
 use glm::Link;
@@ -38,43 +38,40 @@ static TABLE_2: [TableRow; 13] = [
 ];
 
 impl Experiment for Table2 {
-    fn name(&self) -> &'static str {
-        "glm-table2"
-    }
-
-    fn about(&self) -> &'static str {
-        "table 2: probit bandits, d = 3, K = 20, T = 5000, three values of S"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "One instance, that of the published code, for all repetitions: only rewards and noise are drawn anew, so the errors \
-         hide what differs between problems. 'JointGLM as run' is the published profile: an accounting that does not stand, \
-         and a policy that in this table never explores. Its constants are those of the published code, tuned by its authors, and \
-         κ and κ* are computed from the true parameter; none was fitted here, neither to their table nor to the reference. \
-         'As run' otherwise keeps what the published code does besides the algorithm: GLOC scaled to the length of the true \
-         parameter, RS-GLinUCB with an aliased H (one switch a run), averaged estimates, scaled V-leaves and next to no \
-         regulariser (1e-5). Regularised by 0.5, as a line left out of that code has it, its runs are a twelfth dearer at S = 3, and it is \
-         with these that the paper's row agrees. 'Proved' is this project's profile, private whatever the data. GLM-UCB \
-         refits every 5 rounds."
+    fn card(&self) -> Card {
+        Card {
+            name: "glm-table2",
+            about: "table 2: probit bandits, d = 3, K = 20, T = 5000, three values of S",
+            source: SOURCE,
+            notes: "One instance, that of the published code, for all repetitions: only rewards and noise are drawn anew, so the errors \
+                    hide what differs between problems. 'JointGLM as run' is the published profile: an accounting that does not stand, \
+                    and a policy that in this table never explores. Its constants are those of the published code, tuned by its authors, and \
+                    κ and κ* are computed from the true parameter; none was fitted here, neither to their table nor to the reference. \
+                    'As run' otherwise keeps what the published code does besides the algorithm: GLOC scaled to the length of the true \
+                    parameter, RS-GLinUCB with an aliased H (one switch a run), averaged estimates, scaled V-leaves and next to no \
+                    regulariser (1e-5). Regularised by 0.5, as a line left out of that code has it, its runs are a twelfth dearer at S = 3, and it is \
+                    with these that the paper's row agrees. 'Proved' is this project's profile, private whatever the data. GLM-UCB \
+                    refits every 5 rounds.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 20 } else { 2 }
+        scale.of(20, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let rounds = if scale == Scale::Full { 5_000 } else { 200 };
+        let rounds = scale.of(5_000, 200);
         let mut panels = Vec::new();
         for (i, s) in NORMS.into_iter().enumerate() {
             let setting = Setting::published(SEED, Shape::published(Link::Probit, 3, s), rounds)?;
             let curve = |TableRow(label, kind, _, references): &TableRow| {
                 setting.series(label, *kind, references[i].filter(|_| scale == Scale::Full))
             };
-            panels.push(panel(format!("S = {s}"), TABLE_2.iter().map(curve).collect::<Result<_>>()?));
+            panels.push(Panel::regret_over(
+                "round",
+                format!("S = {s}"),
+                TABLE_2.iter().map(curve).collect::<Result<_>>()?,
+            ));
         }
         Ok(panels)
     }
@@ -176,29 +173,22 @@ impl Experiment for Table2 {
 pub(super) struct Kappa;
 
 impl Experiment for Kappa {
-    fn name(&self) -> &'static str {
-        "glm-kappa"
-    }
-
-    fn about(&self) -> &'static str {
-        "beyond the table: κ swept on a fresh instance a seed"
-    }
-
-    fn source(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn notes(&self) -> &'static str {
-        "Probit, d = 3, K = 20, T = 5000 as in table 2, but parameter and arms are drawn anew in every repetition, and κ is \
-         that of the whole ball: the published design hides what differs between instances."
+    fn card(&self) -> Card {
+        Card {
+            name: "glm-kappa",
+            about: "beyond the table: κ swept on a fresh instance a seed",
+            source: SOURCE,
+            notes: "Probit, d = 3, K = 20, T = 5000 as in table 2, but parameter and arms are drawn anew in every repetition, and κ is \
+                    that of the whole ball: the published design hides what differs between instances.",
+        }
     }
 
     fn seeds(&self, scale: Scale) -> u64 {
-        if scale == Scale::Full { 20 } else { 2 }
+        scale.of(20, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let rounds = if scale == Scale::Full { 5_000 } else { 200 };
+        let rounds = scale.of(5_000, 200);
         let mut panels = Vec::new();
         for s in NORMS {
             let setting = Setting::fresh(Shape::published(Link::Probit, 3, s), rounds);
@@ -210,7 +200,11 @@ impl Experiment for Kappa {
                 ("random", Kind::Random),
             ];
             let curve = |(label, kind)| setting.series(label, kind, None);
-            panels.push(panel(format!("S = {s}"), rows.into_iter().map(curve).collect::<Result<_>>()?));
+            panels.push(Panel::regret_over(
+                "round",
+                format!("S = {s}"),
+                rows.into_iter().map(curve).collect::<Result<_>>()?,
+            ));
         }
         Ok(panels)
     }
