@@ -39,7 +39,8 @@ pub(crate) async fn decide(
         drop(body);
         let mut seconds = vec![("parse".to_string(), lap())];
         let inputs = lock(&entry.live).bandit.begin_decision()?;
-        let output = engine.decide(inputs, &contexts, &mut rng)?;
+        // On a thread of the pool, so that no operation waits for one to wake.
+        let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         lap();
         let reply = entry.change(&state, |bandit| Ok(bandit.finish_decision(engine, output, &mut rng)?))?;

@@ -8,7 +8,7 @@ use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
-use rns::{Addends, Ntt, Poly, Rows};
+use rns::{Addends, Ntt, Poly};
 use std::collections::BTreeMap;
 
 /// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
@@ -107,7 +107,28 @@ impl Evaluator {
         let out_of_levels = Error::OutOfLevels { op: Op::Rescale, need: 1, have: 0 };
         let divider = self.params.rescale(a.level).ok_or(out_of_levels)?;
         let scale = a.scale / self.params.prime(a.level) as f64;
-        Ok(Ciphertext { c0: divider.divide(a.c0), c1: divider.divide(a.c1), level: a.level - 1, scale })
+        let (c0, c1) = rayon::join(|| divider.divide(a.c0), || divider.divide(a.c1));
+        Ok(Ciphertext { c0, c1, level: a.level - 1, scale })
+    }
+
+    /// (Σ k·t + constant)/q at the scale it is said to have, q the prime of `level` + 1.
+    fn divided_sum(
+        &self,
+        op: Op,
+        terms: &[(i128, &Ciphertext)],
+        constant: i128,
+        level: usize,
+        scale: f64,
+    ) -> Result<Ciphertext, Error> {
+        let divider = self.params.rescale(level + 1).ok_or(Error::OutOfLevels { op, need: 1, have: 0 })?;
+        let part = |part: fn(&Ciphertext) -> &Poly<Ntt>| {
+            terms.iter().map(|(k, t)| (*k, part(t))).collect::<Vec<_>>()
+        };
+        let (c0, c1) = rayon::join(
+            || divider.divide_sum(&part(|t| &t.c0), constant),
+            || divider.divide_sum(&part(|t| &t.c1), 0),
+        );
+        Ok(Ciphertext { c0, c1, level, scale })
     }
 
     /// The first `level` + 1 limbs: the same message and scale at a lower level. Adds no error.
@@ -145,20 +166,8 @@ impl Evaluator {
         if level >= a.level {
             return Err(Error::OutOfLevels { op: Op::DropLevel, need: level + 1, have: a.level });
         }
-        let mut out = self.drop_level(a, level + 1)?;
-        let factor = scale * self.params.prime(level + 1) as f64 / a.scale;
-        let factor = integer(factor, Op::DropLevel, a.scale)?;
-        self.scale_by(&mut out, factor);
-        let mut out = self.rescale(out)?;
-        out.scale = scale;
-        Ok(out)
-    }
-
-    /// Multiplies the residues by `k` and leaves the scale to the caller.
-    fn scale_by(&self, a: &mut Ciphertext, k: i128) {
-        let basis = self.params.q_basis(a.level);
-        a.c0.mul_integer_assign(basis, k);
-        a.c1.mul_integer_assign(basis, k);
+        let factor = integer(scale * self.params.prime(level + 1) as f64 / a.scale, Op::DropLevel, a.scale)?;
+        self.divided_sum(Op::DropLevel, &[(factor, a)], 0, level, scale)
     }
 
     /// a·m rescaled: one level. For a canonical result `m` is encoded by [`Self::encode_factor`].
@@ -271,24 +280,8 @@ impl Evaluator {
         let constant = integer(constant * target, op, target)?;
 
         if products.is_empty() {
-            let n = p.n();
-            let (mut c0, mut c1) = (Poly::<Ntt>::scratch(n, high + 1), Poly::<Ntt>::scratch(n, high + 1));
-            Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
-                let m = basis.modulus(i);
-                let k: Vec<u64> = factors.iter().map(|&k| m.reduce_i128(k)).collect();
-                for (part, out) in [&mut *o0, o1].into_iter().enumerate() {
-                    rns::combine(
-                        m,
-                        out,
-                        &Rows::Wide(terms.iter().map(|(_, a)| a.limbs(i)[part]).collect()),
-                        &k,
-                    );
-                }
-                // A real constant has the same value at every root.
-                rns::add_constant(m, o0, m.reduce_i128(constant));
-            });
-            let out = self.rescale(Ciphertext { c0, c1, level: high, scale: target })?;
-            return Ok(Ciphertext { scale, ..out });
+            let terms: Vec<_> = factors.iter().zip(terms).map(|(&k, (_, t))| (k, *t)).collect();
+            return self.divided_sum(op, &terms, constant, level, scale);
         }
 
         let missing = Error::OutOfLevels { op, need: 1, have: 0 };
@@ -350,12 +343,21 @@ impl Evaluator {
         let digits = Digits::new(p, Source::Poly(&a.c1), level);
         let mut sums = keyswitch::scratch(p, level);
         digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
-            row.iter_mut().for_each(|limb| limb.fill(0));
+            // The first rotation is written; what is taken off is taken off 0.
+            let mut fresh = terms.first().is_some_and(|(.., negative)| !negative);
+            if !fresh {
+                row.iter_mut().for_each(|limb| limb.fill(0));
+            }
             for (key, permutation, negative) in &terms {
                 digits.ciphertext_times_p(i, x, *key, a, [&mut *t0, &mut *t1]);
                 for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
-                    rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
+                    if fresh {
+                        rns::gather_into(sum, t, permutation);
+                    } else {
+                        rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
+                    }
                 }
+                fresh = false;
             }
         });
         Ok(sums)

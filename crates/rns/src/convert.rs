@@ -173,24 +173,61 @@ impl Divider {
 
     /// round(x / product of the dropped primes).
     pub fn divide(&self, mut x: Poly<Ntt>) -> Poly<Ntt> {
-        let (kept, n) = (self.to.len(), self.to.n());
+        let kept = self.to.len();
         let prepared = self.converter.prepare(&self.from, |i, y| {
             y.copy_from_slice(x.limb(kept + i));
             self.from.tables()[i].inverse(y);
         });
         x.truncate(kept);
+        self.for_each_lifted(&prepared, &mut x, |j, limb, lifted| {
+            simd::sub_mul_constant_assign(self.to.modulus(j), limb, lifted, self.inverse[j]);
+        });
+        x
+    }
+
+    /// round((Σ k·x + constant) / product of the dropped primes), where the x may have more limbs than are used.
+    pub fn divide_sum(&self, terms: &[(i128, &Poly<Ntt>)], constant: i128) -> Poly<Ntt> {
+        let (kept, n) = (self.to.len(), self.to.n());
+        let factors = |m: &Modulus| -> Vec<u64> { terms.iter().map(|(k, _)| m.reduce_i128(*k)).collect() };
+        let limbs = |j: usize| -> Vec<_> { terms.iter().map(|(_, x)| x.limb(j)).collect() };
+        let prepared = self.converter.prepare(&self.from, |i, y| {
+            let m = self.from.modulus(i);
+            simd::combine_into(m, y, &Rows::Wide(limbs(kept + i)), &factors(m));
+            // A constant has the same value at every root.
+            simd::add_constant(m, y, m.reduce_i128(constant));
+            self.from.tables()[i].inverse(y);
+        });
+        let mut out = Poly::scratch(n, kept);
+        self.for_each_lifted(&prepared, &mut out, |j, limb, lifted| {
+            let (m, inverse) = (self.to.modulus(j), self.inverse[j]);
+            let over = |k: u64| m.mul_constant(k, inverse);
+            let rows = Rows::Wide([limbs(j), vec![lifted]].concat());
+            let factors: Vec<u64> = factors(m).into_iter().chain([m.neg(1)]).map(over).collect();
+            simd::combine_into(m, limb, &rows, &factors);
+            simd::add_constant(m, limb, over(m.reduce_i128(constant)));
+        });
+        out
+    }
+
+    /// Calls `f(j, limb, lifted)` for every limb of `x` with the limb of what `prepared` holds, in parallel.
+    fn for_each_lifted(
+        &self,
+        prepared: &Prepared,
+        x: &mut Poly<Ntt>,
+        f: impl Fn(usize, &mut [u64], &[u64]) + Send + Sync,
+    ) {
+        let n = self.to.n();
         x.for_each_two_limbs(|j, limbs| {
             let mut lifted = Buffer::scratch(limbs.len());
             match lifted.split_at_mut(n) {
-                (one, []) => self.converter.output(&self.to, j, &prepared, one),
-                (one, two) => self.converter.output_pair(&self.to, [j, j + 1], &prepared, [one, two]),
+                (one, []) => self.converter.output(&self.to, j, prepared, one),
+                (one, two) => self.converter.output_pair(&self.to, [j, j + 1], prepared, [one, two]),
             }
             for (j, (limb, lifted)) in (j..).zip(limbs.chunks_exact_mut(n).zip(lifted.chunks_exact_mut(n))) {
                 self.to.tables()[j].forward(lifted);
-                simd::sub_mul_constant_assign(self.to.modulus(j), limb, lifted, self.inverse[j]);
+                f(j, limb, lifted);
             }
         });
-        x
     }
 
     /// The same in the coefficient domain.

@@ -2,6 +2,7 @@
 //! them back, costs more than the arithmetic on them.
 
 use aligned_vec::{AVec, ConstAlign};
+use rayon::prelude::*;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
@@ -22,8 +23,12 @@ struct Pool {
 }
 
 /// Words on the heap, aligned to cache lines, given back to the pool when dropped.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Buffer(Words);
+#[derive(Debug)]
+pub struct Buffer {
+    words: Words,
+    /// The first so many are in use.
+    len: usize,
+}
 
 impl Buffer {
     /// `len` words that hold anything, to be overwritten.
@@ -35,16 +40,14 @@ impl Buffer {
             let free = pool.free.iter().enumerate().rev();
             let best = free.filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
             if let Some(i) = best {
-                let mut words = pool.free.remove(i);
+                let words = pool.free.remove(i);
                 pool.words -= words.len();
-                drop(pool);
-                words.truncate(len);
-                return Buffer(words);
+                return Buffer { words, len };
             }
         }
         let mut words = Words::new(0);
         words.resize(len, 0);
-        Buffer(words)
+        Buffer { words, len }
     }
 
     /// `len` zeros.
@@ -54,22 +57,32 @@ impl Buffer {
         out
     }
 
-    /// A copy of `words`.
+    /// A copy of `words`, made in parallel.
     pub(crate) fn copy(words: &[u64]) -> Self {
+        /// Words of one piece.
+        const PIECE: usize = 1 << 15;
         let mut out = Self::scratch(words.len());
-        out.copy_from_slice(words);
+        out.par_chunks_mut(PIECE).zip(words.par_chunks(PIECE)).for_each(|(o, w)| o.copy_from_slice(w));
         out
     }
 
     /// Keeps the first `len` words.
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.0.truncate(len);
+        self.len = self.len.min(len);
     }
 }
 
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Buffer {}
+
 impl Default for Buffer {
     fn default() -> Self {
-        Buffer(Words::new(0))
+        Buffer { words: Words::new(0), len: 0 }
     }
 }
 
@@ -82,28 +95,26 @@ impl Clone for Buffer {
 impl Deref for Buffer {
     type Target = [u64];
     fn deref(&self) -> &[u64] {
-        &self.0
+        &self.words[..self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u64] {
-        &mut self.0
+        &mut self.words[..self.len]
     }
 }
 
 impl Zeroize for Buffer {
     fn zeroize(&mut self) {
-        self.0.as_mut_slice().zeroize();
+        self.words.as_mut_slice().zeroize();
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut words = std::mem::replace(&mut self.0, Words::new(0));
-        if words.capacity() >= SHORTEST {
-            // Whole again after a truncation: within the capacity, so this only clears the tail.
-            words.resize(words.capacity(), 0);
+        let words = std::mem::replace(&mut self.words, Words::new(0));
+        if words.len() >= SHORTEST {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             if pool.words + words.len() <= KEPT_WORDS {
                 pool.words += words.len();
