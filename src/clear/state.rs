@@ -72,7 +72,7 @@ impl Bandit {
     pub(super) fn new(config: Config) -> Result<Self, Error> {
         let learner = config.make()?;
         let statement = learner.privacy()?;
-        Ok(Bandit {
+        let bandit = Bandit {
             ledger: statement.epsilon.map(|e| Accountant::new(Cost::Approximate(e, statement.delta))),
             config,
             learner,
@@ -82,6 +82,12 @@ impl Bandit {
             newest: None,
             receipts: BTreeMap::new(),
             exchanges: BTreeMap::new(),
+        };
+        // What is stored now must be read at the next start, or no bandit of this server would be there any more.
+        let stored =
+            postcard::to_stdvec(&bandit).map_err(|_| Error::Broken("a bandit that cannot be stored"))?;
+        Self::read(&stored).map_err(|why| Error::BadParameter {
+            why: format!("parameters: together they leave the range of what can be computed ({why})"),
         })
     }
 
@@ -355,6 +361,41 @@ mod tests {
                 assert_eq!(first, second);
             }
         }
+    }
+
+    /// Of every policy offered, with any number of its example at an extreme: it is refused, or it plays, and after every
+    /// round it can be read back. One bandit that cannot keeps the server from starting again.
+    #[test]
+    fn extremes_are_refused_or_last() {
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let reals = [5e-324, 1e-300, 1e-30, 1e-9, 1e-6, 0.999_999, 1e6, 1e9, 1e30, 1.7e308].map(Value::from);
+        let wholes = [0, 1, 2, 4096, 1 << 32, u64::MAX].map(Value::from);
+        let (mut refused, mut made) = (0, 0);
+        for Offer { policy, example, .. } in offers().unwrap().into_iter().skip(1) {
+            let Value::Object(example) = example else { panic!("{policy}") };
+            // The noise of every batch of ShuffleGLM takes a while; what it is made of, it has in common with JointGLM.
+            let numbers = example.iter().filter(|(_, v)| v.is_number() && policy != "shuffle-glm");
+            for (name, value) in
+                numbers.flat_map(|(name, _)| reals.iter().chain(&wholes).map(move |v| (name, v)))
+            {
+                let mut request = example.clone();
+                request.insert(name.clone(), value.clone());
+                let Ok(mut bandit) = Config::from_request(request).and_then(Bandit::new) else {
+                    refused += 1;
+                    continue;
+                };
+                made += 1;
+                for _ in 0..5 {
+                    let mut next = bandit.clone();
+                    if round(&mut next, &mut rng).is_ok() {
+                        bandit = next;
+                    }
+                    let stored = postcard::to_stdvec(&bandit).unwrap();
+                    assert!(Bandit::read(&stored).is_ok(), "{policy}, {name} = {value}");
+                }
+            }
+        }
+        assert!(refused > 300 && made > 300, "{refused} refused, {made} made");
     }
 
     /// What is remembered is bounded, and what is forgotten is not counted again.

@@ -15,7 +15,7 @@ use glm::joint::{JointConfig, JointGlm};
 use glm::shuffle::{Estimator, Protection, ShuffleConfig};
 use glm::{Link, Problem};
 use privacy::Ratio;
-use privacy::budget::{Delta, Neighbours};
+use privacy::budget::{Delta, Epsilon, Neighbours};
 use privacy::laplace::GridLaplace;
 
 /// Arms at most; a request cannot make the server allocate more than some MB.
@@ -23,7 +23,10 @@ const MAX_ARMS: usize = 4096;
 /// Features of all arms at most, and of one: a commit writes statistics of d² numbers for each tree level.
 const MAX_VALUES: usize = 1 << 14;
 const MAX_FEATURES: usize = 64;
-/// Rounds of policies that keep every row, or work out their whole schedule beforehand.
+/// Less is of no use to anybody and more is no privacy; noise of either kind leaves the range of what can be drawn.
+const LEAST_EPSILON: f64 = 1e-6;
+const MOST_EPSILON: f64 = 1e6;
+/// Rounds of policies that keep every row or share, or work out their whole schedule beforehand.
 const MAX_KEPT_ROUNDS: u64 = 100_000;
 const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
 /// Batches and users whose noise is calibrated exactly, which takes up to a second a batch.
@@ -41,6 +44,13 @@ impl Config {
     /// Those of the policy, which name the parameter; [`Error::BadParameter`] for what this server does not carry.
     pub(crate) fn make(&self) -> Result<Learner, Error> {
         let arms = within("arms", self.arms() as u64, MAX_ARMS as u64)? as usize;
+        if let Some((epsilon, least)) = self.epsilon() {
+            let epsilon = epsilon.get();
+            if !(least..=MOST_EPSILON).contains(&epsilon) {
+                let why = format!("epsilon is {epsilon}, it must be from {least} to {MOST_EPSILON}");
+                return Err(Error::BadParameter { why });
+            }
+        }
         let grid = GridLaplace::new(GRID_BITS)?;
         Ok(match *self {
             Config::AnytimeLazyUcb { epsilon, .. } => {
@@ -66,7 +76,9 @@ impl Config {
                 Learner::Leader(FollowTheNoisyLeader::new(arms, NoisyMax::Exact, grid)?)
             }
             Config::Elimination { horizon, epsilon, model, confidence, growth, scale, delta, .. } => {
-                let horizon = within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
+                let central = model == ModelName::Central;
+                let most = if central { MAX_KEPT_ROUNDS } else { MAX_PLANNED_ROUNDS };
+                let horizon = within("horizon", horizon, most)?;
                 let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
                 let model = match model {
                     ModelName::Central => Model::Central,
@@ -183,10 +195,25 @@ impl Config {
             }
         })
     }
+
+    /// What was asked for, if anything is promised, and the least that this server carries.
+    fn epsilon(&self) -> Option<(Epsilon, f64)> {
+        match *self {
+            Config::AnytimeLazyUcb { epsilon, .. }
+            | Config::HybridUcb { epsilon, .. }
+            | Config::DpSe { epsilon, .. }
+            | Config::FollowTheNoisyLeader { epsilon, .. }
+            | Config::Elimination { epsilon, .. }
+            | Config::JointGlm { epsilon, .. } => Some((epsilon, LEAST_EPSILON)),
+            Config::ShuffleGlm { epsilon, .. } => Some((epsilon, LEAST_SHUFFLED_EPSILON)),
+            _ => None,
+        }
+    }
 }
 
-/// Noise for a smaller one takes seconds to calibrate, and is of no use to anybody.
+/// Noise for smaller ones takes seconds to calibrate, and is of no use to anybody.
 const LEAST_DELTA: f64 = 1e-30;
+const LEAST_SHUFFLED_EPSILON: f64 = 0.1;
 
 /// Of the policies that follow a link and keep rows; `kappa` that of the whole ball unless it is given.
 fn problem(

@@ -170,6 +170,28 @@ fn creations_that_are_refused() {
         (json!({"policy": 7}), "policy"),
         (json!({"policy": ""}), "variant"),
         (json!({"policy": "dp-se", "arms": 5, "epsilon": 1, "beta": 1}), "beta"),
+        (json!({"policy": "dp-se", "arms": 5, "epsilon": 1e-30, "beta": 0.1}), "epsilon"),
+        (json!({"policy": "hybrid-ucb", "arms": 5, "epsilon": 1e30}), "epsilon"),
+        (json!({"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1e-300}), "epsilon"),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 1_000_000, "epsilon": 1, "model": "central"}),
+            "horizon",
+        ),
+        (json!({"policy": "oful", "arms": 4, "features": 7, "lambda": 5e-324}), "parameters"),
+        (
+            json!({"policy": "gloc", "arms": 4, "features": 5, "horizon": 1000, "delta": 0.1, "kappa": 5e-324}),
+            "parameters",
+        ),
+        (
+            json!({"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 1000, "epsilon": 1e-9, "delta": 0.01,
+            "gamma": 1, "beta": 1}),
+            "epsilon",
+        ),
+        (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [9], "epsilon": 0.01, "delta": 0.01,
+            "gamma": 1, "steps": 3}),
+            "epsilon",
+        ),
         (
             json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "trust-me"}),
             "model",

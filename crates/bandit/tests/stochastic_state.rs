@@ -132,6 +132,21 @@ fn failing_noise_changes_nothing() {
     fails(FollowTheNoisyLeader::new(3, leader(), noise()).unwrap(), &[0.5; 3][..]);
 }
 
+/// An epoch longer than any run, by a tiny epsilon or beta, is stored and read back like any other.
+#[test]
+fn endless_epochs_are_read_back() {
+    for (epsilon, beta) in [(1e-300, 0.1), (1.0, 5e-324)] {
+        let mut policy = DpSe::new(2, Epsilon::new(epsilon).unwrap(), beta, grid()).unwrap();
+        let mut rng = SplitMix64::new(1);
+        for _ in 0..3 {
+            let arm = policy.decide(&(), &mut rng).unwrap();
+            policy.learn(&(), arm, &1.0, &mut rng).unwrap();
+            let again: DpSe<GridLaplace> = serde_json::from_value(json(&policy)).unwrap();
+            assert_eq!(json(&again), json(&policy));
+        }
+    }
+}
+
 #[test]
 fn bad_parameters_are_refused() {
     let field = |result: Result<Value, Error>| match result {

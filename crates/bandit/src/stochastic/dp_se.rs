@@ -193,8 +193,9 @@ impl<N: Noise> TryFrom<State<N>> for DpSe<N> {
         let pulls = left.get(*next).map_or(u64::MAX, |c| c.open.count());
         let share = |(i, c): (usize, &Candidate)| c.open.count() == pulls + u64::from(i < *next);
         let room = if left.len() == 1 { 1 } else { state.current().rounds };
-        let open =
-            pulls < room && left.iter().enumerate().all(share) && left.iter().all(|c| c.open.fits(room + 1));
+        let open = pulls < room
+            && left.iter().enumerate().all(share)
+            && left.iter().all(|c| c.open.fits(room.saturating_add(1)));
         if state.epoch == 0 || !in_order || !open || means.iter().flatten().any(|m| !m.is_finite()) {
             return Err(Error::State { what: "an epoch that no run can reach" });
         }
