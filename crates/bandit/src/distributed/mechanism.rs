@@ -316,7 +316,7 @@ impl Model {
                 renyi(RdpCurve::Skellam { epsilon: e, scale: scale.to_f64(), batch: first.max(1) }, delta)
             }
             Self::Concentrated { scale, delta } => {
-                let gap = gaussian_gap(scale.to_f64(), horizon);
+                let gap = gaussian_gap(scale.to_f64(), largest_batch(first, horizon));
                 let total = (e.get().powi(2) + gap / 2.0).sqrt().min(e.get() + gap);
                 renyi(RdpCurve::Zcdp(Rho::of_pure(Epsilon::new(total)?)?), delta)
             }
@@ -324,12 +324,25 @@ impl Model {
     }
 }
 
-/// How far sums of discrete Gaussians are from one: `xi = 10 sum over k < T/2 of e^(-2 pi² s² k/(k+1))` (Theorem 4, after
+/// Users of the largest batch that can close when batch b has `growth^b`: the batches before it went to two arms at
+/// least. The paper's `T/2` bounds it where batches double; where they grow faster, the first may take all users.
+fn largest_batch(growth: u64, horizon: u64) -> u64 {
+    let (mut before, mut users) = (0u64, 1);
+    loop {
+        let next = match growth.max(2).checked_mul(users) {
+            Some(next) if before.saturating_add(next) <= horizon => next,
+            _ => return users.max(horizon / 2),
+        };
+        (before, users) = (before.saturating_add(next.saturating_mul(2)), next);
+    }
+}
+
+/// How far sums of `n` discrete Gaussians are from one: `xi = 10 sum over k < n of e^(-2 pi² s² k/(k+1))` (Theorem 4, after
 /// Kairouz, Liu, Steinke 2021). Terms fall with k: those beyond the first 65536 are bounded by the next one.
-fn gaussian_gap(scale: f64, horizon: u64) -> f64 {
+fn gaussian_gap(scale: f64, n: u64) -> f64 {
     const SUMMED: u64 = 1 << 16;
     let term = |k: u64| (-2.0 * (std::f64::consts::PI * scale).powi(2) * k as f64 / (k + 1) as f64).exp();
-    let last = (horizon / 2).saturating_sub(1);
+    let last = n.saturating_sub(1);
     let head: f64 = (1..=last.min(SUMMED)).map(term).sum();
     10.0 * (head + last.saturating_sub(SUMMED) as f64 * term(SUMMED + 1))
 }
@@ -342,10 +355,29 @@ mod tests {
     fn gap_of_gaussian_sums() {
         for (scale, horizon, want) in [(1.0, 10_000, 6.8e-4), (1.0, 1_000_000, 1.4e-2), (2.0, 10_000, 7e-17)]
         {
-            let got = gaussian_gap(scale, horizon);
+            let got = gaussian_gap(scale, largest_batch(2, horizon));
             assert!((got / want - 1.0).abs() < 0.08, "{scale} {horizon}: {got} against {want}");
         }
-        assert_eq!(gaussian_gap(1.0, 2), 0.0);
+        assert_eq!(gaussian_gap(1.0, 1), 0.0);
+        assert!((gaussian_gap(1.0, 2) / 10.0 - (-std::f64::consts::PI.powi(2)).exp()).abs() < 1e-15);
+    }
+
+    /// By hand; and a single batch of everybody is stated to cost more than batches that double.
+    #[test]
+    fn the_largest_batch_is_within_the_gap() {
+        assert_eq!([2, 3, 7, 8].map(|horizon| largest_batch(2, horizon)), [2, 2, 3, 4]);
+        assert_eq!(
+            [99, 100, 10_000, 10_200].map(|horizon| largest_batch(100, horizon)),
+            [49, 100, 5000, 10_000]
+        );
+        assert_eq!(largest_batch(u64::MAX, u64::MAX), u64::MAX);
+        let model = Model::Concentrated { scale: Ratio::ONE, delta: Delta::new(1e-6).unwrap() };
+        let epsilon = |growth| {
+            let statement = model.privacy(Ratio::new(1, 100).unwrap(), growth, 1_000_000).unwrap();
+            statement.epsilon.unwrap().get()
+        };
+        let (one, doubling) = (epsilon(1_000_000), epsilon(2));
+        assert!(one > 1.4 * doubling, "{one} {doubling}");
     }
 
     /// In integers: a tenth of the root of 900 is 3, and 0.1 as a double would make it 4.
