@@ -1,9 +1,10 @@
 //! Algorithm 1: batches, sensitivity, what it drops, what it loses, and what it says of its privacy.
 
 use bandit::{Environment, Features, Policy, Summary, UniformRandom, play};
-use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm, batch_sizes};
+use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm, Summation, batch_sizes};
 use glm::{Error, GlmEnvironment, Instance, Link, Problem};
 use privacy::budget::Epsilon;
+use privacy::shuffle::divergence;
 use privacy::{Definition, Trust};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -134,6 +135,30 @@ fn regret_grows_with_the_noise() {
     let uniform =
         play(&mut UniformRandom, &mut environment, 40_000, &mut rng(1), &mut rng(2)).unwrap().regret();
     assert!((uniform / 40_000.0 - 0.25).abs() < 0.01);
+}
+
+/// What a person pays for calibrated bits, by hand: half of (4, 10^-3) for the three entries of the metric, composed one by
+/// one; half for 20 steps, by advanced composition, of two coordinates each. The noise is enough for that, and with a
+/// twentieth less it would not be.
+#[test]
+fn calibrated_bits_spend_the_budget() {
+    let mut c = config(vec![400, 600], 1.0, 1.0);
+    c.estimator = Estimator::Descent { steps: 20 };
+    c.protection = Protection::Calibrated { epsilon: Epsilon::new(4.0).unwrap() };
+    // sqrt(2 · 20 ln(1/0.00025)) e + 20 e (exp(e) - 1) = 2.
+    let step = 0.098_587_471_655_450_86;
+    let cases = [
+        (c.matrix_sum(0).unwrap(), 4.0 / 2.0 / 3.0, 1e-3 / 2.0 / 3.0),
+        (c.gradient_sum(0).unwrap(), step / 2.0, 1e-3 / 2.0 / 2.0 / 20.0 / 2.0),
+    ];
+    for (summation, epsilon, delta) in cases {
+        let Summation::Bits(bits) = summation else { panic!("{summation:?}") };
+        let (steps, trials) = (bits.steps(), 400 * bits.noise_bits());
+        assert_eq!(steps, 40);
+        let epsilon = Epsilon::new(epsilon).unwrap();
+        assert!(divergence(trials, steps, epsilon) <= delta);
+        assert!(divergence(trials / 20 * 19, steps, epsilon) > delta);
+    }
 }
 
 /// Shuffled bits with the least noise: the whole protocol, every message, and estimates that stay in the ball.
