@@ -145,7 +145,8 @@ impl Collector {
 
     /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most `2^20`.
     ///
-    /// If an answer is lost, calling again completes it.
+    /// If an answer is lost before an aggregator has opened, calling again completes it; afterwards the batch is given up,
+    /// since an aggregator that has opened does not list ids again.
     ///
     /// # Errors
     /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked. [`Error::Malformed`] for

@@ -25,6 +25,8 @@ pub struct Shape {
 pub struct Shuffler {
     shape: Shape,
     batches: BTreeMap<u64, State>,
+    /// Bytes of messages that there is room for, beside those of batches that are not sent yet.
+    room: usize,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ enum State {
 impl Shuffler {
     /// Batches kept, those that were sent included.
     const BATCHES: usize = 1 << 16;
-    /// Bytes of all users of a batch, at most.
+    /// Bytes of all users of a batch, and of all batches that are not sent yet, at most.
     const BYTES: usize = 1 << 30;
 
     /// Without any message.
@@ -57,7 +59,7 @@ impl Shuffler {
             let want = "at_least or more, and less than a gibibyte of messages";
             return Err(Error::Field { field: "at_most", got: at_most as f64, want });
         }
-        Ok(Self { shape, batches: BTreeMap::new() })
+        Ok(Self { shape, batches: BTreeMap::new(), room: Self::BYTES })
     }
 
     /// Bytes of a message.
@@ -92,7 +94,11 @@ impl Shuffler {
             None if users.len() >= self.shape.at_most => {
                 Err(Error::Full { what: "users", limit: self.shape.at_most })
             }
+            None if messages.len() > self.room => {
+                Err(Error::Full { what: "bytes of messages", limit: Self::BYTES })
+            }
             None => {
+                self.room -= messages.len();
                 users.insert(id, messages.to_vec());
                 Ok(())
             }
@@ -123,7 +129,10 @@ impl Shuffler {
 
     /// Forgets the messages of a batch that arrived.
     pub fn sent(&mut self, batch: u64) {
-        if let Some(state @ State::Shuffled(_)) = self.batches.get_mut(&batch) {
+        if let Some(state) = self.batches.get_mut(&batch)
+            && let State::Shuffled(messages) = state
+        {
+            self.room += messages.len();
             *state = State::Sent;
         }
     }
@@ -184,6 +193,24 @@ mod tests {
         shuffler.sent(1);
         assert!(matches!(shuffler.shuffle(1, &mut rng), Err(Error::Closed { .. })));
         assert!(matches!(send(&mut shuffler, 6), Err(Error::Closed { .. })));
+    }
+
+    /// Users of however many batches fill no more memory than one batch may; a batch that was sent makes room.
+    #[test]
+    fn all_batches_share_one_limit() {
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let mut shuffler = Shuffler::new(Shape { at_least: 1, ..SHAPE }).unwrap();
+        shuffler.room = 3 * shuffler.user_bytes();
+        let send = |shuffler: &mut Shuffler, batch, id| shuffler.submit(batch, [id; 16], &[id; 4]);
+        (1..=3).for_each(|batch| send(&mut shuffler, batch, 1).unwrap());
+        assert!(matches!(send(&mut shuffler, 1, 2), Err(Error::Full { .. })));
+        send(&mut shuffler, 1, 1).unwrap(); // a retry takes no room
+        shuffler.shuffle(3, &mut rng).unwrap();
+        assert!(matches!(send(&mut shuffler, 1, 2), Err(Error::Full { .. })));
+        shuffler.sent(3);
+        shuffler.sent(3);
+        send(&mut shuffler, 1, 2).unwrap();
+        assert!(matches!(send(&mut shuffler, 2, 2), Err(Error::Full { .. })));
     }
 
     #[test]
