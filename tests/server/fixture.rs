@@ -235,7 +235,7 @@ pub(crate) fn foreign_frame() -> Vec<u8> {
     let scale = params.scale(0);
     let header = FrameHeader { kind: FrameKind::Ciphertext, level: 0, parts: 2, element: 0, scale };
     let payload = 2 * params.q_basis(0).modulus(0).bits() as usize * params.n() / 8;
-    ckks::write_frame(&params, KeyId([7; 16]), header, |out| out.resize(out.len() + payload, 0))
+    ckks::write_frame(&params, KeyId([7; 16]), header, payload, |out| out.resize(out.len() + payload, 0))
 }
 
 /// A server in this process.

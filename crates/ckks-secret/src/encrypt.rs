@@ -2,7 +2,8 @@ use crate::SecretKey;
 use ckks::{Ciphertext, KeyId, Plaintext};
 use rand::CryptoRng;
 use rns::sample::{self, Seed};
-use rns::{Ntt, Poly};
+use rns::{Buffer, Ntt, Poly};
+use zeroize::{Zeroize, Zeroizing};
 
 /// A ciphertext made under the secret key: c₁ is the uniform polynomial of a seed, so it travels in half the
 /// bytes, and its error has standard deviation 3.2 a coefficient.
@@ -28,10 +29,22 @@ pub(crate) fn encrypt_poly<R: CryptoRng>(
     let params = secret.params();
     let basis = params.q_basis(level);
     let seed = sample::seed(rng);
-    let mut c0 = ckks::uniform_c1(params, level, &seed).mul(basis, secret.values());
-    c0.neg_assign(basis);
-    c0.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
-    c0.add_assign(basis, message);
+    let errors = Zeroizing::new(sample::error(basis.n(), rng));
+    let mut c0 = Poly::scratch(basis.n(), basis.len());
+    // Limb by limb, so that each stays in the cache.
+    c0.for_each_limb(|i, limb| {
+        let m = basis.modulus(i);
+        rns::signed_into(m, limb, &errors);
+        basis.tables()[i].forward(limb);
+        rns::add_assign(m, limb, message.limb(i));
+        let mut mask = Buffer::scratch(limb.len());
+        ckks::uniform_c1_limb(params, i, &seed, &mut mask);
+        let mut product = Buffer::scratch(limb.len());
+        rns::mul_into(m, &mut product, &mask, secret.values().limb(i));
+        rns::sub_assign(m, limb, &product);
+        // The mask is public, its product with the secret is not.
+        product.zeroize();
+    });
     SeededCiphertext { c0, seed, level, scale }
 }
 

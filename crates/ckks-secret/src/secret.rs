@@ -54,7 +54,7 @@ impl SecretKey {
 
     /// The frame a secret bundle holds: two bits a coefficient. Zero it after use.
     pub fn to_bytes(&self, id: KeyId) -> zeroize::Zeroizing<Vec<u8>> {
-        ckks::write_frame(&self.params, id, HEADER, |out| {
+        ckks::write_frame(&self.params, id, HEADER, self.coefficients.len() / 4, |out| {
             out.extend(
                 self.coefficients.chunks_exact(4).map(|c| {
                     c.iter().enumerate().fold(0u8, |byte, (i, &x)| byte | ((x + 1) as u8) << (2 * i))

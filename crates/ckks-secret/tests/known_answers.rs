@@ -49,7 +49,7 @@ fn secret_frames_with_a_foreign_header_or_content_are_refused() {
     let (id, n) = (KeyId([1; 16]), params.n());
     let good = FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
     let read = |header, payload: &[u8]| {
-        let frame = ckks::write_frame(&params, id, header, |out| out.extend(payload));
+        let frame = ckks::write_frame(&params, id, header, payload.len(), |out| out.extend(payload));
         SecretKey::from_bytes(&params, &frame).map(|_| ())
     };
     let ones = vec![0b10_01_00_01u8; n / 4];

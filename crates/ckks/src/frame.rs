@@ -65,14 +65,15 @@ pub struct FrameHeader {
     pub scale: f64,
 }
 
-/// A frame with this header; `payload` appends what comes between header and digest.
+/// A frame with this header; `payload` appends what comes between header and digest, some `size` bytes.
 pub fn write_frame(
     params: &Params,
     key: KeyId,
     header: FrameHeader,
+    size: usize,
     payload: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut out = Vec::with_capacity(FRAME_HEADER_BYTES);
+    let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + size + FRAME_DIGEST_BYTES);
     out.extend(MAGIC);
     out.extend(VERSION.to_le_bytes());
     out.extend([header.kind as u8, 0]);
@@ -150,7 +151,7 @@ pub fn read_frame<'a>(
 
 /// Bytes of one polynomial over `basis`.
 fn poly_bytes(basis: &Basis) -> usize {
-    (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8).sum()
+    limb_bytes(basis).sum()
 }
 
 /// Bytes of a ciphertext frame at `level`.
@@ -159,57 +160,57 @@ pub fn ciphertext_bytes(params: &Params, level: usize, seeded: bool) -> usize {
     FRAME_HEADER_BYTES + FRAME_DIGEST_BYTES + if seeded { SEED_BYTES + body } else { 2 * body }
 }
 
+/// Bytes of each limb over `basis`: n·bits/8, and n is a multiple of 64.
+fn limb_bytes(basis: &Basis) -> impl Iterator<Item = usize> {
+    (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8)
+}
+
 fn pack(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Ntt>) {
-    let limbs: Vec<Vec<u8>> = (0..basis.len())
-        .into_par_iter()
-        .map(|i| {
-            let bits = basis.modulus(i).bits();
-            let mut bytes = Vec::with_capacity(bits as usize * basis.n() / 8);
-            let (mut word, mut filled) = (0u128, 0);
-            for &x in poly.limb(i) {
-                word |= u128::from(x) << filled;
-                filled += bits;
-                if filled >= 64 {
-                    bytes.extend((word as u64).to_le_bytes());
-                    word >>= 64;
-                    filled -= 64;
-                }
+    let start = out.len();
+    out.resize(start + poly_bytes(basis), 0);
+    let mut rest = &mut out[start..];
+    let mut limbs = Vec::with_capacity(basis.len());
+    for (i, size) in limb_bytes(basis).enumerate() {
+        let (limb, after) = rest.split_at_mut(size);
+        limbs.push((basis.modulus(i).bits(), poly.limb(i), limb));
+        rest = after;
+    }
+    limbs.into_par_iter().for_each(|(bits, limb, out)| {
+        if bits == 32 {
+            out.chunks_exact_mut(4)
+                .zip(limb)
+                .for_each(|(o, &x)| o.copy_from_slice(&(x as u32).to_le_bytes()));
+            return;
+        }
+        let mut words = out.chunks_exact_mut(8);
+        let (mut word, mut filled) = (0u128, 0);
+        for &x in limb {
+            word |= u128::from(x) << filled;
+            filled += bits;
+            if filled >= 64 {
+                words.next().into_iter().for_each(|w| w.copy_from_slice(&(word as u64).to_le_bytes()));
+                word >>= 64;
+                filled -= 64;
             }
-            // n is a multiple of 64, so nothing is left over.
-            bytes
-        })
-        .collect();
-    limbs.iter().for_each(|l| out.extend(l));
+        }
+    });
 }
 
 fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
-    let n = basis.n();
     let mut starts = vec![0];
-    for i in 0..basis.len() {
-        starts.push(starts[i] + basis.modulus(i).bits() as usize * n / 8);
+    for (i, size) in limb_bytes(basis).enumerate() {
+        starts.push(starts[i] + size);
     }
     if starts[basis.len()] != bytes.len() {
         return Err(Error::BadFrame("the length does not follow from the header"));
     }
-    let mut out = Poly::<Ntt>::zero(n, basis.len());
+    let mut out = Poly::<Ntt>::scratch(basis.n(), basis.len());
     let bad = std::sync::atomic::AtomicUsize::new(usize::MAX);
     out.for_each_limb(|i, limb| {
         let (bits, q) = (basis.modulus(i).bits(), basis.modulus(i).value());
-        let mask = (1u64 << bits) - 1;
-        let mut words = bytes[starts[i]..starts[i + 1]].chunks_exact(8);
-        let (mut word, mut filled, mut fits) = (0u128, 0, true);
-        for x in limb {
-            if filled < bits {
-                let next = words.next().map_or([0; 8], |w| w.try_into().unwrap_or([0; 8]));
-                word |= u128::from(u64::from_le_bytes(next)) << filled;
-                filled += 64;
-            }
-            *x = word as u64 & mask;
-            fits &= *x < q;
-            word >>= bits;
-            filled -= bits;
-        }
-        if !fits {
+        let bytes = &bytes[starts[i]..starts[i + 1]];
+        let largest = if bits == 32 { unpack_words(bytes, limb) } else { unpack_bits(bytes, bits, limb) };
+        if largest >= q {
             bad.fetch_min(i, std::sync::atomic::Ordering::Relaxed);
         }
     });
@@ -217,6 +218,36 @@ fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
         usize::MAX => Ok(out),
         limb => Err(Error::ResidueTooLarge { limb }),
     }
+}
+
+/// Residues of 32 bits; returns the largest.
+fn unpack_words(bytes: &[u8], limb: &mut [u64]) -> u64 {
+    let mut largest = 0;
+    for (x, word) in limb.iter_mut().zip(bytes.as_chunks().0) {
+        let word = u32::from_le_bytes(*word);
+        largest = largest.max(word);
+        *x = u64::from(word);
+    }
+    largest.into()
+}
+
+/// Residues of fewer than 64 bits, as many a word as begin in it; returns the largest.
+fn unpack_bits(bytes: &[u8], bits: u32, limb: &mut [u64]) -> u64 {
+    let mask = (1u64 << bits) - 1;
+    let mut words = bytes.as_chunks().0.iter();
+    let (mut word, mut filled, mut largest) = (0u128, 0, 0);
+    for x in limb {
+        if filled < bits {
+            let next = words.next().map_or(0, |w| u64::from_le_bytes(*w));
+            word |= u128::from(next) << filled;
+            filled += 64;
+        }
+        *x = word as u64 & mask;
+        largest = largest.max(*x);
+        word >>= bits;
+        filled -= bits;
+    }
+    largest
 }
 
 fn ciphertext_header(kind: FrameKind, level: usize, scale: f64) -> FrameHeader {
@@ -227,7 +258,7 @@ fn ciphertext_header(kind: FrameKind, level: usize, scale: f64) -> FrameHeader {
 /// A ciphertext with both its polynomials.
 pub fn write_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext) -> Vec<u8> {
     let header = ciphertext_header(FrameKind::Ciphertext, ct.level, ct.scale);
-    write_frame(params, key, header, |out| {
+    write_frame(params, key, header, 2 * poly_bytes(params.q_basis(ct.level)), |out| {
         pack(out, params.q_basis(ct.level), &ct.c0);
         pack(out, params.q_basis(ct.level), &ct.c1);
     })
@@ -242,7 +273,8 @@ pub fn write_seeded_ciphertext(
     level: usize,
     scale: f64,
 ) -> Vec<u8> {
-    write_frame(params, key, ciphertext_header(FrameKind::SeededCiphertext, level, scale), |out| {
+    let header = ciphertext_header(FrameKind::SeededCiphertext, level, scale);
+    write_frame(params, key, header, SEED_BYTES + poly_bytes(params.q_basis(level)), |out| {
         out.extend(seed);
         pack(out, params.q_basis(level), c0);
     })
@@ -250,9 +282,14 @@ pub fn write_seeded_ciphertext(
 
 /// c₁ of the seeded ciphertext at `level`.
 pub fn uniform_c1(params: &Params, level: usize, seed: &Seed) -> Poly<Ntt> {
-    let basis = params.q_basis(level);
-    let index: Vec<usize> = (0..basis.len()).collect();
-    sample::uniform_from_seed(basis, &index, seed)
+    let mut out = Poly::scratch(params.n(), level + 1);
+    out.for_each_limb(|i, limb| uniform_c1_limb(params, i, seed, limb));
+    out
+}
+
+/// Limb `i` of [`uniform_c1`], at any level that has it.
+pub fn uniform_c1_limb(params: &Params, i: usize, seed: &Seed, limb: &mut [u64]) {
+    sample::uniform_limb(params.q_basis(i).modulus(i), i, seed, limb);
 }
 
 /// Reads a ciphertext of either kind that must be at `level` with its canonical scale.
@@ -299,9 +336,10 @@ fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {
 
 /// A public key.
 pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
-    write_frame(params, key.id(params), public_key_header(params), |out| {
+    let basis = params.q_basis(params.max_level());
+    write_frame(params, key.id(params), public_key_header(params), SEED_BYTES + poly_bytes(basis), |out| {
         out.extend(key.seed);
-        pack(out, params.q_basis(params.max_level()), &key.b);
+        pack(out, basis, &key.b);
     })
 }
 
@@ -343,7 +381,8 @@ pub fn write_key_switch_key(
         element,
         scale: 0.0,
     };
-    write_frame(params, id, header, |out| {
+    let size = SEED_BYTES + key.digits() * poly_bytes(params.qp_basis(key.level()));
+    write_frame(params, id, header, size, |out| {
         out.extend(key.seed());
         (0..key.digits()).for_each(|j| pack(out, params.qp_basis(key.level()), &key.b(params, j)));
     })

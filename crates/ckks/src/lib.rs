@@ -26,8 +26,8 @@ pub use error::{Error, Op};
 pub use evaluate::Evaluator;
 pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION, ciphertext_bytes,
-    read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1, write_ciphertext,
-    write_frame, write_key_switch_key, write_public_key, write_seeded_ciphertext,
+    read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1, uniform_c1_limb,
+    write_ciphertext, write_frame, write_key_switch_key, write_public_key, write_seeded_ciphertext,
 };
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};

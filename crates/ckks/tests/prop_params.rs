@@ -180,7 +180,7 @@ fn key_switch_headers_are_checked() {
         scale: 0.0,
     };
     let read = |header| {
-        let frame = ckks::write_frame(params, id, header, |out| out.extend(payload));
+        let frame = ckks::write_frame(params, id, header, payload.len(), |out| out.extend(payload));
         ckks::read_key_switch_key(params, id, &frame).map(|_| ())
     };
     assert_eq!(read(good), Ok(()));

@@ -42,19 +42,29 @@ pub fn seed<R: CryptoRng>(rng: &mut R) -> Seed {
 }
 
 fn fill_uniform(q: u64, limb: &mut [u64], rng: &mut ChaCha20Rng) {
+    let mask = u64::MAX >> q.leading_zeros();
+    match u32::try_from(mask) {
+        Ok(mask) => fill_words(limb, rng, |bytes| u64::from(u32::from_le_bytes(bytes) & mask), q),
+        Err(_) => fill_words(limb, rng, |bytes| u64::from_le_bytes(bytes) & mask, q),
+    }
+}
+
+/// Words below `q`, each made of `W` bytes drawn.
+fn fill_words<const W: usize>(
+    limb: &mut [u64],
+    rng: &mut ChaCha20Rng,
+    word: impl Fn([u8; W]) -> u64,
+    q: u64,
+) {
     use rand::Rng;
     /// Bytes drawn at once.
     const DRAWN: usize = 1 << 12;
-    let mask = u64::MAX >> q.leading_zeros();
-    let word_bytes = if mask <= u64::from(u32::MAX) { 4 } else { 8 };
     let mut drawn = [0u8; DRAWN];
     let mut filled = 0;
     while filled < limb.len() {
         rng.fill_bytes(&mut drawn);
-        for bytes in drawn.chunks_exact(word_bytes) {
-            let mut word = [0; 8];
-            word[..word_bytes].copy_from_slice(bytes);
-            let word = u64::from_le_bytes(word) & mask;
+        for bytes in drawn.as_chunks().0 {
+            let word = word(*bytes);
             // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch
             // could not foresee.
             let Some(x) = limb.get_mut(filled) else { break };

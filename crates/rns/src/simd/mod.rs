@@ -88,7 +88,7 @@ kernel! {
 }
 kernel! {
     /// a ← a − b.
-    pub(crate) fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
+    pub fn sub_assign(m: &Modulus, a: &mut [u64], b: &[u64]) same_length a.len(), b.len()
 }
 kernel! {
     /// a ← −a.
