@@ -86,7 +86,7 @@ where
         .build_cartesian_2d(x, y)?;
     let short = |v: &f64| match v.abs() {
         size if size >= 1e4 => format!("{v:.1e}").replace(".0e", "e"),
-        size if size > 0.0 && size < 10.0 => format!("{v:.2}"),
+        size if size < 10.0 && v.fract() != 0.0 => format!("{v:.2}"),
         _ => format!("{v:.0}"),
     };
     chart

@@ -27,7 +27,7 @@ impl Experiment for Shopping {
             notes: "Real purchases in file order: propose a brand, earn 1 if the household bought it. S = 3, κ of the whole ball, \
                     δ = 0.01. RS-GLinUCB and the private profiles have γ = 1, β = 0.3 and OFUL a width of 0.5: chosen by hand for these \
                     data, which no ε accounts for; GLOC and ECOLog have the widths of their theorems. The paper has no real data. \
-                    Private runs differ widely, from 3 to 83 % foreseen, and a mean says little of one run: in some 3000 rounds the noise lets \
+                    Private runs differ widely (ranges stand in brackets), and a mean says little of one run: in some 3000 rounds the noise lets \
                     the metric grow enough for 0 to 3 estimates only, and what a single one was worth decides the rest. A run without any \
                     plays by the noise in the metric alone, which may be worse than chance.",
         }
