@@ -81,8 +81,11 @@ fn private_profile_spends_its_budget() {
         assert!(stated <= epsilon && stated > 0.998 * epsilon && statement.delta.get() == 0.02);
     }
     // The tree's noise at T = 5000, d = 3, epsilon = 4: root 3 of the unit tree at 3/4 of 0.999 rho.
-    let Release::Joint { sigma } = private(3, 20, 5000, 4.0).release else { unreachable!() };
+    let config = private(3, 20, 5000, 4.0);
+    let Release::Joint { sigma } = config.release else { unreachable!() };
     assert!((sigma - 7.7618 * (0.5f64 / 0.75 / 0.999).sqrt()).abs() < 1e-4);
+    // By hand, on 14 levels: sqrt 2 · sqrt 14 · (sqrt(2 · 3) + sqrt(2 ln(2 · 5000 / 0.02))).
+    assert!((config.lambda / sigma - 40.069_641_591).abs() < 1e-8);
 }
 
 #[test]

@@ -161,6 +161,44 @@ fn calibrated_bits_spend_the_budget() {
     }
 }
 
+/// By hand: what covers the noise is `sqrt 2 + 6 sqrt(ln(2 · 2 · 2 · 1000 / 10^-3))` deviations, once and twice.
+#[test]
+fn lambda_covers_the_noise() {
+    let mut c = config(vec![400, 600], 3.0, 1.0);
+    assert_eq!(c.lambda(0).unwrap(), (3.0, 3.0));
+    c.protection = Protection::Scaled { epsilon: Epsilon::new(4.0).unwrap(), factor: 0.01 };
+    for k in 0..2 {
+        let (sd, (lambda, regulariser)) = (c.matrix_sum(k).unwrap().sd(), c.lambda(k).unwrap());
+        assert!(((lambda - 3.0) / sd - 25.335_297_893_7).abs() < 1e-9);
+        assert!(((regulariser - 3.0) / sd - 50.670_595_787_4).abs() < 1e-9);
+    }
+}
+
+/// Arms `(1, 0)` and `(-1/2, 0)` under an estimate of `(1, 0)` and the identity, `kappa = 4`: with a width of `w ||x||`
+/// the second stays as long as `-1/2 + w/2 >= 1 - w`, so from `w = 1` on. That is `2 gamma` in the first batch, `gamma`
+/// in the second, whose first says nothing.
+#[test]
+fn only_the_first_width_has_the_root_of_kappa() {
+    let set = Features::new(vec![1.0, 0.0, -0.5, 0.0], 2).unwrap();
+    let stays = |estimates: &[f64], gamma: f64| {
+        let mut c = config(vec![5; 3], 1.0, gamma);
+        (c.problem.k, c.problem.kappa) = (2, 4.0);
+        let identity = glm::Symmetric::identity(2, 1.0);
+        let batch = |&e: &f64| glm::shuffle::Batch {
+            theta: vec![e, 0.0],
+            metric: identity.clone(),
+            inverse: identity.clone(),
+        };
+        let mut state = serde_json::to_value(ShuffleGlm::new(c).unwrap()).unwrap();
+        let published: Vec<_> = estimates.iter().map(batch).collect();
+        state["published"] = serde_json::to_value(published).unwrap();
+        let policy: ShuffleGlm = serde_json::from_value(state).unwrap();
+        policy.survivors(&set)[1]
+    };
+    assert!(stays(&[1.0], 0.5) && !stays(&[1.0], 0.499));
+    assert!(stays(&[0.0, 1.0], 1.0) && !stays(&[0.0, 1.0], 0.999));
+}
+
 /// Shuffled bits with the least noise: the whole protocol, every message, and estimates that stay in the ball.
 #[test]
 fn calibrated_bits_run_end_to_end() {
