@@ -62,6 +62,7 @@ pub(crate) fn in_round(error: Error) -> bandit::Error {
     match error {
         Error::Bandit(e) => e,
         Error::Field { field, got, want } => bandit::Error::Field { field, got, want },
+        Error::Privacy(e) => bandit::Error::Privacy(e),
         _ => bandit::Error::Overflow,
     }
 }

@@ -2,7 +2,7 @@
 
 use bandit::{Features, Policy};
 use glm::joint::{Estimate, JointConfig, JointGlm, Release, Trigger, WarmUp};
-use glm::{Descent, Link, Problem};
+use glm::{Descent, Error, Link, Problem};
 use privacy::budget::{Delta, Epsilon, Rho};
 use privacy::{Definition, Trust};
 use proptest::prelude::*;
@@ -122,6 +122,90 @@ fn calls_keep_to_what_is_paid_for() {
         assert!(warm_up <= calls && running == calls, "{warm_up} and {running} of {calls}");
         assert!(policy.board().running().is_some());
     }
+}
+
+/// Whatever is accepted learns: budgets, deltas, widths and shapes at their ends. What the noise cannot carry is
+/// refused when the policy is made, by name.
+#[test]
+fn what_is_accepted_learns() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (mut accepted, mut refused) = (0, 0);
+    let links = [Link::Logistic, Link::Probit, Link::Linear, Link::Poisson];
+    for i in 0..4u32.pow(5) {
+        let at = |place: u32| (i / 4u32.pow(place) % 4) as usize;
+        let problem = Problem {
+            d: [2, 2, 3, 5][at(0)],
+            k: 1,
+            link: links[at(1)],
+            s: [0.1, 1.0, 2.0, 5.0][at(0)],
+            kappa: [1e-3, 4.0, 1e6, 1e12][at(4)],
+            delta: [1e-300, 1e-30, 0.01, 0.999][at(2)],
+            horizon: [1, 7, 100_000, (1 << 32) - 1][at(3)],
+        };
+        for epsilon in [1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6] {
+            let (d, horizon) = (problem.d, problem.horizon);
+            match JointConfig::private(problem.clone(), Epsilon::new(epsilon).unwrap(), 2.0, 2.0) {
+                Ok(config) => {
+                    accepted += 1;
+                    let mut policy = JointGlm::new(config).unwrap();
+                    let set = Features::new(vec![1.0 / (d as f64).sqrt(); d], d).unwrap();
+                    for _ in 0..horizon.min(5) {
+                        policy.decide(&set, &mut rng).unwrap();
+                        policy
+                            .learn(&set, 0, &1.0, &mut rng)
+                            .unwrap_or_else(|e| panic!("epsilon {epsilon}, {problem:?}: {e}"));
+                    }
+                }
+                Err(Error::Field {
+                    field: "lambda" | "sigma" | "sigma_warm_up" | "sigma_running", ..
+                }) => {
+                    refused += 1;
+                }
+                Err(e) => panic!("epsilon {epsilon}, {problem:?}: {e}"),
+            }
+        }
+    }
+    println!("{accepted} accepted, {refused} refused");
+    assert!(accepted > 2000 && refused > 500);
+}
+
+/// The last noise that can be drawn, and the first that cannot; the last values that add up exactly, and more.
+#[test]
+fn noise_beyond_its_grid_is_refused_by_name() {
+    let most = 2f64.powi(28);
+    let refusal = |config: &JointConfig| match JointGlm::new(config.clone()) {
+        Ok(mut policy) => {
+            let mut rng = ChaCha8Rng::seed_from_u64(6);
+            (0..8).for_each(|_| learn(&mut policy, &[0.6, 0.8], &mut rng));
+            None
+        }
+        Err(Error::Field { field, .. }) => Some(field),
+        Err(e) => panic!("{e}"),
+    };
+    let good = private(2, 1, 8, 4.0);
+    let with = |tree: f64, warm_up: f64, running: f64, clip: f64| {
+        let Estimate::Descent { descent, .. } = good.estimate else { unreachable!() };
+        let descent = Descent { clip, ..descent };
+        let estimate =
+            Estimate::Descent { descent, sigma_warm_up: warm_up, sigma_running: running, discrete: true };
+        refusal(&JointConfig { release: Release::Joint { sigma: tree }, estimate, ..good.clone() })
+    };
+    let last = most.next_down();
+    assert_eq!(with(last, last, last, 1.0), None);
+    assert_eq!(with(most, 1.0, 1.0, 1.0), Some("sigma"));
+    assert_eq!(with(1.0, most, 1.0, 1.0), Some("sigma_warm_up"));
+    assert_eq!(with(1.0, 1.0, most, 1.0), Some("sigma_running"));
+    // Steps of 2^-19, and of 2^-30 at most: values below 2^21 and 2^10.
+    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(21).next_down()), None);
+    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(21)), Some("sigma_warm_up"));
+    assert_eq!(with(1.0, 1.0, 0.0, 1024.0), Some("sigma_running"));
+    // On steps of 2^-30, sums of 2^22 values of 1 are exact, of more they need not be.
+    let long = |horizon: u64, sigma: f64| {
+        let mut config = good.clone();
+        config.problem.horizon = horizon;
+        refusal(&JointConfig { release: Release::Joint { sigma }, ..config })
+    };
+    assert_eq!((long(1 << 22, 1e-6), long((1 << 22) + 1, 1e-6)), (None, Some("sigma")));
 }
 
 fn learn(policy: &mut JointGlm, x: &[f64], rng: &mut ChaCha8Rng) {

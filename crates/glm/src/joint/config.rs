@@ -4,7 +4,7 @@ use crate::Problem;
 use crate::descent::Descent;
 use crate::error::{Error, field};
 use crate::matrix::triangle;
-use crate::noise::Gaussian;
+use crate::noise::{Gaussian, check};
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::composition::per_release;
 use privacy::tree::Tree;
@@ -323,7 +323,7 @@ impl JointConfig {
         self.problem.link.max_slope(self.problem.s) / std::f64::consts::E
     }
 
-    /// Refuses fields outside their ranges.
+    /// Refuses fields outside their ranges, and noise on a grid that a round could not draw.
     ///
     /// # Errors
     /// [`Error::Field`].
@@ -347,14 +347,22 @@ impl JointConfig {
                 field("sigma_v", sigma_v, sigma_v >= 0.0, "at least 0")?;
                 field("sigma_h", sigma_h, sigma_h >= 0.0, "at least 0")?;
             }
-            Release::Joint { sigma } => field("sigma", sigma, sigma > 0.0, "positive")?,
+            Release::Joint { sigma } => {
+                field("sigma", sigma, sigma > 0.0, "positive")?;
+                check("sigma", sigma, 1.0, self.problem.horizon)?;
+            }
         }
         match self.estimate {
             Estimate::Exact { lambda } => field("estimate.lambda", lambda, lambda > 0.0, "positive"),
-            Estimate::Descent { descent, sigma_warm_up, sigma_running, .. } => {
-                field("sigma_warm_up", sigma_warm_up, sigma_warm_up >= 0.0, "at least 0")?;
-                field("sigma_running", sigma_running, sigma_running >= 0.0, "at least 0")?;
-                descent.validate()
+            Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete } => {
+                descent.validate()?;
+                for (name, sigma) in [("sigma_warm_up", sigma_warm_up), ("sigma_running", sigma_running)] {
+                    field(name, sigma, sigma >= 0.0, "at least 0")?;
+                    if discrete {
+                        check(name, sigma, descent.clip, self.problem.horizon)?;
+                    }
+                }
+                Ok(())
             }
         }
     }
