@@ -29,6 +29,24 @@ fn planned_bytes_are_those_made() {
     assert_eq!(memory, keys.public.keys.bytes() as u64);
 }
 
+/// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a word of 64 bits a
+/// residue: keys stop at the level of their use, and a residue takes the bytes of its prime. That is half or less from the
+/// quickstart's problem on; the few keys of the smallest are used near the top, where the bits of the primes alone are 0.56.
+#[test]
+fn evaluation_keys_take_half_their_unpacked_memory() {
+    // To the thousandth.
+    for (d, k, limit) in [(2, 2, 0.532), (7, 4, 0.500), (8, 8, 0.478), (16, 16, 0.464)] {
+        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
+        let (params, rotations) = (keys.params.validate().unwrap(), keys.rotations.iter().map(|r| r.1));
+        let kept = |level| ckks::KeySwitchKey::bytes_at(&params, level);
+        let memory: usize = rotations.chain([keys.relin_level]).map(kept).sum();
+        let top = params.max_level();
+        let unpacked = 2 * params.digits(top) * params.qp_basis(top).len() * params.n() * size_of::<u64>();
+        let share = memory as f64 / (unpacked * (keys.rotations.len() + 1)) as f64;
+        assert!(share < limit + 0.0005, "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked");
+    }
+}
+
 /// Steps add up to the levels that a bandit is given.
 #[test]
 fn depth_by_step_is_the_bandits_plan() {

@@ -162,8 +162,8 @@ impl KeySwitchKey {
     /// Bytes a key of `level` takes in memory.
     pub fn bytes_at(params: &Params, level: usize) -> usize {
         let basis = params.qp_basis(level);
-        let entry: usize = (0..basis.len()).map(|i| LimbPairs::entry_bytes(basis.modulus(i))).sum();
-        2 * params.digits(level) * params.n() * entry
+        let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), params.digits(level));
+        (0..basis.len()).map(limb).sum()
     }
 
     /// Bytes it takes in memory.

@@ -27,9 +27,9 @@ impl LimbPairs {
     pub fn new(m: &Modulus, pairs: &[(&[u64], &[u64])]) -> Self {
         let n = pairs.first().map_or(0, |(y, _)| y.len());
         assert!(n.is_multiple_of(LANES) && pairs.iter().all(|(y, z)| y.len() == n && z.len() == n));
-        let width = Self::entry_bytes(m);
+        let width = Self::width(m);
         let mut bytes = AVec::new(0);
-        bytes.resize(2 * pairs.len() * n * width + Self::PADDING, 0);
+        bytes.resize(Self::bytes_of(m, n, pairs.len()), 0);
         let rows = pairs.iter().flat_map(|(y, z)| [*y, *z]);
         for (row, limb) in rows.enumerate() {
             for (block, entries) in limb.chunks_exact(LANES).enumerate() {
@@ -84,8 +84,13 @@ impl LimbPairs {
         self.bytes.len()
     }
 
+    /// Bytes that `pairs` pairs of limbs of `n` entries modulo `m` take.
+    pub fn bytes_of(m: &Modulus, n: usize, pairs: usize) -> usize {
+        2 * pairs * n * Self::width(m) + Self::PADDING
+    }
+
     /// Bytes an entry takes: as many as its prime.
-    pub fn entry_bytes(m: &Modulus) -> usize {
+    fn width(m: &Modulus) -> usize {
         m.bits().div_ceil(8) as usize
     }
 }
