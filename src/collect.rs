@@ -7,7 +7,7 @@
 
 use crate::Error;
 use bandit::distributed::{Config, Stage};
-use glm::shuffle::{Batch, Estimator, ShuffleConfig, Summation};
+use glm::shuffle::{Batch, BatchSums, Estimator, ShuffleConfig, Summation};
 use glm::{Descent, Symmetric, onto_ball};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -129,6 +129,8 @@ impl From<Sums> for StoredSums {
 #[serde(try_from = "StoredGlm", into = "StoredGlm")]
 pub(crate) struct ShuffledGlm {
     config: ShuffleConfig,
+    /// Follows from the configuration.
+    sums: Vec<BatchSums>,
     exchange: u64,
     published: Vec<Batch>,
     /// Of the batch under way: its metric, and the regulariser of its estimate.
@@ -150,8 +152,7 @@ impl TryFrom<StoredGlm> for ShuffledGlm {
     type Error = glm::Error;
     fn try_from(stored: StoredGlm) -> Result<Self, glm::Error> {
         let StoredGlm { config, exchange, published, metric, gradients } = stored;
-        config.validate()?;
-        let d = config.problem.d;
+        let (d, sums) = (config.problem.d, config.sums()?);
         let vector = |v: &Vec<f64>| v.len() == d && v.iter().all(|x| x.is_finite());
         let matrix = |m: &Symmetric| m.d() == d && m.values().iter().all(|x| x.is_finite());
         let batch = |b: &Batch| vector(&b.theta) && matrix(&b.metric) && matrix(&b.inverse);
@@ -167,12 +168,12 @@ impl TryFrom<StoredGlm> for ShuffledGlm {
             }
             .into());
         }
-        Ok(ShuffledGlm { config, exchange, published, metric, gradients })
+        Ok(ShuffledGlm { config, sums, exchange, published, metric, gradients })
     }
 }
 
 impl From<ShuffledGlm> for StoredGlm {
-    fn from(ShuffledGlm { config, exchange, published, metric, gradients }: ShuffledGlm) -> Self {
+    fn from(ShuffledGlm { config, exchange, published, metric, gradients, .. }: ShuffledGlm) -> Self {
         StoredGlm { config, exchange, published, metric, gradients }
     }
 }
@@ -184,8 +185,8 @@ enum Progress {
 
 impl ShuffledGlm {
     pub(crate) fn new(config: ShuffleConfig) -> Result<Self, Error> {
-        config.validate()?;
-        Ok(ShuffledGlm { config, exchange: 1, published: Vec::new(), metric: None, gradients: Vec::new() })
+        let (sums, published, gradients) = (config.sums()?, Vec::new(), Vec::new());
+        Ok(ShuffledGlm { config, sums, exchange: 1, published, metric: None, gradients })
     }
 
     pub(crate) fn privacy(&self) -> Result<PrivacyStatement, Error> {
@@ -212,24 +213,27 @@ impl ShuffledGlm {
 
     pub(crate) fn receive(&mut self, batch: &ShuffledBatch) -> Result<Received, Error> {
         let (k, d) = (self.published.len(), self.config.problem.d);
-        let &users = self.config.batches.get(k).ok_or(Error::Broken("a batch after the last"))?;
+        let after = Error::Broken("a batch after the last");
+        let (Some(&users), Some(sums)) = (self.config.batches.get(k), self.sums.get(k)) else {
+            return Err(after);
+        };
         let first = self.metric.is_none();
         let mut done = 0;
         match &self.metric {
             None => {
-                let entries = analyse(&self.config.matrix_sum(k)?, batch, d * (d + 1) / 2)?;
+                let entries = analyse(&sums.matrix, batch, d * (d + 1) / 2)?;
                 let mut values = vec![0.0; d * d];
                 let pairs = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
                 for ((i, j), entry) in pairs.zip(entries) {
                     (values[i * d + j], values[j * d + i]) = (entry, entry);
                 }
                 let mut metric = Symmetric::new(d, values)?;
-                let (lambda, regulariser) = self.config.lambda(k)?;
+                let (lambda, regulariser) = sums.lambda;
                 metric.add_diagonal(lambda);
                 self.metric = Some((metric.floored(lambda / 4.0), regulariser));
             }
             Some((metric, regulariser)) => {
-                self.gradients.push(analyse(&self.config.gradient_sum(k)?, batch, d)?);
+                self.gradients.push(analyse(&sums.gradient, batch, d)?);
                 if let Progress::Done(theta) = self.descend(*regulariser, users)? {
                     let inverse = metric.inverse().ok_or(glm::Error::NotPositive { field: "metric" })?;
                     self.published.push(Batch { theta, metric: metric.clone(), inverse });
@@ -291,7 +295,11 @@ mod tests {
     use super::*;
     use bandit::Policy;
     use bandit::distributed::{Elimination, IdealSum, Model, SecureSum};
+    use glm::shuffle::Protection;
+    use glm::{Link, Problem};
     use privacy::Ratio;
+    use privacy::budget::Epsilon;
+    use privacy::shuffle::BitSum;
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use std::sync::{Arc, Mutex};
@@ -315,6 +323,41 @@ mod tests {
             self.sums.lock().unwrap().push(sum);
             Ok(sum)
         }
+    }
+
+    /// Exchanges take the noise that was sized when the bandit was made: with other sums in its place, other ranges of bits
+    /// come out of the same batch.
+    #[test]
+    fn exchanges_size_no_noise() {
+        let config = ShuffleConfig {
+            problem: Problem {
+                d: 1,
+                k: 2,
+                link: Link::Logistic,
+                s: 1.0,
+                kappa: 5.1,
+                delta: 0.02,
+                horizon: 8,
+            },
+            reward_max: 1.0,
+            batches: vec![8],
+            lambda: 1.0,
+            gamma: 1.0,
+            design_factor: 2.0,
+            estimator: Estimator::Descent { steps: 2 },
+            protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
+        };
+        let mut glm = ShuffledGlm::new(config).unwrap();
+        let bits = |bound| Summation::Bits(BitSum::new(bound, 8, 4, 0).unwrap());
+        glm.sums[0] = BatchSums { matrix: bits(64.0), gradient: bits(32.0), lambda: (3.0, 5.0) };
+        let batch = |exchange, ones| ShuffledBatch { exchange, users: 8, labels: vec![vec![ones]] };
+        // 18 steps of 32 above -512; then 4 of 16 below 256.
+        glm.receive(&batch(1, 18)).unwrap();
+        let (metric, regulariser) = glm.metric.clone().unwrap();
+        assert_eq!((metric.values(), regulariser), (&[64.0 + 3.0][..], 5.0));
+        // 28 steps of 16 above -256: a gradient of 24 a user sends the descent to the edge of the ball.
+        glm.receive(&batch(2, 28)).unwrap();
+        assert_eq!(glm.awaited().unwrap().unwrap().ask, Ask::Gradient { at: vec![-1.0] });
     }
 
     /// Sum after sum, the server's half does what the whole does that its crate simulates; and so it does when it is

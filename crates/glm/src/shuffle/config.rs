@@ -34,6 +34,17 @@ pub struct ShuffleConfig {
     pub protection: Protection,
 }
 
+/// How one batch is summed, see [`ShuffleConfig::sums`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchSums {
+    /// [`ShuffleConfig::matrix_sum`].
+    pub matrix: Summation,
+    /// [`ShuffleConfig::gradient_sum`].
+    pub gradient: Summation,
+    /// [`ShuffleConfig::lambda`].
+    pub lambda: (f64, f64),
+}
+
 /// How estimates are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,6 +116,26 @@ impl ShuffleConfig {
     /// # Errors
     /// [`Error::Field`], [`Error::Privacy`].
     pub fn validate(&self) -> Result<(), Error> {
+        self.sums().map(drop)
+    }
+
+    /// How every batch is summed, if the fields are within their ranges.
+    ///
+    /// - Cost: noise is calibrated for each batch, up to a second in all: to be kept.
+    ///
+    /// # Errors
+    /// Those of [`validate`](Self::validate).
+    pub fn sums(&self) -> Result<Vec<BatchSums>, Error> {
+        self.check()?;
+        let sums = |k| {
+            let (matrix, gradient) = (self.matrix_sum(k)?, self.gradient_sum(k)?);
+            Ok(BatchSums { lambda: self.lambda_over(&matrix), matrix, gradient })
+        };
+        (0..self.batches.len()).map(sums).collect()
+    }
+
+    /// All of [`validate`](Self::validate) but whether sums can be protected.
+    fn check(&self) -> Result<(), Error> {
         self.problem.validate()?;
         field("reward_max", self.reward_max, self.reward_max > 0.0, "positive")?;
         field("lambda", self.lambda, self.lambda > 0.0, "positive")?;
@@ -124,11 +155,7 @@ impl ShuffleConfig {
         if let Protection::Scaled { factor, .. } = self.protection {
             field("factor", factor, factor > 0.0, "positive")?;
         }
-        // A sum that cannot be protected is refused now, not when its batch has answered.
-        (0..self.batches.len()).try_for_each(|k| {
-            self.lambda(k)?;
-            self.gradient_sum(k).map(drop)
-        })
+        Ok(())
     }
 
     /// What a person's messages give away, all rounds of the protocol together.
@@ -166,11 +193,15 @@ impl ShuffleConfig {
     /// Algorithm 1. Departure: `sd` is the deviation of the noise in force, where the paper has an order of magnitude,
     /// and the term `sd sqrt d` is in `lambda`, without which the lower end misses what the proof needs.
     pub fn lambda(&self, k: usize) -> Result<(f64, f64), Error> {
+        Ok(self.lambda_over(&self.matrix_sum(k)?))
+    }
+
+    fn lambda_over(&self, matrix: &Summation) -> (f64, f64) {
         let Problem { d, delta, horizon, .. } = self.problem;
         let d = d as f64;
         let log = (2.0 * d * self.batches.len() as f64 * horizon as f64 / delta).ln();
-        let spread = self.matrix_sum(k)?.sd() * (d.sqrt() + 6.0 * log.sqrt());
-        Ok((self.lambda + spread, self.lambda + 2.0 * spread))
+        let spread = matrix.sd() * (d.sqrt() + 6.0 * log.sqrt());
+        (self.lambda + spread, self.lambda + 2.0 * spread)
     }
 
     /// How the entries of batch `k`'s metric are summed: values up to 1 in the first batch, up to `L_mu` after.
@@ -200,6 +231,8 @@ impl ShuffleConfig {
         coordinates: u32,
         share: impl Fn(Epsilon, Delta) -> Result<(Epsilon, Delta), privacy::Error>,
     ) -> Result<Summation, Error> {
+        #[cfg(test)]
+        tests::SIZED.with(|sized| sized.set(sized.get() + 1));
         let half = |epsilon: Epsilon| {
             share(Epsilon::new(epsilon.get() / 2.0)?, Delta::new(self.problem.delta / 2.0)?)
         };
@@ -229,5 +262,67 @@ impl ShuffleConfig {
     /// `L_mu`.
     pub(super) fn max_weight(&self) -> f64 {
         self.problem.link.max_slope(self.problem.s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm};
+    use crate::{Link, Problem};
+    use bandit::{Features, Policy};
+    use privacy::budget::Epsilon;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How often this thread has sized a noise.
+        pub(super) static SIZED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    fn sized<T>(act: impl FnOnce() -> T) -> (u32, T) {
+        let before = SIZED.get();
+        let out = act();
+        (SIZED.get() - before, out)
+    }
+
+    /// Noise is sized once for the metric and once for the gradients of a batch, when a policy is made or read back;
+    /// what it states, stores and does in all its rounds sizes none.
+    #[test]
+    fn noise_is_sized_once_a_batch() {
+        let config = ShuffleConfig {
+            problem: Problem {
+                d: 1,
+                k: 1,
+                link: Link::Logistic,
+                s: 1.0,
+                kappa: 5.1,
+                delta: 0.02,
+                horizon: 90,
+            },
+            reward_max: 1.0,
+            batches: vec![40, 30, 20],
+            lambda: 1.0,
+            gamma: 1.0,
+            design_factor: 2.0,
+            estimator: Estimator::Descent { steps: 3 },
+            protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
+        };
+        let (made, policy) = sized(|| ShuffleGlm::new(config));
+        let mut policy = policy.unwrap();
+        assert_eq!(made, 6);
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let set = Features::new(vec![0.5], 1).unwrap();
+        let (played, ()) = sized(|| {
+            for _ in 0..90 {
+                policy.decide(&set, &mut rng).unwrap();
+                policy.learn(&set, 0, &1.0, &mut rng).unwrap();
+                policy.privacy();
+            }
+        });
+        assert_eq!((played, policy.published().len()), (0, 3));
+        let (stored, bytes) = sized(|| serde_json::to_vec(&policy).unwrap());
+        let (read, again) = sized(|| serde_json::from_slice::<ShuffleGlm>(&bytes).unwrap());
+        assert_eq!((stored, read, again.published().len()), (0, 6, 3));
     }
 }

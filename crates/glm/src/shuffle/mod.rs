@@ -3,7 +3,7 @@
 mod config;
 mod sum;
 
-pub use config::{Estimator, Protection, ShuffleConfig, batch_sizes};
+pub use config::{BatchSums, Estimator, Protection, ShuffleConfig, batch_sizes};
 pub use sum::Summation;
 
 use crate::design::argmax;
@@ -31,6 +31,8 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "State", into = "State")]
 pub struct ShuffleGlm {
     config: ShuffleConfig,
+    /// Follows from the configuration.
+    sums: Vec<BatchSums>,
     published: Vec<Batch>,
     /// The devices of the batch in progress.
     rows: Rows,
@@ -55,9 +57,8 @@ impl ShuffleGlm {
     /// # Errors
     /// Those of [`ShuffleConfig::validate`].
     pub fn new(config: ShuffleConfig) -> Result<Self, Error> {
-        config.validate()?;
-        let rows = Rows::new(config.problem.d);
-        Ok(Self { config, published: Vec::new(), rows, weights: Vec::new() })
+        let (sums, rows) = (config.sums()?, Rows::new(config.problem.d));
+        Ok(Self { config, sums, published: Vec::new(), rows, weights: Vec::new() })
     }
 
     /// [`ShuffleConfig::privacy`]; none where it cannot be stated.
@@ -122,7 +123,11 @@ impl ShuffleGlm {
     fn publish(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
         let c = &self.config;
         let (d, k, n) = (c.problem.d, self.published.len(), self.rows.len());
-        let summation = c.matrix_sum(k)?;
+        let Some(BatchSums { matrix: summation, gradient, lambda: (lambda, lambda_max) }) = self.sums.get(k)
+        else {
+            return Err(bandit::Error::State { what: "a batch after the last" }.into());
+        };
+        let (lambda, lambda_max) = (*lambda, *lambda_max);
         let bound = if k == 0 { 1.0 } else { c.max_weight() };
         let mut sum = Vec::with_capacity(triangle(d));
         let mut column = Vec::with_capacity(n);
@@ -134,7 +139,6 @@ impl ShuffleGlm {
             sum.push(summation.sum(&column, rng)?);
         }
         let mut metric = Symmetric::from_upper(d, &sum);
-        let (lambda, lambda_max) = c.lambda(k)?;
         metric.add_diagonal(lambda);
         let metric = if summation.sd() > 0.0 { metric.floored(lambda / 4.0) } else { metric };
         let inverse = metric.inverse().ok_or(Error::NotPositive { field: "metric" })?;
@@ -146,7 +150,6 @@ impl ShuffleGlm {
             }
             Estimator::Descent { steps } => {
                 let descent = Descent::paper(steps, c.reward_max, c.problem.s, lambda_max, n as f64);
-                let summation = c.gradient_sum(k)?;
                 let (rows, bound) = (&self.rows, c.reward_max);
                 let mut factors = Vec::with_capacity(n);
                 let noisy = |theta: &[f64], sum: &mut [f64]| -> Result<(), Error> {
@@ -156,7 +159,7 @@ impl ShuffleGlm {
                         column.clear();
                         let entry = |((x, _), f): ((&[f64], f64), &f64)| (f * x[i]).clamp(-bound, bound);
                         column.extend(rows.iter().zip(&factors).map(entry));
-                        *sum = summation.sum(&column, rng)?;
+                        *sum = gradient.sum(&column, rng)?;
                     }
                     Ok(())
                 };
@@ -220,8 +223,7 @@ struct State {
 impl TryFrom<State> for ShuffleGlm {
     type Error = Error;
     fn try_from(State { config, published, rows, weights }: State) -> Result<Self, Error> {
-        config.validate()?;
-        let d = config.problem.d;
+        let (d, sums) = (config.problem.d, config.sums()?);
         let batch = |b: &Batch| {
             b.theta.len() == d
                 && b.theta.iter().all(|v| v.is_finite())
@@ -238,12 +240,12 @@ impl TryFrom<State> for ShuffleGlm {
             let what = "statistics that do not fit the configuration or each other";
             return Err(bandit::Error::State { what }.into());
         }
-        Ok(Self { config, published, rows, weights })
+        Ok(Self { config, sums, published, rows, weights })
     }
 }
 
 impl From<ShuffleGlm> for State {
-    fn from(ShuffleGlm { config, published, rows, weights }: ShuffleGlm) -> Self {
+    fn from(ShuffleGlm { config, published, rows, weights, .. }: ShuffleGlm) -> Self {
         Self { config, published, rows, weights }
     }
 }
