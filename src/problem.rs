@@ -17,6 +17,12 @@ pub enum Error {
         /// What was asked for.
         id: String,
     },
+    /// Misuse: an encrypted bandit where there are no keys.
+    #[error(
+        "this server was started without --keys and serves policies in the clear alone: name one as `policy`, GET /v1/policies \
+         lists them, or start it with the public key bundle"
+    )]
+    NoKeys,
     /// Misuse: no such path.
     #[error("nothing is served at {path}")]
     UnknownPath {
@@ -79,6 +85,12 @@ pub enum Error {
     BatchOver {
         /// The exchange named.
         exchange: u64,
+    },
+    /// Misuse: feedback after the last batch.
+    #[error("decision {id} asks for no feedback: one arm is left, its `awaited` was null")]
+    Settled {
+        /// The decision.
+        id: String,
     },
     /// Misuse: feedback where users answer an intermediary.
     #[error(
@@ -243,7 +255,9 @@ impl Error {
             Error::BodyLost { .. } | Error::BadConfig { .. } | Error::BadJson { .. } => {
                 StatusCode::BAD_REQUEST
             }
-            Error::OutOfTurn { .. }
+            Error::NoKeys
+            | Error::Settled { .. }
+            | Error::OutOfTurn { .. }
             | Error::Answered { .. }
             | Error::BatchOver { .. }
             | Error::TakesBatches { .. }
@@ -279,6 +293,8 @@ impl Error {
         match self {
             Error::UnknownBandit { .. } => "unknown_bandit",
             Error::UnknownPath { .. } => "unknown_path",
+            Error::NoKeys => "no_keys",
+            Error::Settled { .. } => "settled",
             Error::WrongMethod => "wrong_method",
             Error::Helba(H::UnknownDecision { .. }) => "unknown_decision",
             Error::BodyTooLarge { .. } | Error::Wire(W::TooLong { .. }) => "too_large",
@@ -352,10 +368,7 @@ impl From<ckks::Error> for Error {
 fn of_policy(error: &bandit::Error) -> StatusCode {
     use bandit::Error as B;
     match error {
-        // Horizons are checked when a bandit is made; later they can only be over.
-        B::HorizonOver { .. } | B::Field { field: "horizon", .. } | B::OutOfTurn { .. } => {
-            StatusCode::CONFLICT
-        }
+        B::HorizonOver { .. } | B::OutOfTurn { .. } => StatusCode::CONFLICT,
         B::Field { .. }
         | B::SwitchingRule { .. }
         | B::Shape { .. }
@@ -364,6 +377,8 @@ fn of_policy(error: &bandit::Error) -> StatusCode {
         | B::FeatureTooLong { .. }
         | B::Arm { .. }
         | B::RewardNotFinite
+        | B::Reward { .. }
+        | B::RewardOfArm { .. }
         | B::Rewards { .. }
         | B::Shares { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         B::Privacy(e) => of_privacy(e),

@@ -344,7 +344,7 @@ fn messages_that_are_refused() {
         (&plain, plain_d, json!({"reward": 1, "sum": 1}), "sum: not"),
         (&full, full_d, reward.clone(), "rewards: missing"),
         (&full, full_d, json!({"rewards": [1, 1]}), "2 rewards for 3 arms"),
-        (&full, full_d, json!({"rewards": [1, 1, 2]}), "sum is 2"),
+        (&full, full_d, json!({"rewards": [1, 1, 2]}), "rewards[2] is 2, it must be in [0, 1]"),
         (&mixed, mixed_d, reward.clone(), "sum: missing"),
         (&mixed, mixed_d, json!({"sum": -1}), "feedback is -1"),
         (&local, local_d, reward.clone(), "share: missing"),

@@ -91,11 +91,29 @@ pub enum Error {
         /// The arm given.
         arm: usize,
     },
-    /// Capacity: the policy was made for so many slots and has played them.
-    #[error("the horizon of {horizon} slots is over")]
+    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played them.
+    #[error("the horizon of {horizon} rounds is over")]
     HorizonOver {
         /// T.
         horizon: u64,
+    },
+    /// Misuse: a reward that the policy is not made for.
+    #[error("reward is {got}, it must be in [0, {max}]")]
+    Reward {
+        /// The reward found.
+        got: f64,
+        /// The largest that is taken.
+        max: f64,
+    },
+    /// Misuse: under full information, the reward of an arm, or the sum of several, that is out of range.
+    #[error("rewards[{arm}] is {got}, it must be in [0, {max}]")]
+    RewardOfArm {
+        /// The arm.
+        arm: usize,
+        /// The reward found.
+        got: f64,
+        /// The number of rounds that it is the sum of.
+        max: f64,
     },
     /// Misuse: under full information, not one reward for every arm.
     #[error("{got} rewards for {k} arms")]

@@ -250,7 +250,7 @@ fn bad_configurations_are_refused() {
     assert_eq!(named(Clw::new(ClwConfig::new(2, 0, 1)).unwrap_err()), "horizon");
     assert_eq!(named(Clw::new(ClwConfig::new(2, 1, 0)).unwrap_err()), "interval");
     assert_eq!(named(ArsClw::new(ArsClwConfig { root: 17, ..ArsClwConfig::new(2) }).unwrap_err()), "root");
-    assert_eq!(named(ArsClw::new(ArsClwConfig { first: 0, ..ArsClwConfig::new(2) }).unwrap_err()), "horizon");
+    assert_eq!(named(ArsClw::new(ArsClwConfig { first: 0, ..ArsClwConfig::new(2) }).unwrap_err()), "first");
 }
 
 #[test]

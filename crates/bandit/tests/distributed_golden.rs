@@ -453,7 +453,7 @@ fn statements() {
         let s = of(model);
         assert_eq!(
             (s.definition, s.trust, s.epsilon.unwrap().get(), s.delta.get()),
-            (Definition::Pure, trust, 1.0, 0.0)
+            (Definition::Pure, Some(trust), 1.0, 0.0)
         );
     }
     assert_eq!(of(Model::None).definition, Definition::None);

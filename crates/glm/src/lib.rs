@@ -9,8 +9,11 @@
 //! | P_GD | [`Descent`] |
 //! | Algorithm 1 | [`shuffle::ShuffleGlm`] |
 //! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Board`](joint::Board) |
+//! | the proof of its privacy | `docs/joint-privacy.md`; in numbers [`JointConfig::rho`](joint::JointConfig::rho) |
+//! | GLM-UCB, GLOC, ECOLog; RS-GLinUCB | [`baseline`]; [`JointConfig::rs_glinucb`](joint::JointConfig::rs_glinucb) |
 //!
-//! Source throughout: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits".
+//! Source, unless an item names another: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear
+//! Contextual Bandits".
 
 pub mod baseline;
 mod descent;

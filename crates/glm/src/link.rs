@@ -95,7 +95,7 @@ impl Link {
         match r.is_finite() {
             false => Err(bandit::Error::RewardNotFinite),
             true if (0.0..=max).contains(&r) => Ok(()),
-            true => Err(bandit::Error::Field { field: "reward", got: r, want: "in [0, reward_max]" }),
+            true => Err(bandit::Error::Reward { got: r, max }),
         }
     }
 

@@ -41,6 +41,12 @@ impl Problem {
         field("horizon", self.horizon as f64, (1..1 << 32).contains(&self.horizon), "in 1..2^32")
     }
 
+    /// Refuses a round after the last.
+    pub(crate) fn admit(&self, rounds: u64) -> Result<(), bandit::Error> {
+        let horizon = self.horizon;
+        if rounds < horizon { Ok(()) } else { Err(bandit::Error::HorizonOver { horizon }) }
+    }
+
     /// Refuses features that are not `k` rows of length `d` and norm up to 1.
     pub(crate) fn check(&self, set: &Features) -> Result<(), bandit::Error> {
         if set.k() != self.k || set.d() != self.d {

@@ -67,6 +67,34 @@ fn ledger_matches_hand_calculations() {
     check(&shared, 0.21875 + 0.24 + 1.0 / 3.0);
 }
 
+/// What is stated is what was asked for or less, however small; or the request is refused, by the name of what is wrong.
+#[test]
+fn no_promise_is_larger_than_what_was_asked_for() {
+    let mut refused = 0;
+    for (d, horizon, delta) in [(3, 100, 0.1), (5, 20_000, 1e-3), (64, 100_000, 1e-6)] {
+        for exponent in [3, 1, 0, -1, -2, -3, -4, -5, -6, -8, -100, -300] {
+            let problem = Problem { d, k: 4, link: Link::Logistic, s: 1.0, kappa: 5.1, delta, horizon };
+            let epsilon = 10f64.powi(exponent);
+            match JointConfig::private(problem, Epsilon::new(epsilon).unwrap(), 2.0, 2.0) {
+                Ok(config) => {
+                    let stated = config.privacy().unwrap().epsilon.unwrap().get();
+                    let least = if exponent >= -2 { 0.997 } else { 0.4 };
+                    assert!(stated <= epsilon && stated > least * epsilon, "{stated} of {epsilon}, d = {d}");
+                    // And it can be made.
+                    let mut policy = JointGlm::new(config).unwrap();
+                    let (set, rng) = (vec![0.1; 4 * d], &mut ChaCha8Rng::seed_from_u64(1));
+                    let set = Features::new(set, d).unwrap();
+                    let arm = policy.decide(&set, rng).unwrap();
+                    policy.learn(&set, arm, &1.0, rng).unwrap();
+                }
+                Err(glm::Error::Field { field: "epsilon", .. }) => refused += 1,
+                Err(error) => panic!("{epsilon}, d = {d}: {error}"),
+            }
+        }
+    }
+    assert!((6..24).contains(&refused), "{refused} refused");
+}
+
 /// The private profile spends its budget and no more; epsilon is stated at the delta of the problem.
 #[test]
 fn private_profile_spends_its_budget() {
@@ -76,7 +104,7 @@ fn private_profile_spends_its_budget() {
         let rho = config.rho().unwrap().get();
         assert!(rho <= budget && rho > 0.998 * budget, "{rho} of {budget}");
         let statement = config.privacy().unwrap();
-        assert_eq!((statement.definition, statement.trust), (Definition::Joint, Trust::Central));
+        assert_eq!((statement.definition, statement.trust), (Definition::Joint, Some(Trust::Central)));
         let stated = statement.epsilon.unwrap().get();
         assert!(stated <= epsilon && stated > 0.998 * epsilon && statement.delta.get() == 0.02);
     }
@@ -157,7 +185,8 @@ fn what_is_accepted_learns() {
                     }
                 }
                 Err(Error::Field {
-                    field: "lambda" | "sigma" | "sigma_warm_up" | "sigma_running", ..
+                    field: "epsilon" | "lambda" | "sigma" | "sigma_warm_up" | "sigma_running",
+                    ..
                 }) => {
                     refused += 1;
                 }
@@ -195,17 +224,20 @@ fn noise_beyond_its_grid_is_refused_by_name() {
     assert_eq!(with(most, 1.0, 1.0, 1.0), Some("sigma"));
     assert_eq!(with(1.0, most, 1.0, 1.0), Some("sigma_warm_up"));
     assert_eq!(with(1.0, 1.0, most, 1.0), Some("sigma_running"));
-    // Steps of 2^-19, and of 2^-30 at most: values below 2^21 and 2^10.
-    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(21).next_down()), None);
-    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(21)), Some("sigma_warm_up"));
-    assert_eq!(with(1.0, 1.0, 0.0, 1024.0), Some("sigma_running"));
-    // On steps of 2^-30, sums of 2^22 values of 1 are exact, of more they need not be.
-    let long = |horizon: u64, sigma: f64| {
+    // Whole numbers below 2^40 round, and 2^20 times 2^32 is the last sum that is exact.
+    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(40).next_down()), None);
+    assert_eq!(with(1.0, 1.0, 1.0, 2f64.powi(40)), Some("sigma_warm_up"));
+    let long = |clip: f64| {
         let mut config = good.clone();
-        config.problem.horizon = horizon;
-        refusal(&JointConfig { release: Release::Joint { sigma }, ..config })
+        config.problem.horizon = 1 << 20;
+        let Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete } = config.estimate else {
+            unreachable!()
+        };
+        let descent = Descent { clip, ..descent };
+        config.estimate = Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete };
+        refusal(&config)
     };
-    assert_eq!((long(1 << 22, 1e-6), long((1 << 22) + 1, 1e-6)), (None, Some("sigma")));
+    assert_eq!((long(2f64.powi(32)), long(2f64.powi(32) * 1.01)), (None, Some("sigma_warm_up")));
 }
 
 fn learn(policy: &mut JointGlm, x: &[f64], rng: &mut ChaCha8Rng) {

@@ -208,7 +208,7 @@ fn calibrated_bits_run_end_to_end() {
     c.protection = Protection::Calibrated { epsilon };
     let calibrated = c.matrix_sum(0).unwrap().sd();
     let statement = c.privacy().unwrap();
-    assert_eq!((statement.definition, statement.trust), (Definition::Approximate, Trust::Shuffler));
+    assert_eq!((statement.definition, statement.trust), (Definition::Approximate, Some(Trust::Shuffler)));
     assert_eq!((statement.epsilon, statement.delta.get()), (Some(epsilon), 1e-3));
     let mut policy = ShuffleGlm::new(c.clone()).unwrap();
     play(&mut policy, &mut environment(1000, 3), 1000, &mut rng(1), &mut rng(2)).unwrap();

@@ -146,7 +146,7 @@ fn bad_input_changes_nothing<P: Policy<Context = Features, Feedback = f64>>(mut 
     assert_eq!(policy.learn(&good, 0, &f64::NAN, &mut rng), Err(Error::RewardNotFinite));
     for reward in [-0.1, 1.1] {
         let error = policy.learn(&good, 0, &reward, &mut rng);
-        assert!(matches!(error, Err(Error::Field { field: "reward", .. })), "{error:?}");
+        assert_eq!(error, Err(Error::Reward { got: reward, max: 1.0 }));
     }
     assert_eq!(json(&policy), before);
 }
@@ -158,17 +158,34 @@ fn bad_input_is_refused() {
     bad_input_changes_nothing(GlmUcb::new(problem(), 3, false).unwrap());
     bad_input_changes_nothing(Gloc::new(problem()).unwrap());
     bad_input_changes_nothing(Ecolog::new(problem()).unwrap());
-    // A joint policy learns the round that it decided, and no more rounds than the tree was paid for.
+    // A joint policy learns the round that it decided.
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut policy = joint();
     let set = Features::new(vec![0.5; 8], 2).unwrap();
     assert_eq!(policy.learn(&set, 0, &1.0, &mut rng), Err(Error::NoRound));
-    for _ in 0..ROUNDS {
-        policy.decide(&set, &mut rng).unwrap();
-        policy.learn(&set, 0, &1.0, &mut rng).unwrap();
+}
+
+/// No arm is named after the horizon, and nothing is learnt.
+#[test]
+fn the_horizon_is_the_last_round() {
+    fn plays<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let set = Features::new(vec![0.5; 8], 2).unwrap();
+        for _ in 0..ROUNDS {
+            let arm = policy.decide(&set, &mut rng).unwrap();
+            policy.learn(&set, arm, &1.0, &mut rng).unwrap();
+        }
+        let over = Error::HorizonOver { horizon: ROUNDS as u64 };
+        assert_eq!(over.to_string(), format!("the horizon of {ROUNDS} rounds is over"));
+        assert_eq!(policy.decide(&set, &mut rng), Err(over.clone()));
+        assert_eq!(policy.learn(&set, 0, &1.0, &mut rng), Err(over));
     }
-    policy.decide(&set, &mut rng).unwrap();
-    assert!(matches!(policy.learn(&set, 0, &1.0, &mut rng), Err(Error::Field { field: "horizon", .. })));
+    plays(joint());
+    plays(JointGlm::new(JointConfig::rs_glinucb(problem())).unwrap());
+    plays(calibrated());
+    plays(GlmUcb::new(problem(), 3, false).unwrap());
+    plays(Gloc::new(problem()).unwrap());
+    plays(Ecolog::new(problem()).unwrap());
 }
 
 /// Every policy says what it gives.

@@ -74,14 +74,6 @@ impl GridGaussian {
         2f64.powi(-(self.bits as i32))
     }
 
-    /// Refuses what [`draw`](GaussianNoise::draw) would refuse.
-    ///
-    /// # Errors
-    /// [`Error::Field`] if `sigma` is not finite and above 0, or is `2^28` steps or more.
-    pub fn check(self, sigma: f64) -> Result<(), Error> {
-        self.variance(positive("sigma", sigma)?).map(drop)
-    }
-
     /// The variance parameter in steps squared: a multiple of 1/256 while small, whole from `2^30` on.
     fn variance(self, sigma: f64) -> Result<Ratio, Error> {
         let v = (sigma / self.step()).powi(2).next_up();

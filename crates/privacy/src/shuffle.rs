@@ -95,6 +95,11 @@ impl BitSum {
         ((root + u128::from(root * root < square)) as u64).max(d).max(4)
     }
 
+    /// Values lie in `[-bound, bound]`.
+    pub const fn bound(&self) -> f64 {
+        self.bound
+    }
+
     /// Steps of the encoding, `g`.
     pub const fn steps(&self) -> u64 {
         self.steps

@@ -42,8 +42,8 @@ pub enum Trust {
 pub struct PrivacyStatement {
     /// The definition met.
     pub definition: Definition,
-    /// Who must be honest for it.
-    pub trust: Trust,
+    /// Who must be honest for it; `None` where nothing is promised.
+    pub trust: Option<Trust>,
     /// `epsilon`; `None` where no privacy is given.
     pub epsilon: Option<Epsilon>,
     /// `delta`; 0 for [`Definition::Pure`].
@@ -59,7 +59,7 @@ impl PrivacyStatement {
     pub fn none(sentence: impl Into<String>) -> Self {
         Self {
             definition: Definition::None,
-            trust: Trust::Central,
+            trust: None,
             epsilon: None,
             delta: Delta::ZERO,
             neighbours: Neighbours::ReplaceOne,
@@ -71,7 +71,7 @@ impl PrivacyStatement {
     pub fn pure(epsilon: Epsilon, trust: Trust, neighbours: Neighbours, sentence: impl Into<String>) -> Self {
         Self {
             definition: Definition::Pure,
-            trust,
+            trust: Some(trust),
             epsilon: Some(epsilon),
             delta: Delta::ZERO,
             neighbours,
@@ -101,7 +101,7 @@ impl PrivacyStatement {
             Some(want) => Err(Error::Field { field: "delta", got: delta.get(), want }),
             None => Ok(Self {
                 definition,
-                trust,
+                trust: Some(trust),
                 epsilon: Some(epsilon),
                 delta,
                 neighbours,
@@ -123,10 +123,11 @@ impl fmt::Display for PrivacyStatement {
         f.write_str(kind)?;
         if let Some(epsilon) = self.epsilon {
             let trust = match self.trust {
-                Trust::Central => "central",
-                Trust::Distributed => "distributed",
-                Trust::Shuffler => "shuffled",
-                Trust::Local => "local",
+                Some(Trust::Central) => "central",
+                Some(Trust::Distributed) => "distributed",
+                Some(Trust::Shuffler) => "shuffled",
+                Some(Trust::Local) => "local",
+                None => "nobody named to trust",
             };
             let neighbours = match self.neighbours {
                 Neighbours::ReplaceOne => "one replaced",

@@ -1,7 +1,7 @@
 //! ARS-CLW: CLW started afresh in phases of doubled horizon, each with a longer guess of the interval.
 
 use super::stored::stored;
-use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, check_horizon, field, privacy_statement};
+use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, field, privacy_statement};
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -29,7 +29,8 @@ impl ArsClwConfig {
     /// [`Error::Field`] where a field is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
-        check_horizon(self.first)?;
+        let horizon = (1..=MAX_SLOTS).contains(&self.first);
+        field(horizon, "first", self.first as f64, "from 3 to 2^52")?;
         field((2..=16).contains(&self.root), "root", f64::from(self.root), "from 2 to 16")?;
         let guess = u64::from(self.guess(self.first));
         field(
@@ -40,7 +41,7 @@ impl ArsClwConfig {
         )
     }
 
-    /// `h(T)`: the least whole number whose r-th power is T or more..
+    /// `h(T)`: the least whole number whose r-th power is T or more.
     pub fn guess(&self, horizon: u64) -> u32 {
         let reaches =
             |h: u64| u128::from(h).checked_pow(self.root).is_none_or(|power| power >= u128::from(horizon));

@@ -103,6 +103,11 @@ impl Mechanism {
         Ok(Self { model, epsilon, users, g, tau: tau as u64, m: m as u64 })
     }
 
+    /// The part of epsilon that the noise pays for.
+    pub const fn epsilon(&self) -> Ratio {
+        self.epsilon
+    }
+
     /// Users of the batch, n.
     pub const fn users(&self) -> u64 {
         self.users
@@ -310,7 +315,9 @@ impl Model {
             Self::Local => pure(Trust::Local, "; so is every single message."),
             Self::Shuffle => pure(
                 Trust::Shuffler,
-                ", if the shuffled sum leaks at most epsilon/4 and fails with probability at most 1/(2T).",
+                ", if users shuffle messages that tell no more than their sum, up to a factor e^(epsilon/4): a share sent as \
+                 one number tells more. Where such a sum is wrong, as it may be with probability 1/(2T), accuracy suffers and \
+                 not privacy.",
             ),
             Self::Renyi { scale, delta } => {
                 renyi(RdpCurve::Skellam { epsilon: e, scale: scale.to_f64(), batch: first.max(1) }, delta)

@@ -108,18 +108,18 @@ impl<N: Noise> State<N> {
             return Err(Error::Rewards { got: sums.len(), k });
         }
         // First all of them on copies, so that a bad one changes nothing.
-        for (open, &sum) in self.sums.iter().zip(sums) {
-            open.clone().add_sum(sum, rounds)?;
+        for (arm, (open, &sum)) in self.sums.iter().zip(sums).enumerate() {
+            open.clone().add_sum(arm, sum, rounds)?;
         }
         let count = self.sums[0].count() + rounds;
         if count < self.epoch_size() {
-            for (open, &sum) in self.sums.iter_mut().zip(sums) {
-                open.add_sum(sum, rounds)?; // Has just succeeded
+            for (arm, (open, &sum)) in self.sums.iter_mut().zip(sums).enumerate() {
+                open.add_sum(arm, sum, rounds)?; // Has just succeeded
             }
         } else {
-            let totals = self.sums.iter().zip(sums).map(|(open, &sum)| {
+            let totals = self.sums.iter().zip(sums).enumerate().map(|(arm, (open, &sum))| {
                 let mut total = *open;
-                total.add_sum(sum, rounds).map(|()| total.exact())
+                total.add_sum(arm, sum, rounds).map(|()| total.exact())
             });
             let totals = totals.collect::<Result<Vec<_>, _>>()?;
             self.leader = match self.max.scale(k) {

@@ -43,13 +43,14 @@ impl OpenSum {
         self.count += other.count;
     }
 
-    /// Takes in the sum of `count` rewards.
+    /// Takes in the sum of `count` rewards of `arm`.
     ///
     /// # Errors
-    /// As [`add`](Self::add), for a sum outside [0, count].
-    pub(super) fn add_sum(&mut self, sum: f64, count: u64) -> Result<(), Error> {
-        if !(0.0..=count as f64).contains(&sum) {
-            return Err(Error::Field { field: "sum", got: sum, want: "in [0, rounds]" });
+    /// [`Error::RewardOfArm`] for a sum outside [0, count], [`Error::Overflow`].
+    pub(super) fn add_sum(&mut self, arm: usize, sum: f64, count: u64) -> Result<(), Error> {
+        let max = count as f64;
+        if !(0.0..=max).contains(&sum) {
+            return Err(Error::RewardOfArm { arm, got: sum, max });
         }
         if count > Self::MAX_COUNT - self.count {
             return Err(Error::Overflow);

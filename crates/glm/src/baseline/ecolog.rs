@@ -38,7 +38,7 @@ const LAMBDA: f64 = 10.0;
 impl Ecolog {
     /// None is given.
     pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("exact statistics decide every arm")
+        PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
     /// Without data.
@@ -146,7 +146,9 @@ impl Policy for Ecolog {
     type Context = Features;
     type Feedback = f64;
 
+    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.admit(self.state.round)?;
         self.config.check(set)?;
         let radius = self.radius();
         let state = &self.state;
@@ -155,6 +157,7 @@ impl Policy for Ecolog {
     }
 
     fn learn(&mut self, set: &Features, arm: usize, r: &f64, _: &mut dyn Rng) -> Result<(), bandit::Error> {
+        self.config.admit(self.state.round)?;
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r)
     }
@@ -172,7 +175,7 @@ impl TryFrom<State> for Ecolog {
     fn try_from(State { config, state }: State) -> Result<Self, Error> {
         let d = Self::new(config.clone())?.config.d;
         let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
-        let counts = state.round < 1 << 53;
+        let counts = state.round <= config.horizon;
         stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))?;
         Ok(Self { config, state })
     }

@@ -32,7 +32,7 @@ pub struct GlmUcb {
 impl GlmUcb {
     /// None is given.
     pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("exact statistics decide every arm")
+        PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
     /// Without data.
@@ -65,13 +65,16 @@ impl Policy for GlmUcb {
     type Context = Features;
     type Feedback = f64;
 
+    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.admit(self.rows.len() as u64)?;
         self.config.check(set)?;
         let (width, link) = (self.width(), self.config.link);
         Ok(argmax(set.rows().map(|x| link.mean(dot(x, &self.theta)) + width * self.inverse.norm(x))))
     }
 
     fn learn(&mut self, set: &Features, arm: usize, r: &f64, _: &mut dyn Rng) -> Result<(), bandit::Error> {
+        self.config.admit(self.rows.len() as u64)?;
         let x = observed(&self.config, set, arm, *r)?;
         self.inverse.sherman_morrison(1.0, x);
         self.rows.push(x, *r).map_err(in_round)?;
@@ -99,7 +102,10 @@ impl TryFrom<State> for GlmUcb {
     fn try_from(s: State) -> Result<Self, Error> {
         let policy = Self::new(s.config, s.refit_every, s.log_factor)?;
         let d = policy.config.d;
-        stored(s.rows.is_consistent(d) && s.inverse.d() == d && s.theta.len() == d && finite(&s.theta))?;
+        let counts = s.rows.len() as u64 <= policy.config.horizon;
+        stored(
+            counts && s.rows.is_consistent(d) && s.inverse.d() == d && s.theta.len() == d && finite(&s.theta),
+        )?;
         Ok(Self { rows: s.rows, inverse: s.inverse, theta: s.theta, ..policy })
     }
 }

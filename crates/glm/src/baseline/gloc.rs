@@ -25,6 +25,7 @@ pub struct Gloc {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Statistics {
+    round: u64,
     a: Symmetric,
     a_inverse: Symmetric,
     /// The online iterate.
@@ -39,7 +40,7 @@ struct Statistics {
 impl Gloc {
     /// None is given.
     pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("exact statistics decide every arm")
+        PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
     /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
@@ -51,6 +52,7 @@ impl Gloc {
         let (d, s, k) = (config.d, config.s, 1.0 / config.kappa);
         let lambda = d as f64;
         let state = Statistics {
+            round: 0,
             a: Symmetric::identity(d, lambda),
             a_inverse: Symmetric::identity(d, 1.0 / lambda),
             theta: vec![0.0; d],
@@ -90,6 +92,7 @@ impl Gloc {
     fn step(&mut self, x: &[f64], reward: f64) {
         let Problem { link, s, kappa, .. } = self.config;
         let state = &mut self.state;
+        state.round += 1;
         let z = dot(x, &state.theta);
         let g = link.mean(z) - reward;
         state.a.add_outer(1.0, x);
@@ -132,7 +135,9 @@ impl Policy for Gloc {
     type Context = Features;
     type Feedback = f64;
 
+    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.admit(self.state.round)?;
         self.config.check(set)?;
         let (radius, centre) = self.confidence();
         let estimate = |x: &[f64]| {
@@ -143,6 +148,7 @@ impl Policy for Gloc {
     }
 
     fn learn(&mut self, set: &Features, arm: usize, r: &f64, _: &mut dyn Rng) -> Result<(), bandit::Error> {
+        self.config.admit(self.state.round)?;
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r);
         Ok(())
@@ -164,7 +170,8 @@ impl TryFrom<State> for Gloc {
         let d = config.d;
         let vectors = [&state.theta, &state.moment];
         stored(
-            state.a.d() == d
+            state.round <= config.horizon
+                && state.a.d() == d
                 && state.a_inverse.d() == d
                 && vectors.iter().all(|v| v.len() == d && finite(v))
                 && finite(&[state.squares, state.regret]),

@@ -4,7 +4,7 @@ use crate::Problem;
 use crate::descent::Descent;
 use crate::error::{Error, field};
 use crate::matrix::triangle;
-use crate::noise::{Gaussian, check};
+use crate::noise::{Gaussian, Sums};
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::composition::per_release;
 use privacy::tree::Tree;
@@ -236,7 +236,7 @@ impl JointConfig {
     }
 
     /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP whatever the data, by noise that is
-    /// made of integers. `gamma` and `beta` are the widths to play with.
+    /// made of integers. `gamma` and `beta` are the widths to play with. It states `epsilon` or a little less, never more.
     ///
     /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in full.
     /// `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with probability
@@ -244,14 +244,31 @@ impl JointConfig {
     /// as long as there are fewer rows than that, which here is most of the run; projection and average do its work.
     ///
     /// # Errors
-    /// [`Error::Field`], [`Error::Privacy`].
+    /// [`Error::Field`], also for an `epsilon` that is so small that rounding to the grid of the noise, which has 2^28
+    /// steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
     pub fn private(problem: Problem, epsilon: Epsilon, gamma: f64, beta: f64) -> Result<Self, Error> {
         problem.validate()?;
+        let budget = Rho::within(epsilon, Delta::new(problem.delta)?).map(Rho::get).unwrap_or(0.0);
+        // One part in a thousand pays for rounding; where grids are coarse beside what items move by, that is not enough.
+        let mut rho = 0.999 * budget;
+        while rho > 0.25 * budget {
+            let config = Self::spending(problem.clone(), rho, gamma, beta)?;
+            let (Some(cost), stated) = (config.rho(), config.privacy()?.epsilon) else { break };
+            if stated.is_some_and(|stated| stated.get() <= epsilon.get()) {
+                config.validate()?;
+                return Ok(config);
+            }
+            rho *= 0.999 * (budget / cost.get()).min(1.0);
+        }
+        let want = "larger: at this horizon, dimension and delta its noise is beyond what integers can make";
+        Err(Error::Field { field: "epsilon", got: epsilon.get(), want })
+    }
+
+    /// The profile with noise for items that are not rounded, at a cost of `rho`.
+    fn spending(problem: Problem, rho: f64, gamma: f64, beta: f64) -> Result<Self, Error> {
         let Problem { kappa, delta, horizon, .. } = problem;
         let (d, t) = (problem.d as f64, horizon as f64);
         let concordance = problem.link.self_concordance(1.0, problem.s);
-        // One part in a thousand pays for rounding to the grids of the noise.
-        let rho = 0.999 * Rho::within(epsilon, Delta::new(delta)?)?.get();
         let sigma = Tree::sigma(Rho::new(0.75 * rho)?, Sensitivity::new(3f64.sqrt())?, horizon);
         let prefix = sigma * f64::from(Tree::levels(horizon)).sqrt();
         let lambda = (prefix * ((2.0 * d).sqrt() + (2.0 * (2.0 * t / delta).ln()).sqrt())) * 2f64.sqrt();
@@ -271,7 +288,7 @@ impl JointConfig {
             let step = 0.5 * rho / (f64::from(descent.steps) * f64::from(calls));
             Ok(Rho::new(step)?.sigma(Sensitivity::new(2.0 * descent.clip)?))
         };
-        let config = Self {
+        Ok(Self {
             reward_max: 1.0,
             lambda,
             gamma,
@@ -292,9 +309,7 @@ impl JointConfig {
             max_running_calls: running,
             published: Published::default(),
             problem,
-        };
-        config.validate()?;
-        Ok(config)
+        })
     }
 
     /// Deviations at a tree node, coordinate by coordinate: V, H in units of its largest leaf, count.
@@ -311,11 +326,27 @@ impl JointConfig {
         sigmas
     }
 
-    pub(super) fn tree_noise(&self) -> Gaussian {
-        match self.release {
-            Release::Joint { sigma } => Gaussian::new(true, sigma),
-            Release::Exact | Release::Separate { .. } => Gaussian::Double,
+    /// The noise of the tree.
+    pub(super) fn tree_noise(&self) -> Result<Gaussian, Error> {
+        let Release::Joint { sigma } = self.release else { return Ok(Gaussian::Double) };
+        let (len, items) = (2 * triangle(self.problem.d) + 1, self.problem.horizon);
+        // Off the diagonal a coordinate is root 2 times a product of two.
+        Gaussian::on_grid("sigma", sigma, Sums { l2: 2f64.sqrt(), len, largest: 1.0, items })
+    }
+
+    /// The noise of gradient sums.
+    pub(super) fn sum_noise(
+        &self,
+        descent: &Descent,
+        name: &'static str,
+        sigma: f64,
+        discrete: bool,
+    ) -> Result<Gaussian, Error> {
+        if !discrete {
+            return Ok(Gaussian::Double);
         }
+        let (clip, items) = (descent.clip, self.problem.horizon);
+        Gaussian::on_grid(name, sigma, Sums { l2: clip, len: self.problem.d, largest: clip, items })
     }
 
     /// Upper bound on the weight of `x x^T` in an H-leaf, `L_mu / e`.
@@ -323,7 +354,7 @@ impl JointConfig {
         self.problem.link.max_slope(self.problem.s) / std::f64::consts::E
     }
 
-    /// Refuses fields outside their ranges, and noise on a grid that a round could not draw.
+    /// Refuses fields outside their ranges.
     ///
     /// # Errors
     /// [`Error::Field`].
@@ -349,19 +380,17 @@ impl JointConfig {
             }
             Release::Joint { sigma } => {
                 field("sigma", sigma, sigma > 0.0, "positive")?;
-                check("sigma", sigma, 1.0, self.problem.horizon)?;
+                self.tree_noise()?;
             }
         }
         match self.estimate {
             Estimate::Exact { lambda } => field("estimate.lambda", lambda, lambda > 0.0, "positive"),
             Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete } => {
+                field("sigma_warm_up", sigma_warm_up, sigma_warm_up >= 0.0, "at least 0")?;
+                field("sigma_running", sigma_running, sigma_running >= 0.0, "at least 0")?;
                 descent.validate()?;
-                for (name, sigma) in [("sigma_warm_up", sigma_warm_up), ("sigma_running", sigma_running)] {
-                    field(name, sigma, sigma >= 0.0, "at least 0")?;
-                    if discrete {
-                        check(name, sigma, descent.clip, self.problem.horizon)?;
-                    }
-                }
+                self.sum_noise(&descent, "sigma_warm_up", sigma_warm_up, discrete)?;
+                self.sum_noise(&descent, "sigma_running", sigma_running, discrete)?;
                 Ok(())
             }
         }

@@ -57,7 +57,7 @@ impl Curator {
         h.push_coordinates(&mut leaf);
         leaf.push(f64::from(explored));
         let edge = triangle(c.problem.d);
-        self.tree.add(&leaf, &mut c.tree_noise(), rng)?;
+        self.tree.add(&leaf, &mut c.tree_noise()?, rng)?;
         let prefix = self.tree.prefix();
         if explored {
             self.warm_up.push(x, reward)?;
@@ -91,7 +91,8 @@ impl Curator {
         match c.estimate {
             Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &board.warm_up),
             Estimate::Descent { descent, sigma_warm_up, discrete, .. } => {
-                let noisy = noisy_sums(c, &descent, &self.warm_up, sigma_warm_up, discrete, rng);
+                let noise = c.sum_noise(&descent, "sigma_warm_up", sigma_warm_up, discrete)?;
+                let noisy = noisy_sums(c, &descent, &self.warm_up, sigma_warm_up, noise, rng);
                 descent.run(c.problem.d, board.explorations.max(1.0), noisy, onto_ball(c.problem.s))
             }
         }
@@ -117,7 +118,8 @@ impl Curator {
             }
             (Estimate::Descent { descent, sigma_running, discrete, .. }, region) => {
                 let n = board.running_rows(c).max(1.0);
-                let noisy = noisy_sums(c, &descent, &self.running, sigma_running, discrete, rng);
+                let noise = c.sum_noise(&descent, "sigma_running", sigma_running, discrete)?;
+                let noisy = noisy_sums(c, &descent, &self.running, sigma_running, noise, rng);
                 match region {
                     Region::Ball => descent.run(c.problem.d, n, noisy, onto_ball(c.problem.s)),
                     Region::Ellipsoid => descent.run(c.problem.d, n, noisy, |theta| {
@@ -147,10 +149,9 @@ fn noisy_sums(
     descent: &Descent,
     rows: &Rows,
     sigma: f64,
-    discrete: bool,
+    mut gaussian: Gaussian,
     rng: &mut dyn Rng,
 ) -> impl FnMut(&[f64], &mut [f64]) -> Result<(), Error> {
-    let mut gaussian = Gaussian::new(discrete, sigma);
     move |theta, sum| {
         for (x, r) in rows.iter() {
             let factor = descent.gradient(c.problem.link, x, r, theta);

@@ -34,16 +34,17 @@ impl JointConfig {
             return None;
         }
         let d = self.problem.d;
-        let cost = |shift: f64, sigma: f64, coordinates: usize| {
+        let cost = |shift: f64, sigma: f64, noise: Gaussian, coordinates: usize| {
             let Ok(l2) = Sensitivity::new(shift) else { return Some(0.0) };
-            let l2 = Gaussian::new(true, sigma).rounded_sensitivity(l2, coordinates).ok()?;
+            let l2 = noise.rounded_sensitivity(l2, coordinates).ok()?;
             Some(Rho::of_gaussian(l2, sigma).ok()?.get())
         };
-        let tree = |l2: f64| {
-            Some(f64::from(Tree::levels(self.problem.horizon)) * cost(l2.sqrt(), sigma, 2 * triangle(d) + 1)?)
-        };
+        let (levels, leaf) = (f64::from(Tree::levels(self.problem.horizon)), 2 * triangle(d) + 1);
+        let tree = |l2: f64| Some(levels * cost(l2.sqrt(), sigma, self.tree_noise().ok()?, leaf)?);
         let family = |sigma: f64, calls: u32, clips: f64| {
-            Some(f64::from(calls) * f64::from(descent.steps) * cost(clips * descent.clip, sigma, d)?)
+            let noise = self.sum_noise(&descent, "sigma", sigma, true).ok()?;
+            let calls = f64::from(calls) * f64::from(descent.steps);
+            Some(calls * cost(clips * descent.clip, sigma, noise, d)?)
         };
         let warm_up = |clips: f64| family(sigma_warm_up, self.max_warm_up_calls, clips);
         let running = |clips: f64| family(sigma_running, self.max_running_calls, clips);
@@ -70,21 +71,21 @@ impl JointConfig {
             delta,
             Trust::Central,
             Neighbours::ReplaceOne,
-            "the arm set and all possible rewards of one round, against everybody else's arms; the server is trusted, \
-             and kappa, widths and link are public; whatever the rewards follow",
+            "The arm set and all possible rewards of one round, against everybody else's arms; the server is trusted, \
+             and kappa, widths and link are public; whatever the rewards follow.",
         )?;
         Ok(statement)
     }
 
     fn why_not(&self) -> &'static str {
         match (self.release, self.estimate) {
-            (Release::Exact, _) | (_, Estimate::Exact { .. }) => "statistics or estimates are exact",
+            (Release::Exact, _) | (_, Estimate::Exact { .. }) => "Statistics or estimates are exact.",
             _ if self.trigger != Trigger::EveryRound => {
-                "whether the round of a renewal explored shows in every later estimate, and the noise is in double \
-                 precision"
+                "Whether the round of a renewal explored shows in every later estimate, and the noise is in double \
+                 precision."
             }
-            _ if self.warm_up != WarmUp::Doubling => "renewals of the warm-up estimate show who explored",
-            _ => "noise is missing or in double precision, or the count of explorations is exact",
+            _ if self.warm_up != WarmUp::Doubling => "Renewals of the warm-up estimate show who explored.",
+            _ => "Noise is missing or in double precision, or the count of explorations is exact.",
         }
     }
 }

@@ -109,7 +109,9 @@ impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
 
+    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.config.problem.admit(self.board.rounds)?;
         self.config.problem.check(context)?;
         let exploring = self.board.explores(&self.config, context);
         if exploring.is_none()
@@ -133,13 +135,7 @@ impl Policy for JointGlm {
         self.config.problem.check(context)?;
         self.config.problem.link.check(self.config.reward_max, *reward)?;
         let x = context.row(arm).ok_or(bandit::Error::Arm { arm, k: self.config.problem.k })?;
-        if self.board.rounds >= self.config.problem.horizon {
-            return Err(bandit::Error::Field {
-                field: "horizon",
-                got: self.config.problem.horizon as f64,
-                want: "no less than the rounds played",
-            });
-        }
+        self.config.problem.admit(self.board.rounds)?;
         let explored = self.pending.take().ok_or(bandit::Error::NoRound)?;
         self.after(explored, x, *reward, rng).map_err(in_round)
     }

@@ -164,18 +164,18 @@ impl ShuffleConfig {
     /// [`Error::Privacy`] if `problem.delta` is no budget.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         let (epsilon, sentence) = match (self.protection, self.estimator) {
-            (_, Estimator::Exact) => return Ok(PrivacyStatement::none("estimates are exact")),
-            (Protection::None, _) => return Ok(PrivacyStatement::none("sums are exact")),
+            (_, Estimator::Exact) => return Ok(PrivacyStatement::none("Estimates are exact.")),
+            (Protection::None, _) => return Ok(PrivacyStatement::none("Sums are exact.")),
             (Protection::Scaled { .. }, _) => {
-                return Ok(PrivacyStatement::none("noise of a simulation, in double precision"));
+                return Ok(PrivacyStatement::none("Noise of a simulation, in double precision."));
             }
             (Protection::Stated { epsilon }, _) => (
                 epsilon,
-                "the arm set and rewards of one person, against all shuffled messages; by the published theorem",
+                "The arm set and rewards of one person, against all shuffled messages; by the published theorem.",
             ),
             (Protection::Calibrated { epsilon }, _) => (
                 epsilon,
-                "the arm set and rewards of one person, against all shuffled messages; by the exact divergence",
+                "The arm set and rewards of one person, against all shuffled messages; by the exact divergence.",
             ),
         };
         let delta = Delta::new(self.problem.delta)?;

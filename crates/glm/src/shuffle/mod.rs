@@ -173,11 +173,21 @@ impl ShuffleGlm {
     }
 }
 
+impl ShuffleGlm {
+    /// People of the batch under way.
+    fn open_batch(&self) -> Result<u64, bandit::Error> {
+        let over = bandit::Error::HorizonOver { horizon: self.config.problem.horizon };
+        self.config.batches.get(self.published.len()).copied().ok_or(over)
+    }
+}
+
 impl Policy for ShuffleGlm {
     type Context = Features;
     type Feedback = f64;
 
+    /// Besides the usual: [`bandit::Error::HorizonOver`] after the last batch.
     fn decide(&mut self, set: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
+        self.open_batch()?;
         self.config.problem.check(set)?;
         let (arms, design) = self.design(set).map_err(in_round)?;
         Ok(arms[design.sample(rng)])
@@ -194,14 +204,7 @@ impl Policy for ShuffleGlm {
         c.problem.check(set)?;
         c.problem.link.check(c.reward_max, *reward)?;
         let x = set.row(arm).ok_or(bandit::Error::Arm { arm, k: c.problem.k })?;
-        let Some(&size) = c.batches.get(self.published.len()) else {
-            let got = c.problem.horizon as f64;
-            return Err(bandit::Error::Field {
-                field: "horizon",
-                got,
-                want: "no less than the rounds played",
-            });
-        };
+        let size = self.open_batch()?;
         self.weights.push(self.weight(x));
         self.rows.push(x, *reward).map_err(in_round)?;
         if self.rows.len() as u64 == size {
