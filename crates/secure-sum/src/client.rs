@@ -1,12 +1,12 @@
 //! Who calls the services: users, and the collector.
 
-use crate::Error;
 use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
+use crate::{Awaiting, Error};
 use ckks::{KeyId, Params, PublicKey};
 use std::time::Duration;
 use ureq::{Agent, Body, http};
-use wire::{Ask, Awaited, MAX_CLEAR_BYTES, MAX_JSON_BYTES, OCTET_STREAM, PolicyView, Problem, ShuffledBatch};
+use wire::{OCTET_STREAM, Problem};
 
 /// Bytes of a problem document, at most.
 const PROBLEM_BYTES: usize = 1 << 16;
@@ -164,21 +164,11 @@ impl Collector {
     /// # Errors
     /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no shares.
     pub fn hand(&self, server: &Party, bandit: &str, number: u64) -> Result<u64, Error> {
-        let malformed = |what| move |_| Error::Malformed { what };
-        let view = server.get(&format!("bandits/{bandit}"), MAX_CLEAR_BYTES)?;
-        let view: PolicyView = serde_json::from_slice(&view)
-            .map_err(malformed("the server's bandit is not one in the clear"))?;
-        let Some(Awaited { exchange, users, ask: Ask::Share { modulus, .. }, .. }) = view.awaited else {
-            return Err(Error::Malformed { what: "the bandit waits for no shares" });
-        };
-        let at_least = u32::try_from(users)
-            .map_err(|_| Error::Malformed { what: "more users than a batch may have" })?;
+        let awaiting = Awaiting::ask(server, bandit)?;
+        let at_least = awaiting.users();
         let sum = self.collect_of(BatchId { number, at_least }, at_least as usize)?;
-        let residue = sum.total.rem_euclid(i128::from(modulus)) as u64; // of a modulus below 2^64
-        let batch = ShuffledBatch { exchange, users, labels: vec![vec![residue]] };
-        let body = serde_json::to_vec(&batch).map_err(malformed("a batch that cannot be written"))?;
-        server.post(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES)?;
-        Ok(exchange)
+        awaiting.hand(server, bandit, &sum)?;
+        Ok(awaiting.exchange())
     }
 
     /// Of at most so many users.

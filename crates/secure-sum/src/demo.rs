@@ -51,6 +51,9 @@ impl Demo {
         if self.arms < 2 || self.first == 0 || !(0.0..1.0).contains(&self.dropout) {
             bail!("--arms must be at least 2, --first at least 1, --dropout in [0, 1)");
         }
+        if self.users < self.arms as u64 {
+            bail!("--users {}: must be at least as many as --arms, {}", self.users, self.arms);
+        }
         let program = std::env::current_exe().context("finding this program")?;
         println!("what,value,unit");
         self.eliminate(&program)?;
@@ -200,7 +203,7 @@ impl Demo {
         let answered = (shuffled.len() / messages) as u64;
         let ones = shuffled.iter().map(|b| u64::from(*b)).sum();
         let mean = BitSum::new(1.0, answered, steps, noise_bits)?.analyse(ones)? / answered as f64;
-        let sent = relay.passed().sent.len() as f64 / invited as f64;
+        let sent = relay.passed().sent.len() as f64 / answered as f64;
         Self::row("shuffler: users asked", invited, "users");
         Self::row("shuffler: users answered", answered, "users");
         Self::row("shuffler: estimated mean", format!("{mean:.4}"), "reward");
@@ -233,7 +236,8 @@ impl Demo {
         let sum = Party::new(url(adder.address())).opened(batch.id(0)).context("opening the sum")?;
         let seconds = begin.elapsed().as_secs_f64();
         let params = LOGN12_LOGQP105_SUM.validate()?;
-        let each = |bytes: usize| format!("{:.0}", bytes as f64 / invited as f64);
+        // Whoever dropped out sent nothing.
+        let each = |bytes: usize| format!("{:.0}", bytes as f64 / sum.users as f64);
         Self::row("ciphertexts: users asked", invited, "users");
         Self::row("ciphertexts: users answered", sum.users, "users");
         Self::row("ciphertexts: estimated mean", format!("{:.4}", batch.mean(&sum)), "reward");

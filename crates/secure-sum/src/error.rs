@@ -41,7 +41,7 @@ pub enum Error {
         batch: u64,
     },
     /// Misuse: the batch must be closed first.
-    #[error("batch {batch} is unknown or not closed")]
+    #[error("batch {batch} is unknown, known for another number of users, or not closed")]
     NotClosed {
         /// The batch.
         batch: u64,

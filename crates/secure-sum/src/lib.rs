@@ -25,6 +25,7 @@
 //! its range proofs.
 
 pub mod aggregator;
+mod awaiting;
 mod batch;
 pub mod client;
 pub mod encrypted;
@@ -35,6 +36,7 @@ mod share;
 pub mod shuffler;
 
 pub use aggregator::Aggregator;
+pub use awaiting::Awaiting;
 pub use batch::{Batch, Plan};
 pub use client::{Collector, Party};
 pub use error::Error;

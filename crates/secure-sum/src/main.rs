@@ -12,7 +12,7 @@ use secure_sum::aggregator::Limits;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
 use secure_sum::http::Destination;
 use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Collector, Party, Plan, Shuffler, http};
+use secure_sum::{Aggregator, Awaiting, BatchId, Collector, Party, Plan, Shuffler, http};
 use std::process::ExitCode;
 
 /// Sums and shuffles of users' messages among processes, no one of which is trusted with more than its share.
@@ -42,7 +42,7 @@ enum Role {
         #[arg(long, default_value = "127.0.0.1:9003")]
         listen: String,
         /// Address of the server, such as http://127.0.0.1:9004.
-        #[arg(long)]
+        #[arg(long, value_parser = address)]
         forward: String,
         /// The server is helba-server, and this its bandit: messages are numbers of `--unit` bytes, little endian.
         #[arg(long)]
@@ -60,13 +60,27 @@ enum Role {
         #[arg(long, default_value_t = 1)]
         unit: usize,
     },
-    /// Sums one batch of reports at both aggregators, and hands the sum to a bandit of helba-server that waits for it.
-    Collect {
-        /// The aggregators' addresses, both.
-        #[arg(long, num_args = 2, required = true)]
-        aggregators: Vec<String>,
-        /// Address of helba-server, such as http://127.0.0.1:8080.
+    /// Has a shuffler hand on a batch that has all its users, as `POST /v1/messages/BATCH/forward` does.
+    Forward {
+        /// The shuffler's address, such as http://127.0.0.1:9003.
+        #[arg(long, value_parser = address)]
+        shuffler: String,
+        /// Number of the batch; for a bandit, of its exchange.
         #[arg(long)]
+        batch: u64,
+    },
+    /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to a bandit of
+    /// helba-server that waits for it.
+    Collect {
+        /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
+        #[arg(long, num_args = 2, required_unless_present = "adder", value_parser = address)]
+        aggregators: Vec<String>,
+        /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly as many
+        /// users as the bandit waits for.
+        #[arg(long, conflicts_with = "aggregators", value_parser = address)]
+        adder: Option<String>,
+        /// Address of helba-server, such as http://127.0.0.1:8080.
+        #[arg(long, value_parser = address)]
         server: String,
         /// Its bandit.
         #[arg(long)]
@@ -81,11 +95,11 @@ enum Role {
         #[arg(long, default_value = "127.0.0.1:9005")]
         listen: String,
         /// Address of the key authority, `sum-authority`, such as http://127.0.0.1:9006.
-        #[arg(long)]
+        #[arg(long, value_parser = address)]
         authority: String,
     },
     /// Simulated users of one batch with Bernoulli rewards; some drop out.
-    Users(users::Users),
+    Users(Box<users::Users>),
     /// Successive elimination over all roles on this machine, each a process; figures go to stdout as CSV.
     Demo(demo::Demo),
 }
@@ -133,6 +147,14 @@ impl Agreed {
     }
 }
 
+/// An address, with its scheme.
+fn address(text: &str) -> Result<String> {
+    if !text.starts_with("http://") {
+        bail!("must be an address such as http://127.0.0.1:9001 (TLS is a proxy's)");
+    }
+    Ok(text.into())
+}
+
 /// A decimal such as 0.05, exactly.
 fn ratio(text: &str) -> Result<Ratio> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -168,11 +190,29 @@ fn run(role: Role) -> Result<()> {
             let state = Shuffler::new(Shape { at_least, at_most, messages, unit });
             Ok(http::serve(&listen, http::shuffler(state.context("the shape of a batch")?, destination))?)
         }
-        Role::Collect { aggregators, server, bandit, batch } => {
-            let aggregators = <[String; 2]>::try_from(aggregators)
-                .map_err(|given| anyhow::anyhow!("--aggregators: {} given, it must be 2", given.len()))?;
-            let collector = Collector::new(aggregators.map(Party::new));
-            let exchange = collector.hand(&Party::new(server), &bandit, batch)?;
+        Role::Forward { shuffler, batch } => {
+            Party::new(shuffler).forward(batch)?;
+            println!("batch {batch} handed on");
+            Ok(())
+        }
+        Role::Collect { aggregators, adder, server, bandit, batch } => {
+            let server = Party::new(server);
+            let exchange = match adder {
+                Some(adder) => {
+                    let awaiting = Awaiting::ask(&server, &bandit)?;
+                    let id = BatchId { number: batch, at_least: awaiting.users() };
+                    let sum = Party::new(adder).opened(id);
+                    let sum = sum.with_context(|| format!("batch {batch} of {} users", awaiting.users()))?;
+                    awaiting.hand(&server, &bandit, &sum)?;
+                    awaiting.exchange()
+                }
+                None => {
+                    let aggregators = <[String; 2]>::try_from(aggregators).map_err(|given| {
+                        anyhow::anyhow!("--aggregators: {} given, it must be 2", given.len())
+                    })?;
+                    Collector::new(aggregators.map(Party::new)).hand(&server, &bandit, batch)?
+                }
+            };
             println!("exchange {exchange} done");
             Ok(())
         }

@@ -275,3 +275,39 @@ fn the_demonstration_runs() {
     let error = value("shuffler: estimated mean") - value("shuffler: true mean");
     assert!(error.abs() < 1.2, "{said}");
 }
+
+/// Arguments that cannot work are refused by name, before anything is sent.
+#[test]
+fn arguments_are_named() {
+    let nobody = "http://127.0.0.1:1";
+    for (arguments, says) in [
+        (
+            vec![
+                "collect",
+                "--aggregators",
+                "127.0.0.1:1",
+                nobody,
+                "--server",
+                nobody,
+                "--bandit",
+                "b",
+                "--batch",
+                "1",
+            ],
+            "such as http://",
+        ),
+        (vec!["collect", "--server", nobody, "--bandit", "b", "--batch", "1"], "--aggregators"),
+        (
+            vec!["collect", "--adder", nobody, "--server", nobody, "--bandit", "b", "--batch", "1"],
+            "cannot be reached",
+        ),
+        (vec!["users", "--server", nobody, "--batch", "1", "--mean", "1"], "--bandit"),
+        (vec!["users", "--batch", "1", "--mean", "1"], "--invited"),
+        (vec!["forward", "--shuffler", "here", "--batch", "1"], "such as http://"),
+        (vec!["demo", "--users", "0"], "--users 0"),
+    ] {
+        let out = std::process::Command::new(PROGRAM).args(&arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && text.contains(says), "{arguments:?}: {text}");
+    }
+}

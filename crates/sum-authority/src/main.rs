@@ -18,7 +18,7 @@ struct Arguments {
     #[arg(long, default_value = "127.0.0.1:9006")]
     listen: String,
     /// Users without whom no sum is opened, whatever the server asks for.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
     /// Sums opened under the key.
     #[arg(long, default_value_t = 1 << 16)]

@@ -5,7 +5,7 @@ use privacy::Ratio;
 use privacy::source::Words;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, SUM_BYTES, Server, encrypt, encrypted_bytes};
+use secure_sum::encrypted::{Adder, LOGN12_LOGQP105_SUM, SUM_BYTES, Server, encrypt, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, BatchId, Error, Party, Plan, http};
 use std::fmt::Debug;
@@ -136,16 +136,29 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
 #[test]
 fn the_operator_bounds_what_is_opened() {
     let process =
-        Process::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--at-least", "1", "--sums", "2"]);
+        Process::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--at-least", "2", "--sums", "2"]);
     let authority = party(process.as_ref().unwrap().address());
     let params = LOGN12_LOGQP105_SUM.validate().unwrap();
-    let (key, _) = authority.key(&params).unwrap();
+    let (key, key_id) = authority.key(&params).unwrap();
     let mut rng = ChaCha20Rng::seed_from_u64(42);
-    let one = encrypt(&params, &key, -3, &mut rng).unwrap();
-    for number in 0..2 {
-        let sum = authority.open(BatchId { number, at_least: 1 }, &one).unwrap();
-        assert_eq!((sum.total, sum.users), (-3, 1));
+    let mut adder = Adder::new(&params, key_id);
+    for value in [-3, -4] {
+        adder.add(&encrypt(&params, &key, value, &mut rng).unwrap()).unwrap();
     }
-    refused(authority.open(BatchId { number: 2, at_least: 1 }, &one), "full");
-    assert_eq!(authority.open(BatchId { number: 1, at_least: 1 }, &one).unwrap().total, -3);
+    let two = adder.to_bytes();
+    for number in 0..2 {
+        let sum = authority.open(BatchId { number, at_least: 1 }, &two).unwrap();
+        assert_eq!((sum.total, sum.users), (-7, 2));
+    }
+    refused(authority.open(BatchId { number: 2, at_least: 1 }, &two), "full");
+    assert_eq!(authority.open(BatchId { number: 1, at_least: 1 }, &two).unwrap().total, -7);
+    // One user's value is no sum.
+    for few in ["0", "1"] {
+        let mut command = std::process::Command::new(PROGRAM);
+        let output = command.args(["--at-least", few]).output().unwrap();
+        assert!(
+            !output.status.success() && String::from_utf8_lossy(&output.stderr).contains("2.."),
+            "{output:?}"
+        );
+    }
 }
