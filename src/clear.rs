@@ -115,7 +115,7 @@ impl ClearEntry {
         let bad = |why: String| Err(Error::BadParameter { why });
         match (self.config.shape(), request.contexts) {
             (None, None) => Ok(None),
-            (None, Some(_)) if self.config.feedback() == FeedbackKind::Batch => {
+            (None, Some(_)) if self.config.chooses_on_devices() => {
                 bad("contexts: devices choose their arms themselves here, contexts stay with them".into())
             }
             (None, Some(_)) => bad("contexts: this policy takes none".into()),

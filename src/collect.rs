@@ -6,13 +6,13 @@
 //! ([`ShuffledGlm`]).
 
 use crate::Error;
-use bandit::distributed::{Config, Stage};
+use bandit::distributed::{Config, Model, Stage};
 use glm::shuffle::{Batch, BatchSums, Estimator, ShuffleConfig, Summation};
 use glm::{Descent, Symmetric, onto_ball};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
-use wire::{Ask, Awaited, ShuffledBatch};
+use wire::{Ask, Awaited, Bits, Noise, ShuffledBatch};
 
 /// What came of a batch.
 pub(crate) struct Received {
@@ -50,14 +50,34 @@ impl Sums {
         self.stage.arm()
     }
 
+    /// The arm to play: that of the batch under way, or the one that is left.
+    ///
+    /// # Errors
+    /// [`bandit::Error::HorizonOver`] if arms are left that no batch within the horizon can tell apart.
+    pub(crate) fn decide(&self) -> Result<usize, Error> {
+        let horizon = self.stage.config().horizon;
+        if self.stage.left().len() > 1 && self.awaited().is_none() {
+            return Err(bandit::Error::HorizonOver { horizon }.into());
+        }
+        Ok(self.arm())
+    }
+
     /// `None` when one arm is left, or a batch would pass the horizon: users then send nothing.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
-        let mechanism = self.stage.mechanism();
+        let (mechanism, config) = (self.stage.mechanism(), self.stage.config());
         let users = mechanism.users();
-        if self.stage.left().len() < 2 || self.learnt + users > self.stage.config().horizon {
+        if self.stage.left().len() < 2 || self.learnt + users > config.horizon {
             return None;
         }
-        let ask = Ask::Share { arm: self.arm(), modulus: mechanism.modulus() };
+        let noise = match config.model {
+            Model::Pure | Model::Shuffle => Noise::Polya,
+            Model::Renyi { .. } => Noise::Skellam,
+            Model::Concentrated { .. } => Noise::DiscreteGaussian,
+            // The others' users send nothing by themselves.
+            _ => Noise::DiscreteLaplace,
+        };
+        let (steps, epsilon) = (mechanism.precision(), mechanism.epsilon().to_f64());
+        let ask = Ask::Share { arm: self.arm(), modulus: mechanism.modulus(), steps, noise, epsilon };
         Some(Awaited { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
@@ -199,15 +219,18 @@ impl ShuffledGlm {
 
     /// `None` after the last batch.
     pub(crate) fn awaited(&self) -> Result<Option<Awaited>, Error> {
-        let Some(&users) = self.config.batches.get(self.published.len()) else { return Ok(None) };
+        let k = self.published.len();
+        let (Some(&users), Some(sums)) = (self.config.batches.get(k), self.sums.get(k)) else {
+            return Ok(None);
+        };
         let ask = match &self.metric {
-            None => Ask::Metric,
+            None => Ask::Metric { bits: bits(&sums.matrix)? },
             Some((_, regulariser)) => match self.descend(*regulariser, users)? {
-                Progress::Asks(at) => Ask::Gradient { at },
+                Progress::Asks(at) => Ask::Gradient { at, bits: bits(&sums.gradient)? },
                 Progress::Done(_) => return Err(Error::Broken("a batch that was not published")),
             },
         };
-        let batch = self.published.len() as u32 + 1;
+        let batch = k as u32 + 1;
         Ok(Some(Awaited { exchange: self.exchange, batch, users, ask }))
     }
 
@@ -281,6 +304,11 @@ fn labels(batch: &ShuffledBatch, want: usize) -> Result<Vec<u128>, Error> {
         return Err(Error::BadParameter { why: format!("labels are {got}, this exchange has {want}") });
     }
     Ok(batch.sums().collect())
+}
+
+fn bits(summation: &Summation) -> Result<Bits, Error> {
+    let Summation::Bits(bits) = summation else { return Err(Error::Broken("sums that are not in bits")) };
+    Ok(Bits { bound: bits.bound(), steps: bits.steps(), noise: bits.noise_bits() })
 }
 
 /// Estimates from the number of ones under each label.
@@ -357,7 +385,8 @@ mod tests {
         assert_eq!((metric.values(), regulariser), (&[64.0 + 3.0][..], 5.0));
         // 28 steps of 16 above -256: a gradient of 24 a user sends the descent to the edge of the ball.
         glm.receive(&batch(2, 28)).unwrap();
-        assert_eq!(glm.awaited().unwrap().unwrap().ask, Ask::Gradient { at: vec![-1.0] });
+        let ask = glm.awaited().unwrap().unwrap().ask;
+        assert!(matches!(ask, Ask::Gradient { at, bits } if at == [-1.0] && bits.bound == 32.0));
     }
 
     /// Sum after sum, the server's half does what the whole does that its crate simulates; and so it does when it is
@@ -377,10 +406,15 @@ mod tests {
                 whole.learn(&(), arm, &[0.9, 0.6, 0.3, 0.0][arm], &mut rng).unwrap();
                 for sum in notes.sums.lock().unwrap().drain(..) {
                     let awaited = half.awaited().unwrap();
-                    assert_eq!((awaited.batch, awaited.ask), {
-                        let modulus = config.mechanism(awaited.batch).unwrap().modulus();
-                        (half.stage.batch(), Ask::Share { arm, modulus })
-                    });
+                    let Ask::Share { arm: asked, modulus, steps, noise, epsilon } = awaited.ask else {
+                        panic!()
+                    };
+                    let mechanism = config.mechanism(awaited.batch).unwrap();
+                    assert_eq!((awaited.batch, asked), (half.stage.batch(), arm));
+                    assert_eq!((modulus, steps), (mechanism.modulus(), mechanism.precision()));
+                    let local = model == Model::Local;
+                    assert_eq!(noise, if local { Noise::DiscreteLaplace } else { Noise::Polya });
+                    assert_eq!(epsilon, if model == Model::Shuffle { 2.0 } else { 4.0 });
                     let (exchange, users) = (awaited.exchange, awaited.users);
                     // In parts, as an intermediary may.
                     let labels = vec![vec![sum / 2, sum - sum / 2]];

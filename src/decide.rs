@@ -17,6 +17,7 @@ pub(crate) async fn decide(
     let entry = match id.map_err(Error::from).and_then(|Path(id)| state.find(&id)) {
         Ok(Kept::Encrypted(entry)) => entry,
         Ok(Kept::Clear(entry)) => return clear::decide(state, entry, request).await,
+        Ok(Kept::Asleep) => return Err(refuse(request, Error::NoKeys).await),
         Err(error) => return Err(refuse(request, error).await),
     };
     let place = match state.admit() {
@@ -30,7 +31,7 @@ pub(crate) async fn decide(
     // From here on a user who hangs up interrupts nothing: places are given back when the work is done.
     blocking(move || {
         let _held = (place, turn);
-        let engine = &state.0.engine;
+        let engine = &state.keys()?.engine;
         let mut rng = rng()?;
         let mut clock = Instant::now();
         let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();

@@ -25,8 +25,8 @@ pub(crate) async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-pub(crate) async fn keys(State(state): State<AppState>) -> Json<Manifest> {
-    Json(state.0.manifest.clone())
+pub(crate) async fn keys(State(state): State<AppState>) -> Result<Json<Manifest>, Error> {
+    Ok(Json(state.keys()?.manifest.clone()))
 }
 
 /// As it was created, of either kind.
@@ -41,6 +41,7 @@ pub(crate) async fn list(State(state): State<AppState>) -> Result<Json<Vec<Liste
     let listed = |kept| match kept {
         Kept::Encrypted(entry) => Some(Listed::Encrypted(entry.created.clone())),
         Kept::Clear(entry) => entry.created().map(Listed::Clear),
+        Kept::Asleep => None,
     };
     blocking(move || Ok(Json(state.all().into_iter().filter_map(listed).collect()))).await
 }
@@ -58,6 +59,7 @@ pub(crate) async fn show(
                 Json(BanditView { created: entry.created.clone(), status }).into_response()
             }
             Kept::Clear(entry) => Json(entry.view()?).into_response(),
+            Kept::Asleep => return Err(Error::NoKeys),
         })
     })
     .await
@@ -84,6 +86,7 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
     let body = body(request, CONFIG_BYTES).await?;
     blocking(move || {
         let _place = place;
+        let mut names_no_policy = false;
         let config = match serde_json::from_slice::<Value>(&body) {
             // HELBA is what is meant where no policy is named.
             Ok(Value::Object(mut object)) if object.contains_key("policy") => {
@@ -93,15 +96,22 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
                 object.remove("policy");
                 serde_json::from_value(Value::Object(object))
             }
-            Ok(_) => serde_json::from_slice(&body),
+            Ok(_) => {
+                names_no_policy = true;
+                serde_json::from_slice(&body)
+            }
             Err(error) => Err(error),
         };
-        let config: BanditConfig = config.map_err(|e| Error::BadConfig { why: e.to_string() })?;
+        let config: BanditConfig = config.map_err(|e| {
+            let hint = if names_no_policy { "; for a policy in the clear give `policy`" } else { "" };
+            Error::BadConfig { why: format!("{e}{hint}") }
+        })?;
+        let engine = &state.keys()?.engine;
         state.insert(|id| {
-            let bandit = Bandit::create(&state.0.engine, config)?;
+            let bandit = Bandit::create(engine, config)?;
             let mut saved = Saved::default();
             state.0.store.commit(&id, &bandit, &mut saved)?;
-            let entry = Entry::new(&state.0.engine, id.clone(), bandit, saved)?;
+            let entry = Entry::new(engine, id.clone(), bandit, saved)?;
             let location = [(header::LOCATION, format!("/v1/bandits/{id}"))];
             let answer = (StatusCode::CREATED, location, Json(entry.created.clone())).into_response();
             Ok((Kept::Encrypted(Arc::new(entry)), answer))

@@ -38,7 +38,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use store::{Saved, Store, Stored, lock};
+use store::{Opened, Saved, Store, Stored, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Created, Limits, Manifest, PublicBundle};
 
@@ -69,8 +69,8 @@ impl Default for Settings {
 pub struct AppState(Arc<Inner>);
 
 struct Inner {
-    engine: Engine,
-    manifest: Manifest,
+    /// `None` where only policies in the clear are served.
+    keys: Option<Keys>,
     store: Store,
     settings: Settings,
     bandits: RwLock<BTreeMap<String, Kept>>,
@@ -80,9 +80,17 @@ struct Inner {
     evaluations: Arc<Semaphore>,
 }
 
+/// What encrypted bandits run on.
+struct Keys {
+    engine: Engine,
+    manifest: Manifest,
+}
+
 /// A bandit of either kind.
 #[derive(Clone)]
 enum Kept {
+    /// Encrypted, on a server without its keys: stored, and as it was.
+    Asleep,
     Encrypted(Arc<Entry>),
     Clear(Arc<ClearEntry>),
 }
@@ -105,27 +113,38 @@ struct Live {
 
 impl AppState {
     /// Takes the keys of `bundle` and the bandits kept in `folder`, which is made if it is not there, and goes on with
-    /// batch updates that were interrupted.
+    /// batch updates that were interrupted. Without a bundle it serves policies in the clear alone; encrypted bandits in the
+    /// folder stay as they are, and requests for them are refused.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
-    pub fn open(bundle: PublicBundle, folder: &Path, settings: Settings) -> Result<Self, Error> {
-        let manifest = bundle.manifest.clone();
-        let engine = bundle.into_engine()?;
-        let (store, stored, clear) = Store::open(folder, &engine)?;
+    pub fn open(
+        bundle: impl Into<Option<PublicBundle>>,
+        folder: &Path,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let keys = match bundle.into() {
+            Some(bundle) => {
+                let manifest = bundle.manifest.clone();
+                Some(Keys { engine: bundle.into_engine()?, manifest })
+            }
+            None => None,
+        };
+        let engine = keys.as_ref().map(|keys| &keys.engine);
+        let Opened { store, encrypted, clear, asleep } = Store::open(folder, engine)?;
         let mut bandits = BTreeMap::new();
-        for Stored { id, bandit, saved } in stored {
-            let entry = Entry::new(&engine, id.clone(), bandit, saved)?;
+        for Stored { id, bandit, saved } in encrypted {
+            let entry = Entry::new(engine.ok_or(Error::NoKeys)?, id.clone(), bandit, saved)?;
             bandits.insert(id, Kept::Encrypted(Arc::new(entry)));
         }
+        bandits.extend(asleep.into_iter().map(|id| (id, Kept::Asleep)));
         for (id, bandit) in clear {
             bandits.insert(id.clone(), Kept::Clear(Arc::new(ClearEntry::new(id, bandit)?)));
         }
         let state = AppState(Arc::new(Inner {
-            engine,
-            manifest,
+            keys,
             store,
             settings,
             bandits: RwLock::new(bandits),
@@ -146,13 +165,26 @@ impl AppState {
         self.all().len()
     }
 
+    /// Encrypted bandits among them that need the keys they were made under.
+    pub fn asleep(&self) -> usize {
+        self.all().iter().filter(|kept| matches!(kept, Kept::Asleep)).count()
+    }
+
+    fn keys(&self) -> Result<&Keys, Error> {
+        self.0.keys.as_ref().ok_or(Error::NoKeys)
+    }
+
     fn all(&self) -> Vec<Kept> {
         self.0.bandits.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     fn find(&self, id: &str) -> Result<Kept, Error> {
         let bandits = self.0.bandits.read().unwrap_or_else(PoisonError::into_inner);
-        bandits.get(id).cloned().ok_or_else(|| Error::UnknownBandit { id: id.chars().take(64).collect() })
+        match bandits.get(id) {
+            Some(Kept::Asleep) => Err(Error::NoKeys),
+            Some(kept) => Ok(kept.clone()),
+            None => Err(Error::UnknownBandit { id: id.chars().take(64).collect() }),
+        }
     }
 
     /// Keeps the bandit that `make` makes and has stored, under a fresh id, if there is room for one more.
@@ -183,6 +215,7 @@ impl AppState {
                 live.gone = true;
             }
             Kept::Clear(entry) => entry.delete(self)?,
+            Kept::Asleep => return Err(Error::NoKeys),
         }
         self.0.bandits.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         tracing::info!(bandit = id, "deleted");

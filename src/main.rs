@@ -15,16 +15,16 @@ use wire::PublicBundle;
 /// Requests under way get this long after a signal.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A contextual bandit that learns from contexts and rewards it cannot read.
+/// A contextual bandit that learns from contexts and rewards it cannot read; and policies in the clear.
 ///
 /// The log goes to stderr; RUST_LOG sets its level. Put a proxy with TLS and authentication in front.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Public key bundle, made by `helba-keygen create --public FILE`.
+    /// Public key bundle, made by `helba-keygen create --public FILE`. Without it only policies in the clear are served.
     #[arg(long, value_name = "FILE")]
-    keys: PathBuf,
-    /// Folder for the encrypted state; made if it is not there.
+    keys: Option<PathBuf>,
+    /// Folder for the state of bandits; made if it is not there.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
     /// Address and port; port 0 takes any free one.
@@ -99,16 +99,31 @@ async fn serve(arguments: Arguments) -> Result<()> {
         format!("cannot listen on {listen}: choose another address with --listen, or stop who uses it")
     })?;
     let address = listener.local_addr().context("asking for the port")?;
-    let bundle = PublicBundle::open(&keys).with_context(|| {
-        format!("--keys {} must be the file that `helba-keygen create --public` made", keys.display())
-    })?;
-    tracing::info!(key = bundle.manifest.key_id, parameters = bundle.manifest.params, "keys loaded");
-    if bundle.manifest.security_bits == 0 {
-        tracing::warn!("these are toy keys: they protect nothing");
+    let open = |keys: PathBuf| {
+        PublicBundle::open(&keys).with_context(|| {
+            format!("--keys {} must be the file that `helba-keygen create --public` made", keys.display())
+        })
+    };
+    let bundle = keys.map(open).transpose()?;
+    match &bundle {
+        Some(PublicBundle { manifest, .. }) => {
+            tracing::info!(key = manifest.key_id, parameters = manifest.params, "keys loaded");
+            if manifest.security_bits == 0 {
+                tracing::warn!("these are toy keys: they protect nothing");
+            }
+        }
+        None => tracing::info!("no --keys: policies in the clear alone are served"),
     }
     let settings = Settings { max_in_flight, max_bandits };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
+    let asleep = app_state.asleep();
+    if asleep > 0 {
+        tracing::warn!(
+            "{asleep} encrypted bandits in {} answer 409 until the server is started with their --keys; nothing of them changes",
+            state.display()
+        );
+    }
 
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let server = axum::serve(listener, app(app_state)).with_graceful_shutdown(async {

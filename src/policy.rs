@@ -200,6 +200,26 @@ pub(crate) enum Released {
     Sums,
 }
 
+/// Parameters of eliminations that only Renyi divergences need.
+const RENYI: [&str; 2] = ["delta", "scale"];
+
+/// What is wrong with a parameter, its name first.
+fn named(policy: &str, field: Option<&str>, why: &str) -> String {
+    let why = ["usize", "u64", "u32"].iter().fold(why.to_string(), |why, integer| {
+        why.replace(&format!("expected {integer}"), "expected a whole number")
+    });
+    let missing = why.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+    match (field, missing) {
+        (None, _) if why.starts_with(&format!("unknown variant `{policy}`")) => {
+            format!("policy: `{policy}` is none of those that GET /v1/policies lists")
+        }
+        (None, Some((missing, _))) => format!("{missing}: missing, {policy} needs it"),
+        // Values name themselves where they are checked.
+        (Some(field), _) if !why.starts_with(&format!("{field} ")) => format!("{field}: {why}"),
+        _ => why,
+    }
+}
+
 fn replace_one() -> Neighbours {
     Neighbours::ReplaceOne
 }
@@ -244,12 +264,22 @@ impl Config {
         let Some(Value::String(name)) = body.remove("policy") else {
             return Err(bad("policy: must be a string; GET /v1/policies lists them".into()));
         };
+        // A parameter that would change nothing is no promise that it does.
+        let renyi = ["renyi", "concentrated"].iter().any(|model| body.get("model") == Some(&(*model).into()));
+        if let Some(field) = RENYI.iter().find(|field| body.contains_key(**field))
+            && name == "elimination"
+            && !renyi
+        {
+            return Err(bad(format!("{field}: only the models renyi and concentrated have one")));
+        }
+        if name == "elimination" && renyi && !body.contains_key("delta") {
+            return Err(bad("delta: missing, bounds on Renyi divergences are stated at one".into()));
+        }
         let tagged = Value::Object(Map::from_iter([(name.clone(), Value::Object(body))]));
         serde_path_to_error::deserialize(tagged).map_err(|e| {
             let path = e.path().to_string();
             let field = path.strip_prefix(&name).and_then(|p| p.strip_prefix('.')).filter(|f| *f != "?");
-            let why = e.into_inner();
-            bad(field.map_or_else(|| why.to_string(), |field| format!("{field}: {why}")))
+            bad(named(&name, field, &e.into_inner().to_string()))
         })
     }
 
@@ -258,7 +288,14 @@ impl Config {
         let broken = Error::Broken("a configuration that is not a tagged object");
         let Ok(Value::Object(tagged)) = serde_json::to_value(self) else { return Err(broken) };
         match tagged.into_iter().next() {
-            Some((name, Value::Object(parameters))) => Ok((name, parameters)),
+            Some((name, Value::Object(mut parameters))) => {
+                if let Config::Elimination { model, .. } = self
+                    && !matches!(model, ModelName::Renyi | ModelName::Concentrated)
+                {
+                    parameters.retain(|name, _| !RENYI.contains(&name.as_str()));
+                }
+                Ok((name, parameters))
+            }
             _ => Err(broken),
         }
     }
@@ -274,6 +311,11 @@ impl Config {
             | Config::JointGlm { arms, features, .. } => Some((features, arms)),
             _ => None,
         }
+    }
+
+    /// Whether decisions name no arm.
+    pub(crate) fn chooses_on_devices(&self) -> bool {
+        matches!(self, Config::ShuffleGlm { .. })
     }
 
     /// What it learns from.

@@ -36,7 +36,7 @@ pub(crate) fn update_if_due(state: &AppState, entry: &Arc<Entry>) {
 }
 
 fn update(state: &AppState, entry: &Entry, inputs: &UpdateInputs) -> Result<Vec<(String, f64)>, Error> {
-    let output = state.0.engine.update(inputs, &mut rng()?)?;
+    let output = state.keys()?.engine.update(inputs, &mut rng()?)?;
     let seconds = output.seconds.clone();
     entry.change(state, |bandit| {
         bandit.finish_update(output);

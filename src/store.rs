@@ -33,8 +33,8 @@ type Hash = blake3::Hash;
 /// A state folder, open and locked.
 pub(crate) struct Store {
     folder: PathBuf,
-    params: Params,
-    key: KeyId,
+    /// Those of the encrypted bandits; `None` without keys, when these stay as they are.
+    keys: Option<(Params, KeyId)>,
     /// `None` after a failed write, until it can be opened again: what was written is then read back, not guessed.
     database: Mutex<Option<Database>>,
     /// How many names point at a blob.
@@ -51,8 +51,14 @@ pub(crate) struct Stored {
     pub(crate) saved: Saved,
 }
 
-/// A store, and the bandits in it of either kind.
-pub(crate) type Opened = (Store, Vec<Stored>, Vec<(String, clear::Bandit)>);
+/// A store and what is in it.
+pub(crate) struct Opened {
+    pub(crate) store: Store,
+    pub(crate) encrypted: Vec<Stored>,
+    pub(crate) clear: Vec<(String, clear::Bandit)>,
+    /// Encrypted bandits that were not read, since there are no keys.
+    pub(crate) asleep: Vec<String>,
+}
 
 /// What is on disk for one bandit, so that the next commit writes only what changed.
 #[derive(Default)]
@@ -81,11 +87,11 @@ struct Named {
 }
 
 impl Store {
-    /// Opens or makes the folder and reads every bandit in it.
+    /// Opens or makes the folder and reads every bandit in it; without an engine only those in the clear.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
-    pub(crate) fn open(folder: &Path, engine: &Engine) -> Result<Opened, Error> {
+    pub(crate) fn open(folder: &Path, engine: Option<&Engine>) -> Result<Opened, Error> {
         let blobs = folder.join("blobs");
         // The owner's alone: with a bandit's secret key, masks and ciphertexts are its model.
         let mut private = fs::DirBuilder::new();
@@ -101,17 +107,19 @@ impl Store {
         let database = open_database(folder)?;
         let store = Store {
             folder: folder.to_owned(),
-            params: engine.params().clone(),
-            key: engine.key_id(),
+            keys: engine.map(|engine| (engine.params().clone(), engine.key_id())),
             database: Mutex::new(Some(database)),
             references: Mutex::default(),
             temporary: AtomicU64::new(0),
             _lock: lock,
         };
         store.check_meta()?;
-        let mut bandits = Vec::new();
+        let (mut encrypted, mut asleep) = (Vec::new(), Vec::new());
         for (id, row) in store.rows(BANDITS)? {
-            bandits.push(store.load(engine, id, &row)?);
+            match engine {
+                Some(engine) => encrypted.push(store.load(engine, id, &row)?),
+                None => asleep.push(id),
+            }
         }
         let clear = |(id, row): (String, Vec<u8>)| match clear::Bandit::read(&row) {
             Ok(bandit) => Ok((id, bandit)),
@@ -119,8 +127,11 @@ impl Store {
         };
         let clear = store.rows(CLEAR)?.into_iter().map(clear).collect::<Result<_, _>>()?;
         sync_folder(folder)?;
-        store.remove_unnamed()?;
-        Ok((store, bandits, clear))
+        // Nobody has said what bandits that sleep name.
+        if asleep.is_empty() {
+            store.remove_unnamed()?;
+        }
+        Ok(Opened { store, encrypted, clear, asleep })
     }
 
     /// Makes `bandit` the stored state of `id`. When it returns, a crash does not lose it; on an error the state before it
@@ -237,11 +248,11 @@ impl Store {
     }
 
     fn check_meta(&self) -> Result<(), Error> {
-        let wanted: [(&str, Vec<u8>); 3] = [
-            ("format", FORMAT.to_le_bytes().to_vec()),
-            ("key", self.key.0.to_vec()),
-            ("parameters", self.params.fingerprint().0.to_vec()),
-        ];
+        let mut wanted = vec![("format", FORMAT.to_le_bytes().to_vec())];
+        if let Some((params, key)) = &self.keys {
+            wanted.push(("key", key.0.to_vec()));
+            wanted.push(("parameters", params.fingerprint().0.to_vec()));
+        }
         let mut found = BTreeMap::new();
         self.transaction(|transaction| {
             transaction.open_table(BANDITS)?;
@@ -315,12 +326,13 @@ impl Store {
     }
 
     fn read_blob(&self, path: &Path, hash: &Hash, level: u16) -> Result<Arc<Ciphertext>, String> {
+        let (params, key) = self.keys.as_ref().ok_or("there are no keys")?;
         let level = usize::from(level);
-        if level > self.params.max_level() {
+        if level > params.max_level() {
             return Err(format!("level {level} is above the top of the chain"));
         }
         let length = fs::metadata(path).map_err(|e| e.to_string())?.len();
-        let want = ckks::ciphertext_bytes(&self.params, level, false) as u64;
+        let want = ckks::ciphertext_bytes(params, level, false) as u64;
         if length != want {
             return Err(format!("{length} bytes, expected {want}"));
         }
@@ -328,8 +340,7 @@ impl Store {
         if blake3::Hasher::new().update_rayon(&bytes).finalize() != *hash {
             return Err("its content does not match its name".into());
         }
-        let ciphertext =
-            ckks::read_ciphertext(&self.params, self.key, level, &bytes).map_err(|e| e.to_string())?;
+        let ciphertext = ckks::read_ciphertext(params, *key, level, &bytes).map_err(|e| e.to_string())?;
         Ok(Arc::new(ciphertext))
     }
 
@@ -350,7 +361,8 @@ impl Store {
 
     /// Writes a blob and refers to it.
     fn write_blob(&self, ciphertext: &Ciphertext) -> Result<Hash, Error> {
-        let bytes = ckks::write_ciphertext(&self.params, self.key, ciphertext);
+        let (params, key) = self.keys.as_ref().ok_or(Error::NoKeys)?;
+        let bytes = ckks::write_ciphertext(params, *key, ciphertext);
         let hash = blake3::Hasher::new().update_rayon(&bytes).finalize();
         // Before the file exists, so that nobody else's release removes it.
         self.refer(&hash);

@@ -17,6 +17,7 @@ pub(crate) async fn feedback(
     let (entry, decision) = match found {
         Ok((Kept::Encrypted(entry), decision)) => (entry, decision),
         Ok((Kept::Clear(entry), decision)) => return clear::feedback(state, entry, decision, request).await,
+        Ok((Kept::Asleep, _)) => return Err(refuse(request, Error::NoKeys).await),
         Err(error) => return Err(refuse(request, error).await),
     };
     let admit = || Ok((decision.parse::<DecisionId>()?, state.admit()?));
@@ -27,7 +28,7 @@ pub(crate) async fn feedback(
     let body = body(request, entry.limits.feedback_request()).await?;
     blocking(move || {
         let _place = place;
-        let engine = &state.0.engine;
+        let engine = &state.keys()?.engine;
         let message = FeedbackRequest::read(&body, &entry.limits)?;
         let plan = &entry.created.plan;
         let read =

@@ -192,9 +192,11 @@ impl Bandit {
             return Err(Error::OutOfTurn { id: id.to_string() });
         }
         let open = open.clone();
-        let private = self.config.feedback() == FeedbackKind::Share;
-        if private && (open.exchange.is_none() || self.awaited()?.map(|a| a.exchange) != open.exchange) {
-            return Err(Error::BatchOver { exchange: open.exchange.unwrap_or(0) });
+        if self.config.feedback() == FeedbackKind::Share {
+            let exchange = open.exchange.ok_or_else(|| Error::Settled { id: id.to_string() })?;
+            if self.awaited()?.is_none_or(|a| a.exchange != exchange) {
+                return Err(Error::BatchOver { exchange });
+            }
         }
         self.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
         self.feedbacks += 1;

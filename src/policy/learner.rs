@@ -72,7 +72,7 @@ impl Learner {
             Learner::Gloc(policy) => policy.decide(seen()?, rng)?,
             Learner::Ecolog(policy) => policy.decide(seen()?, rng)?,
             Learner::JointGlm(policy) => policy.decide(seen()?, rng)?,
-            Learner::Sums(policy) => policy.arm(),
+            Learner::Sums(policy) => policy.decide()?,
             Learner::ShuffledGlm(_) => return Ok(None),
         )))
     }

@@ -37,22 +37,33 @@ const OFFERS: &[(&str, &str)] = &[
     (
         "Batched elimination; the server is trusted and adds the noise (Chowdhury, Zhou)",
         r#"{"policy": "elimination", "model": "central", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+            "confidence": 0.1, "growth": 2}"#,
     ),
     (
         "Batched elimination; nobody is trusted, each user sends a share that is private by itself (Chowdhury, Zhou)",
         r#"{"policy": "elimination", "model": "local", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+            "confidence": 0.1, "growth": 2}"#,
     ),
     (
-        "Batched elimination; users add the noise (pure; or renyi, concentrated), the server sees secure sums (Chowdhury, Zhou)",
+        "Batched elimination; users add the noise, the server sees secure sums (Chowdhury, Zhou)",
         r#"{"policy": "elimination", "model": "pure", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+            "confidence": 0.1, "growth": 2}"#,
+    ),
+    (
+        "Batched elimination on secure sums, Skellam noise of users. Here epsilon is the scale of a bound on Renyi divergences; the statement converts it at \
+         delta, to about 4.8 at epsilon 1 and delta 1e-5. A larger scale buys precision with longer shares (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "renyi", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 10.0, "delta": 0.00001}"#,
+    ),
+    (
+        "Batched elimination on secure sums, discrete Gaussian noise of users; epsilon, delta and scale as with Skellam noise (Chowdhury, Zhou)",
+        r#"{"policy": "elimination", "model": "concentrated", "arms": 5, "horizon": 100000, "epsilon": 1.0,
+            "confidence": 0.1, "growth": 2, "scale": 10.0, "delta": 0.00001}"#,
     ),
     (
         "Batched elimination; users add the noise, a shuffler stands before the server (Chowdhury, Zhou)",
         r#"{"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2, "scale": 1.0, "delta": null}"#,
+            "confidence": 0.1, "growth": 2}"#,
     ),
     (
         "ARS-UCB: rewards arrive in parts, late and mixed; no privacy (Wang, Wang, Huang)",
@@ -67,11 +78,11 @@ const OFFERS: &[(&str, &str)] = &[
         r#"{"policy": "ars-clw", "arms": 5, "first": 64, "root": 3}"#,
     ),
     (
-        "CLW: composite anonymous feedback of known interval; no privacy (Cesa-Bianchi, Gentile, Mansour)",
+        "CLW: composite anonymous feedback of known interval, play may go on after the horizon; no privacy (Cesa-Bianchi, Gentile, Mansour)",
         r#"{"policy": "clw", "arms": 5, "horizon": 100000, "interval": 30, "rule": "spaced"}"#,
     ),
     (
-        "ODAAF: delayed anonymous feedback of known delay; no privacy (Pike-Burke and others)",
+        "ODAAF: delayed anonymous feedback of known delay, play may go on after the horizon; no privacy (Pike-Burke and others)",
         r#"{"policy": "odaaf", "arms": 5, "horizon": 100000, "rule": {"mean": {"delay": 20.0}}}"#,
     ),
     (

@@ -1,6 +1,8 @@
 //! Policies in the clear whose users answer an intermediary, or send shares: each learns, every batch counts once.
 
-use crate::clear::{MEANS, contexts, create, decided, elimination, feedback, refused, shuffled, view};
+use crate::clear::{
+    MEANS, contexts, create, decide, decided, elimination, feedback, refused, shuffled, view,
+};
 use crate::fixture::*;
 use bandit::Policy;
 use bandit::distributed::{Config, Model};
@@ -12,13 +14,13 @@ use rand_chacha::ChaCha20Rng;
 use secure_sum::aggregator::Limits;
 use secure_sum::http::{self, Destination};
 use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Batch, Collector, Party, Plan, Shuffler};
+use secure_sum::{Aggregator, Awaiting, Collector, Party, Shuffler};
 use serde_json::{Value, json};
 use wire::{Ask, Awaited, Counted};
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
 fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
-    let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
+    let Ask::Share { arm, modulus, .. } = awaited.ask else { panic!("{awaited:?}") };
     let mechanism = config.mechanism(awaited.batch).unwrap();
     assert_eq!((mechanism.modulus(), mechanism.users()), (modulus, awaited.users));
     let share = |_| {
@@ -79,20 +81,12 @@ fn learns_through_aggregators() {
     let collector = Collector::new(aggregators.clone());
     let (mut number, mut estimates) = (0, 0);
     while let Some(awaited) = view(&server.device(), &id).awaited {
-        let Ask::Share { arm, modulus } = awaited.ask else { panic!("{awaited:?}") };
-        // A quarter more than needed; the noise is sized for those needed.
-        let invited = awaited.users * 4 / 3;
-        let plan = Plan {
-            model: Model::Pure,
-            epsilon: Ratio::integer(4),
-            invited,
-            missing: Ratio::new(u128::from(invited - awaited.users), u128::from(invited)).unwrap(),
-            colluding: Ratio::ZERO,
-            confidence: 0.1,
-            horizon: 100_000,
-        };
-        let batch = Batch::new(&plan).unwrap();
-        assert_eq!((u64::from(batch.at_least()), batch.mechanism().modulus()), (awaited.users, modulus));
+        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
+        // sized for those needed.
+        let awaiting = Awaiting::ask(&service, &id).unwrap();
+        let (arm, invited) = (awaiting.arm(), awaited.users * 4 / 3);
+        let batch = awaiting.batch(invited).unwrap();
+        assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
         // Every fifth batch lacks a user, and every other one has one more than it needs.
         let lacks = number % 5 == 0;
@@ -193,6 +187,33 @@ fn learns_from_shares() {
     assert!(over > 2 && view.awaited.unwrap().batch >= 3, "{over}");
 }
 
+/// Local shares: no arm is named when no batch fits within the horizon, and no feedback is asked for when one arm is left.
+#[test]
+fn the_end_of_an_elimination_is_said() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    for (horizon, means, ends) in [(9, [0.5, 0.5], 409), (100_000, [1.0, 0.0], 200)] {
+        let config = Config { confidence: 0.1, ..Config::new(2, horizon, Model::Local, Ratio::integer(20)) };
+        let request = json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": horizon, "epsilon": 20,
+            "confidence": 0.1});
+        let (id, mut rng) = (create(&device, &request).id, ChaCha20Rng::seed_from_u64(11));
+        while let Some(awaited) = view(&device, &id).awaited {
+            let user = decided(&device, &id, None);
+            let mechanism = config.mechanism(awaited.batch).unwrap();
+            let share = mechanism.randomise(means[user.arm.unwrap()], &mut rng).unwrap();
+            feedback(&device, &id, &user.decision, &json!({"share": share})).ok();
+        }
+        if ends == 409 {
+            refused(decide(&device, &id, None), 409, "over", "the horizon of 9 rounds is over");
+        } else {
+            let user = decided(&device, &id, None);
+            assert_eq!((user.arm, user.awaited), (Some(0), None));
+            let answer = feedback(&device, &id, &user.decision, &json!({"share": 1}));
+            refused(answer, 409, "settled", "asks for no feedback");
+        }
+    }
+}
+
 /// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The metric comes out
 /// within its noise, and the estimates point where the rewards do.
 #[test]
@@ -223,11 +244,11 @@ fn learns_from_shuffled_bits() {
             let awaited = view(&server.device(), &created.id).awaited;
             let Some(awaited) = awaited.filter(|a| a.batch == batch as u32) else { break };
             let (summation, columns): (_, Vec<Vec<f64>>) = match &awaited.ask {
-                Ask::Metric => {
+                Ask::Metric { .. } => {
                     let entry = |i: usize, j: usize| rows.iter().map(|(x, w, _)| w * x[i] * x[j]).collect();
                     (config.matrix_sum(batch - 1).unwrap(), vec![entry(0, 0), entry(0, 1), entry(1, 1)])
                 }
-                Ask::Gradient { at } => {
+                Ask::Gradient { at, .. } => {
                     steps += 1;
                     let gradient = |i: usize| {
                         let of = |(x, _, r): &(Vec<f64>, f64, f64)| {
@@ -240,6 +261,14 @@ fn learns_from_shuffled_bits() {
                 other => panic!("{other:?}"),
             };
             let Summation::Bits(bits) = summation else { panic!("{summation:?}") };
+            // What is asked for says how.
+            let (Ask::Metric { bits: asked } | Ask::Gradient { bits: asked, .. }) = awaited.ask else {
+                panic!()
+            };
+            assert_eq!(
+                (asked.bound, asked.steps, asked.noise),
+                (bits.bound(), bits.steps(), bits.noise_bits())
+            );
             let count = |column: &Vec<f64>| vec![bits.shuffle(column, &mut rng).unwrap()];
             let labels: Vec<Vec<u64>> = columns.iter().map(count).collect();
             let message = json!({"exchange": awaited.exchange, "users": 4000, "labels": labels});

@@ -19,7 +19,7 @@ pub(crate) fn create(device: &Device, request: &Value) -> PolicyCreated {
     serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap()
 }
 
-fn decide(device: &Device, id: &str, contexts: Option<&Features>) -> Answer {
+pub(crate) fn decide(device: &Device, id: &str, contexts: Option<&Features>) -> Answer {
     let rows = contexts.map(|f| f.rows().map(<[f64]>::to_vec).collect::<Vec<_>>());
     let body = rows.map(|rows| json!({"contexts": rows}).to_string()).unwrap_or_default();
     device.post(&format!("/bandits/{id}/decisions"), body.as_bytes())
@@ -168,7 +168,24 @@ fn creations_that_are_refused() {
         (json!({"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1, "surprise": 1}), "surprise"),
         (json!({"policy": "no-such", "arms": 5}), "no-such"),
         (json!({"policy": 7}), "policy"),
-        (json!({"policy": ""}), "variant"),
+        (json!({"policy": ""}), "policy: `` is none of"),
+        (json!({"arms": 5, "policy": "ucb2"}), "policy: `ucb2` is none of those that GET /v1/policies lists"),
+        (json!({"policy": "ucb1"}), "arms: missing, ucb1 needs it"),
+        (json!({"policy": "ucb1", "arms": 2.5}), "a whole number"),
+        (json!({"policy": "ars-clw", "arms": 5, "first": 0}), "first is 0"),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "delta": 1e-6}),
+            "delta: only the models renyi",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "central", "scale": 7}),
+            "scale: only the models renyi",
+        ),
+        (
+            json!({"policy": "joint-glm", "arms": 4, "features": 64, "horizon": 100000, "epsilon": 1e-6, "delta": 1e-6,
+            "gamma": 1, "beta": 1}),
+            "epsilon is 0.000001, it must be larger",
+        ),
         (json!({"policy": "dp-se", "arms": 5, "epsilon": 1, "beta": 1}), "beta"),
         (json!({"policy": "dp-se", "arms": 5, "epsilon": 1e-30, "beta": 0.1}), "epsilon"),
         (json!({"policy": "hybrid-ucb", "arms": 5, "epsilon": 1e30}), "epsilon"),
@@ -279,6 +296,13 @@ fn creations_that_are_refused() {
         assert!(problem.detail.contains(named), "{request}: {}", problem.detail);
     }
     refused(device.post("/bandits", b"{\"policy\": \"ucb1\", "), 400, "bad_configuration", "EOF");
+    let plain = br#"{"arms": 5, "epsilon": 1}"#;
+    refused(
+        device.post("/bandits", plain),
+        400,
+        "bad_configuration",
+        "for a policy in the clear give `policy`",
+    );
     assert_eq!(device.get("/bandits").ok(), b"[]");
 }
 
@@ -321,6 +345,7 @@ fn messages_that_are_refused() {
     }
     refused(decide(&device, &plain, Some(&context)), 422, "bad_value", "contexts");
     refused(decide(&device, &glm, Some(&context)), 422, "bad_value", "devices choose");
+    refused(decide(&device, &sums, Some(&context)), 422, "bad_value", "takes none");
     refused(device.post(&path(&plain), &[b' '; 9000]), 413, "too_large", "");
     refused(device.post(&path(&"0".repeat(32)), b""), 404, "unknown_bandit", "000");
 

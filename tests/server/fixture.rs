@@ -290,7 +290,14 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(state: &Path) -> Self {
-        Self::spawn(command(&keys().public_file(), state, "127.0.0.1:0"))
+        Self::spawn(&mut command(&keys().public_file(), state, "127.0.0.1:0"))
+    }
+
+    /// Without `--keys`: policies in the clear alone.
+    pub(crate) fn start_without_keys(state: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
+        command.arg("--state").arg(state).args(["--listen", "127.0.0.1:0"]).env("RUST_LOG", "warn");
+        Self::spawn(command.stderr(std::fs::File::create(state.with_extension("log")).unwrap()))
     }
 
     /// For tests that limit the size of files: the signal that comes with it would end the process.
@@ -302,10 +309,10 @@ impl Program {
             .arg(inner.get_program())
             .args(inner.get_args())
             .env("RUST_LOG", LOG);
-        Self::spawn(shell)
+        Self::spawn(&mut shell)
     }
 
-    fn spawn(mut command: Command) -> Self {
+    fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

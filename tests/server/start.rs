@@ -81,6 +81,59 @@ fn a_folder_belongs_to_its_keys() {
     );
 }
 
+/// Policies in the clear need no keys. Encrypted bandits in the folder are refused until their keys are back, and go on then
+/// as they were.
+#[test]
+fn keys_are_for_encrypted_bandits() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let clear = br#"{"policy": "ucb1", "arms": 3}"#;
+    let no_keys = |answer: Answer| {
+        let problem = answer.problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("no_keys")));
+        says(&problem.detail, &["--keys", "policies in the clear"]);
+    };
+    let config = serde_json::to_vec(&every_round()).unwrap();
+
+    let server = Program::start_without_keys(&state);
+    server.device().post("/bandits", clear).ok();
+    no_keys(server.device().post("/bandits", &config));
+    no_keys(server.device().get("/keys"));
+    server.kill();
+    assert_eq!(std::fs::read_to_string(state.with_extension("log")).unwrap(), "");
+
+    let server = Program::start(&state);
+    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(7));
+    let created = device.create(&every_round());
+    device.round(&created, &mut rng);
+    device.wait_for_update(&created);
+    server.kill();
+
+    let server = Program::start_without_keys(&state);
+    let device = server.device();
+    says(
+        &std::fs::read_to_string(state.with_extension("log")).unwrap(),
+        &["1 encrypted bandits", "409", "--keys"],
+    );
+    let path = format!("/bandits/{}", created.id);
+    no_keys(device.get(&path));
+    no_keys(device.delete(&path));
+    no_keys(device.post(&decisions_path(&created), b"contexts"));
+    no_keys(device.post(&format!("{path}/decisions/{}/feedback", "0".repeat(32)), b"statistics"));
+    no_keys(device.post(&format!("{path}/shuffled"), b"{}"));
+    let listed: Vec<serde_json::Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
+    assert_eq!(listed.len(), 1);
+    let id = listed[0]["id"].as_str().unwrap().to_string();
+    device.post(&format!("/bandits/{id}/decisions"), b"").ok();
+    server.kill();
+
+    let server = Program::start(&state);
+    assert_eq!(server.device().status(&created).feedbacks, 1);
+    server.device().round(&created, &mut rng);
+    server.device().get(&format!("/bandits/{id}")).ok();
+}
+
 #[test]
 fn a_state_that_is_no_folder() {
     let folder = TempDir::new().unwrap();

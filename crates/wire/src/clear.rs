@@ -173,20 +173,61 @@ pub struct Awaited {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
-    /// The reward of `arm`, randomised, as numbers that add up to it modulo `modulus`.
+    /// The reward of `arm`, randomised, as numbers that add up to it modulo `modulus`: the reward, in [0, 1], times
+    /// `steps`, rounded at random to a whole number with the same mean, plus `noise`.
     Share {
         /// The arm.
         arm: usize,
         /// The modulus.
         modulus: u64,
+        /// Steps of a reward, g.
+        steps: u64,
+        /// What the user adds.
+        noise: Noise,
+        /// What the noise pays for.
+        epsilon: f64,
     },
     /// Bits of their row's entry in the metric, a label an entry of the upper triangle, row by row.
-    Metric,
+    Metric {
+        /// How an entry becomes bits.
+        bits: Bits,
+    },
     /// Bits of their gradient at a point, a label a coordinate.
     Gradient {
         /// The point.
         at: Vec<f64>,
+        /// How a coordinate becomes bits.
+        bits: Bits,
     },
+}
+
+/// How a number x of [-bound, bound] becomes `steps + noise` bits, which are shuffled with everybody's of their label: as
+/// many ones as (x + bound)/(2 bound) times `steps`, rounded at random to a whole number with the same mean, and `noise`
+/// random bits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bits {
+    /// Size of the number, at most.
+    pub bound: f64,
+    /// Bits of the number.
+    pub steps: u64,
+    /// Bits of noise, each one with probability 1/4.
+    pub noise: u64,
+}
+
+/// What each user adds, a whole number, with the `steps` g and `epsilon` of [`Ask::Share`] and the n users of the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Noise {
+    /// The difference of two Polya variates of shape 1/n and probability e^(-epsilon/g): all users' add up to one discrete
+    /// Laplace of scale g/epsilon.
+    Polya,
+    /// A Skellam variate of variance g²/(n epsilon²).
+    Skellam,
+    /// A discrete Gaussian of that variance parameter.
+    DiscreteGaussian,
+    /// A discrete Laplace variate of scale g/epsilon: private by itself.
+    DiscreteLaplace,
 }
 
 /// What an intermediary lets out of a batch. Nothing in it has an origin.

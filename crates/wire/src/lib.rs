@@ -20,8 +20,8 @@ mod secret;
 pub use action::DecideReply;
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
 pub use clear::{
-    Ask, Awaited, ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Offer,
-    PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
+    Ask, Awaited, Bits, ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Noise,
+    Offer, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
 };
 pub use error::Error;
 pub use feedback::FeedbackRequest;
