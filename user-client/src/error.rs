@@ -101,9 +101,7 @@ pub enum Error {
     #[error("not an id: at most 64 letters, digits, '-' or '_' are accepted")]
     BadId,
     /// Misuse: an address that cannot be reached this way.
-    #[error(
-        "{url}: give the server as http://HOST:PORT (put a proxy on the device for other schemes; contents are encrypted either way)"
-    )]
+    #[error("{url}: give the server as http://HOST:PORT (TLS is a proxy's on the device)")]
     BadUrl {
         /// As given.
         url: String,

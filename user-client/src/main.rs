@@ -28,10 +28,10 @@ enum Command {
         #[command(flatten)]
         server: Server,
         /// Features of an arm, d. Keys fit bandits whose d rounds up to the same power of two; arms likewise.
-        #[arg(long, required_unless_present_any = ["config", "policy"])]
+        #[arg(long)]
         features: Option<usize>,
         /// Arms, K.
-        #[arg(long, required_unless_present_any = ["config", "policy"])]
+        #[arg(long)]
         arms: Option<usize>,
         #[command(flatten)]
         tuning: Tuning,
@@ -42,7 +42,7 @@ enum Command {
         #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
         policy: Option<String>,
         /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
-        #[arg(long, requires = "policy", value_name = "JSON")]
+        #[arg(long, value_name = "JSON")]
         parameters: Option<String>,
     },
     /// Lists the policies that the server offers, with an example of each.
@@ -72,7 +72,7 @@ enum Command {
     /// clear.
     Feedback {
         /// The file that `decide` made.
-        #[arg(long, requires = "secret", required_unless_present = "decision")]
+        #[arg(long)]
         pending: Option<PathBuf>,
         /// The secret bundle.
         #[arg(long)]
@@ -81,13 +81,13 @@ enum Command {
         #[arg(long, requires = "pending")]
         arm: Option<usize>,
         /// In the clear: the server's address, http://HOST:PORT.
-        #[arg(long = "server", value_name = "URL", requires = "decision")]
+        #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
         /// In the clear: the bandit's id.
-        #[arg(long, requires = "decision")]
+        #[arg(long, conflicts_with = "pending")]
         bandit: Option<String>,
         /// In the clear: the decision's id.
-        #[arg(long, conflicts_with = "pending", requires_all = ["url", "bandit"])]
+        #[arg(long, conflicts_with = "pending")]
         decision: Option<String>,
         #[command(flatten)]
         outcome: Outcome,
@@ -147,7 +147,7 @@ struct Outcome {
     /// The sum of all that arrived since the decision before.
     #[arg(long, allow_negative_numbers = true)]
     sum: Option<f64>,
-    /// The reward as the user's randomiser sends it.
+    /// The reward as the user's randomiser sends it: the residue that the decision's `awaited` describes.
     #[arg(long)]
     share: Option<u64>,
 }
@@ -223,8 +223,15 @@ fn run(command: Command) -> anyhow::Result<()> {
                 say!("{}\n  {}", offer.about, offer.example);
             }
         }
-        // The parser lets this pass, since --policy cannot be asked for beside --features.
-        Command::Create { parameters: Some(_), .. } => bail!("--parameters are those of a --policy"),
+        // What goes with what is said here in one line: the parser would ask for all of it.
+        Command::Create { parameters: Some(_), .. } => {
+            bail!("--parameters are those of a policy: give --policy NAME, one of `policies`")
+        }
+        Command::Create { features, arms, config: None, .. } if features.is_none() || arms.is_none() => {
+            bail!(
+                "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
+            )
+        }
         Command::Create { server, features, arms, tuning, config, .. } => {
             let config = match config {
                 Some(path) => read_config(&path)?,
@@ -254,13 +261,16 @@ fn run(command: Command) -> anyhow::Result<()> {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
             feedback(&pending, &secret, reward, arm)?;
         }
-        Command::Feedback { url, bandit, decision, outcome, .. } => {
+        Command::Feedback {
+            url: Some(url), bandit: Some(bandit), decision: Some(decision), outcome, ..
+        } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            // Present, or the arguments would have been refused.
-            let [url, bandit, decision] = [url, bandit, decision].map(Option::unwrap_or_default);
             print(&Client::new(&url)?.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
+        Command::Feedback { .. } => bail!(
+            "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
+        ),
         Command::List { server } => {
             for bandit in Client::new(&server.url)?.bandits()? {
                 say!("{}", line(&bandit));

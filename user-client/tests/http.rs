@@ -256,7 +256,14 @@ fn the_tool_says_what_is_wrong() {
             "cannot be used with",
         ),
         (vec!["feedback", "--bandit", "b", "--decision", "d", "--sum", "1"], "--server"),
-        (vec!["feedback", "--reward", "1"], "--pending"),
+        (
+            vec!["feedback", "--reward", "1"],
+            "give --pending FILE and --secret FILE, or, in the clear, --server URL",
+        ),
+        (
+            vec!["feedback", "--server", "http://127.0.0.1:1", "--bandit", "x", "--reward", "1"],
+            "--server URL, --bandit ID and --decision ID",
+        ),
         (vec!["feedback", "--pending", &junk, "--secret", &junk, "--sum", "1"], "take --reward"),
     ] {
         let out = Command::new(env!("CARGO_BIN_EXE_helba-client")).args(&arguments).output().unwrap();
