@@ -144,6 +144,10 @@ impl Run {
 pub struct Results {
     /// Length of the runs.
     pub scale: Scale,
+    /// Repetitions.
+    pub seeds: u64,
+    /// Whether claims are judged by so many: 10, or the experiment's own number if that is smaller.
+    pub enough: bool,
     /// In the order of [`Experiment::panels`], then those of [`Experiment::derived`].
     pub panels: Vec<PanelResult>,
 }
@@ -230,12 +234,23 @@ impl Results {
         Claim { paper: paper.into(), reference: reference.into(), ours: ours.into(), verdict }
     }
 
-    /// Judges by `holds`, unless the runs are short.
+    /// Judges by `holds`, unless the runs are short or few.
     pub fn verdict(&self, holds: bool) -> Verdict {
-        match (self.scale, holds) {
-            (Scale::Quick, _) => Verdict::NotTested,
-            (Scale::Full, true) => Verdict::Holds,
-            (Scale::Full, false) => Verdict::DoesNotHold,
+        match (self.scale, self.enough, holds) {
+            (Scale::Quick, ..) | (_, false, _) => Verdict::NotTested,
+            (Scale::Full, _, true) => Verdict::Holds,
+            (Scale::Full, _, false) => Verdict::DoesNotHold,
+        }
+    }
+
+    /// What a reader must know before any figure, where runs are short or few.
+    pub fn caution(&self) -> Option<String> {
+        match (self.scale, self.enough) {
+            (Scale::Quick, _) => {
+                Some(format!("Quick run: {} seeds, shortened; no figure is the paper's.", self.seeds))
+            }
+            (_, false) => Some(format!("{} seeds: too few to judge claims by.", self.seeds)),
+            _ => None,
         }
     }
 
@@ -283,6 +298,14 @@ impl Results {
         }
         let agree = seen.values().filter(|(_, agrees)| *agrees).count();
         let apart: Vec<_> = seen.values().filter(|s| !s.1).map(|(name, _)| name.as_str()).collect();
+        if seen.is_empty() {
+            return Claim {
+                paper: "(No claim of the paper: our own check of the last values.)".into(),
+                reference: "values of an independent implementation, for runs of full length".into(),
+                ours: "nothing to compare".into(),
+                verdict: Verdict::NotTested,
+            };
+        }
         let rest = if apart.is_empty() { String::new() } else { format!("; not {}", apart.join("; ")) };
         Claim {
             paper: "(No claim of the paper: our own check of the last values.)".into(),
@@ -329,11 +352,15 @@ impl SeriesResult {
         mean < -2.0 * standard_error
     }
 
-    /// Middle of the last values (the upper one of two).
+    /// Middle of the last values, the mean of two if their number is even; 0 without any.
     pub fn median(&self) -> f64 {
         let mut finals = self.finals();
         finals.sort_by(f64::total_cmp);
-        finals.get(finals.len() / 2).copied().unwrap_or(0.0)
+        let (upper, lower) = (finals.len() / 2, finals.len().saturating_sub(1) / 2);
+        match (finals.get(lower), finals.get(upper)) {
+            (Some(a), Some(b)) => 0.5 * (a + b),
+            _ => 0.0,
+        }
     }
 
     /// Share of runs that end above three times the median: the mean then speaks of these alone.
@@ -375,4 +402,38 @@ impl SeriesResult {
 fn summary(values: &[f64]) -> Summary {
     Summary::of(values)
         .unwrap_or_else(|| Summary { mean: values.first().copied().unwrap_or(0.0), standard_error: 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(last: &[f64]) -> SeriesResult {
+        let runs = last.iter().map(|v| Run::curve(vec![(1.0, *v)])).collect();
+        SeriesResult { label: String::new(), settings: String::new(), reference: None, runs }
+    }
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        for (last, median) in [(&[][..], 0.0), (&[3.0], 3.0), (&[4.0, 1.0], 2.5), (&[9.0, 1.0, 2.0], 2.0)] {
+            assert_eq!(series(last).median(), median);
+        }
+    }
+
+    /// Short or few runs judge nothing, and say so.
+    #[test]
+    fn few_runs_judge_nothing() {
+        let results = |scale, enough| Results { scale, seeds: 3, enough, panels: Vec::new() };
+        for (scale, enough, verdict, says) in [
+            (Scale::Full, true, Verdict::Holds, None),
+            (Scale::Full, false, Verdict::NotTested, Some("too few")),
+            (Scale::Quick, true, Verdict::NotTested, Some("Quick run: 3 seeds")),
+        ] {
+            let results = results(scale, enough);
+            assert_eq!(results.verdict(true), verdict);
+            assert_eq!(results.caution().is_some(), says.is_some());
+            assert!(says.is_none_or(|says| results.caution().unwrap().contains(says)));
+            assert_eq!(results.agreement().verdict, Verdict::NotTested);
+        }
+    }
 }

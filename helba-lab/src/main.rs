@@ -5,9 +5,10 @@ use clap::{Parser, Subcommand};
 use helba_lab::experiment::Scale;
 use helba_lab::{experiments, report, runner};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(about = "Re-creates the figures and tables of the papers behind the policies")]
+#[command(version, about = "Re-creates the figures and tables of the papers behind the policies")]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -41,8 +42,34 @@ enum Command {
     },
 }
 
-fn main() -> Result<()> {
-    match Args::parse().command {
+/// What is told when the process is interrupted.
+static PROGRESS: runner::Progress = runner::Progress::new();
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends the process on Ctrl-C, at any time: runs are kept whole or not at all.
+fn end_when_interrupted() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+            let (kept, all) = PROGRESS.runs();
+            eprintln!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::List { json } => list(json),
         Command::Experiment { name, quick, seeds, out, json } => {
             let experiment = experiments::find(&name)
@@ -51,7 +78,8 @@ fn main() -> Result<()> {
             let default = if quick { format!("{name}-quick") } else { name };
             let folder = out.unwrap_or_else(|| PathBuf::from("target/helba-lab").join(default));
             let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
-            let results = runner::run(experiment, scale, seeds, &folder)?;
+            end_when_interrupted().context("listening for Ctrl-C")?;
+            let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;
             let object = report::write(experiment, &results, &folder)?;
             if json {
                 println!("{object}");
@@ -78,8 +106,8 @@ fn list(json: bool) -> Result<()> {
         return Ok(());
     }
     println!("policies");
-    policies.iter().for_each(|p| println!("  {:26} {}", p.name, p.about));
+    policies.iter().for_each(|p| println!("  {:28} {}", p.name, p.about));
     println!("experiments");
-    experiments.iter().map(|e| e.card()).for_each(|c| println!("  {:26} {}", c.name, c.about));
+    experiments.iter().map(|e| e.card()).for_each(|c| println!("  {:28} {}", c.name, c.about));
     Ok(())
 }

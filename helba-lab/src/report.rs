@@ -27,10 +27,10 @@ pub fn write(experiment: &dyn Experiment, results: &Results, folder: &Path) -> R
 
 /// The claims and last values as text, for a terminal.
 pub fn text(results: &Results, claims: &[Claim]) -> String {
-    let mut out = String::new();
+    let mut out = results.caution().map_or(String::new(), |caution| caution + "\n");
     // Writing to a string does not fail, here and below.
     for panel in &results.panels {
-        let _ = writeln!(out, "\n{}", panel.title);
+        let _ = writeln!(out, "\n{}: {}", panel.title, panel.y_label);
         for s in &panel.series {
             let last = s.last();
             let [mean, error] = digits(last.mean, last.standard_error);
@@ -94,7 +94,7 @@ fn json(experiment: &dyn Experiment, results: &Results, claims: &[Claim]) -> Val
     };
     json!({
         "experiment": card.name, "about": card.about, "source": card.source,
-        "notes": card.notes, "scale": results.scale, "claims": claims,
+        "notes": card.notes, "scale": results.scale, "seeds": results.seeds, "caution": results.caution(), "claims": claims,
         "panels": results.panels.iter().map(panel).collect::<Vec<_>>(),
     })
 }
@@ -110,10 +110,13 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width\"><title>{name}</title><style>{STYLE}</style></head><body>\n\
-         <h1>{name}: {about}</h1>\n<p>{source}</p>\n<p>{notes}</p>\n<h2>Claims</h2>\n<table><tr><th>the paper says</th>\
+         <h1>{name}: {about}</h1>\n{caution}<p>{source}</p>\n<p>{notes}</p>\n<h2>Claims</h2>\n<table><tr><th>the paper says</th>\
          <th>reference</th><th>here</th><th></th></tr>\n",
         name = escape(card.name),
         about = escape(card.about),
+        caution = results
+            .caution()
+            .map_or(String::new(), |c| format!("<p class=\"not\"><b>{}</b></p>\n", escape(&c))),
         source = escape(card.source),
         notes = escape(card.notes),
     );
@@ -136,7 +139,13 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
     svgs.iter().for_each(|svg| {
         let _ = writeln!(out, "<div>{svg}</div>");
     });
-    out.push_str("</div>\n<h2>Last values</h2>\n");
+    out.push_str("</div>\n<h2>Last values</h2>\n<p>Each in the unit of its figure's vertical axis.");
+    if results.panels.iter().flat_map(|p| &p.series).any(|s| s.stuck() > 0.0) {
+        out.push_str(
+            " Above 3 × median: the share of runs that end there; the mean then speaks of these alone.",
+        );
+    }
+    out.push_str("</p>\n");
     for panel in &results.panels {
         // No column without anything in it.
         let (stuck, compared) = (
@@ -144,10 +153,15 @@ fn html(experiment: &dyn Experiment, results: &Results, claims: &[Claim], svgs: 
             panel.series.iter().any(|s| s.reference.is_some()),
         );
         let heads = ["", "runs", "mean ± s.e.", "median"].into_iter();
-        let heads = heads.chain(stuck.then_some("above 3 medians"));
+        let heads = heads.chain(stuck.then_some("above 3 × median"));
         let heads = heads.chain(compared.then_some(["reference", "within 3 s.e."]).into_iter().flatten());
         let heads: String = heads.map(|head| format!("<th>{head}</th>")).collect();
-        let _ = writeln!(out, "<h3>{}</h3>\n<table><tr>{heads}</tr>", escape(&panel.title));
+        let _ = writeln!(
+            out,
+            "<h3>{}: {}</h3>\n<table><tr>{heads}</tr>",
+            escape(&panel.title),
+            escape(panel.y_label)
+        );
         for s in &panel.series {
             let (last, reference) = (s.last(), s.reference);
             let with_error = |mean, error| digits(mean, error).join(" ± ");

@@ -2,20 +2,50 @@
 
 use crate::experiment::{Experiment, PanelResult, Results, Run, Scale, SeriesResult};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Repetitions that a claim is judged by, unless an experiment has fewer of its own.
+const JUDGED: u64 = 10;
+
+/// How far an experiment is: what is kept when it is interrupted.
+#[derive(Debug, Default)]
+pub struct Progress {
+    kept: AtomicU64,
+    all: AtomicU64,
+}
+
+impl Progress {
+    /// Before the first run.
+    pub const fn new() -> Self {
+        Self { kept: AtomicU64::new(0), all: AtomicU64::new(0) }
+    }
+
+    /// Runs kept, and runs in all.
+    pub fn runs(&self) -> (u64, u64) {
+        (self.kept.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed))
+    }
+}
 
 /// Runs all that is missing under `folder`, then collects everything.
 ///
 /// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, with its settings inside: a run of other
-/// settings (or a damaged file) is done again, an interrupted experiment goes on where it was.
+/// settings (or a damaged file) is done again, an interrupted experiment goes on where it was. What policies were when a run
+/// was kept is not recorded: whoever changes one deletes `runs`, as is said when there are any.
 ///
 /// # Errors
 /// If `seeds` is 0, two series of a panel share a label, a run fails, or `folder` cannot be written.
-pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path) -> Result<Results> {
+pub fn run(
+    experiment: &dyn Experiment,
+    scale: Scale,
+    seeds: u64,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<Results> {
     if seeds == 0 {
         bail!("--seeds is 0, it must be at least 1");
     }
@@ -35,28 +65,53 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
     // Seed by seed, so that an interrupted experiment has all curves.
     let jobs: Vec<_> =
         (0..seeds).flat_map(|seed| unique.iter().map(move |(settings, s)| (*settings, seed, *s))).collect();
-    let progress = ProgressBar::new(jobs.len() as u64).with_style(
-        ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} runs, {eta} left")?.progress_chars("=> "),
-    );
-    progress.set_message(experiment.card().name);
+    let path = |settings: &str, seed| kept.join(file_name(settings, seed));
+    let before: Vec<_> =
+        jobs.par_iter().map(|(settings, seed, _)| read(&path(settings, *seed), settings, *seed)).collect();
+    let there = before.iter().flatten().count() as u64;
+    progress.all.store(jobs.len() as u64, Ordering::Relaxed);
+    progress.kept.store(there, Ordering::Relaxed);
+    if there > 0 {
+        let (folder, all) = (kept.display(), jobs.len());
+        eprintln!(
+            "{there} of {all} runs are kept from before; if policies have changed since, delete {folder}"
+        );
+    }
+    // Nothing is known of the time left before a run has ended.
+    let left = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let known = state.pos() > there;
+        let _ = if known {
+            write!(out, "{} left", HumanDuration(state.eta()))
+        } else {
+            write!(out, "time left unknown")
+        };
+    };
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} runs, {left}")?;
+    let bar =
+        ProgressBar::new(jobs.len() as u64).with_style(style.progress_chars("=> ").with_key("left", left));
+    bar.set_message(experiment.card().name);
+    bar.set_position(there);
+    bar.reset_eta();
     let runs = jobs
         .par_iter()
-        .map(|(settings, seed, series)| {
-            let path = kept.join(file_name(settings, *seed));
-            let run = match read(&path, settings, *seed) {
+        .zip(before)
+        .map(|((settings, seed, series), before)| {
+            let run = match before {
                 Some(run) => run,
                 None => {
                     let run =
                         (series.run)(*seed).with_context(|| format!("{}, seed {seed}", series.label))?;
-                    write(&path, &Kept { settings: (*settings).to_owned(), seed: *seed, run: run.clone() })?;
+                    let kept = Kept { settings: (*settings).to_owned(), seed: *seed, run: run.clone() };
+                    write(&path(settings, *seed), &kept)?;
+                    progress.kept.fetch_add(1, Ordering::Relaxed);
+                    bar.inc(1);
                     run
                 }
             };
-            progress.inc(1);
             Ok(((*settings).to_owned(), *seed, run))
         })
         .collect::<Result<Vec<_>>>()?;
-    progress.finish_and_clear();
+    bar.finish_and_clear();
 
     let mut by_settings: BTreeMap<String, Vec<Run>> = BTreeMap::new();
     for (settings, _, run) in runs {
@@ -78,7 +133,8 @@ pub fn run(experiment: &dyn Experiment, scale: Scale, seeds: u64, folder: &Path)
             })
             .collect(),
     });
-    let mut results = Results { scale, panels: panels.collect() };
+    let enough = seeds >= experiment.seeds(Scale::Full).min(JUDGED);
+    let mut results = Results { scale, seeds, enough, panels: panels.collect() };
     let derived = experiment.derived(&results);
     results.panels.extend(derived);
     Ok(results)

@@ -2,12 +2,13 @@
 
 use bandit::distributed::{Config, Elimination, IdealSum, Model, NoiseAt, NormalArms};
 use helba_lab::experiment::{Experiment, Results, Scale, Verdict};
+use helba_lab::runner::Progress;
 use helba_lab::{experiments, play, report, runner};
 use std::collections::HashSet;
 use std::path::Path;
 
 fn run(experiment: &dyn Experiment, seeds: u64, folder: &Path) -> Results {
-    runner::run(experiment, Scale::Quick, seeds, folder).unwrap()
+    runner::run(experiment, Scale::Quick, seeds, folder, &Progress::new()).unwrap()
 }
 
 #[test]
@@ -28,6 +29,7 @@ fn every_experiment_ends_in_a_report() {
             }
         }
         assert_eq!(html.matches("<svg").count(), results.panels.len());
+        assert!(html.contains("Quick run: ") && !html.contains("0 of 0"));
         // One page, nothing from elsewhere.
         for remote in ["<script", "src=", "<link", "@import", "url("] {
             assert!(!html.contains(remote), "{remote} in the page of {}", experiment.card().name);
@@ -62,6 +64,20 @@ fn names_are_unique_and_lines_are_short() {
     assert_eq!(policies.iter().map(|p| p.name).collect::<HashSet<_>>().len(), policies.len());
 }
 
+/// The program says what is wrong in a line, and has a version.
+#[test]
+fn the_program_says_what_is_wrong() {
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_helba-lab"));
+        command.args(arguments).env("RUST_BACKTRACE", "1").output().unwrap()
+    };
+    let out = run(&["experiment", "no-such"]);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(said, "error: no experiment no-such; `helba-lab list` names them all\n");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(run(&["--version"]).status.success());
+}
+
 /// A run that is kept is not done again; one that is damaged, of other settings or missing is, with the same outcome.
 #[test]
 fn an_interrupted_experiment_goes_on() {
@@ -91,10 +107,12 @@ fn an_interrupted_experiment_goes_on() {
     value["run"]["points"][0][1] = serde_json::json!(-5.0);
     std::fs::write(&files[3], value.to_string()).unwrap();
     assert!(points(&run(experiment, 1, folder.path())).iter().any(|r| r.points[0].1 == -5.0));
-    // More seeds add to it.
-    let more = run(experiment, 2, folder.path());
+    // More seeds add to it; those that were there count from the start.
+    let progress = Progress::new();
+    let more = runner::run(experiment, Scale::Quick, 2, folder.path(), &progress).unwrap();
+    assert_eq!(progress.runs(), (36, 36));
     assert!(more.panels.iter().flat_map(|p| &p.series).all(|s| s.runs.len() == 2));
-    assert!(runner::run(experiment, Scale::Quick, 0, folder.path()).is_err());
+    assert!(runner::run(experiment, Scale::Quick, 0, folder.path(), &Progress::new()).is_err());
 }
 
 #[test]

@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// Linear contextual policies.
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "OFUL", about: "linear contextual bandit, new statistics every round; no privacy" },
-    PolicyEntry { name: "RSOFUL", about: "the same, new statistics when the determinant has grown" },
-    PolicyEntry { name: "RSOFUL-Tr", about: "the same, new statistics when the trace has grown" },
+    PolicyEntry { name: "RSOFUL", about: "OFUL, new statistics when the determinant has grown" },
+    PolicyEntry { name: "RSOFUL-Tr", about: "OFUL, new statistics when the trace has grown" },
     PolicyEntry {
         name: "HELBA",
-        about: "the same, by trace or growth; the algorithm of the encrypted server, here in the clear",
+        about: "OFUL, new statistics by trace or growth; the algorithm of the encrypted server, here in the clear",
     },
 ];
 

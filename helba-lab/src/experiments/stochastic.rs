@@ -22,9 +22,12 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "Hybrid-UCB",
-        about: "the same, sums from trees: for large epsilon; pure DP; needs no horizon",
+        about: "stochastic bandit, sums from trees: for large epsilon; pure DP; needs no horizon",
     },
-    PolicyEntry { name: "DP-SE", about: "the same by successive elimination; pure DP; knows the horizon" },
+    PolicyEntry {
+        name: "DP-SE",
+        about: "stochastic bandit by successive elimination; pure DP; knows the horizon",
+    },
     PolicyEntry { name: "UCB1", about: "stochastic bandit; no privacy" },
     PolicyEntry {
         name: "FTNL",

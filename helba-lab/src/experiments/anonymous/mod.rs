@@ -23,7 +23,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "ODAAF",
-        about: "the same, knows horizon and delays: phased elimination; no privacy",
+        about: "mixed anonymous feedback, i.i.d.; knows horizon and delays: phased elimination; no privacy",
     },
     PolicyEntry {
         name: "ARS-EXP3",
@@ -35,7 +35,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "ARS-CLW",
-        about: "the same, knows neither: CLW in phases of doubled horizon; no privacy",
+        about: "mixed anonymous feedback, adversarial, knows neither: CLW in phases of doubled horizon; no privacy",
     },
 ];
 

@@ -29,17 +29,20 @@ pub const POLICIES: &[PolicyEntry] = &[
         name: "Dist-DP-SE",
         about: "stochastic bandit on secure sums; pure DP by the noise of all users together",
     },
-    PolicyEntry { name: "Dist-RDP-SE", about: "the same with Skellam noise; Renyi DP" },
-    PolicyEntry { name: "Dist-CDP-SE", about: "the same with discrete Gaussian noise; concentrated DP" },
+    PolicyEntry { name: "Dist-RDP-SE", about: "Dist-DP-SE with Skellam noise; Renyi DP" },
+    PolicyEntry { name: "Dist-CDP-SE", about: "Dist-DP-SE with discrete Gaussian noise; concentrated DP" },
     PolicyEntry {
         name: "Shuffle-DP-SE",
-        about: "the same on shuffled sums, for which epsilon pays; pure DP",
+        about: "Dist-DP-SE on shuffled sums, for which epsilon pays; pure DP",
     },
     PolicyEntry {
         name: "CDP-SE",
-        about: "the same, the server adds the noise; pure DP in the central model",
+        about: "Dist-DP-SE, but the server adds the noise; pure DP in the central model",
     },
-    PolicyEntry { name: "LDP-SE", about: "the same, every message private by itself; pure DP, local model" },
+    PolicyEntry {
+        name: "LDP-SE",
+        about: "Dist-DP-SE, every message private by itself; pure DP, local model",
+    },
 ];
 
 /// Figures 2 to 5 (figure 1 shows curves of them), then growth of batches and the scale of Skellam noise.

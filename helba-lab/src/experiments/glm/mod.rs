@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Policies for rewards that follow a link.
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry { name: "ShuffleGLM", about: "generalised linear bandit in few batches; shuffle DP" },
-    PolicyEntry { name: "JointGLM", about: "the same, updates every round; joint DP" },
+    PolicyEntry { name: "JointGLM", about: "generalised linear bandit, updates every round; joint DP" },
     PolicyEntry { name: "RS-GLinUCB", about: "JointGLM without noise; no privacy" },
     PolicyEntry { name: "GLOC", about: "generalised linear bandit by online Newton steps; no privacy" },
     PolicyEntry { name: "ECOLog", about: "logistic bandit by exact proximal steps; no privacy" },
