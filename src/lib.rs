@@ -46,7 +46,8 @@ use wire::{Created, Limits, Manifest, PublicBundle};
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Of a refused request's body, no more than this is taken in.
 const DISCARDED_BYTES: u64 = 64 << 20;
-/// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first.
+/// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first, which may then end
+/// with it.
 const EVALUATIONS: usize = 2;
 
 /// Limits on what the server takes on.

@@ -85,7 +85,13 @@ fn refuses_bad_rewards<P: Policy<Context = (), Feedback = F>, F: ?Sized>(
     for bad in bad {
         let error = policy.learn(&(), 0, bad, &mut rng).unwrap_err();
         assert!(
-            matches!(error, Error::Field { field: "reward" | "sum", .. } | Error::Rewards { k: 2, .. }),
+            matches!(
+                error,
+                Error::Field { field: "reward", .. }
+                    | Error::Reward { .. }
+                    | Error::RewardOfArm { .. }
+                    | Error::Rewards { k: 2, .. }
+            ),
             "{error}"
         );
     }

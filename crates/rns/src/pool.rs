@@ -23,7 +23,6 @@ struct Pool {
 }
 
 /// Words on the heap, aligned to cache lines, given back to the pool when dropped.
-#[derive(Debug)]
 pub struct Buffer {
     words: Words,
     /// The first so many are in use.
@@ -57,11 +56,15 @@ impl Buffer {
         out
     }
 
-    /// A copy of `words`, made in parallel.
+    /// A copy of `words`, made in parallel on the pool's threads; other threads do not wait for the pool.
     pub(crate) fn copy(words: &[u64]) -> Self {
         /// Words of one piece.
         const PIECE: usize = 1 << 15;
         let mut out = Self::scratch(words.len());
+        if rayon::current_thread_index().is_none() {
+            out.copy_from_slice(words);
+            return out;
+        }
         out.par_chunks_mut(PIECE).zip(words.par_chunks(PIECE)).for_each(|(o, w)| o.copy_from_slice(w));
         out
     }
@@ -69,6 +72,13 @@ impl Buffer {
     /// Keeps the first `len` words.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+    }
+}
+
+/// Its length alone: words may be secret, and those past the end another's.
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({})", self.len)
     }
 }
 

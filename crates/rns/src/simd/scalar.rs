@@ -164,6 +164,7 @@ pub(super) fn pair_products_into(
     pairs: &LimbPairs,
     plus: &Addends,
 ) {
+    assert!(x.len() <= pairs.pairs(), "more terms than pairs");
     for (i, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
         let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
         let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
