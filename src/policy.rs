@@ -278,7 +278,8 @@ impl Config {
         let tagged = Value::Object(Map::from_iter([(name.clone(), Value::Object(body))]));
         serde_path_to_error::deserialize(tagged).map_err(|e| {
             let path = e.path().to_string();
-            let field = path.strip_prefix(&name).and_then(|p| p.strip_prefix('.')).filter(|f| *f != "?");
+            let field =
+                path.strip_prefix(&name).and_then(|p| p.strip_prefix('.')).filter(|f| !["", "?"].contains(f));
             bad(named(&name, field, &e.into_inner().to_string()))
         })
     }

@@ -96,7 +96,8 @@ impl Mechanism {
                 Model::Local => LOCAL * (2.0 * users as f64 * log).sqrt().max(2.0 * log),
             };
         let tau = tau.ceil();
-        let m = u128::from(users) * u128::from(g) + 2 * (tau as u128) + 1;
+        // A bound that is not finite is too wide all the more.
+        let m = u128::from(users) * u128::from(g) + 2 * (tau.min(2f64.powi(62)) as u128) + 1;
         if m >= 1 << 62 {
             return Err(privacy::Error::Overflow { what: "the modulus of a secure sum", bits: 62 }.into());
         }
