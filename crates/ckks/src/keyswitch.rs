@@ -5,7 +5,7 @@
 
 use crate::{Ciphertext, KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Addends, Basis, Buffer, Ntt, Poly, Prepared};
+use rns::{Addends, Basis, Buffer, Ntt, Output, Poly, Prepared};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -57,8 +57,7 @@ impl<'a> Digits<'a> {
             if self.owns(j, i) {
                 return self.source.limb_into(params.q_basis(level), i, out);
             }
-            converter.output(full, prime(i), &self.prepared[j], out);
-            full.tables()[prime(i)].forward(out);
+            converter.values(full, prime(i), &self.prepared[j], out, Output::Limb);
         };
         match out.split_at_mut(params.n()) {
             (one, []) => single(i, one),
@@ -68,9 +67,8 @@ impl<'a> Digits<'a> {
             }
             (one, two) => {
                 let primes = [prime(i), prime(i + 1)];
-                converter.output_pair(full, primes, &self.prepared[j], [one, two]);
-                full.tables()[primes[0]].forward(one);
-                full.tables()[primes[1]].forward(two);
+                let outputs = [Output::Limb, Output::Limb];
+                converter.values_pair(full, primes, &self.prepared[j], [one, two], outputs);
             }
         }
     }

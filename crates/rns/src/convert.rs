@@ -1,5 +1,6 @@
 //! From one set of primes to another, and exact division by primes.
 
+use crate::ntt::{Input, Lift, Output};
 use crate::pool::Buffer;
 use crate::simd::{self, Rows};
 use crate::{Basis, Coeff, Constant, Modulus, Ntt, Poly};
@@ -8,9 +9,12 @@ use zeroize::Zeroize;
 
 /// Takes residues modulo the primes of one basis to residues, modulo other primes, of the representative in
 /// (−Q/2, Q/2] (Halevi, Polyakov, Shoup 2019: the multiple of Q is found in double precision; a value
-/// within 2⁻⁴⁰ of ±Q/2, relative to Q, may come out as the other end, which is as good a representative).
+/// within 2⁻⁴⁰ of ±Q/2, relative to Q, may come out as the other end, which is as good a representative). A single prime
+/// needs none of this: its residues are lifted as they are, exactly.
 #[derive(Debug, Clone)]
 pub struct BaseConverter {
+    /// From a single prime, to each of the output's; the rest is then not used.
+    lifts: Vec<Lift>,
     /// (Q/qᵢ)⁻¹ mod qᵢ.
     scale: Vec<Constant>,
     /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v.
@@ -42,7 +46,9 @@ impl BaseConverter {
             let factor = |(i, shift)| m.mul(product(m, i), m.reduce(1u64 << shift));
             rows().map(factor).chain([m.neg(product(m, k))]).collect()
         };
+        let lifts = |j| (k == 1).then(|| Lift::new(from.modulus(0), to.modulus(j)));
         BaseConverter {
+            lifts: (0..to.len()).filter_map(lifts).collect(),
             scale: (0..k).map(scale).collect(),
             weight: rows()
                 .map(|(i, shift)| (1u64 << shift) as f64 / from.modulus(i).value() as f64)
@@ -56,6 +62,11 @@ impl BaseConverter {
     /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has all limbs of the `from` basis.
     pub fn prepare(&self, from: &Basis, limb: impl Fn(usize, &mut [u64]) + Send + Sync) -> Prepared {
         let n = from.n();
+        if !self.lifts.is_empty() {
+            let mut y = Buffer::scratch(n);
+            limb(0, &mut y);
+            return Prepared { rows: vec![y], limbs: 1, narrow: false };
+        }
         let mut rows: Vec<Buffer> = (0..from.len())
             .into_par_iter()
             .flat_map_iter(|i| {
@@ -82,19 +93,39 @@ impl BaseConverter {
 
     /// Writes limb `j` of the result, in the coefficient domain.
     pub fn output(&self, to: &Basis, j: usize, prepared: &Prepared, out: &mut [u64]) {
-        simd::combine_into(to.modulus(j), out, &prepared.views(), &self.matrix[j]);
+        match (self.lifts.get(j), &prepared.rows[..]) {
+            (Some(&lift), [y]) => simd::lift_into(to.modulus(j), out, y, lift),
+            _ => simd::combine_into(to.modulus(j), out, &prepared.views(), &self.matrix[j]),
+        }
     }
 
-    /// Writes limbs `i` and `j`: cheaper than one after the other, because `prepared` is larger than a cache.
-    pub fn output_pair(
+    /// Writes limb `j` to `output`, in the value domain; `limb` is where it is made.
+    pub fn values(&self, to: &Basis, j: usize, prepared: &Prepared, limb: &mut [u64], output: Output) {
+        let table = &to.tables()[j];
+        if let (Some(&lift), [y]) = (self.lifts.get(j), &prepared.rows[..]) {
+            return table.forward_with(limb, Input::Lifted(lift, y), output);
+        }
+        self.output(to, j, prepared, limb);
+        table.forward_with(limb, Input::Limb, output);
+    }
+
+    /// [`Self::values`] for limbs `i` and `j`: cheaper than one after the other where `prepared` is larger than a cache.
+    pub fn values_pair(
         &self,
         to: &Basis,
         [i, j]: [usize; 2],
         prepared: &Prepared,
-        [out0, out1]: [&mut [u64]; 2],
+        [limb0, limb1]: [&mut [u64]; 2],
+        [output0, output1]: [Output; 2],
     ) {
+        if !self.lifts.is_empty() {
+            self.values(to, i, prepared, limb0, output0);
+            return self.values(to, j, prepared, limb1, output1);
+        }
         let (moduli, rows) = ([to.modulus(i), to.modulus(j)], [&self.matrix[i][..], &self.matrix[j][..]]);
-        simd::combine_pair_into(moduli, out0, out1, &prepared.views(), rows);
+        simd::combine_pair_into(moduli, limb0, limb1, &prepared.views(), rows);
+        to.tables()[i].forward_with(limb0, Input::Limb, output0);
+        to.tables()[j].forward_with(limb1, Input::Limb, output1);
     }
 }
 
@@ -179,8 +210,19 @@ impl Divider {
             self.from.tables()[i].inverse(y);
         });
         x.truncate(kept);
-        self.for_each_lifted(&prepared, &mut x, |j, limb, lifted| {
-            simd::sub_mul_constant_assign(self.to.modulus(j), limb, lifted, self.inverse[j]);
+        let n = self.to.n();
+        x.for_each_two_limbs(|j, limbs| {
+            let mut made = Buffer::scratch(limbs.len());
+            let output = |j: usize, limb| Output::Quotient(limb, self.inverse[j]);
+            match (limbs.split_at_mut(n), made.split_at_mut(n)) {
+                ((one, []), (limb, _)) => {
+                    self.converter.values(&self.to, j, &prepared, limb, output(j, one));
+                }
+                ((one, two), (limb0, limb1)) => {
+                    let outputs = [output(j, one), output(j + 1, two)];
+                    self.converter.values_pair(&self.to, [j, j + 1], &prepared, [limb0, limb1], outputs);
+                }
+            }
         });
         x
     }
@@ -198,36 +240,14 @@ impl Divider {
             self.from.tables()[i].inverse(y);
         });
         let mut out = Poly::scratch(n, kept);
-        self.for_each_lifted(&prepared, &mut out, |j, limb, lifted| {
-            let (m, inverse) = (self.to.modulus(j), self.inverse[j]);
-            let over = |k: u64| m.mul_constant(k, inverse);
-            let rows = Rows::Wide([limbs(j), vec![lifted]].concat());
-            let factors: Vec<u64> = factors(m).into_iter().chain([m.neg(1)]).map(over).collect();
-            simd::combine_into(m, limb, &rows, &factors);
-            simd::add_constant(m, limb, over(m.reduce_i128(constant)));
+        out.for_each_limb(|j, limb| {
+            let m = self.to.modulus(j);
+            simd::combine_into(m, limb, &Rows::Wide(limbs(j)), &factors(m));
+            simd::add_constant(m, limb, m.reduce_i128(constant));
+            let output = Output::Quotient(limb, self.inverse[j]);
+            self.converter.values(&self.to, j, &prepared, &mut Buffer::scratch(n), output);
         });
         out
-    }
-
-    /// Calls `f(j, limb, lifted)` for every limb of `x` with the limb of what `prepared` holds, in parallel.
-    fn for_each_lifted(
-        &self,
-        prepared: &Prepared,
-        x: &mut Poly<Ntt>,
-        f: impl Fn(usize, &mut [u64], &[u64]) + Send + Sync,
-    ) {
-        let n = self.to.n();
-        x.for_each_two_limbs(|j, limbs| {
-            let mut lifted = Buffer::scratch(limbs.len());
-            match lifted.split_at_mut(n) {
-                (one, []) => self.converter.output(&self.to, j, prepared, one),
-                (one, two) => self.converter.output_pair(&self.to, [j, j + 1], prepared, [one, two]),
-            }
-            for (j, (limb, lifted)) in (j..).zip(limbs.chunks_exact_mut(n).zip(lifted.chunks_exact_mut(n))) {
-                self.to.tables()[j].forward(lifted);
-                f(j, limb, lifted);
-            }
-        });
     }
 
     /// The same in the coefficient domain.

@@ -3,16 +3,61 @@
 //! Output slot i holds the value at ψ^(2·bitrev(i)+1), so the automorphism X → Xᵍ is a permutation of
 //! slots that does not depend on the prime.
 
-use crate::{Error, Modulus, primes, simd};
+use crate::{Constant, Error, Modulus, primes, simd};
 use std::sync::OnceLock;
 
 /// One implementation of the transform for one ring degree and prime. Inputs and outputs are fully
 /// reduced and have length N; the inverse is scaled, so that it undoes the forward transform.
 pub trait NttKernel: Send + Sync {
     /// Coefficients → values, in place.
-    fn forward(&self, limb: &mut [u64]);
+    fn forward(&self, limb: &mut [u64]) {
+        self.forward_with(limb, Input::Limb, Output::Limb);
+    }
+    /// The coefficients of `input` → values to `output`. Unless both are the limb, what it holds is lost.
+    fn forward_with(&self, limb: &mut [u64], input: Input, output: Output);
     /// Values → coefficients, in place.
     fn inverse(&self, limb: &mut [u64]);
+}
+
+/// Where a transform finds the coefficients.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// In the limb.
+    Limb,
+    /// In a limb of another prime, reduced there.
+    Lifted(Lift, &'a [u64]),
+}
+
+/// Where a transform puts the values.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// In the limb.
+    Limb,
+    /// Takes them off this limb, and multiplies what is left: x ← (x − values)·w.
+    Quotient(&'a mut [u64], Constant),
+}
+
+/// Takes residues modulo one prime p to residues, modulo another, of the representative in (−p/2, p/2).
+#[derive(Debug, Clone, Copy)]
+pub struct Lift {
+    /// ⌊p/2⌋.
+    pub(crate) half: u64,
+    /// −p.
+    pub(crate) less: u64,
+}
+
+impl Lift {
+    /// From residues modulo `from` to residues modulo `to`.
+    pub fn new(from: &Modulus, to: &Modulus) -> Self {
+        Lift { half: from.value() / 2, less: to.neg(to.reduce(from.value())) }
+    }
+
+    /// Of one residue. Branch-free.
+    #[inline(always)]
+    pub(crate) fn apply(&self, to: &Modulus, x: u64) -> u64 {
+        // Both terms are below 2⁵⁰.
+        to.mul_constant(x + self.less * u64::from(x > self.half), to.one)
+    }
 }
 
 /// A prime with its transform.
@@ -55,6 +100,11 @@ impl NttTable {
     /// Coefficients → values, in place.
     pub fn forward(&self, limb: &mut [u64]) {
         self.kernel.forward(limb);
+    }
+
+    /// The coefficients of `input` → values to `output`. Unless both are the limb, what it holds is lost.
+    pub fn forward_with(&self, limb: &mut [u64], input: Input, output: Output) {
+        self.kernel.forward_with(limb, input, output);
     }
 
     /// Values → coefficients, in place.
@@ -120,9 +170,9 @@ fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
 struct PortableNtt {
     modulus: Modulus,
     /// ψ^bitrev(i), as in Longa and Naehrig 2016.
-    roots: Vec<crate::Constant>,
-    inverse_roots: Vec<crate::Constant>,
-    inverse_n: crate::Constant,
+    roots: Vec<Constant>,
+    inverse_roots: Vec<Constant>,
+    inverse_n: Constant,
 }
 
 impl PortableNtt {
@@ -147,8 +197,11 @@ impl PortableNtt {
 }
 
 impl NttKernel for PortableNtt {
-    fn forward(&self, limb: &mut [u64]) {
+    fn forward_with(&self, limb: &mut [u64], input: Input, output: Output) {
         let q = &self.modulus;
+        if let Input::Lifted(lift, from) = input {
+            simd::lift_into(q, limb, from, lift);
+        }
         let mut half = limb.len() / 2;
         let mut blocks = 1;
         while half > 0 {
@@ -161,6 +214,9 @@ impl NttKernel for PortableNtt {
             }
             half /= 2;
             blocks *= 2;
+        }
+        if let Output::Quotient(x, w) = output {
+            simd::sub_mul_constant_assign(q, x, limb, w);
         }
     }
 
@@ -285,6 +341,42 @@ mod tests {
             }
         }
         assert!(pairs > 120, "{pairs}");
+    }
+
+    /// A transform that lifts its input and divides by its output does what lift, transform, difference and product do one by
+    /// one, in whole numbers, for primes on both sides of each bound and for the extreme residues.
+    #[test]
+    fn inputs_are_lifted_and_outputs_divided() {
+        for (log_n, bits) in (5..=16).flat_map(|l| [20, 32, 40, 46, 47, 50].map(|b| (l, b))) {
+            let n = 1usize << log_n;
+            let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
+            let table = NttTable::new(log_n, q).unwrap();
+            let m = *table.modulus();
+            for from_bits in [24, 40, 50] {
+                let p = primes::largest(from_bits, 2 * n as u64, &[q]).unwrap();
+                let lift = Lift::new(&Modulus::new(p).unwrap(), &m);
+                let mut from = random(n, p, 5);
+                from[..4].copy_from_slice(&[0, p / 2, p / 2 + 1, p - 1]);
+                let mut x = random(n, q, 6);
+                x.iter_mut().step_by(3).for_each(|x| *x = 0);
+                x.iter_mut().skip(1).step_by(3).for_each(|x| *x = q - 1);
+                for from in [from, vec![p - 1; n], vec![p / 2; n]] {
+                    let centred = |&y: &u64| if y > p / 2 { y as i64 - p as i64 } else { y as i64 };
+                    let mut values: Vec<u64> =
+                        from.iter().map(|y| centred(y).rem_euclid(q as i64) as u64).collect();
+                    table.forward(&mut values);
+                    let mut made = vec![7; n];
+                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Limb);
+                    assert!(made == values, "lifted from {from_bits} to {bits} bits, 2^{log_n}");
+                    let w = m.constant(q - 2);
+                    let quotient: Vec<u64> =
+                        x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value)).collect();
+                    let mut kept = x.clone();
+                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Quotient(&mut kept, w));
+                    assert!(kept == quotient, "divided, {from_bits} to {bits} bits, 2^{log_n}");
+                }
+            }
+        }
     }
 
     #[test]

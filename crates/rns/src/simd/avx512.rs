@@ -6,6 +6,7 @@
 
 use super::Rows;
 use super::scalar::{self, by_size, factors};
+use crate::ntt::Lift;
 use crate::pairs::LANES;
 use crate::{Addends, Constant, LimbPairs, Modulus};
 use std::arch::x86_64::*;
@@ -443,6 +444,21 @@ fn products_times_constant<const N: usize>(
     if end < acc.len() {
         scalar::products_times_constant_add(m, &mut acc[end..], &tails(x, end), &tails(y, end), w);
     }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
+    let (l, end) = (Lanes::new(m), whole(out.len()));
+    let (half, less, one) = (splat(lift.half), splat(lift.less), splat(m.one.value));
+    for i in (0..end).step_by(LANES) {
+        // SAFETY: i + 8 <= end <= both lengths.
+        unsafe {
+            let x = load(x, i);
+            let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, half), x, less);
+            store(out, i, l.reduce_once(l.mul_constant_lazy(x, one, l.one_quotient)));
+        }
+    }
+    scalar::lift_into(m, &mut out[end..], &x[end..], lift);
 }
 
 /// Entries of `a` at eight indices from `permutation[i]` on.

@@ -15,6 +15,7 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use ntt512::VectorNtt;
 
+use crate::ntt::Lift;
 use crate::{Addends, Constant, LimbPairs, Modulus};
 use std::sync::OnceLock;
 
@@ -121,6 +122,10 @@ kernel! {
 kernel! {
     /// a ← (a − b)·w.
     pub(crate) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
+}
+kernel! {
+    /// out ← x, lifted from another prime to `m`.
+    pub(crate) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) same_length out.len(), x.len()
 }
 kernel! {
     /// out ← Σ xᵢ·cᵢ, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.

@@ -1,6 +1,7 @@
 //! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
 
 use super::Rows;
+use crate::ntt::Lift;
 use crate::{Addends, Constant, LimbPairs, Modulus};
 
 const MASK52: u128 = (1 << 52) - 1;
@@ -73,6 +74,13 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
     for (x, &y) in a.iter_mut().zip(b) {
         // Not reduced: below 2q < 2⁵², which is all a Shoup product asks.
         *x = m.mul_constant(*x + m.value() - y, w);
+    }
+}
+
+#[inline(always)]
+pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = lift.apply(m, x);
     }
 }
 

@@ -19,11 +19,17 @@
 //! Safety of every function here: the CPU must have the features named in `target_feature`; only [`VectorNtt::new`]
 //! makes a table, and it asks.
 
+mod forward;
+mod inverse;
+
 use super::avx512::{load, splat, store};
 use super::{Kernel, kernels};
 use crate::modulus::inverse_modulo_word;
+use crate::ntt::{Input, NttKernel, Output};
 use crate::pairs::LANES;
-use crate::{Modulus, NttKernel};
+use crate::{Constant, Modulus};
+use forward::{Lifted, Quotient, forward};
+use inverse::inverse;
 use std::arch::x86_64::*;
 
 /// Points that the last four stages transform within two registers.
@@ -32,6 +38,8 @@ const GROUP: usize = 16;
 const REGISTERS: usize = 16;
 /// Points that the last seven stages transform within all of them.
 const TAIL: usize = 128;
+/// R − 1.
+const MASK: u64 = (1 << 52) - 1;
 /// Words of a block that stays in the first-level cache until it is done.
 const BLOCK: usize = 1 << 12;
 /// Chained products, and no reduction in a forward stage: values start below 2q and grow by less than 2q a stage, so that
@@ -86,7 +94,6 @@ impl VectorNtt {
             return None;
         }
         let q = modulus.value();
-        const MASK: u64 = (1 << 52) - 1;
         let q_inverse = inverse_modulo_word(q);
         let exact = |w: u64| {
             let w = ((u128::from(w) << 52) % u128::from(q)) as u64;
@@ -146,15 +153,55 @@ impl VectorNtt {
     }
 }
 
+impl VectorNtt {
+    /// SAFETY: the CPU has what the transform needs.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    unsafe fn forward_from(&self, limb: &mut [u64], source: impl Source, output: Output) {
+        // SAFETY: the caller checked that all have one length.
+        unsafe {
+            match output {
+                Output::Limb if self.chained() => forward::<FIRST, LAZY>(self, limb, source, InPlace),
+                Output::Limb => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
+                Output::Quotient(x, w) if self.chained() => {
+                    // Values end below 34q, and 35q is below R.
+                    let sink =
+                        Quotient::<true> { x, w: self.exact(w), above: splat(34 * self.modulus.value()) };
+                    forward::<FIRST, LAZY>(self, limb, source, sink);
+                }
+                Output::Quotient(x, w) => {
+                    let sink = Quotient::<false> { x, w: self.exact(w), above: splat(self.modulus.value()) };
+                    forward::<TIGHT, TIGHT>(self, limb, source, sink);
+                }
+            }
+        }
+    }
+
+    fn chained(&self) -> bool {
+        self.modulus.bits() <= CHAINED_BITS
+    }
+
+    /// A factor of exact products.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+    fn exact(&self, w: Constant) -> RootLanes {
+        let inverse = if self.chained() { self.factor.wrapping_neg() } else { self.factor };
+        let w = self.modulus.montgomery_factor(w.value);
+        RootLanes::splat([w, w.wrapping_mul(inverse) & MASK])
+    }
+}
+
 impl NttKernel for VectorNtt {
-    fn forward(&self, limb: &mut [u64]) {
-        assert_eq!(limb.len(), self.n, "limb of another ring degree");
+    fn forward_with(&self, limb: &mut [u64], input: Input, output: Output) {
+        let held = if let Input::Lifted(_, from) = input { from.len() } else { self.n };
+        let kept = if let Output::Quotient(x, _) = &output { x.len() } else { self.n };
+        assert_eq!([limb.len(), held, kept], [self.n; 3], "limb of another ring degree");
         // SAFETY: `new` asked the CPU.
         unsafe {
-            if self.modulus.bits() <= CHAINED_BITS {
-                forward::<FIRST, LAZY>(self, limb);
-            } else {
-                forward::<TIGHT, TIGHT>(self, limb);
+            match input {
+                Input::Limb => self.forward_from(limb, InPlace, output),
+                Input::Lifted(lift, from) => {
+                    let source = Lifted { from, half: splat(lift.half), less: splat(lift.less) };
+                    self.forward_from(limb, source, output);
+                }
             }
         }
     }
@@ -165,7 +212,7 @@ impl NttKernel for VectorNtt {
         unsafe {
             if self.modulus.bits() <= INVERSE_LAZY_BITS {
                 inverse::<LAZY>(self, limb);
-            } else if self.modulus.bits() <= CHAINED_BITS {
+            } else if self.chained() {
                 inverse::<MIDDLE>(self, limb);
             } else {
                 inverse::<TIGHT>(self, limb);
@@ -305,83 +352,42 @@ impl Lanes {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn forward<const START: u8, const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
-    let lanes = Lanes::new(t);
-    let (across, within) = t.passes.split_at(t.across);
-    let mut blocks = 1;
-    for &stages in across {
-        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-            match blocks {
-                1 => forward_stages::<START>(t, &lanes, stages, block, 1),
-                _ => forward_stages::<MODE>(t, &lanes, stages, block, blocks + k),
-            }
-        }
-        blocks <<= stages;
-    }
-    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-        let (mut root, mut len) = (blocks + k, block.len());
-        for &stages in within {
-            for (j, part) in block.chunks_exact_mut(len).enumerate() {
-                forward_stages::<MODE>(t, &lanes, stages, part, root + j);
-            }
-            (root, len) = (root << stages, len >> stages);
-        }
-        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
-            forward_tail::<MODE>(t, &lanes, tail, root + j);
-        }
-    }
+/// Where a pass finds its values.
+trait Source: Copy {
+    /// Eight values from entry `at` of the limb on, below q.
+    ///
+    /// SAFETY: `at + 8 <= limb.len()`, the length of what the source holds; the CPU has what the transform needs.
+    unsafe fn load(self, lanes: &Lanes, limb: &[u64], at: usize) -> __m512i;
 }
 
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn forward_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
-    match stages {
-        2 => forward_pass::<4, MODE>(t, lanes, block, root),
-        _ => forward_pass::<8, MODE>(t, lanes, block, root),
-    }
-}
+/// In the limb.
+#[derive(Clone, Copy)]
+struct InPlace;
 
-/// log₂ W stages of one block, whose first root is `root`; its length is a multiple of 128W.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn forward_pass<const W: usize, const MODE: u8>(
-    t: &VectorNtt,
-    lanes: &Lanes,
-    block: &mut [u64],
-    root: usize,
-) {
-    let stride = block.len() / W;
-    let w = forward_roots::<W>(t, root);
-    for i in (0..stride).step_by(LANES * REGISTERS / W) {
-        let mut v = load_columns::<W>(lanes, block, i);
-        if MODE != TIGHT {
-            for (j, v) in v[..REGISTERS / 2].iter_mut().enumerate() {
-                *v = _mm512_add_epi64(*v, splat(run(j * W / REGISTERS, W)));
-            }
-        }
-        if MODE == FIRST {
-            for v in &mut v {
-                *v = _mm512_add_epi64(*v, lanes.q);
-            }
-        }
-        forward_stage::<8, MODE>(lanes, &mut v, &w);
-        forward_stage::<4, MODE>(lanes, &mut v, &w);
-        if W == 8 {
-            forward_stage::<2, MODE>(lanes, &mut v, &w);
-        }
-        store_columns::<W>(block, i, &v);
+impl Source for InPlace {
+    #[inline(always)]
+    unsafe fn load(self, _: &Lanes, limb: &[u64], at: usize) -> __m512i {
+        // SAFETY: by the caller's promise.
+        unsafe { load(limb, at) }
     }
 }
 
 /// Columns of a pass from entry i on, as many as fill the registers: v_{jC + c} has the entries from i + 8c on of part j,
 /// of W; C is 16/W.
+///
+/// SAFETY: what `source` holds has the length of `block`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
-fn load_columns<const W: usize>(lanes: &Lanes, block: &[u64], i: usize) -> [__m512i; REGISTERS] {
+unsafe fn load_columns<const W: usize>(
+    lanes: &Lanes,
+    source: impl Source,
+    block: &[u64],
+    i: usize,
+) -> [__m512i; REGISTERS] {
     let mut v = [lanes.q; REGISTERS];
     for (j, v) in v.iter_mut().enumerate() {
         // SAFETY: W parts are the length, and C vectors from i on are in each.
-        *v = unsafe { load(block, column_index::<W>(block, i, j)) };
+        *v = unsafe { source.load(lanes, block, column_index::<W>(block, i, j)) };
     }
     v
 }
@@ -400,11 +406,6 @@ fn store_columns<const W: usize>(block: &mut [u64], i: usize, v: &[__m512i; REGI
 fn column_index<const W: usize>(block: &[u64], i: usize, j: usize) -> usize {
     let columns = REGISTERS / W;
     i + j / columns * (block.len() / W) + j % columns * LANES
-}
-
-/// Stages from now on in which part `j` of `w` is an x, before it is a y or the pass ends: leading zeros of j.
-const fn run(j: usize, w: usize) -> u64 {
-    (w.ilog2() - (j + 1).next_power_of_two().ilog2()) as u64
 }
 
 /// The W − 1 roots of a pass, those of its stage with 2ʲ blocks from 2ʲ on.
@@ -429,27 +430,6 @@ fn inverse_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
-fn forward_stage<const HALF: usize, const MODE: u8>(lanes: &Lanes, v: &mut [__m512i; REGISTERS], w: &[Root]) {
-    let level = REGISTERS / 2 / HALF;
-    for k in 0..level {
-        let root = RootLanes::splat(w[level + k]);
-        for j in 2 * HALF * k..2 * HALF * k + HALF {
-            (v[j], v[j + HALF]) = lanes.forward::<MODE>(v[j], v[j + HALF], root);
-        }
-    }
-}
-
-/// Entry i of a pair of registers → entry ⌊i/2⌋ + 8(i mod 2): halves are interleaved. As bits (v, l₂, l₁, l₀) of an
-/// index, v the register, they turn right: after one turn the butterflies between the registers are those of l₂, and
-/// l₀, whose old v chooses the root, and so on; after four turns everything is in its place.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn turns() -> [__m512i; 2] {
-    [_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15)]
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
 fn permute(by: [__m512i; 2], (a, b): (__m512i, __m512i)) -> (__m512i, __m512i) {
     (_mm512_permutex2var_epi64(a, by[0], b), _mm512_permutex2var_epi64(a, by[1], b))
 }
@@ -468,210 +448,4 @@ fn group_root<const STAGE: usize>(lanes: &Lanes, g: &GroupRoots) -> RootLanes {
             _ => lanes.root(load(w, 8)),
         }
     }
-}
-
-/// One of a group's stages, and the turn after it, in four groups from `first` on: one alone would wait for itself.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn forward_groups<const STAGE: usize, const MODE: u8>(
-    lanes: &Lanes,
-    v: &mut [__m512i; REGISTERS],
-    first: usize,
-    groups: &[GroupRoots],
-) {
-    let turn = turns();
-    for g in first..first + 4 {
-        let w = group_root::<STAGE>(lanes, &groups[g]);
-        let (mut x, mut y) = lanes.forward::<MODE>(v[2 * g], v[2 * g + 1], w);
-        if STAGE == 3 {
-            (x, y) = (lanes.reduce(x), lanes.reduce(y));
-        }
-        (v[2 * g], v[2 * g + 1]) = permute(turn, (x, y));
-    }
-}
-
-/// The last seven stages of the block with root `root`, reduced.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn forward_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
-    let w = forward_roots::<8>(t, root);
-    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
-    let mut v = [lanes.q; REGISTERS];
-    for (j, v) in v.iter_mut().enumerate() {
-        // SAFETY: the length is 128.
-        *v = unsafe { load(block, j * LANES) };
-    }
-    if MODE != TIGHT {
-        for (j, v) in v[..8].iter_mut().enumerate() {
-            let ahead = match j {
-                0 => _mm512_setr_epi64(7, 6, 5, 5, 4, 4, 4, 4),
-                _ => splat(run(j, 16)),
-            };
-            *v = _mm512_add_epi64(*v, ahead);
-        }
-    }
-    forward_stage::<8, MODE>(lanes, &mut v, &w);
-    forward_stage::<4, MODE>(lanes, &mut v, &w);
-    forward_stage::<2, MODE>(lanes, &mut v, &w);
-    for first in [0, 4] {
-        forward_groups::<0, MODE>(lanes, &mut v, first, groups);
-        forward_groups::<1, MODE>(lanes, &mut v, first, groups);
-        forward_groups::<2, MODE>(lanes, &mut v, first, groups);
-        forward_groups::<3, MODE>(lanes, &mut v, first, groups);
-    }
-    for (j, &v) in v.iter().enumerate() {
-        // SAFETY: the length is 128.
-        unsafe { store(block, j * LANES, v) }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
-    let lanes = Lanes::new(t);
-    let (across, within) = t.passes.split_at(t.across);
-    let mut blocks = 1 << across.iter().sum::<u32>();
-    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-        // Of the first part; the roots go down while the parts go up.
-        let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
-        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
-            inverse_tail::<MODE>(t, &lanes, tail, root - j);
-        }
-        for &stages in within.iter().rev() {
-            (root, len) = (root >> stages, len << stages);
-            for (j, part) in block.chunks_exact_mut(len).enumerate() {
-                inverse_stages::<MODE>(t, &lanes, stages, part, root - j);
-            }
-        }
-    }
-    for &stages in across.iter().rev() {
-        blocks >>= stages;
-        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k);
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn inverse_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
-    match (stages, root) {
-        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root),
-        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root),
-        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root),
-        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root),
-    }
-}
-
-/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by N⁻¹ and
-/// reduces.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
-    t: &VectorNtt,
-    lanes: &Lanes,
-    block: &mut [u64],
-    root: usize,
-) {
-    let stride = block.len() / W;
-    let w = inverse_roots::<W>(t, root);
-    let bounds = bounds::<MODE>(lanes, stride.trailing_zeros());
-    for i in (0..stride).step_by(LANES * REGISTERS / W) {
-        let mut v = load_columns::<W>(lanes, block, i);
-        if W == 8 {
-            inverse_stage::<2, MODE>(lanes, bounds[0], &mut v, &w);
-            inverse_stage::<4, MODE>(lanes, bounds[1], &mut v, &w);
-        } else {
-            inverse_stage::<4, MODE>(lanes, bounds[0], &mut v, &w);
-        }
-        let bound = bounds[W.trailing_zeros() as usize - 1];
-        if SCALED {
-            let (scale, last) = (RootLanes::splat(t.inverse_n), RootLanes::splat(t.last_root));
-            for j in 0..REGISTERS / 2 {
-                let (x, y) = (v[j], v[j + REGISTERS / 2]);
-                v[j] = lanes.mul(_mm512_add_epi64(x, y), scale);
-                v[j + REGISTERS / 2] = lanes.mul(_mm512_sub_epi64(_mm512_add_epi64(y, bound), x), last);
-            }
-        } else {
-            inverse_stage::<8, MODE>(lanes, bound, &mut v, &w);
-        }
-        store_columns::<W>(block, i, &v);
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn inverse_stage<const HALF: usize, const MODE: u8>(
-    lanes: &Lanes,
-    bound: __m512i,
-    v: &mut [__m512i; REGISTERS],
-    w: &[Root],
-) {
-    let level = REGISTERS / 2 / HALF;
-    for k in 0..level {
-        let root = RootLanes::splat(w[level + k]);
-        for j in 2 * HALF * k..2 * HALF * k + HALF {
-            (v[j], v[j + HALF]) = lanes.inverse::<MODE>(bound, v[j], v[j + HALF], root);
-        }
-    }
-}
-
-/// A turn to the left and one of a group's stages in four groups. The outer turns also reverse the sixteen, so that the
-/// roots, read backwards, meet their lanes; between them the registers' roles are changed over.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn inverse_groups<const STAGE: usize, const MODE: u8>(
-    lanes: &Lanes,
-    v: &mut [__m512i; REGISTERS],
-    first: usize,
-    groups: &[GroupRoots],
-) {
-    let turn = match STAGE {
-        0 | 3 => [_mm512_setr_epi64(15, 13, 11, 9, 7, 5, 3, 1), _mm512_setr_epi64(14, 12, 10, 8, 6, 4, 2, 0)],
-        _ => [_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15)],
-    };
-    let bound = bounds::<MODE>(lanes, 0)[3 - STAGE];
-    for g in first..first + 4 {
-        let w = group_root::<STAGE>(lanes, &groups[7 - g]);
-        let (a, b) = permute(turn, (v[2 * g], v[2 * g + 1]));
-        let (x, y) = if STAGE == 0 { (a, b) } else { (b, a) };
-        let (x, y) = lanes.inverse::<MODE>(bound, x, y, w);
-        (v[2 * g], v[2 * g + 1]) = if STAGE == 0 { (x, y) } else { (y, x) };
-    }
-}
-
-/// The first seven stages of a block, whose mirror has root `root`.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn inverse_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
-    let w = inverse_roots::<8>(t, root);
-    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
-    let mut v = [lanes.q; REGISTERS];
-    for (j, v) in v.iter_mut().enumerate() {
-        // SAFETY: the length is 128.
-        *v = unsafe { load(block, j * LANES) };
-    }
-    for first in [0, 4] {
-        inverse_groups::<3, MODE>(lanes, &mut v, first, groups);
-        inverse_groups::<2, MODE>(lanes, &mut v, first, groups);
-        inverse_groups::<1, MODE>(lanes, &mut v, first, groups);
-        inverse_groups::<0, MODE>(lanes, &mut v, first, groups);
-    }
-    let bound = bounds::<MODE>(lanes, 4);
-    inverse_stage::<2, MODE>(lanes, bound[0], &mut v, &w);
-    inverse_stage::<4, MODE>(lanes, bound[1], &mut v, &w);
-    inverse_stage::<8, MODE>(lanes, bound[2], &mut v, &w);
-    for (j, &v) in v.iter().enumerate() {
-        // SAFETY: the length is 128.
-        unsafe { store(block, j * LANES, v) }
-    }
-}
-
-/// What values are below before each of the four stages from `stage` on.
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-#[inline]
-fn bounds<const MODE: u8>(lanes: &Lanes, stage: u32) -> [__m512i; 4] {
-    if MODE != LAZY {
-        return [lanes.two_q; 4];
-    }
-    let first = _mm512_sll_epi64(lanes.q, _mm_cvtsi32_si128(stage as i32));
-    [first, _mm512_slli_epi64::<1>(first), _mm512_slli_epi64::<2>(first), _mm512_slli_epi64::<3>(first)]
 }

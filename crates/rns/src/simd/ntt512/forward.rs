@@ -1,0 +1,241 @@
+//! Coefficients → values.
+
+use super::*;
+
+/// In residues of another prime, to be lifted.
+#[derive(Clone, Copy)]
+pub(super) struct Lifted<'a> {
+    pub(super) from: &'a [u64],
+    pub(super) half: __m512i,
+    pub(super) less: __m512i,
+}
+
+impl Source for Lifted<'_> {
+    #[inline(always)]
+    unsafe fn load(self, lanes: &Lanes, _: &[u64], at: usize) -> __m512i {
+        // SAFETY: by the caller's promise. Both terms are below 2⁵⁰.
+        unsafe {
+            let x = load(self.from, at);
+            let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, self.half), x, self.less);
+            lanes.reduce(x)
+        }
+    }
+}
+
+/// Where the last pass puts its values.
+pub(super) trait Sink {
+    /// Puts eight values, as the last stage makes them, that belong to entry `at` of the limb, of which `tail` holds those from `at − i` on.
+    ///
+    /// SAFETY: `at + 8` is at most the length of the limb and `i + 8` that of `tail`; the CPU has what the transform needs.
+    unsafe fn store(&mut self, lanes: &Lanes, tail: &mut [u64], i: usize, at: usize, v: __m512i);
+}
+
+impl Sink for InPlace {
+    #[inline(always)]
+    unsafe fn store(&mut self, lanes: &Lanes, tail: &mut [u64], i: usize, _: usize, v: __m512i) {
+        // SAFETY: by the caller's promise.
+        unsafe { store(tail, i, lanes.reduce(v)) }
+    }
+}
+
+/// x ← (x − v)·w for a limb x, v as it comes where its bound leaves room for that.
+pub(super) struct Quotient<'a, const LAZY: bool> {
+    pub(super) x: &'a mut [u64],
+    pub(super) w: RootLanes,
+    /// A multiple of q no less than v.
+    pub(super) above: __m512i,
+}
+
+impl<const LAZY: bool> Sink for Quotient<'_, LAZY> {
+    #[inline(always)]
+    unsafe fn store(&mut self, lanes: &Lanes, _: &mut [u64], _: usize, at: usize, v: __m512i) {
+        // SAFETY: by the caller's promise, x being as long as the limb.
+        unsafe {
+            let v = if LAZY { v } else { lanes.reduce(v) };
+            let difference = _mm512_sub_epi64(_mm512_add_epi64(load(self.x, at), self.above), v);
+            store(self.x, at, lanes.mul(difference, self.w));
+        }
+    }
+}
+
+/// SAFETY: what `source` and `sink` hold has the length of `limb`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) unsafe fn forward<const START: u8, const MODE: u8>(
+    t: &VectorNtt,
+    limb: &mut [u64],
+    source: impl Source,
+    mut sink: impl Sink,
+) {
+    let lanes = Lanes::new(t);
+    let (across, within) = t.passes.split_at(t.across);
+    let mut blocks = 1;
+    for &stages in across {
+        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+            // SAFETY: the first pass has the whole limb, the others read where they write.
+            unsafe {
+                match blocks {
+                    1 => forward_stages::<START>(t, &lanes, stages, block, 1, source),
+                    _ => forward_stages::<MODE>(t, &lanes, stages, block, blocks + k, InPlace),
+                }
+            }
+        }
+        blocks <<= stages;
+    }
+    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+        let (mut root, mut len) = (blocks + k, block.len());
+        for &stages in within {
+            for (j, part) in block.chunks_exact_mut(len).enumerate() {
+                // SAFETY: as above.
+                unsafe { forward_stages::<MODE>(t, &lanes, stages, part, root + j, InPlace) };
+            }
+            (root, len) = (root << stages, len >> stages);
+        }
+        let start = k * block.len();
+        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
+            // SAFETY: the tail is that part of the limb.
+            unsafe { forward_tail::<MODE>(t, &lanes, tail, root + j, start + j * TAIL, &mut sink) };
+        }
+    }
+}
+
+/// SAFETY: what `source` holds has the length of `block`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+unsafe fn forward_stages<const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    stages: u32,
+    block: &mut [u64],
+    root: usize,
+    source: impl Source,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match stages {
+            2 => forward_pass::<4, MODE>(t, lanes, block, root, source),
+            _ => forward_pass::<8, MODE>(t, lanes, block, root, source),
+        }
+    }
+}
+
+/// log₂ W stages of one block, whose first root is `root`; its length is a multiple of 128W.
+///
+/// SAFETY: what `source` holds has the length of `block`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+unsafe fn forward_pass<const W: usize, const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    root: usize,
+    source: impl Source,
+) {
+    let stride = block.len() / W;
+    let w = forward_roots::<W>(t, root);
+    for i in (0..stride).step_by(LANES * REGISTERS / W) {
+        // SAFETY: by the caller's promise.
+        let mut v = unsafe { load_columns::<W>(lanes, source, block, i) };
+        if MODE != TIGHT {
+            for (j, v) in v[..REGISTERS / 2].iter_mut().enumerate() {
+                *v = _mm512_add_epi64(*v, splat(run(j * W / REGISTERS, W)));
+            }
+        }
+        if MODE == FIRST {
+            for v in &mut v {
+                *v = _mm512_add_epi64(*v, lanes.q);
+            }
+        }
+        forward_stage::<8, MODE>(lanes, &mut v, &w);
+        forward_stage::<4, MODE>(lanes, &mut v, &w);
+        if W == 8 {
+            forward_stage::<2, MODE>(lanes, &mut v, &w);
+        }
+        store_columns::<W>(block, i, &v);
+    }
+}
+
+/// Stages from now on in which part `j` of `w` is an x, before it is a y or the pass ends: leading zeros of j.
+const fn run(j: usize, w: usize) -> u64 {
+    (w.ilog2() - (j + 1).next_power_of_two().ilog2()) as u64
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_stage<const HALF: usize, const MODE: u8>(lanes: &Lanes, v: &mut [__m512i; REGISTERS], w: &[Root]) {
+    let level = REGISTERS / 2 / HALF;
+    for k in 0..level {
+        let root = RootLanes::splat(w[level + k]);
+        for j in 2 * HALF * k..2 * HALF * k + HALF {
+            (v[j], v[j + HALF]) = lanes.forward::<MODE>(v[j], v[j + HALF], root);
+        }
+    }
+}
+
+/// Entry i of a pair of registers → entry ⌊i/2⌋ + 8(i mod 2): halves are interleaved. As bits (v, l₂, l₁, l₀) of an
+/// index, v the register, they turn right: after one turn the butterflies between the registers are those of l₂, and
+/// l₀, whose old v chooses the root, and so on; after four turns everything is in its place.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn turns() -> [__m512i; 2] {
+    [_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15)]
+}
+
+/// One of a group's stages, and the turn after it, in four groups from `first` on: one alone would wait for itself.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn forward_groups<const STAGE: usize, const MODE: u8>(
+    lanes: &Lanes,
+    v: &mut [__m512i; REGISTERS],
+    first: usize,
+    groups: &[GroupRoots],
+) {
+    let turn = turns();
+    for g in first..first + 4 {
+        let w = group_root::<STAGE>(lanes, &groups[g]);
+        let (x, y) = lanes.forward::<MODE>(v[2 * g], v[2 * g + 1], w);
+        (v[2 * g], v[2 * g + 1]) = permute(turn, (x, y));
+    }
+}
+
+/// The last seven stages of the block with root `root`, whose first entry is entry `at` of the limb.
+///
+/// SAFETY: what `sink` holds has entries up to the last of `block`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+unsafe fn forward_tail<const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    root: usize,
+    at: usize,
+    sink: &mut impl Sink,
+) {
+    let w = forward_roots::<8>(t, root);
+    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
+    let mut v = [lanes.q; REGISTERS];
+    for (j, v) in v.iter_mut().enumerate() {
+        // SAFETY: the length is 128.
+        *v = unsafe { load(block, j * LANES) };
+    }
+    if MODE != TIGHT {
+        for (j, v) in v[..8].iter_mut().enumerate() {
+            let ahead = match j {
+                0 => _mm512_setr_epi64(7, 6, 5, 5, 4, 4, 4, 4),
+                _ => splat(run(j, 16)),
+            };
+            *v = _mm512_add_epi64(*v, ahead);
+        }
+    }
+    forward_stage::<8, MODE>(lanes, &mut v, &w);
+    forward_stage::<4, MODE>(lanes, &mut v, &w);
+    forward_stage::<2, MODE>(lanes, &mut v, &w);
+    for first in [0, 4] {
+        forward_groups::<0, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<1, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<2, MODE>(lanes, &mut v, first, groups);
+        forward_groups::<3, MODE>(lanes, &mut v, first, groups);
+    }
+    for (j, &v) in v.iter().enumerate() {
+        // SAFETY: the length is 128; the rest by the caller's promise.
+        unsafe { sink.store(lanes, block, j * LANES, at + j * LANES, v) }
+    }
+}

@@ -1,0 +1,155 @@
+//! Values → coefficients.
+
+use super::*;
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
+    let lanes = Lanes::new(t);
+    let (across, within) = t.passes.split_at(t.across);
+    let mut blocks = 1 << across.iter().sum::<u32>();
+    for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+        // Of the first part; the roots go down while the parts go up.
+        let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
+        for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
+            inverse_tail::<MODE>(t, &lanes, tail, root - j);
+        }
+        for &stages in within.iter().rev() {
+            (root, len) = (root >> stages, len << stages);
+            for (j, part) in block.chunks_exact_mut(len).enumerate() {
+                inverse_stages::<MODE>(t, &lanes, stages, part, root - j);
+            }
+        }
+    }
+    for &stages in across.iter().rev() {
+        blocks >>= stages;
+        for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
+            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
+    match (stages, root) {
+        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root),
+        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root),
+        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root),
+        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root),
+    }
+}
+
+/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by N⁻¹ and
+/// reduces.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    root: usize,
+) {
+    let stride = block.len() / W;
+    let w = inverse_roots::<W>(t, root);
+    let bounds = bounds::<MODE>(lanes, stride.trailing_zeros());
+    for i in (0..stride).step_by(LANES * REGISTERS / W) {
+        // SAFETY: it reads the block itself.
+        let mut v = unsafe { load_columns::<W>(lanes, InPlace, block, i) };
+        if W == 8 {
+            inverse_stage::<2, MODE>(lanes, bounds[0], &mut v, &w);
+            inverse_stage::<4, MODE>(lanes, bounds[1], &mut v, &w);
+        } else {
+            inverse_stage::<4, MODE>(lanes, bounds[0], &mut v, &w);
+        }
+        let bound = bounds[W.trailing_zeros() as usize - 1];
+        if SCALED {
+            let (scale, last) = (RootLanes::splat(t.inverse_n), RootLanes::splat(t.last_root));
+            for j in 0..REGISTERS / 2 {
+                let (x, y) = (v[j], v[j + REGISTERS / 2]);
+                v[j] = lanes.mul(_mm512_add_epi64(x, y), scale);
+                v[j + REGISTERS / 2] = lanes.mul(_mm512_sub_epi64(_mm512_add_epi64(y, bound), x), last);
+            }
+        } else {
+            inverse_stage::<8, MODE>(lanes, bound, &mut v, &w);
+        }
+        store_columns::<W>(block, i, &v);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_stage<const HALF: usize, const MODE: u8>(
+    lanes: &Lanes,
+    bound: __m512i,
+    v: &mut [__m512i; REGISTERS],
+    w: &[Root],
+) {
+    let level = REGISTERS / 2 / HALF;
+    for k in 0..level {
+        let root = RootLanes::splat(w[level + k]);
+        for j in 2 * HALF * k..2 * HALF * k + HALF {
+            (v[j], v[j + HALF]) = lanes.inverse::<MODE>(bound, v[j], v[j + HALF], root);
+        }
+    }
+}
+
+/// A turn to the left and one of a group's stages in four groups. The outer turns also reverse the sixteen, so that the
+/// roots, read backwards, meet their lanes; between them the registers' roles are changed over.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_groups<const STAGE: usize, const MODE: u8>(
+    lanes: &Lanes,
+    v: &mut [__m512i; REGISTERS],
+    first: usize,
+    groups: &[GroupRoots],
+) {
+    let turn = match STAGE {
+        0 | 3 => [_mm512_setr_epi64(15, 13, 11, 9, 7, 5, 3, 1), _mm512_setr_epi64(14, 12, 10, 8, 6, 4, 2, 0)],
+        _ => [_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15)],
+    };
+    let bound = bounds::<MODE>(lanes, 0)[3 - STAGE];
+    for g in first..first + 4 {
+        let w = group_root::<STAGE>(lanes, &groups[7 - g]);
+        let (a, b) = permute(turn, (v[2 * g], v[2 * g + 1]));
+        let (x, y) = if STAGE == 0 { (a, b) } else { (b, a) };
+        let (x, y) = lanes.inverse::<MODE>(bound, x, y, w);
+        (v[2 * g], v[2 * g + 1]) = if STAGE == 0 { (x, y) } else { (y, x) };
+    }
+}
+
+/// The first seven stages of a block, whose mirror has root `root`.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn inverse_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
+    let w = inverse_roots::<8>(t, root);
+    let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
+    let mut v = [lanes.q; REGISTERS];
+    for (j, v) in v.iter_mut().enumerate() {
+        // SAFETY: the length is 128.
+        *v = unsafe { load(block, j * LANES) };
+    }
+    for first in [0, 4] {
+        inverse_groups::<3, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<2, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<1, MODE>(lanes, &mut v, first, groups);
+        inverse_groups::<0, MODE>(lanes, &mut v, first, groups);
+    }
+    let bound = bounds::<MODE>(lanes, 4);
+    inverse_stage::<2, MODE>(lanes, bound[0], &mut v, &w);
+    inverse_stage::<4, MODE>(lanes, bound[1], &mut v, &w);
+    inverse_stage::<8, MODE>(lanes, bound[2], &mut v, &w);
+    for (j, &v) in v.iter().enumerate() {
+        // SAFETY: the length is 128.
+        unsafe { store(block, j * LANES, v) }
+    }
+}
+
+/// What values are below before each of the four stages from `stage` on.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[inline]
+fn bounds<const MODE: u8>(lanes: &Lanes, stage: u32) -> [__m512i; 4] {
+    if MODE != LAZY {
+        return [lanes.two_q; 4];
+    }
+    let first = _mm512_sll_epi64(lanes.q, _mm_cvtsi32_si128(stage as i32));
+    [first, _mm512_slli_epi64::<1>(first), _mm512_slli_epi64::<2>(first), _mm512_slli_epi64::<3>(first)]
+}
