@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/state.redb      bandit → its small state, and the name, level and hash of each of its ciphertexts;
 //!                     bandit in the clear → its whole state
-//! DIR/blobs/ab/abc…   one ciphertext frame a file, named by its BLAKE3 hash
+//! DIR/blobs/ab/abc…   one ciphertext frame a file, named by its digest, which ends it
 //! ```
 //! A commit writes new blobs first (temporary name, fsync, rename, fsync of the folder) and then one transaction that names
 //! them. A crash in between leaves the old state and files that nobody names; they are removed at the next start. One
@@ -12,6 +12,7 @@
 use crate::{Error, clear};
 use ckks::{Ciphertext, KeyId, Params};
 use helba::{Bandit, Engine};
+use rayon::prelude::*;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const BANDITS: TableDefinition<&str, &[u8]> = TableDefinition::new("bandits");
 const CLEAR: TableDefinition<&str, &[u8]> = TableDefinition::new("clear");
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 /// The database holds small rows only.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -149,7 +150,7 @@ impl Store {
                 new.push(ciphertext);
             }
         }
-        let mut written = self.write_blobs(&new);
+        let mut written = self.write_blobs(&new)?;
         let failed = written.iter().position(Result::is_err).map(|i| written.swap_remove(i));
         let written: Vec<Blob> = written.into_iter().flatten().collect();
         if let Some(Err(error)) = failed {
@@ -337,33 +338,39 @@ impl Store {
             return Err(format!("{length} bytes, expected {want}"));
         }
         let bytes = fs::read(path).map_err(|e| e.to_string())?;
-        if blake3::Hasher::new().update_rayon(&bytes).finalize() != *hash {
+        if digest(&bytes) != Some(*hash) {
             return Err("its content does not match its name".into());
         }
+        // Which checks the digest.
         let ciphertext = ckks::read_ciphertext(params, *key, level, &bytes).map_err(|e| e.to_string())?;
         Ok(Arc::new(ciphertext))
     }
 
     /// Writes each blob and refers to it, all at the same time: most of it is waiting for the disk.
-    fn write_blobs(&self, ciphertexts: &[&Arc<Ciphertext>]) -> Vec<Result<Blob, Error>> {
-        let write = |ciphertext: &Arc<Ciphertext>| {
-            let hash = self.write_blob(ciphertext)?;
+    fn write_blobs(&self, ciphertexts: &[&Arc<Ciphertext>]) -> Result<Vec<Result<Blob, Error>>, Error> {
+        let (params, key) = self.keys.as_ref().ok_or(Error::NoKeys)?;
+        let frames: Vec<Vec<u8>> =
+            ciphertexts.par_iter().map(|c| ckks::write_ciphertext(params, *key, c)).collect();
+        let write = |ciphertext: &Arc<Ciphertext>, frame| {
+            let hash = self.write_blob(frame)?;
             Ok(Blob { ciphertext: ciphertext.clone(), hash })
         };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = ciphertexts.iter().map(|c| scope.spawn(|| write(c))).collect();
+        Ok(std::thread::scope(|scope| {
+            let threads: Vec<_> = ciphertexts
+                .iter()
+                .zip(&frames)
+                .map(|(ciphertext, frame)| scope.spawn(move || write(ciphertext, frame)))
+                .collect();
             let join = |t: std::thread::ScopedJoinHandle<_>| {
                 t.join().unwrap_or(Err(Error::Broken("a write that panicked")))
             };
             threads.into_iter().map(join).collect()
-        })
+        }))
     }
 
     /// Writes a blob and refers to it.
-    fn write_blob(&self, ciphertext: &Ciphertext) -> Result<Hash, Error> {
-        let (params, key) = self.keys.as_ref().ok_or(Error::NoKeys)?;
-        let bytes = ckks::write_ciphertext(params, *key, ciphertext);
-        let hash = blake3::Hasher::new().update_rayon(&bytes).finalize();
+    fn write_blob(&self, frame: &[u8]) -> Result<Hash, Error> {
+        let hash = digest(frame).ok_or(Error::Broken("a frame without a digest"))?;
         // Before the file exists, so that nobody else's release removes it.
         self.refer(&hash);
         let path = self.path(&hash);
@@ -372,7 +379,7 @@ impl Store {
         let write = || {
             let folder = path.parent().unwrap_or(&self.folder);
             let mut file = File::create(&temporary)?;
-            file.write_all(&bytes)?;
+            file.write_all(frame)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
             File::open(folder)?.sync_all()
@@ -431,6 +438,11 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// What ends a frame: the BLAKE3 hash of the rest.
+fn digest(frame: &[u8]) -> Option<Hash> {
+    frame.last_chunk().copied().map(Hash::from_bytes)
 }
 
 fn lock_folder(folder: &Path) -> Result<File, Error> {

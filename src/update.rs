@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use helba::{DecisionId, Feedback, RefreshId};
+use helba::{Bandit, DecisionId, Feedback, RefreshId};
 use wire::FeedbackRequest;
 
 pub(crate) async fn feedback(
@@ -47,7 +47,9 @@ pub(crate) async fn feedback(
             },
         };
         drop((message, body));
-        let receipt = entry.change(&state, |bandit| Ok(bandit.feedback(engine, decision, feedback)?))?;
+        // In the pool, as a decision.
+        let count = |bandit: &mut Bandit| rayon::scope(|_| Ok(bandit.feedback(engine, decision, feedback)?));
+        let receipt = entry.change(&state, count)?;
         tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");
         refresh::update_if_due(&state, &entry);
         Ok(Json(receipt).into_response())

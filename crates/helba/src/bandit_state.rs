@@ -456,9 +456,9 @@ impl Bandit {
         if !public && matches!(s.phase, Phase::Open) && (unknown || unfinished) {
             self.close(engine)?;
         }
-        for (name, ct) in [(STATISTICS, &f.statistics), (TRACE, &f.trace)] {
-            let mut sum = (**self.ciphertext(name)?).clone();
-            engine.evaluator().add_assign(&mut sum, ct)?;
+        // The sum takes the place of what came: nothing is copied.
+        for (name, mut sum) in [(STATISTICS, f.statistics), (TRACE, f.trace)] {
+            engine.evaluator().add_assign(&mut sum, self.ciphertext(name)?)?;
             self.ciphertexts.insert(name.into(), Arc::new(sum));
         }
         self.state.feedbacks += 1;
