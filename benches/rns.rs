@@ -10,7 +10,7 @@ mod support;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, NttTable, Poly, Rows};
+use rns::{Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Rows};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
@@ -55,7 +55,7 @@ fn kernels(c: &mut Criterion) {
         let (rows, stored): (_, Vec<_>) = (Rows::Wide(x.clone()), y.into_iter().zip(z).collect());
         let pairs = LimbPairs::new(m, &stored);
         time(&format!("combine_{TERMS}"), &mut || {
-            rns::combine(m, black_box(&mut out0), &rows, &coefficients);
+            rns::combine(m, black_box(&mut out0), &rows, (&coefficients, 0));
         });
         time(&format!("pair_products_{TERMS}"), &mut || {
             rns::pair_products(m, black_box(&mut out0), &mut out1, &x, &pairs, &Addends::default());
@@ -72,7 +72,7 @@ fn conversions(c: &mut Criterion) {
         let (q, qp, p) = (params.q_basis(top), params.qp_basis(top), params.p_basis());
         let (mine, others) = qp.tables().split_at(params.digit_limbs());
         let [digit, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
-        let converter = BaseConverter::new(&digit, &rest);
+        let converter = BaseConverter::loose(&digit, &rest);
         let source = rns::sample::uniform(&digit, &mut rng);
         let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
         bench.time(&id("mod_up"), true, Fact::default(), || {
@@ -82,10 +82,7 @@ fn conversions(c: &mut Criterion) {
                     digit.tables()[i].inverse(y);
                 });
                 let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
-                out.for_each_limb(|j, limb| {
-                    converter.output(&rest, j, &prepared, limb);
-                    rest.tables()[j].forward(limb);
-                });
+                out.for_each_limb(|j, limb| converter.values(&rest, j, &prepared, limb, Output::Limb));
                 out
             })
         });

@@ -36,11 +36,12 @@ pub(crate) async fn decide(
         let mut clock = Instant::now();
         let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
 
-        let contexts = ckks::read_ciphertext(engine.params(), engine.key_id(), level, &body)?;
+        // On threads of the pool, here and below, so that no operation waits for one to wake.
+        let read = || ckks::read_ciphertext(engine.params(), engine.key_id(), level, &body);
+        let contexts = rayon::scope(|_| read())?;
         drop(body);
         let mut seconds = vec![("parse".to_string(), lap())];
         let inputs = lock(&entry.live).bandit.begin_decision()?;
-        // On a thread of the pool, so that no operation waits for one to wake.
         let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         lap();

@@ -33,10 +33,10 @@ pub(crate) async fn feedback(
         let plan = &entry.created.plan;
         let read =
             |frame: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, frame);
-        let (statistics, trace) = rayon::join(
-            || read(&message.statistics, plan.statistics_level),
-            || read(&message.trace, plan.trace_level),
-        );
+        // On threads of the pool, here and below, as a decision.
+        let (statistics, trace) = rayon::scope(|_| {
+            (read(&message.statistics, plan.statistics_level), read(&message.trace, plan.trace_level))
+        });
         let feedback = Feedback {
             statistics: statistics?,
             trace: trace?,
@@ -47,7 +47,6 @@ pub(crate) async fn feedback(
             },
         };
         drop((message, body));
-        // In the pool, as a decision.
         let count = |bandit: &mut Bandit| rayon::scope(|_| Ok(bandit.feedback(engine, decision, feedback)?));
         let receipt = entry.change(&state, count)?;
         tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");

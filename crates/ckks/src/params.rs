@@ -279,7 +279,8 @@ impl Params {
         let p = basis(p_tables.clone());
         let full = &qp[depth];
 
-        // Digits as large as P bears with six bits to spare, so that key switching adds less noise than rounding.
+        // Digits as large as P bears with six bits to spare, so that key switching adds less noise than rounding, although a
+        // digit of k primes is only kept within k times its half.
         let room = p.log2() - 6.0;
         let log = |q: &u64| (*q as f64).log2();
         let fits = |k: usize| chain.chunks(k).all(|digit| digit.iter().map(log).sum::<f64>() <= room);
@@ -295,7 +296,7 @@ impl Params {
             .collect();
         let converters = digit_bases
             .iter()
-            .map(|sizes| sizes.iter().map(|b| BaseConverter::new(b, full)).collect())
+            .map(|sizes| sizes.iter().map(|b| BaseConverter::loose(b, full)).collect())
             .collect();
 
         let mod_down = (0..=depth).map(|l| Divider::new(&q[l], &p)).collect();

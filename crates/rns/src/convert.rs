@@ -2,25 +2,22 @@
 
 use crate::ntt::{Input, Lift, Output};
 use crate::pool::Buffer;
-use crate::simd::{self, Rows};
+use crate::simd::{self, Affine, Rows};
 use crate::{Basis, Coeff, Constant, Modulus, Ntt, Poly};
 use rayon::prelude::*;
 use zeroize::Zeroize;
 
-/// Takes residues modulo the primes of one basis to residues, modulo other primes, of the representative in
-/// (−Q/2, Q/2] (Halevi, Polyakov, Shoup 2019: the multiple of Q is found in double precision; a value
-/// within 2⁻⁴⁰ of ±Q/2, relative to Q, may come out as the other end, which is as good a representative). A single prime
-/// needs none of this: its residues are lifted as they are, exactly.
+/// Takes residues modulo the primes of one basis to residues, modulo other primes, of a small representative.
 #[derive(Debug, Clone)]
 pub struct BaseConverter {
     /// From a single prime, to each of the output's; the rest is then not used.
     lifts: Vec<Lift>,
     /// (Q/qᵢ)⁻¹ mod qᵢ.
     scale: Vec<Constant>,
-    /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v.
+    /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v. Empty if no multiple of Q is taken off.
     weight: Vec<f64>,
-    /// For each output prime p: 2ᵏ·Q/qᵢ mod p for every row, then −Q mod p.
-    matrix: Vec<Vec<u64>>,
+    /// For each output prime p: 2ᵏ·Q/qᵢ mod p for every row, then −Q mod p; and a constant.
+    matrix: Vec<(Vec<u64>, u64)>,
     /// Most primes are below 2³².
     narrow: bool,
 }
@@ -29,39 +26,51 @@ pub struct BaseConverter {
 const NARROW: u32 = 32;
 
 impl BaseConverter {
-    /// From the primes of `from` to those of `to`, which must be others.
+    /// From the primes of `from` to those of `to`, which must be others: the representative in (−Q/2, Q/2] (Halevi, Polyakov, Shoup
+    /// 2019: the multiple of Q is found in double precision; a value within 2⁻⁴⁰ of ±Q/2, relative to Q, may come out as
+    /// the other end, which is as good a representative). A single prime needs none of this: its residues are lifted as they
+    /// are, exactly.
     pub fn new(from: &Basis, to: &Basis) -> Self {
-        let k = from.len();
-        let product = |m: &Modulus, skip: usize| {
-            (0..k).filter(|&j| j != skip).fold(1, |p, j| m.mul(p, m.reduce(from.modulus(j).value())))
-        };
-        let narrow = 2 * from.primes().filter(|&q| q >> NARROW == 0).count() > k;
-        let rows =
-            || (0..k).flat_map(|i| shifts(narrow, from.modulus(i)).iter().map(move |&shift| (i, shift)));
-        let scale = |i| {
-            let m: &Modulus = from.modulus(i);
-            m.constant(m.inv(product(m, i)))
-        };
-        let row = |m: &Modulus| {
-            let factor = |(i, shift)| m.mul(product(m, i), m.reduce(1u64 << shift));
-            rows().map(factor).chain([m.neg(product(m, k))]).collect()
-        };
+        let (k, plan) = (from.len(), Rowing::of(from));
         let lifts = |j| (k == 1).then(|| Lift::new(from.modulus(0), to.modulus(j)));
+        let matrix = |j| {
+            let m: &Modulus = to.modulus(j);
+            let factors = plan.factors(m).chain([m.neg(plan.product(m, k))]).collect();
+            (factors, 0)
+        };
+        let weight = |(i, shift): (usize, u32)| (1u64 << shift) as f64 / from.modulus(i).value() as f64;
         BaseConverter {
             lifts: (0..to.len()).filter_map(lifts).collect(),
-            scale: (0..k).map(scale).collect(),
-            weight: rows()
-                .map(|(i, shift)| (1u64 << shift) as f64 / from.modulus(i).value() as f64)
-                .collect(),
-            matrix: (0..to.len()).map(|j| row(to.modulus(j))).collect(),
-            narrow,
+            scale: plan.scale(),
+            weight: plan.rows().map(weight).collect(),
+            matrix: (0..to.len()).map(matrix).collect(),
+            narrow: plan.narrow,
         }
     }
 
-    /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off: what [`Self::output`] needs.
+    /// The same, but the representative may be any within k·Q/2, k the number of primes: Σ yᵢ·Q/qᵢ with centred yᵢ, no multiple
+    /// of Q taken off. One row less to read, where a few more bits of the representative do not matter.
+    pub fn loose(from: &Basis, to: &Basis) -> Self {
+        let exact = Self::new(from, to);
+        if from.len() == 1 {
+            return exact;
+        }
+        let plan = Rowing::of(from);
+        // Rows hold yᵢ + ⌊qᵢ/2⌋, which centres them.
+        let matrix = |j| {
+            let m: &Modulus = to.modulus(j);
+            let half = |i: usize| m.mul(plan.product(m, i), m.reduce(from.modulus(i).value() / 2));
+            let halves = (0..from.len()).fold(0, |sum, i| m.add(sum, half(i)));
+            (plan.factors(m).collect(), m.neg(halves))
+        };
+        BaseConverter { weight: Vec::new(), matrix: (0..to.len()).map(matrix).collect(), ..exact }
+    }
+
+    /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off if any is: what [`Self::output`] needs.
     /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has all limbs of the `from` basis.
     pub fn prepare(&self, from: &Basis, limb: impl Fn(usize, &mut [u64]) + Send + Sync) -> Prepared {
         let n = from.n();
+        let narrow = self.narrow;
         if !self.lifts.is_empty() {
             let mut y = Buffer::scratch(n);
             limb(0, &mut y);
@@ -72,15 +81,27 @@ impl BaseConverter {
             .flat_map_iter(|i| {
                 let mut y = Buffer::scratch(n);
                 limb(i, &mut y);
-                simd::mul_constant_assign(from.modulus(i), &mut y, self.scale[i]);
-                self.stored(y, from.modulus(i))
+                let m = from.modulus(i);
+                simd::mul_constant_assign(m, &mut y, self.scale[i]);
+                if self.weight.is_empty() {
+                    simd::add_constant(m, &mut y, m.value() / 2);
+                }
+                self.stored(y, m)
             })
             .collect();
+        if self.weight.is_empty() {
+            return Prepared { rows, limbs: from.len(), narrow };
+        }
         let mut overflow = Buffer::scratch(n);
-        simd::rounded_sum_into(&mut overflow, &views(&rows, self.narrow), &self.weight);
+        simd::rounded_sum_into(&mut overflow, &views(&rows, narrow), &self.weight);
         // At most the number of limbs: one narrow row holds it.
-        rows.extend(if self.narrow { vec![narrowed(&overflow, 0)] } else { vec![overflow] });
-        Prepared { rows, limbs: from.len(), narrow: self.narrow }
+        rows.extend(if narrow { vec![narrowed(&overflow, 0)] } else { vec![overflow] });
+        Prepared { rows, limbs: from.len(), narrow }
+    }
+
+    fn affine(&self, j: usize) -> Affine<'_> {
+        let (factors, constant) = &self.matrix[j];
+        (factors, *constant)
     }
 
     /// The rows that hold `y`, residues modulo `m`.
@@ -95,7 +116,7 @@ impl BaseConverter {
     pub fn output(&self, to: &Basis, j: usize, prepared: &Prepared, out: &mut [u64]) {
         match (self.lifts.get(j), &prepared.rows[..]) {
             (Some(&lift), [y]) => simd::lift_into(to.modulus(j), out, y, lift),
-            _ => simd::combine_into(to.modulus(j), out, &prepared.views(), &self.matrix[j]),
+            _ => simd::combine_into(to.modulus(j), out, &prepared.views(), self.affine(j)),
         }
     }
 
@@ -122,10 +143,48 @@ impl BaseConverter {
             self.values(to, i, prepared, limb0, output0);
             return self.values(to, j, prepared, limb1, output1);
         }
-        let (moduli, rows) = ([to.modulus(i), to.modulus(j)], [&self.matrix[i][..], &self.matrix[j][..]]);
-        simd::combine_pair_into(moduli, limb0, limb1, &prepared.views(), rows);
+        let (moduli, affine) = ([to.modulus(i), to.modulus(j)], [self.affine(i), self.affine(j)]);
+        simd::combine_pair_into(moduli, limb0, limb1, &prepared.views(), affine);
         to.tables()[i].forward_with(limb0, Input::Limb, output0);
         to.tables()[j].forward_with(limb1, Input::Limb, output1);
+    }
+}
+
+/// How residues modulo the primes of a basis lie in rows.
+struct Rowing<'a> {
+    from: &'a Basis,
+    narrow: bool,
+}
+
+impl<'a> Rowing<'a> {
+    fn of(from: &'a Basis) -> Self {
+        let narrow = 2 * from.primes().filter(|&q| q >> NARROW == 0).count() > from.len();
+        Rowing { from, narrow }
+    }
+
+    /// The prime of each row, and the bit of its residue that the row starts at.
+    fn rows(&self) -> impl Iterator<Item = (usize, u32)> {
+        let starts = |i| shifts(self.narrow, self.from.modulus(i)).iter().map(move |&shift| (i, shift));
+        (0..self.from.len()).flat_map(starts)
+    }
+
+    /// Q/qᵢ mod m; Q for an i beyond the last.
+    fn product(&self, m: &Modulus, skip: usize) -> u64 {
+        let others = (0..self.from.len()).filter(|&j| j != skip);
+        others.fold(1, |p, j| m.mul(p, m.reduce(self.from.modulus(j).value())))
+    }
+
+    fn scale(&self) -> Vec<Constant> {
+        let scale = |i| {
+            let m: &Modulus = self.from.modulus(i);
+            m.constant(m.inv(self.product(m, i)))
+        };
+        (0..self.from.len()).map(scale).collect()
+    }
+
+    /// What each row counts for modulo `m`.
+    fn factors(&self, m: &Modulus) -> impl Iterator<Item = u64> {
+        self.rows().map(move |(i, shift)| m.mul(self.product(m, i), m.reduce(1u64 << shift)))
     }
 }
 
@@ -234,16 +293,14 @@ impl Divider {
         let limbs = |j: usize| -> Vec<_> { terms.iter().map(|(_, x)| x.limb(j)).collect() };
         let prepared = self.converter.prepare(&self.from, |i, y| {
             let m = self.from.modulus(i);
-            simd::combine_into(m, y, &Rows::Wide(limbs(kept + i)), &factors(m));
             // A constant has the same value at every root.
-            simd::add_constant(m, y, m.reduce_i128(constant));
+            simd::combine_into(m, y, &Rows::Wide(limbs(kept + i)), (&factors(m), m.reduce_i128(constant)));
             self.from.tables()[i].inverse(y);
         });
         let mut out = Poly::scratch(n, kept);
         out.for_each_limb(|j, limb| {
             let m = self.to.modulus(j);
-            simd::combine_into(m, limb, &Rows::Wide(limbs(j)), &factors(m));
-            simd::add_constant(m, limb, m.reduce_i128(constant));
+            simd::combine_into(m, limb, &Rows::Wide(limbs(j)), (&factors(m), m.reduce_i128(constant)));
             let output = Output::Quotient(limb, self.inverse[j]);
             self.converter.values(&self.to, j, &prepared, &mut Buffer::scratch(n), output);
         });

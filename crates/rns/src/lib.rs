@@ -26,7 +26,7 @@ pub use pairs::{Addends, LimbPairs};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
 pub use simd::{
-    Kernel, Rows, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
+    Affine, Kernel, Rows, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
     inner_products_short_into as inner_products_short, kernels, mul_add_assign, mul_constant_add, mul_into,
     pair_products_into as pair_products, products_times_constant_add, signed_into, sub_assign,
 };

@@ -147,6 +147,44 @@ proptest! {
         }
     }
 
+    /// A loose conversion gives the residues of Σ yᵢ·Q/qᵢ with centred yᵢ: a representative within k·Q/2, to every prime the
+    /// same one.
+    #[test]
+    fn loose_conversion_stays_within_half_of_each_prime(from in sizes(1..=11), to in sizes(1..=4), seed: u64) {
+        let mut used = Vec::new();
+        let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
+        let q = product(&from);
+        let x = values(&q, &mut ChaCha20Rng::seed_from_u64(seed));
+        let input = poly(&from, &x);
+        let near: Vec<BigInt> = (0..N)
+            .map(|k| {
+                let term = |i: usize| {
+                    let (m, rest) = (from.modulus(i), &q / from.modulus(i).value());
+                    let inverse = m.inv(residue(&rest, m.value()));
+                    rest * m.centered(m.mul(input.limb(i)[k], inverse))
+                };
+                (0..from.len()).map(term).sum()
+            })
+            .collect();
+        for (x, near) in x.iter().zip(&near) {
+            prop_assert_eq!((near - x) % &q, BigInt::from(0));
+            prop_assert!(near * 2 <= &q * from.len() && near * -2 <= &q * from.len());
+        }
+        let want = poly(&to, &near);
+        let converter = BaseConverter::loose(&from, &to);
+        let prepared = converter.prepare(&from, |i, y| y.copy_from_slice(input.limb(i)));
+        for j in 0..to.len() {
+            let mut out = vec![0; N];
+            converter.output(&to, j, &prepared, &mut out);
+            prop_assert_eq!(&out[..], want.limb(j), "prime {}", j);
+            let (mut a, mut b) = (vec![0; N], vec![0; N]);
+            converter.values_pair(&to, [0, j], &prepared, [&mut a, &mut b], [Output::Limb, Output::Limb]);
+            to.tables()[0].inverse(&mut a);
+            to.tables()[j].inverse(&mut b);
+            prop_assert!(a == want.limb(0) && b == want.limb(j));
+        }
+    }
+
     /// Division by one prime (rescale), several (mod_down) and both kinds at once rounds to the nearest integer,
     /// in either domain.
     #[test]
@@ -258,14 +296,14 @@ proptest! {
         let pairs = LimbPairs::new(&m, &stored);
         let head: Vec<&[u64]> = y.iter().map(|y| &y[..16]).collect();
         rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, &pairs, &Addends::default());
-        rns::combine(&m, &mut o2, &Rows::Wide(views(&x)), &c);
+        rns::combine(&m, &mut o2, &Rows::Wide(views(&x)), (&c, q - 1));
         for i in 0..COUNT {
             let (yi, zi, xi) = (column(&y, i), column(&z, i), column(&x, i));
             if i < 16 {
                 prop_assert_eq!(o0[i], dot(&yi, &yi), "y·y, {} terms", terms);
                 prop_assert_eq!(o1[i], dot(&yi, &zi), "y·z, {} terms", terms);
             }
-            prop_assert_eq!(o2[i], dot(&xi, &c), "combination, {} terms", terms);
+            prop_assert_eq!(o2[i], m.sub(dot(&xi, &c), 1), "combination, {} terms", terms);
         }
     }
 

@@ -4,8 +4,8 @@
 //! Safety of every function here: the CPU must have the features named in `target_feature`, and slices of
 //! one call must have the length of the first (`super` checks both).
 
-use super::Rows;
 use super::scalar::{self, by_size, factors};
+use super::{Affine, Rows};
 use crate::ntt::Lift;
 use crate::pairs::LANES;
 use crate::{Addends, Constant, LimbPairs, Modulus};
@@ -295,12 +295,12 @@ fn array<'a, const N: usize, W>(x: &[&'a [W]]) -> [&'a [W]; N] {
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64]) {
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
     by_size!(x, combine_rows(m, out, @, c))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn combine_rows(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: &[u64]) {
+fn combine_rows(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: Affine) {
     let c = &factors(m, c);
     match row_reduction(x) {
         Some(r) => by_terms!(x.len(), combine(m, out, x, c, r), scalar::combine(m, out, x, c, 0)),
@@ -320,8 +320,9 @@ fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: 
     let (l, end) = (Lanes::new(m), out.len() / (LANES * WIDE) * (LANES * WIDE));
     let xs: [&[_]; N] = array(x);
     let cs: [__m512i; N] = std::array::from_fn(|j| splat(c[j]));
+    let constant = splat(c[N]);
     for i in (0..end).step_by(LANES * WIDE) {
-        let mut low = [_mm512_setzero_si512(); WIDE];
+        let mut low = [constant; WIDE];
         let mut high = [_mm512_setzero_si512(); WIDE];
         for j in 0..N {
             for w in 0..WIDE {
@@ -345,7 +346,7 @@ pub(super) fn combine_pair_into(
     out0: &mut [u64],
     out1: &mut [u64],
     x: &Rows,
-    c: [&[u64]; 2],
+    c: [Affine; 2],
 ) {
     by_size!(x, combine_pair_rows(m, out0, out1, @, c))
 }
@@ -356,7 +357,7 @@ fn combine_pair_rows(
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[impl Word]],
-    c: [&[u64]; 2],
+    c: [Affine; 2],
 ) {
     let (c0, c1) = (&factors(m[0], c[0]), &factors(m[1], c[1]));
     let slow = |out0: &mut [u64], out1: &mut [u64]| {
@@ -382,9 +383,9 @@ fn combine_pair<const N: usize>(
     let xs: [&[_]; N] = array(x);
     let c0: [__m512i; N] = std::array::from_fn(|j| splat(c[0][j]));
     let c1: [__m512i; N] = std::array::from_fn(|j| splat(c[1][j]));
-    let zero = _mm512_setzero_si512();
+    let (zero, constant0, constant1) = (_mm512_setzero_si512(), splat(c[0][N]), splat(c[1][N]));
     for i in (0..end).step_by(LANES) {
-        let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
+        let (mut low0, mut high0, mut low1, mut high1) = (constant0, zero, constant1, zero);
         for j in 0..N {
             // SAFETY: i + 8 <= end <= all lengths.
             let v = unsafe { Word::load(xs[j], i) };

@@ -66,6 +66,9 @@ impl Rows<'_> {
     }
 }
 
+/// A factor for each row of a sum, and a constant, all reduced.
+pub type Affine<'a> = (&'a [u64], u64);
+
 macro_rules! kernel {
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) same_length $($slice:expr),+) => {
         $(#[$doc])*
@@ -128,13 +131,13 @@ kernel! {
     pub(crate) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) same_length out.len(), x.len()
 }
 kernel! {
-    /// out ← Σ xᵢ·cᵢ, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
-    pub fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64])
+    /// out ← Σ xᵢ·cᵢ + constant, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
+    pub fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine)
     same_length out.len(), x.shortest().unwrap_or(out.len())
 }
 kernel! {
     /// [`combine_into`] for two moduli at once: x is read once.
-    pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &Rows, c: [&[u64]; 2])
+    pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &Rows, c: [Affine; 2])
     same_length out0.len(), out1.len(), x.shortest().unwrap_or(out0.len())
 }
 kernel! {
@@ -243,20 +246,21 @@ mod tests {
             let x: Vec<&[u64]> = xs.iter().map(|x| &x[..]).collect();
             let k: Vec<u64> = (0..terms).map(|_| rng.next_u64() % q).collect();
             let rows = Rows::Wide(x.clone());
-            both!(combine_into(&rows, &k), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum()));
+            let by = (&k[..], w.value);
+            both!(combine_into(&rows, by), a, |i| big((0..terms).map(|j| wide(xs[j][i]) * wide(k[j])).sum::<u128>() + wide(w.value)));
             let short: Vec<Vec<u32>> = xs.iter().map(|x| x.iter().map(|&x| x as u32).collect()).collect();
             let narrow = Rows::Narrow(short.iter().map(|x| &x[..]).collect());
-            both!(combine_into(&narrow, &k), a, |i| big((0..terms).map(|j| wide(u64::from(short[j][i])) * wide(k[j])).sum()));
+            both!(combine_into(&narrow, by), a, |i| big((0..terms).map(|j| wide(u64::from(short[j][i])) * wide(k[j])).sum::<u128>() + wide(w.value)));
 
             let other = Modulus::new(primes::largest(bits, 1 << 11, &[q]).unwrap()).unwrap();
             let k1: Vec<u64> = (0..terms).map(|_| rng.next_u64() % other.value()).collect();
             for rows in [&rows, &narrow] {
                 let mut out = [a.clone(), a.clone(), a.clone(), a.clone()];
                 let [s0, s1, v0, v1] = &mut out;
-                scalar::combine_into(&m, s0, rows, &k);
-                scalar::combine_into(&other, s1, rows, &k1);
+                scalar::combine_into(&m, s0, rows, by);
+                scalar::combine_into(&other, s1, rows, (&k1, 1));
                 // SAFETY: as above.
-                unsafe { avx512::combine_pair_into([&m, &other], v0, v1, rows, [&k, &k1]) };
+                unsafe { avx512::combine_pair_into([&m, &other], v0, v1, rows, [by, (&k1, 1)]) };
                 prop_assert!(s0 == v0 && s1 == v1);
             }
 

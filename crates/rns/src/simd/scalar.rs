@@ -1,6 +1,6 @@
 //! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
 
-use super::Rows;
+use super::{Affine, Rows};
 use crate::ntt::Lift;
 use crate::{Addends, Constant, LimbPairs, Modulus};
 
@@ -96,16 +96,16 @@ macro_rules! by_size {
 pub(super) use by_size;
 
 #[inline(always)]
-pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: &[u64]) {
+pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
     by_size!(x, combine(m, out, @, &factors(m, c), 0))
 }
 
-/// Coefficients times 2⁵².
-pub(super) fn factors(m: &Modulus, c: &[u64]) -> Vec<u64> {
-    c.iter().map(|&c| m.montgomery_factor(c)).collect()
+/// All times 2⁵², the constant last.
+pub(super) fn factors(m: &Modulus, (factors, constant): Affine) -> Vec<u64> {
+    factors.iter().chain([&constant]).map(|&c| m.montgomery_factor(c)).collect()
 }
 
-/// From entry `start` of x on; the coefficients are times 2⁵².
+/// From entry `start` of x on, with [`factors`].
 #[inline(always)]
 pub(super) fn combine<W: Copy + Into<u64>>(
     m: &Modulus,
@@ -116,7 +116,7 @@ pub(super) fn combine<W: Copy + Into<u64>>(
 ) {
     for (i, o) in out.iter_mut().enumerate() {
         let term = |(x, &c): (&&[W], &u64)| u128::from(x[start + i].into()) * u128::from(c);
-        *o = m.montgomery(x.iter().zip(c).map(term).sum());
+        *o = m.montgomery(x.iter().zip(c).map(term).sum::<u128>() + u128::from(c[x.len()]));
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn combine_pair_into(
     out0: &mut [u64],
     out1: &mut [u64],
     x: &Rows,
-    c: [&[u64]; 2],
+    c: [Affine; 2],
 ) {
     combine_into(m[0], out0, x, c[0]);
     combine_into(m[1], out1, x, c[1]);
