@@ -39,7 +39,14 @@ fn precision_threshold_modulus() {
         (Model::Local, one, (32, 4174, 41117)),
         (Model::Shuffle, one, (16, 487, 17359)),
     ] {
-        assert_eq!(parts(&made(model, epsilon, 1024)), want, "{model:?}");
+        let mechanism = made(model, epsilon, 1024);
+        assert_eq!((parts(&mechanism), mechanism.margin()), (want, 0), "{model:?}");
+    }
+    // As pure; the margin is 32 (ln(2 (1 + e)/(1 - e^(-1/32))) + ln 1/delta), rounded up.
+    for (delta, margin) in [(1e-9, 839), (1e-6, 618)] {
+        let mechanism = made(Model::Bits { delta: Delta::new(delta).unwrap() }, one, 1024);
+        assert_eq!((parts(&mechanism), mechanism.margin()), ((32, 96, 32961), margin));
+        assert_eq!(mechanism.bits(), 32 + 2 * margin);
     }
 }
 
@@ -456,6 +463,11 @@ fn statements() {
             (Definition::Pure, Some(trust), 1.0, 0.0)
         );
     }
+    let bits = of(Model::Bits { delta: Delta::new(1e-9).unwrap() });
+    assert_eq!(
+        (bits.definition, bits.trust, bits.epsilon.unwrap().get(), bits.delta.get()),
+        (Definition::Approximate, Some(Trust::Shuffler), 1.0, 1e-9)
+    );
     assert_eq!(of(Model::None).definition, Definition::None);
     // Continuous Gaussian noise of the same variance is 4.75273 at delta 1e-5; Skellam pays a little more.
     let (skellam, gaussian) = (of(renyi(10)), of(gauss(10)));

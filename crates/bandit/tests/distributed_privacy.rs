@@ -48,6 +48,107 @@ fn pure_ratio_is_exact() {
     }
 }
 
+fn bits(delta: f64) -> Model {
+    Model::Bits { delta: Delta::new(delta).unwrap() }
+}
+
+/// P of the number of ones that a user sends, of whose reward `steps` steps are left, when noise beyond `margin` is cut off.
+fn ones_law(users: u64, rate: f64, g: usize, margin: usize, steps: usize) -> Vec<f64> {
+    let (index, reach) = (1.0 / users as f64, (60.0 / rate) as usize + margin);
+    let mut one = vec![(1.0 - (-rate).exp()).powf(index)];
+    for x in 0..reach {
+        one.push(one[x] * (x as f64 + index) / (x as f64 + 1.0) * (-rate).exp());
+    }
+    let mut law = vec![0.0; g + 2 * margin + 1];
+    for (plus, p) in one.iter().enumerate() {
+        for (minus, q) in one.iter().enumerate() {
+            let ones = (margin + steps + plus).saturating_sub(minus).min(g + 2 * margin);
+            law[ones] += p * q;
+        }
+    }
+    law
+}
+
+fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut sum = vec![0.0; a.len() + b.len() - 1];
+    for (i, x) in a.iter().enumerate() {
+        b.iter().enumerate().for_each(|(j, y)| sum[i + j] += x * y);
+    }
+    sum
+}
+
+/// The delta of a batch's number of ones at `epsilon`: the worst hockey-stick divergence over who else earned what.
+fn exact_delta(users: u64, epsilon: f64, g: usize, margin: usize) -> f64 {
+    let [none, all] = [0, g].map(|steps| ones_law(users, epsilon / g as f64, g, margin, steps));
+    let worst = |earners: u64| {
+        let others = (1..users)
+            .fold(vec![1.0], |law, user| convolved(&law, if user <= earners { &all } else { &none }));
+        let (p, q) = (convolved(&others, &none), convolved(&others, &all));
+        let divergence = |p: &[f64], q: &[f64]| -> f64 {
+            p.iter().zip(q).map(|(p, q)| (p - epsilon.exp() * q).max(0.0)).sum()
+        };
+        divergence(&p, &q).max(divergence(&q, &p))
+    };
+    (0..users).map(worst).fold(0.0, f64::max)
+}
+
+/// Noise that is cut off costs no more than the delta that was asked for, and with half of the margin it does.
+#[test]
+fn cut_off_noise_costs_its_delta() {
+    for (users, epsilon, delta) in [(2, 1, 1e-6), (3, 1, 1e-4), (4, 2, 1e-3), (16, 1, 1e-5)] {
+        let mechanism = Mechanism::new(bits(delta), Ratio::integer(epsilon), users, 0.1, 1_000_000).unwrap();
+        let (g, margin) = (mechanism.precision() as usize, mechanism.margin() as usize);
+        let exact = |margin| exact_delta(users, epsilon as f64, g, margin);
+        let (whole, half) = (exact(margin), exact(margin / 2));
+        println!("{users} users, margin {margin}: {whole:e} of {delta:e}; half of it {half:e}");
+        assert!(whole <= delta && half > delta, "{users}: {whole} and {half}, stated {delta}");
+    }
+    let none = Mechanism::new(bits(0.0), Ratio::ONE, 4, 0.1, 100);
+    assert!(matches!(none, Err(bandit::Error::Field { field: "delta", .. })));
+}
+
+/// What a device sends has that law: chi-square, 4 degrees of freedom, 30 has probability 5e-6.
+#[test]
+fn ones_have_their_law() {
+    let mechanism = made(bits(0.99), 2);
+    let (g, margin) = (mechanism.precision() as usize, mechanism.margin() as usize);
+    let mut rng = SplitMix64::new(78);
+    for (reward, steps) in [(0.0, 0), (0.5, 1), (1.0, g)] {
+        let law = ones_law(2, 1.0 / g as f64, g, 1, steps);
+        assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        // Cut off further, to a margin of 1, so that all of it is seen.
+        let mut seen = vec![0.0; law.len()];
+        for _ in 0..40_000 {
+            let ones = mechanism.ones(reward, &mut rng).unwrap() as i64 - margin as i64 + 1;
+            seen[ones.clamp(0, g as i64 + 2) as usize] += 1.0;
+        }
+        let chi: f64 = seen.iter().zip(&law).map(|(s, p)| (s - 40_000.0 * p).powi(2) / (40_000.0 * p)).sum();
+        assert!(law.len() == 5 && chi < 30.0, "{reward}: {chi}");
+    }
+}
+
+/// The number of ones stands for the sum of the shares that the same words make, over the whole range of the count.
+#[test]
+fn counts_are_sums_of_shares() {
+    for (users, delta) in [(1, 0.5), (9, 0.9), (64, 1e-6)] {
+        let mechanism = made(bits(delta), users);
+        let [mut first, mut second] = [SplitMix64::new(79), SplitMix64::new(79)];
+        let (mut ones, mut shares) = (0, Vec::new());
+        for user in 0..users {
+            let reward = user as f64 / users as f64;
+            let each = mechanism.ones(reward, &mut first).unwrap();
+            assert!(each <= mechanism.bits());
+            ones += u128::from(each);
+            shares.push(mechanism.randomise(reward, &mut second).unwrap());
+        }
+        let sum = IdealSum.sum(&shares, users, mechanism.modulus(), &mut first).unwrap();
+        assert_eq!(mechanism.count(ones).unwrap(), sum);
+        let all = u128::from(users * mechanism.bits());
+        assert!(mechanism.count(0).is_ok() && mechanism.count(all).is_ok());
+        assert!(matches!(mechanism.count(all + 1), Err(bandit::Error::Field { field: "ones", .. })));
+    }
+}
+
 /// If a fraction of the users answers only (or the rest tell the server their noise), the others have this epsilon.
 #[test]
 fn users_who_do_not_answer_cost_the_others() {

@@ -37,6 +37,12 @@ pub enum Model {
     /// As [`Pure`](Self::Pure) with half of epsilon, for sums that leak `epsilon/4` and are wrong with probability
     /// `1/(2T)` (Theorem 3).
     Shuffle,
+    /// As [`Pure`](Self::Pure), in bits that a shuffler counts: each user's part is cut off where the noise of all is not
+    /// with probability `1 - delta/(1 + e^epsilon)`, so that [`margin`](Mechanism::margin) bits to either side carry it.
+    Bits {
+        /// What cutting off costs at most, above 0.
+        delta: Delta,
+    },
 }
 
 /// Everything that users and server must agree on for one batch. One value owns n, epsilon and scale, so that
@@ -50,6 +56,7 @@ pub struct Mechanism {
     g: u64,
     tau: u64,
     m: u64,
+    margin: u64,
 }
 
 impl Mechanism {
@@ -57,8 +64,8 @@ impl Mechanism {
     /// [`Model::Shuffle`] that is `1/(2 horizon)` instead.
     ///
     /// # Errors
-    /// [`Error::Field`] if `epsilon`, `users` or `horizon` is 0, `confidence` is not in (0, 1), or a scale is below 1;
-    /// [`Error::Privacy`] if the modulus would not fit 62 bits.
+    /// [`Error::Field`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0, `confidence` is not in
+    /// (0, 1), or a scale is below 1; [`Error::Privacy`] if the modulus, or the bits of all users, would not fit 62 bits.
     pub fn new(
         model: Model,
         epsilon: Ratio,
@@ -90,7 +97,7 @@ impl Mechanism {
         let tau = gf / e
             * match model {
                 Model::None => 0.0,
-                Model::Pure | Model::Central | Model::Shuffle => log,
+                Model::Pure | Model::Central | Model::Shuffle | Model::Bits { .. } => log,
                 Model::Renyi { .. } => 2.0 * log.sqrt() + 2f64.sqrt() * log * e / gf,
                 Model::Concentrated { .. } => (2.0 * log).sqrt(),
                 Model::Local => LOCAL * (2.0 * users as f64 * log).sqrt().max(2.0 * log),
@@ -101,7 +108,11 @@ impl Mechanism {
         if m >= 1 << 62 {
             return Err(privacy::Error::Overflow { what: "the modulus of a secure sum", bits: 62 }.into());
         }
-        Ok(Self { model, epsilon, users, g, tau: tau as u64, m: m as u64 })
+        let margin = match model {
+            Model::Bits { delta } => margin(e, delta, users, g)?,
+            _ => 0,
+        };
+        Ok(Self { model, epsilon, users, g, tau: tau as u64, m: m as u64, margin })
     }
 
     /// The part of epsilon that the noise pays for.
@@ -129,6 +140,47 @@ impl Mechanism {
         self.m
     }
 
+    /// Noise of one user to either side, C: under [`Model::Bits`] more is cut off; 0 otherwise, where nothing is.
+    ///
+    /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more.
+    ///
+    /// # Why
+    /// A Polya variate A of index `r = 1/n` is k >= 1 with probability `(r/k) (1-p)^r p^k` times the product of `1 + r/j`
+    /// over j < k. That product is at most k, since r is at most 1, so that `P(A > C) <= r p^(C+1)/(1-p)`. What a user
+    /// sends is cut off only if one of its two variates is above C, whatever the reward: the `2n` of a batch are so with
+    /// probability at most `eta = 2 p^(C+1)/(1-p)`. Else the sum is that of [`Model::Pure`], which is epsilon-private; so for
+    /// neighbours D, D' and any set of sums `P(D) <= e^epsilon (P(D') + eta) + eta`, and `delta = (1 + e^epsilon) eta`.
+    pub const fn margin(&self) -> u64 {
+        self.margin
+    }
+
+    /// Bits of one user under [`Model::Bits`], `g + 2 C`.
+    pub const fn bits(&self) -> u64 {
+        self.g + 2 * self.margin
+    }
+
+    /// R under [`Model::Bits`]: how many of a user's [`bits`](Self::bits) are ones.
+    ///
+    /// # Errors
+    /// As [`randomise`](Self::randomise).
+    pub fn ones(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
+        // Cut off, it lies within the bits.
+        Ok((self.noised(reward, rng)? + i128::from(self.margin)) as u64)
+    }
+
+    /// The sum of shares that all users' `ones` stand for, as [`analyse`](Self::analyse) takes it.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if there are more ones than bits.
+    pub fn count(&self, ones: u128) -> Result<u64, Error> {
+        let all = |each: u64| u128::from(self.users) * u128::from(each);
+        if ones > all(self.bits()) {
+            return Err(Error::Field { field: "ones", got: ones as f64, want: "at most the number of bits" });
+        }
+        // Both are below 2^62.
+        Ok(self.residue(ones as i128, -(all(self.margin) as i128)))
+    }
+
     /// A reward as a whole number of steps, `0..=g`, rounded at random to either side. Bits of the reward below
     /// `2^-60` are dropped. No word is drawn if it is whole.
     ///
@@ -154,7 +206,7 @@ impl Mechanism {
         let rate = || self.epsilon.over(Ratio::integer(self.g));
         Ok(match self.model {
             Model::None | Model::Central => 0,
-            Model::Pure | Model::Shuffle => {
+            Model::Pure | Model::Shuffle | Model::Bits { .. } => {
                 let plus = sampler::polya(rng, self.users, rate()?)?;
                 plus as i128 - sampler::polya(rng, self.users, rate()?)? as i128
             }
@@ -171,7 +223,7 @@ impl Mechanism {
     pub fn total_noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
         Ok(match self.model {
             Model::None | Model::Central => 0,
-            Model::Pure | Model::Shuffle => {
+            Model::Pure | Model::Shuffle | Model::Bits { .. } => {
                 sampler::discrete_laplace(rng, self.epsilon.over(Ratio::integer(self.g))?)?
             }
             Model::Renyi { .. } => {
@@ -207,9 +259,17 @@ impl Mechanism {
     /// # Errors
     /// [`Error::Field`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate overflows.
     pub fn randomise(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
+        Ok(self.residue(self.noised(reward, rng)?, 0))
+    }
+
+    /// The reward in steps plus the user's noise, cut off where [`Model::Bits`] does.
+    fn noised(&self, reward: f64, rng: &mut dyn Rng) -> Result<i128, Error> {
         let steps = self.encode(reward, rng)?;
-        let noise = self.noise(rng)?;
-        Ok(self.residue(i128::from(steps), noise))
+        let noised = i128::from(steps).saturating_add(self.noise(rng)?);
+        Ok(match self.model {
+            Model::Bits { .. } => noised.clamp(-i128::from(self.margin), i128::from(self.g + self.margin)),
+            _ => noised,
+        })
     }
 
     /// `(value + noise) mod m`, Euclidean.
@@ -242,7 +302,7 @@ impl Mechanism {
     /// Half width of the confidence interval of a batch mean, with `arms` arms in batch `number` from 1:
     /// `sqrt(ln(4 arms number²/p)/(2n)) + (sigma sqrt L + h L)/n`, `L = ln(2 arms number²/p)` (Lemma 2).
     ///
-    /// Pure and central: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s epsilon)`,
+    /// Pure, central and bits: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s epsilon)`,
     /// `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local: `sqrt(2L)/epsilon` for the rounding
     /// and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln 2)`; the paper leaves `c` open.
     pub fn width(&self, arms: usize, number: u32, p: f64) -> f64 {
@@ -252,7 +312,9 @@ impl Mechanism {
         let root2 = 2f64.sqrt();
         let noise = match self.model {
             Model::None => 0.0,
-            Model::Pure | Model::Central | Model::Shuffle => (root2 * log.sqrt() + log) / e,
+            Model::Pure | Model::Central | Model::Shuffle | Model::Bits { .. } => {
+                (root2 * log.sqrt() + log) / e
+            }
             Model::Renyi { scale, .. } => {
                 let s = scale.to_f64();
                 ((2.0 + root2 / s) * log.sqrt() + log / s) / e
@@ -267,6 +329,23 @@ impl Mechanism {
 /// `2 sqrt(ln 2)`: the discrete Laplace of scale t is (4 ln 2 t², sqrt 2 t)-sub-exponential, since its moment generating
 /// function is at most `1/(1 - l² t²)` and `-ln(1 - u) <= 2 u ln 2` up to 1/2.
 const LOCAL: f64 = 1.665_109_222_315_395_4;
+
+/// C of [`Mechanism::margin`].
+fn margin(epsilon: f64, delta: Delta, users: u64, g: u64) -> Result<u64, Error> {
+    if delta.get() == 0.0 {
+        return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 where noise is cut off" });
+    }
+    let rate = epsilon / g as f64;
+    // ln of 2 (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.
+    let log = 2f64.ln() + epsilon + (-epsilon).exp().ln_1p() - delta.get().ln() - (-(-rate).exp_m1()).ln();
+    // C itself in place of C + 1: a whole step more than is needed covers the rounding of a number below 2^50.
+    let margin = (log / rate).ceil();
+    let bits = (g as f64 + 2.0 * margin) * users as f64;
+    if !(margin < 2f64.powi(50) && bits < 2f64.powi(62)) {
+        return Err(privacy::Error::Overflow { what: "the bits of all users", bits: 62 }.into());
+    }
+    Ok(margin as u64)
+}
 
 /// The least g, at least 1, with `g² >= factor² n`, in integers.
 fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
@@ -320,6 +399,17 @@ impl Model {
                  one number tells more. Where such a sum is wrong, as it may be with probability 1/(2T), accuracy suffers and \
                  not privacy.",
             ),
+            Self::Bits { delta } => Ok(PrivacyStatement::with_delta(
+                Definition::Approximate,
+                e,
+                delta,
+                Trust::Shuffler,
+                Neighbours::ReplaceOne,
+                format!(
+                    "{SUMS}, if all users of a batch add their noise, and the shuffler lets out nothing of their bits but the \
+                     number of ones; delta is for noise that is cut off."
+                ),
+            )?),
             Self::Renyi { scale, delta } => {
                 renyi(RdpCurve::Skellam { epsilon: e, scale: scale.to_f64(), batch: first.max(1) }, delta)
             }

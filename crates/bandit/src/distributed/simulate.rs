@@ -20,7 +20,7 @@ pub(super) fn total(
     let total = || variance.times(Ratio::integer(users));
     Ok(match model {
         Model::None | Model::Central => 0,
-        Model::Pure | Model::Shuffle => sampler::discrete_laplace(rng, rate)?,
+        Model::Pure | Model::Shuffle | Model::Bits { .. } => sampler::discrete_laplace(rng, rate)?,
         Model::Renyi { .. } => {
             let half = 0.5 * total()?.to_f64();
             poisson(half, rng) - poisson(half, rng)
