@@ -45,6 +45,11 @@ impl Sums {
         Ok(self.stage.config().privacy()?)
     }
 
+    /// What it was made of.
+    pub(crate) fn config(&self) -> &Config {
+        self.stage.config()
+    }
+
     /// The arm of the batch under way.
     pub(crate) fn arm(&self) -> usize {
         self.stage.arm()
@@ -70,14 +75,18 @@ impl Sums {
             return None;
         }
         let noise = match config.model {
-            Model::Pure | Model::Shuffle => Noise::Polya,
+            Model::Pure | Model::Shuffle | Model::Bits { .. } => Noise::Polya,
             Model::Renyi { .. } => Noise::Skellam,
             Model::Concentrated { .. } => Noise::DiscreteGaussian,
             // The others' users send nothing by themselves.
             _ => Noise::DiscreteLaplace,
         };
         let (steps, epsilon) = (mechanism.precision(), mechanism.epsilon().to_f64());
-        let ask = Ask::Share { arm: self.arm(), modulus: mechanism.modulus(), steps, noise, epsilon };
+        let arm = self.arm();
+        let ask = match config.model {
+            Model::Bits { .. } => Ask::Count { arm, steps, margin: mechanism.margin(), noise, epsilon },
+            _ => Ask::Share { arm, modulus: mechanism.modulus(), steps, noise, epsilon },
+        };
         Some(Awaited { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
@@ -101,7 +110,11 @@ impl Sums {
         let mechanism = self.stage.mechanism();
         let total = labels(batch, 1)?[0]; // has one label
         let (users, pays) = (mechanism.users(), Some(self.stage.batch()));
-        self.close((total % u128::from(mechanism.modulus())) as u64, rng)?;
+        let sum = match self.stage.config().model {
+            Model::Bits { .. } => mechanism.count(total)?,
+            _ => (total % u128::from(mechanism.modulus())) as u64,
+        };
+        self.close(sum, rng)?;
         Ok(Received { users, pays })
     }
 
@@ -175,13 +188,12 @@ impl TryFrom<StoredGlm> for ShuffledGlm {
         let (d, sums) = (config.problem.d, config.sums()?);
         let vector = |v: &Vec<f64>| v.len() == d && v.iter().all(|x| x.is_finite());
         let matrix = |m: &Symmetric| m.d() == d && m.values().iter().all(|x| x.is_finite());
-        let batch = |b: &Batch| vector(&b.theta) && matrix(&b.metric) && matrix(&b.inverse);
         let regulariser = |r: f64| r.is_finite() && r >= 0.0;
         let open = metric.as_ref().map_or(gradients.is_empty(), |(m, r)| matrix(m) && regulariser(*r));
         let most = if let Estimator::Descent { steps } = config.estimator { steps as usize } else { 0 };
         let under_way = published.len() < config.batches.len() || metric.is_none();
         let exists = published.len() <= config.batches.len() && gradients.len() < most.max(1) && exchange > 0;
-        let sound = published.iter().all(batch) && gradients.iter().all(vector);
+        let sound = published.iter().all(|b| b.is_sound(d)) && gradients.iter().all(vector);
         if !(open && under_way && exists && sound) {
             return Err(bandit::Error::State {
                 what: "sums that do not fit the configuration or each other",
@@ -224,7 +236,10 @@ impl ShuffledGlm {
             return Ok(None);
         };
         let ask = match &self.metric {
-            None => Ask::Metric { bits: bits(&sums.matrix)? },
+            None => {
+                let d = self.config.problem.d;
+                Ask::Metric { entries: d * (d + 1) / 2, bits: bits(&sums.matrix)? }
+            }
             Some((_, regulariser)) => match self.descend(*regulariser, users)? {
                 Progress::Asks(at) => Ask::Gradient { at, bits: bits(&sums.gradient)? },
                 Progress::Done(_) => return Err(Error::Broken("a batch that was not published")),
@@ -393,7 +408,8 @@ mod tests {
     /// stored and read back after each.
     #[test]
     fn halves_equal_the_whole() {
-        for (seed, model) in [(1, Model::Pure), (2, Model::Shuffle), (3, Model::Local)] {
+        let bits = Model::Bits { delta: privacy::budget::Delta::new(1e-6).unwrap() };
+        for (seed, model) in [(1, Model::Pure), (2, bits), (3, Model::Local)] {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let mut config = Config::new(4, 3000, model, Ratio::integer(4));
             config.confidence = 0.5;
@@ -406,18 +422,29 @@ mod tests {
                 whole.learn(&(), arm, &[0.9, 0.6, 0.3, 0.0][arm], &mut rng).unwrap();
                 for sum in notes.sums.lock().unwrap().drain(..) {
                     let awaited = half.awaited().unwrap();
-                    let Ask::Share { arm: asked, modulus, steps, noise, epsilon } = awaited.ask else {
-                        panic!()
-                    };
                     let mechanism = config.mechanism(awaited.batch).unwrap();
-                    assert_eq!((awaited.batch, asked), (half.stage.batch(), arm));
-                    assert_eq!((modulus, steps), (mechanism.modulus(), mechanism.precision()));
-                    let local = model == Model::Local;
-                    assert_eq!(noise, if local { Noise::DiscreteLaplace } else { Noise::Polya });
-                    assert_eq!(epsilon, if model == Model::Shuffle { 2.0 } else { 4.0 });
+                    assert_eq!(awaited.batch, half.stage.batch());
+                    let (modulus, steps, epsilon) = (mechanism.modulus(), mechanism.precision(), 4.0);
+                    let noise = if model == Model::Local { Noise::DiscreteLaplace } else { Noise::Polya };
+                    let (ask, sum) = if model == bits {
+                        // The whole wraps a sum below 0, a count does not.
+                        let below = sum > mechanism.users() * steps + mechanism.threshold();
+                        let ones = mechanism.users() * mechanism.margin() + sum;
+                        let margin = mechanism.margin();
+                        (
+                            Ask::Count { arm, steps, margin, noise, epsilon },
+                            if below { ones - modulus } else { ones },
+                        )
+                    } else {
+                        (Ask::Share { arm, modulus, steps, noise, epsilon }, sum)
+                    };
+                    assert_eq!(awaited.ask, ask);
                     let (exchange, users) = (awaited.exchange, awaited.users);
                     // In parts, as an intermediary may.
                     let labels = vec![vec![sum / 2, sum - sum / 2]];
+                    let more = vec![vec![users * mechanism.bits() + 1]];
+                    let more = ShuffledBatch { exchange, users, labels: more };
+                    assert_eq!(half.clone().receive(&more, &mut rng).is_err(), model == bits);
                     half.receive(&ShuffledBatch { exchange, users, labels }, &mut rng).unwrap();
                     half = postcard::from_bytes(&postcard::to_stdvec(&half).unwrap()).unwrap();
                     assert_eq!(&half.stage, whole.stage());

@@ -12,6 +12,7 @@ use crate::Error;
 use bandit::Features;
 use bandit::anonymous::{OdaafRule, RoundSize, UpdateRule};
 use glm::Link;
+use glm::shuffle::Parameters;
 use privacy::budget::{Delta, Epsilon, Neighbours};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -141,23 +142,7 @@ pub(crate) enum Config {
         gamma: f64,
         beta: f64,
     },
-    ShuffleGlm {
-        arms: usize,
-        features: usize,
-        batches: Vec<u64>,
-        epsilon: Epsilon,
-        delta: f64,
-        #[serde(default = "logistic")]
-        link: Link,
-        #[serde(default = "one")]
-        s: f64,
-        #[serde(default)]
-        kappa: Option<f64>,
-        gamma: f64,
-        #[serde(default = "one")]
-        lambda: f64,
-        steps: u32,
-    },
+    ShuffleGlm(Parameters),
 }
 
 /// Of a policy that follows a link and takes nothing else.
@@ -200,8 +185,19 @@ pub(crate) enum Released {
     Sums,
 }
 
-/// Parameters of eliminations that only Renyi divergences need.
-const RENYI: [&str; 2] = ["delta", "scale"];
+impl ModelName {
+    /// Parameters of an elimination that every model has not.
+    const SOME_HAVE: [&str; 2] = ["delta", "scale"];
+
+    /// Which of those this one has: the first must be given.
+    const fn has(self) -> &'static [&'static str] {
+        match self {
+            Self::Renyi | Self::Concentrated => &Self::SOME_HAVE,
+            Self::Shuffle => &["delta"],
+            Self::Central | Self::Local | Self::Pure => &[],
+        }
+    }
+}
 
 /// What is wrong with a parameter, its name first.
 fn named(policy: &str, field: Option<&str>, why: &str) -> String {
@@ -264,16 +260,21 @@ impl Config {
         let Some(Value::String(name)) = body.remove("policy") else {
             return Err(bad("policy: must be a string; GET /v1/policies lists them".into()));
         };
-        // A parameter that would change nothing is no promise that it does.
-        let renyi = ["renyi", "concentrated"].iter().any(|model| body.get("model") == Some(&(*model).into()));
-        if let Some(field) = RENYI.iter().find(|field| body.contains_key(**field))
-            && name == "elimination"
-            && !renyi
-        {
-            return Err(bad(format!("{field}: only the models renyi and concentrated have one")));
-        }
-        if name == "elimination" && renyi && !body.contains_key("delta") {
-            return Err(bad("delta: missing, bounds on Renyi divergences are stated at one".into()));
+        let model = body.get("model").and_then(|model| ModelName::deserialize(model).ok());
+        if let Some(model) = model.filter(|_| name == "elimination") {
+            // A parameter that would change nothing is no promise that it does.
+            let idle = |field: &&&str| body.contains_key(**field) && !model.has().contains(field);
+            if let Some(field) = ModelName::SOME_HAVE.iter().find(idle) {
+                let models = if *field == "delta" {
+                    "renyi, concentrated and shuffle"
+                } else {
+                    "renyi and concentrated"
+                };
+                return Err(bad(format!("{field}: only the models {models} have one")));
+            }
+            if let Some(field) = model.has().first().filter(|field| !body.contains_key(**field)) {
+                return Err(bad(format!("{field}: missing, the guarantee of this model is stated at one")));
+            }
         }
         let tagged = Value::Object(Map::from_iter([(name.clone(), Value::Object(body))]));
         serde_path_to_error::deserialize(tagged).map_err(|e| {
@@ -290,10 +291,9 @@ impl Config {
         let Ok(Value::Object(tagged)) = serde_json::to_value(self) else { return Err(broken) };
         match tagged.into_iter().next() {
             Some((name, Value::Object(mut parameters))) => {
-                if let Config::Elimination { model, .. } = self
-                    && !matches!(model, ModelName::Renyi | ModelName::Concentrated)
-                {
-                    parameters.retain(|name, _| !RENYI.contains(&name.as_str()));
+                if let Config::Elimination { model, .. } = self {
+                    let some_have = |name: &str| ModelName::SOME_HAVE.contains(&name);
+                    parameters.retain(|name, _| !some_have(name) || model.has().contains(&name.as_str()));
                 }
                 Ok((name, parameters))
             }
@@ -316,7 +316,7 @@ impl Config {
 
     /// Whether decisions name no arm.
     pub(crate) fn chooses_on_devices(&self) -> bool {
-        matches!(self, Config::ShuffleGlm { .. })
+        matches!(self, Config::ShuffleGlm(_))
     }
 
     /// What it learns from.
@@ -325,7 +325,7 @@ impl Config {
             Config::FollowTheNoisyLeader { .. } | Config::FollowTheLeader { .. } => FeedbackKind::Rewards,
             Config::Elimination { model: ModelName::Central, .. } => FeedbackKind::Reward,
             Config::Elimination { model: ModelName::Local, .. } => FeedbackKind::Share,
-            Config::Elimination { .. } | Config::ShuffleGlm { .. } => FeedbackKind::Batch,
+            Config::Elimination { .. } | Config::ShuffleGlm(_) => FeedbackKind::Batch,
             Config::ArsUcb { .. }
             | Config::ArsExp3 { .. }
             | Config::ArsClw { .. }
@@ -355,7 +355,7 @@ impl Config {
             | Config::Gloc(Linked { arms, .. })
             | Config::Ecolog { arms, .. }
             | Config::JointGlm { arms, .. }
-            | Config::ShuffleGlm { arms, .. } => arms,
+            | Config::ShuffleGlm(Parameters { arms, .. }) => arms,
         }
     }
 
@@ -371,7 +371,6 @@ impl Config {
                 | (C::Ucb1 { .. }, L::Ucb1(_))
                 | (C::FollowTheNoisyLeader { .. } | C::FollowTheLeader { .. }, L::Leader(_))
                 | (C::Elimination { model: ModelName::Central, .. }, L::Elimination(_))
-                | (C::Elimination { .. }, L::Sums(_))
                 | (C::ArsUcb { .. }, L::ArsUcb(_))
                 | (C::ArsExp3 { .. }, L::ArsExp3(_))
                 | (C::ArsClw { .. }, L::ArsClw(_))
@@ -382,9 +381,14 @@ impl Config {
                 | (C::Gloc(_), L::Gloc(_))
                 | (C::Ecolog { .. }, L::Ecolog(_))
                 | (C::RsGlinucb(_) | C::JointGlm { .. }, L::JointGlm(_))
-                | (C::ShuffleGlm { .. }, L::ShuffledGlm(_))
+                | (C::ShuffleGlm(_), L::ShuffledGlm(_))
         );
+        // Of the same model too: what users of one send is nothing to another.
+        let sums = match learner {
+            L::Sums(sums) => self.elimination().is_ok_and(|config| config == *sums.config()),
+            _ => false,
+        };
         let shape = context.map(|c| (c.d(), c.k()));
-        kind && arm < self.arms() && (shape.is_none() || shape == self.shape())
+        (kind || sums) && arm < self.arms() && (shape.is_none() || shape == self.shape())
     }
 }

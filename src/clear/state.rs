@@ -344,6 +344,19 @@ mod tests {
         assert!(refused > 30 && read > 30, "{refused} refused, {read} read");
     }
 
+    /// An elimination behind a shuffler from before its users sent bits is refused: they sent other numbers.
+    #[test]
+    fn another_model_is_refused() {
+        let shuffle = offers().unwrap().into_iter().find(|offer| offer.example["model"] == "shuffle");
+        let mut bandit = example(shuffle.unwrap());
+        let config = bandit.config.elimination().unwrap();
+        assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_ok());
+        let config = bandit::distributed::Config { model: bandit::distributed::Model::Shuffle, ..config };
+        bandit.learner = Learner::Sums(Box::new(crate::collect::Sums::new(config).unwrap()));
+        let refused = Bandit::read(&postcard::to_stdvec(&bandit).unwrap());
+        assert_eq!(refused.err().unwrap(), "policy and state disagree");
+    }
+
     /// Of every policy offered: stored and read back at any point it makes the same decisions from the same randomness,
     /// and is stored again to the same bytes.
     #[test]

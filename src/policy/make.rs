@@ -12,7 +12,7 @@ use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, 
 use bandit::{LinearConfig, Oful, Schedule, Width};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
-use glm::shuffle::{Estimator, Protection, ShuffleConfig};
+use glm::shuffle::Parameters;
 use glm::{Link, Problem};
 use privacy::Ratio;
 use privacy::budget::{Delta, Epsilon, Neighbours};
@@ -75,30 +75,12 @@ impl Config {
             Config::FollowTheLeader { .. } => {
                 Learner::Leader(FollowTheNoisyLeader::new(arms, NoisyMax::Exact, grid)?)
             }
-            Config::Elimination { horizon, epsilon, model, confidence, growth, scale, delta, .. } => {
+            Config::Elimination { model, horizon, .. } => {
                 let central = model == ModelName::Central;
-                let most = if central { MAX_KEPT_ROUNDS } else { MAX_PLANNED_ROUNDS };
-                let horizon = within("horizon", horizon, most)?;
-                let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
-                let model = match model {
-                    ModelName::Central => Model::Central,
-                    ModelName::Local => Model::Local,
-                    ModelName::Pure => Model::Pure,
-                    ModelName::Renyi => Model::Renyi { scale, delta },
-                    ModelName::Concentrated => Model::Concentrated { scale, delta },
-                    ModelName::Shuffle => Model::Shuffle,
-                };
-                let theory = bandit::distributed::Config::new(
-                    arms,
-                    horizon,
-                    model,
-                    decimal("epsilon", epsilon.get())?,
-                );
-                let confidence = confidence.unwrap_or(theory.confidence);
-                let config =
-                    bandit::distributed::Config { confidence, growth, noise: NoiseAt::Users, ..theory };
+                within("horizon", horizon, if central { MAX_KEPT_ROUNDS } else { MAX_PLANNED_ROUNDS })?;
+                let config = self.elimination()?;
                 match model {
-                    Model::Central => Learner::Elimination(Box::new(Elimination::new(config, IdealSum)?)),
+                    ModelName::Central => Learner::Elimination(Box::new(Elimination::new(config, IdealSum)?)),
                     _ => Learner::Sums(Box::new(Sums::new(config)?)),
                 }
             }
@@ -158,42 +140,44 @@ impl Config {
                 let config = JointConfig::private(problem, epsilon, gamma, beta)?;
                 Learner::JointGlm(Box::new(JointGlm::new(config)?))
             }
-            Config::ShuffleGlm {
-                features,
-                ref batches,
-                epsilon,
-                delta,
-                link,
-                s,
-                kappa,
-                gamma,
-                lambda,
-                steps,
-                ..
-            } => {
+            Config::ShuffleGlm(ref parameters) => {
+                let &Parameters { features, ref batches, delta, steps, .. } = parameters;
                 if delta < LEAST_DELTA {
                     let why = format!("delta is {delta}, it must be at least {LEAST_DELTA}");
                     return Err(Error::BadParameter { why });
                 }
-                let d = dimension(features, arms)?;
+                dimension(features, arms)?;
                 within("batches", batches.len() as u64, MAX_BATCHES)?;
                 within("steps", steps.into(), MAX_STEPS.into())?;
                 let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
                 within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
-                let kappa = kappa.unwrap_or(link.kappa(s));
-                let config = ShuffleConfig {
-                    problem: Problem { d, k: arms, link, s, kappa, delta, horizon },
-                    reward_max: 1.0,
-                    batches: batches.clone(),
-                    lambda,
-                    gamma,
-                    design_factor: 2.0,
-                    estimator: Estimator::Descent { steps },
-                    protection: Protection::Calibrated { epsilon },
-                };
-                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(config)?))
+                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(parameters.config())?))
             }
         })
+    }
+
+    /// What an elimination is made of.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for numbers that are no decimals of six places.
+    pub(crate) fn elimination(&self) -> Result<bandit::distributed::Config, Error> {
+        let &Config::Elimination { arms, horizon, epsilon, model, confidence, growth, scale, delta } = self
+        else {
+            return Err(Error::Broken("an elimination of another policy"));
+        };
+        let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
+        let model = match model {
+            ModelName::Central => Model::Central,
+            ModelName::Local => Model::Local,
+            ModelName::Pure => Model::Pure,
+            ModelName::Renyi => Model::Renyi { scale, delta },
+            ModelName::Concentrated => Model::Concentrated { scale, delta },
+            ModelName::Shuffle => Model::Bits { delta },
+        };
+        let theory =
+            bandit::distributed::Config::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
+        let confidence = confidence.unwrap_or(theory.confidence);
+        Ok(bandit::distributed::Config { confidence, growth, noise: NoiseAt::Users, ..theory })
     }
 
     /// What was asked for, if anything is promised, and the least that this server carries.
@@ -205,7 +189,7 @@ impl Config {
             | Config::FollowTheNoisyLeader { epsilon, .. }
             | Config::Elimination { epsilon, .. }
             | Config::JointGlm { epsilon, .. } => Some((epsilon, LEAST_EPSILON)),
-            Config::ShuffleGlm { epsilon, .. } => Some((epsilon, LEAST_SHUFFLED_EPSILON)),
+            Config::ShuffleGlm(ref parameters) => Some((parameters.epsilon, LEAST_SHUFFLED_EPSILON)),
             _ => None,
         }
     }

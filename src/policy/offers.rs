@@ -61,9 +61,10 @@ const OFFERS: &[(&str, &str)] = &[
             "confidence": 0.1, "growth": 2, "scale": 10.0, "delta": 0.00001}"#,
     ),
     (
-        "Batched elimination; users add the noise, a shuffler stands before the server (Chowdhury, Zhou)",
+        "Batched elimination; users add the noise, a shuffler counts their bits before the server; delta is for noise that is \
+         cut off (after Chowdhury, Zhou)",
         r#"{"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100000, "epsilon": 1.0,
-            "confidence": 0.1, "growth": 2}"#,
+            "confidence": 0.1, "growth": 2, "delta": 0.000000001}"#,
     ),
     (
         "ARS-UCB: rewards arrive in parts, late and mixed; no privacy (Wang, Wang, Huang)",

@@ -12,20 +12,22 @@ use privacy::Ratio;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secure_sum::aggregator::Limits;
-use secure_sum::http::{self, Destination};
-use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Awaiting, Collector, Party, Shuffler};
+use secure_sum::{Aggregator, Awaiting, Collector, Party, http};
 use serde_json::{Value, json};
 use wire::{Ask, Awaited, Counted};
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
 fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
-    let Ask::Share { arm, modulus, .. } = awaited.ask else { panic!("{awaited:?}") };
     let mechanism = config.mechanism(awaited.batch).unwrap();
-    assert_eq!((mechanism.modulus(), mechanism.users()), (modulus, awaited.users));
+    assert_eq!(mechanism.users(), awaited.users);
+    let (arm, counts) = match awaited.ask {
+        Ask::Share { arm, modulus, .. } if modulus == mechanism.modulus() => (arm, false),
+        Ask::Count { arm, margin, .. } if margin == mechanism.margin() => (arm, true),
+        _ => panic!("{awaited:?}"),
+    };
     let share = |_| {
         let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
-        mechanism.randomise(reward, rng).unwrap()
+        if counts { mechanism.ones(reward, rng) } else { mechanism.randomise(reward, rng) }.unwrap()
     };
     let shares: Vec<u64> = (0..awaited.users).map(share).collect();
     json!({"exchange": awaited.exchange, "users": awaited.users, "labels": [shares]})
@@ -34,15 +36,21 @@ fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
 /// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts too.
 #[test]
 fn learns_from_sums_of_shares() {
-    for (model, name) in [(Model::Pure, "pure"), (Model::Shuffle, "shuffle")] {
+    let delta = privacy::budget::Delta::new(1e-9).unwrap();
+    for (model, name) in [(Model::Pure, "pure"), (Model::Bits { delta }, "shuffle")] {
         let (config, mut rng) = (elimination(model, 4), ChaCha20Rng::seed_from_u64(6));
         let mut server = InProcess::start(Settings::default());
-        let request = json!({"policy": "elimination", "model": name, "arms": 5, "horizon": 100_000, "epsilon": 4,
+        let mut request = json!({"policy": "elimination", "model": name, "arms": 5, "horizon": 100_000, "epsilon": 4,
             "confidence": 0.1});
+        if name == "shuffle" {
+            request["delta"] = 1e-9.into();
+        }
         let id = create(&server.device(), &request).id;
         let mut users = 0;
         while let Some(awaited) = view(&server.device(), &id).awaited {
-            let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
+            let (Ask::Share { arm, .. } | Ask::Count { arm, .. }) = awaited.ask else {
+                panic!("{awaited:?}")
+            };
             assert_eq!(decided(&server.device(), &id, None).arm, Some(arm));
             let batch = shares(&config, &awaited, &mut rng);
             let first = shuffled(&server.device(), &id, &batch).ok();
@@ -84,7 +92,7 @@ fn learns_through_aggregators() {
         // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
         // sized for those needed.
         let awaiting = Awaiting::ask(&service, &id).unwrap();
-        let (arm, invited) = (awaiting.arm(), awaited.users * 4 / 3);
+        let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
         let batch = awaiting.batch(invited).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
@@ -112,47 +120,6 @@ fn learns_through_aggregators() {
     assert!(estimates > 8 && number < 60, "{estimates} of {number}");
     assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
     assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
-}
-
-/// As above, with a shuffler between: it takes a share of each user, and hands on a batch that is complete.
-#[test]
-fn learns_through_a_shuffler() {
-    let (config, mut rng) = (elimination(Model::Shuffle, 4), ChaCha20Rng::seed_from_u64(9));
-    let server = InProcess::start(Settings::default());
-    let request = json!({"policy": "elimination", "model": "shuffle", "arms": 5, "horizon": 100_000, "epsilon": 4,
-        "confidence": 0.1});
-    let id = create(&server.device(), &request).id;
-    let service = Party::new(format!("http://{}", server.address));
-    for exchange in 1..=6 {
-        let awaited = view(&server.device(), &id).awaited.unwrap();
-        assert_eq!(awaited.exchange, exchange);
-        let Ask::Share { arm, .. } = awaited.ask else { panic!("{awaited:?}") };
-        let mechanism = config.mechanism(awaited.batch).unwrap();
-        let users = awaited.users as usize;
-        let shape = Shape { at_least: users, at_most: users, messages: 1, unit: 8 };
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let shuffler = runtime.block_on(async {
-            let routes = http::shuffler(
-                Shuffler::new(shape).unwrap(),
-                Destination::Bandit(service.clone(), id.clone()),
-            );
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            tokio::spawn(async move { axum::serve(listener, routes).await });
-            Party::new(format!("http://{address}"))
-        });
-        for user in 0..users {
-            if user + 1 == users {
-                assert!(shuffler.forward(exchange).is_err(), "one is missing");
-                assert_eq!(view(&server.device(), &id).awaited.unwrap().exchange, exchange);
-            }
-            let reward = f64::from(rng.random::<f64>() < MEANS[arm]);
-            let share = mechanism.randomise(reward, &mut rng).unwrap();
-            shuffler.messages(exchange, &rng.random(), &share.to_le_bytes()).unwrap();
-        }
-        shuffler.forward(exchange).unwrap();
-    }
-    assert!(view(&server.device(), &id).feedbacks > 6);
 }
 
 /// Shares that are private by themselves go to the server; one that comes after its batch is told so.
@@ -236,7 +203,7 @@ fn learns_from_shuffled_bits() {
                 let set = contexts(2, 3, &mut rng);
                 let x = set.row(policy.decide(&set, &mut rng).unwrap()).unwrap().to_vec();
                 let mean = config.problem.link.mean(0.9 * x[0] - 0.4 * x[1]);
-                (x.clone(), policy.weight(&x), f64::from(rng.random::<f64>() < mean))
+                (x.clone(), policy.device().weight(&x), f64::from(rng.random::<f64>() < mean))
             })
             .collect();
         let mut steps = 0;
@@ -244,7 +211,8 @@ fn learns_from_shuffled_bits() {
             let awaited = view(&server.device(), &created.id).awaited;
             let Some(awaited) = awaited.filter(|a| a.batch == batch as u32) else { break };
             let (summation, columns): (_, Vec<Vec<f64>>) = match &awaited.ask {
-                Ask::Metric { .. } => {
+                Ask::Metric { entries, .. } => {
+                    assert_eq!(*entries, 3);
                     let entry = |i: usize, j: usize| rows.iter().map(|(x, w, _)| w * x[i] * x[j]).collect();
                     (config.matrix_sum(batch - 1).unwrap(), vec![entry(0, 0), entry(0, 1), entry(1, 1)])
                 }
@@ -262,7 +230,7 @@ fn learns_from_shuffled_bits() {
             };
             let Summation::Bits(bits) = summation else { panic!("{summation:?}") };
             // What is asked for says how.
-            let (Ask::Metric { bits: asked } | Ask::Gradient { bits: asked, .. }) = awaited.ask else {
+            let (Ask::Metric { bits: asked, .. } | Ask::Gradient { bits: asked, .. }) = awaited.ask else {
                 panic!()
             };
             assert_eq!(
@@ -292,19 +260,7 @@ fn learns_from_shuffled_bits() {
 }
 
 fn device_config() -> glm::shuffle::ShuffleConfig {
-    let link = glm::Link::Logistic;
-    let problem =
-        glm::Problem { d: 2, k: 3, link, s: 1.0, kappa: link.kappa(1.0), delta: 0.01, horizon: 8000 };
-    glm::shuffle::ShuffleConfig {
-        problem,
-        reward_max: 1.0,
-        batches: vec![4000, 4000],
-        lambda: 1.0,
-        gamma: 0.5,
-        design_factor: 2.0,
-        estimator: glm::shuffle::Estimator::Descent { steps: 4 },
-        protection: glm::shuffle::Protection::Calibrated {
-            epsilon: privacy::budget::Epsilon::new(14.0).unwrap(),
-        },
-    }
+    let parameters = json!({"arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14.0, "delta": 0.01,
+        "gamma": 0.5, "steps": 4});
+    serde_json::from_value::<glm::shuffle::Parameters>(parameters).unwrap().config()
 }

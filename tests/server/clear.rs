@@ -220,6 +220,19 @@ fn creations_that_are_refused() {
         ),
         (json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "renyi"}), "delta"),
         (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "shuffle"}),
+            "delta: missing",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "shuffle", "delta": 0}),
+            "delta",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "shuffle", "delta": 1e-9,
+                "scale": 2}),
+            "scale: only the models renyi",
+        ),
+        (
             json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1}),
             "growth",
         ),

@@ -86,10 +86,15 @@ impl Descent {
 
     /// The factor of `x` in the clipped gradient of one row's loss: `mu(<x, theta>) - r`, or less.
     pub fn gradient(&self, link: Link, x: &[f64], r: f64, theta: &[f64]) -> f64 {
-        let residual = link.mean(dot(x, theta)) - r;
-        let length = residual.abs() * norm(x);
-        if length > self.clip { residual * self.clip / length } else { residual }
+        clipped(link, self.clip, x, r, theta)
     }
+}
+
+/// [`Descent::gradient`] with this clip.
+pub(crate) fn clipped(link: Link, clip: f64, x: &[f64], r: f64, theta: &[f64]) -> f64 {
+    let residual = link.mean(dot(x, theta)) - r;
+    let length = residual.abs() * norm(x);
+    if length > clip { residual * clip / length } else { residual }
 }
 
 /// Projection on the ball of radius `s`, in the form that [`Descent::run`] takes.

@@ -76,7 +76,7 @@ fn drops(gamma: f64) -> (usize, f64) {
             let score = |x: &[f64]| 1.2 * x[0] + 1.6 * x[1];
             let best =
                 (0..5).max_by(|&i, &j| score(set.row(i).unwrap()).total_cmp(&score(set.row(j).unwrap())));
-            dropped += usize::from(!policy.survivors(&set)[best.unwrap()]);
+            dropped += usize::from(!policy.device().survivors(&set)[best.unwrap()]);
             let arm = policy.decide(&set, b).unwrap();
             regret += environment.play(arm, a).unwrap().regret;
             policy.learn(&set, arm, environment.feedback().unwrap(), b).unwrap();
@@ -193,7 +193,7 @@ fn only_the_first_width_has_the_root_of_kappa() {
         let published: Vec<_> = estimates.iter().map(batch).collect();
         state["published"] = serde_json::to_value(published).unwrap();
         let policy: ShuffleGlm = serde_json::from_value(state).unwrap();
-        policy.survivors(&set)[1]
+        policy.device().survivors(&set)[1]
     };
     assert!(stays(&[1.0], 0.5) && !stays(&[1.0], 0.499));
     assert!(stays(&[0.0, 1.0], 1.0) && !stays(&[0.0, 1.0], 0.999));
@@ -248,8 +248,8 @@ proptest! {
         let policy: ShuffleGlm = serde_json::from_value(state).unwrap();
         let set = Features::new(values, 2).unwrap();
         for x in set.rows() {
-            prop_assert!(policy.weight(x) * (x[0] * x[0] + x[1] * x[1]) <= 0.25);
+            prop_assert!(policy.device().weight(x) * (x[0] * x[0] + x[1] * x[1]) <= 0.25);
         }
-        prop_assert!(policy.survivors(&set).contains(&true));
+        prop_assert!(policy.device().survivors(&set).contains(&true));
     }
 }

@@ -74,12 +74,14 @@ impl Party {
         self.post("reports", &report.to_bytes(), 0).map(|_| ())
     }
 
-    /// User side: hands this shuffler all messages of one user.
+    /// User side: hands this shuffler the bits of one user in `exchange`, for each label the number of ones.
     ///
     /// # Errors
     /// As [`post`](Self::post).
-    pub fn messages(&self, batch: u64, id: &ReportId, messages: &[u8]) -> Result<(), Error> {
-        self.post(&format!("messages/{batch}"), &[id.as_slice(), messages].concat(), 0).map(|_| ())
+    pub fn messages(&self, exchange: u64, id: &ReportId, ones: &[u64]) -> Result<(), Error> {
+        let ones: Vec<[u8; 8]> = ones.iter().map(|n| n.to_le_bytes()).collect();
+        let body = [id.as_slice(), ones.as_flattened()].concat();
+        self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 
     /// The key of this authority, and its name; parameters are those of
@@ -119,12 +121,12 @@ impl Party {
         read_opened(&self.post(&path, sum, SUM_BYTES)?)
     }
 
-    /// Server side: asks this shuffler to hand on a batch.
+    /// Asks this shuffler to hand on a batch that it kept.
     ///
     /// # Errors
     /// As [`post`](Self::post).
-    pub fn forward(&self, batch: u64) -> Result<(), Error> {
-        self.post(&format!("messages/{batch}/forward"), &[], 0).map(|_| ())
+    pub fn forward(&self, exchange: u64) -> Result<(), Error> {
+        self.post(&format!("messages/{exchange}/forward"), &[], 0).map(|_| ())
     }
 }
 

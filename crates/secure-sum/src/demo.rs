@@ -2,17 +2,21 @@
 
 use crate::Agreed;
 use anyhow::{Context, Result, bail};
-use bandit::distributed::survivors;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bandit::distributed::{Config, Mechanism, Model, survivors};
 use clap::Args;
-use privacy::budget::{Delta, Epsilon};
-use privacy::shuffle::BitSum;
+use privacy::budget::Delta;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, Collector, Error, Party, http};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use wire::{Ask, Awaited, PolicyCreated, PolicyView, Privacy, ShuffledBatch};
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -161,58 +165,111 @@ impl Demo {
         ] {
             command.args([name, &value]);
         }
-        let status = command.status().context("starting the users")?;
-        if !status.success() {
-            bail!("the users' process failed: {status}");
-        }
-        Ok(())
+        run_users(command)
     }
 
-    /// One batch of the best arm through the shuffler, as bits, at (epsilon, 10^-6).
+    /// One batch of the best arm through the shuffler, at (epsilon, 10^-6); this process is the bandit's server.
     fn shuffle(&self, program: &Path) -> Result<()> {
         let invited = self.users / self.arms as u64;
         let plan = self.agreed.plan(invited, self.users)?;
-        let at_least = u64::from(Batch::new(&plan)?.at_least());
-        let honest = Batch::new(&plan)?.mechanism().users();
-        let bits =
-            BitSum::calibrated(1.0, honest, 1, Epsilon::new(plan.epsilon.to_f64())?, Delta::new(1e-6)?)?;
-        let (steps, noise_bits) = (bits.steps(), bits.noise_bits());
-        let messages = (steps + noise_bits) as usize;
-
-        let (sender, mut batches) = mpsc::channel(1);
+        // As many in the first batch as are sure to answer.
+        let growth = u64::from(Batch::new(&plan)?.at_least()).max(2);
+        let model = Model::Bits { delta: Delta::new(1e-6)? };
+        let confidence = plan.confidence;
+        let config = Config { confidence, growth, ..Config::new(1, self.users, model, plan.epsilon) };
+        let mechanism = config.mechanism(1)?;
+        let received = Arc::new(Mutex::new(None));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
         let server = format!("http://{}", listener.local_addr()?);
-        let inbox = http::inbox(sender, messages * invited as usize);
-        runtime.spawn(async move { axum::serve(listener, inbox).await });
-        let numbers = [at_least, invited, messages as u64].map(|n| n.to_string());
-        let [at_least, at_most, each] = numbers.each_ref().map(String::as_str);
-        let mut arguments = vec!["shuffler", "--listen", "127.0.0.1:0", "--forward", &server];
-        arguments.extend(["--at-least", at_least, "--at-most", at_most, "--messages", each]);
-        let shuffler = Process::start(program, &arguments)?;
+        let routes = first_batch(&config, &mechanism, received.clone())?;
+        runtime.spawn(async move { axum::serve(listener, routes).await });
+        let before = ["--server", &server, "--bandit", BANDIT];
+        let shuffler =
+            Process::start(program, &[&["shuffler", "--listen", "127.0.0.1:0"], &before[..]].concat())?;
         let relay = Relay::start(shuffler.address())?;
 
         let begin = Instant::now();
         let mut command = Command::new(program);
-        command.arg("users").args(["--shuffler", &format!("http://{}", relay.address())]);
-        command.args(["--steps", &steps.to_string(), "--noise-bits", &noise_bits.to_string()]);
-        self.simulate(&mut command, 0, invited, self.arms - 1)?;
-        Party::new(format!("http://{}", shuffler.address())).forward(0).context("the shuffler")?;
-        let (_, shuffled) = batches.blocking_recv().context("no batch came from the shuffler")?;
+        command.arg("users").args(before).args(["--shuffler", &format!("http://{}", relay.address())]);
+        let mean = self.mean(self.arms - 1);
+        for (name, value) in [
+            ("--invited", invited.to_string()),
+            ("--mean", mean.to_string()),
+            ("--dropout", self.dropout.to_string()),
+        ] {
+            command.args([name, &value]);
+        }
+        run_users(&mut command)?;
+        let batch: ShuffledBatch = lock(&received).take().context("no batch came from the shuffler")?;
         let seconds = begin.elapsed().as_secs_f64();
-        let answered = (shuffled.len() / messages) as u64;
-        let ones = shuffled.iter().map(|b| u64::from(*b)).sum();
-        let mean = BitSum::new(1.0, answered, steps, noise_bits)?.analyse(ones)? / answered as f64;
-        let sent = relay.passed().sent.len() as f64 / answered as f64;
+        let sum = mechanism.count(batch.sums().sum())?;
+        let estimate = mechanism.analyse(sum, &mut http::rng()?)? / batch.users as f64;
+        let sent = relay.passed().sent.len() as f64 / batch.users as f64;
         Self::row("shuffler: users asked", invited, "users");
-        Self::row("shuffler: users answered", answered, "users");
-        Self::row("shuffler: estimated mean", format!("{mean:.4}"), "reward");
-        Self::row("shuffler: true mean", self.mean(self.arms - 1), "reward");
+        Self::row("shuffler: users counted", batch.users, "users");
+        Self::row("shuffler: estimated mean", format!("{estimate:.4}"), "reward");
+        Self::row("shuffler: true mean", mean, "reward");
         Self::row("shuffler: time in all", format!("{seconds:.2}"), "s");
-        Self::row("shuffler: payload a user", 16 + messages, "B");
+        Self::row("shuffler: bits a user", mechanism.bits(), "bits");
+        Self::row("shuffler: payload a user, their number of ones", 16 + 8, "B");
         Self::row("shuffler: user sends with HTTP", format!("{sent:.1}"), "B a user");
         Ok(())
     }
+}
+
+const BANDIT: &str = "demo";
+
+/// What a service has of a bandit in its first batch: the view, until the batch has come.
+fn first_batch(
+    config: &Config,
+    mechanism: &Mechanism,
+    received: Arc<Mutex<Option<ShuffledBatch>>>,
+) -> Result<Router> {
+    let Model::Bits { delta } = config.model else { bail!("a model without bits") };
+    let parameters = serde_json::json!({"model": "shuffle", "arms": config.arms, "horizon": config.horizon,
+        "epsilon": config.epsilon.to_f64(), "confidence": config.confidence, "growth": config.growth,
+        "delta": delta.get()});
+    let serde_json::Value::Object(parameters) = parameters else { bail!("parameters without names") };
+    let statement = config.privacy()?;
+    let created = PolicyCreated {
+        id: BANDIT.into(),
+        policy: "elimination".into(),
+        parameters,
+        privacy: Privacy { statement, spent: None },
+    };
+    let (steps, margin, epsilon) = (mechanism.precision(), mechanism.margin(), mechanism.epsilon().to_f64());
+    let ask = Ask::Count { arm: 0, steps, margin, noise: wire::Noise::Polya, epsilon };
+    let awaited = Some(Awaited { exchange: 1, batch: 1, users: mechanism.users(), ask });
+    let view =
+        PolicyView { created, round: 0, feedbacks: 0, pending_decisions: 0, awaited, published: Vec::new() };
+    let taken = received.clone();
+    let say = async move || {
+        let awaited = view.awaited.clone().filter(|_| lock(&taken).is_none());
+        Json(PolicyView { awaited, ..view.clone() })
+    };
+    let take = async move |body: Bytes| match serde_json::from_slice(&body) {
+        Ok(batch) => {
+            *lock(&received) = Some(batch);
+            StatusCode::OK
+        }
+        Err(_) => StatusCode::BAD_REQUEST,
+    };
+    Ok(Router::new()
+        .route(&format!("/v1/bandits/{BANDIT}"), get(say))
+        .route(&format!("/v1/bandits/{BANDIT}/shuffled"), post(take)))
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_users(command: &mut Command) -> Result<()> {
+    let status = command.status().context("starting the users")?;
+    if !status.success() {
+        bail!("the users' process failed: {status}");
+    }
+    Ok(())
 }
 
 impl Demo {

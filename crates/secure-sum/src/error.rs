@@ -66,6 +66,19 @@ pub enum Error {
         /// Users needed.
         need: u64,
     },
+    /// Misuse: the exchange is over, or not there yet, or none of bits.
+    #[error("the bandit does not wait for bits in exchange {exchange}")]
+    NotAwaited {
+        /// Number of the exchange.
+        exchange: u64,
+    },
+    /// Untrusted: a server that asks a device for something else than follows from the bandit's public parameters. The
+    /// device answers nothing.
+    #[error("the server asks for what the bandit's parameters do not: {what}")]
+    Overasked {
+        /// What is different.
+        what: &'static str,
+    },
     /// Capacity: a limit of the process is reached.
     #[error("no room for more {what}, at most {limit} are kept")]
     Full {
@@ -99,6 +112,9 @@ pub enum Error {
     /// The randomiser refused.
     #[error(transparent)]
     Bandit(#[from] bandit::Error),
+    /// From the estimates that a device chooses by.
+    #[error(transparent)]
+    Glm(#[from] glm::Error),
     /// From the noise.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),

@@ -7,18 +7,20 @@
 //! | `POST /v1/batches/{number}/{at_least}/open` | ids of the set, rising | total, 8 bytes |
 //! | server of ciphertexts: `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
 //! | `POST /v1/values/{number}/{at_least}/open` | | total and users, 24 bytes |
-//! | shuffler: `POST /v1/messages/{number}` | random id, 16 bytes; messages | |
-//! | `POST /v1/messages/{number}/forward` | | |
-//! | server: `POST /v1/shuffled/{number}` | messages | |
-//! | or a bandit's service: `POST /v1/bandits/{id}/shuffled` | [`ShuffledBatch`] | ignored |
+//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; ones of each label, 8 bytes each, little endian | |
+//! | `POST /v1/messages/{exchange}/forward` | | |
+//!
+//! Shuffler and collector ask a bandit's service what it waits for, `GET /v1/bandits/{id}`, and hand it a
+//! [`ShuffledBatch`](wire::ShuffledBatch), `POST /v1/bandits/{id}/shuffled`.
 
 use crate::Error;
 use crate::aggregator::Aggregator;
+use crate::awaiting::{Awaiting, hand};
 use crate::client::Party;
 use crate::encrypted::{Server, encrypted_bytes, write_opened};
 use crate::local::LISTENING;
 use crate::share::{BatchId, Report, element_bytes, ids};
-use crate::shuffler::Shuffler;
+use crate::shuffler::{MAX_LABELS, Shuffler};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -32,8 +34,8 @@ use rand_chacha::ChaCha20Rng;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
-use wire::{MAX_JSON_BYTES, PROBLEM_JSON, Problem, ShuffledBatch};
+use tokio::sync::Semaphore;
+use wire::{PROBLEM_JSON, Problem};
 
 /// Requests under way; one more is answered 503.
 const IN_FLIGHT: usize = 64;
@@ -112,72 +114,59 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::Io { what: "a task of the service", source: std::io::Error::other(error) }
 }
 
-/// Where a shuffler hands its batches to.
-#[derive(Debug, Clone)]
-pub enum Destination {
-    /// An [`inbox`]: messages as they are.
-    Inbox(Party),
-    /// A bandit of the service, by its id. Each message is a number, little endian, of at most 8 bytes; the shuffler's
-    /// batches are the bandit's exchanges.
-    Bandit(Party, String),
-}
+/// The routes of a shuffler before `bandit` of the service at `server`. What a batch looks like it asks the bandit, when
+/// somebody sends bits for an exchange that is new; a batch that is whole it hands on by itself, and whoever came last is
+/// answered before that. Where the server cannot be reached the batch is kept, and `forward` tries again.
+pub fn shuffler(server: Party, bandit: String) -> Router {
+    struct Before {
+        shuffler: Mutex<Shuffler>,
+        server: Party,
+        bandit: String,
+    }
+    impl Before {
+        fn begin(&self, exchange: u64) -> Result<(), Error> {
+            let awaiting = Awaiting::now(&self.server, &self.bandit)?;
+            let shape = awaiting.and_then(|a| a.shape()).filter(|shape| shape.exchange == exchange);
+            lock(&self.shuffler).begin(shape.ok_or(Error::NotAwaited { exchange })?)
+        }
 
-impl Destination {
-    fn hand(&self, number: u64, users: usize, unit: usize, messages: &[u8]) -> Result<(), Error> {
-        match self {
-            Destination::Inbox(server) => server.post(&format!("shuffled/{number}"), messages, 0)?,
-            Destination::Bandit(service, id) => {
-                let value = |bytes: &[u8]| bytes.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b));
-                let labels = vec![messages.chunks_exact(unit).map(value).collect()];
-                let batch = ShuffledBatch { exchange: number, users: users as u64, labels };
-                let body = serde_json::to_vec(&batch)
-                    .map_err(|e| Error::Io { what: "writing a batch", source: e.into() })?;
-                service.post(&format!("bandits/{id}/shuffled"), &body, MAX_JSON_BYTES)?
-            }
+        fn hand(&self, exchange: u64) -> Result<(), Error> {
+            let batch = lock(&self.shuffler).hand(exchange)?;
+            let handed = hand(&self.server, &self.bandit, &batch);
+            lock(&self.shuffler).ended(exchange, handed.is_ok());
+            handed
+        }
+    }
+    type Shared = State<Arc<Before>>;
+    async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Body) -> Result<(), Error> {
+        let body = read(body, 16 + 8 * MAX_LABELS).await?;
+        let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        let (numbers, []) = rest.as_chunks() else {
+            return Err(Error::Malformed { what: "not eight bytes a label" });
         };
+        let numbers: Vec<u64> = numbers.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        if !lock(&state.shuffler).knows(exchange) {
+            let state = state.clone();
+            tokio::task::spawn_blocking(move || state.begin(exchange)).await.map_err(lost)??;
+        }
+        if lock(&state.shuffler).submit(exchange, *id, &numbers)? {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = state.hand(exchange) {
+                    eprintln!("exchange {exchange} is whole and kept, `forward` tries again: {error}");
+                }
+            });
+        }
         Ok(())
     }
-}
-
-/// The routes of a shuffler that hands its batches to `server`.
-pub fn shuffler(state: Shuffler, server: Destination) -> Router {
-    type Shared = State<Arc<(Mutex<Shuffler>, Destination)>>;
-    async fn submit(State(state): Shared, Path(number): Path<u64>, body: Body) -> Result<(), Error> {
-        let limit = 16 + lock(&state.0).user_bytes();
-        let body = read(body, limit).await?;
-        let (id, messages) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
-        lock(&state.0).submit(number, *id, messages)
-    }
-    async fn forward(State(state): Shared, Path(number): Path<u64>) -> Result<(), Error> {
-        let forward = move || {
-            let (messages, user_bytes, unit) = {
-                let mut shuffler = lock(&state.0);
-                let messages = shuffler.shuffle(number, &mut rng()?)?.to_vec();
-                (messages, shuffler.user_bytes(), shuffler.unit())
-            };
-            state.1.hand(number, messages.len() / user_bytes, unit, &messages)?;
-            lock(&state.0).sent(number);
-            Ok(())
-        };
-        tokio::task::spawn_blocking(forward).await.map_err(lost)?
+    async fn forward(State(state): Shared, Path(exchange): Path<u64>) -> Result<(), Error> {
+        tokio::task::spawn_blocking(move || state.hand(exchange)).await.map_err(lost)?
     }
     service(
         Router::new()
-            .route("/v1/messages/{number}", post(submit))
-            .route("/v1/messages/{number}/forward", post(forward))
-            .with_state(Arc::new((Mutex::new(state), server))),
+            .route("/v1/messages/{exchange}", post(submit))
+            .route("/v1/messages/{exchange}/forward", post(forward))
+            .with_state(Arc::new(Before { shuffler: Mutex::default(), server, bandit })),
     )
-}
-
-/// The route by which a server gets shuffled batches of at most `limit` bytes: number and messages go to `batches`.
-/// A batch may come twice if an answer is lost; it is the same then, and counts once.
-pub fn inbox(batches: mpsc::Sender<(u64, Vec<u8>)>, limit: usize) -> Router {
-    type Shared = State<(mpsc::Sender<(u64, Vec<u8>)>, usize)>;
-    async fn take(State((batches, limit)): Shared, Path(number): Path<u64>, body: Body) -> Result<(), Error> {
-        let messages = read(body, limit).await?;
-        batches.send((number, messages)).await.map_err(|_| Error::Closed { batch: number })
-    }
-    service(Router::new().route("/v1/shuffled/{number}", post(take)).with_state((batches, limit)))
 }
 
 /// A generator seeded by the operating system.
@@ -253,6 +242,7 @@ impl Error {
             Error::NotClosed { .. } => (StatusCode::CONFLICT, "not_closed"),
             Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
             Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
+            Error::NotAwaited { .. } => (StatusCode::CONFLICT, "not_awaited"),
             Error::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
             Error::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             Error::UnknownPath => (StatusCode::NOT_FOUND, "unknown_path"),

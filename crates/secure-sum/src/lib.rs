@@ -1,4 +1,4 @@
-//! Sums and shuffles of users' messages among processes, no one of which is trusted with more than its share.
+//! Sums of users' messages among processes, no one of which is trusted with more than its share.
 //!
 //! For servers that learn from noised sums (`bandit::distributed`, `privacy::shuffle`) and must not see a user's value.
 //! Not for inputs that must be proved to be in range: a user adds noise itself, which no range proof fits, so that a user
@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | two aggregators | both aggregators | 72 | [`Batch`], [`Aggregator`], [`Collector`] |
 //! | ciphertexts | server and key authority | 65 thousand | [`encrypted`] |
-//! | shuffler | shuffler and server | what the randomiser sends | [`Shuffler`] |
+//! | shuffler | shuffler and server | 24, or 16 and 8 a label | [`Shuffler`], [`Awaiting::count`], [`Row`] |
 //!
 //! # What each party sees, with two aggregators
 //! - An aggregator: random ids, and for each a uniform field element, whatever the value. Its total is uniform too.
@@ -18,6 +18,10 @@
 //!   user's part of the noise, which is little protection.
 //! - All parties follow the protocol, but for the collector, who may ask for any set. Aggregators do not know who
 //!   users are: what stands in front of them must, or a collector can make users up (they count as colluding).
+//!
+//! # What a shuffler sees
+//! Random ids, and for each the number of ones among a user's bits, which holds little noise. It lets out the sum for each
+//! label, and no id. So it must not collude with the server, and is trusted not to look at single users' numbers.
 //!
 //! # Source
 //! Secure sums as in Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", section on secure
@@ -32,6 +36,7 @@ pub mod encrypted;
 mod error;
 pub mod http;
 pub mod local;
+mod rows;
 mod share;
 pub mod shuffler;
 
@@ -40,5 +45,6 @@ pub use awaiting::Awaiting;
 pub use batch::{Batch, Plan};
 pub use client::{Collector, Party};
 pub use error::Error;
+pub use rows::{Row, RowBatch};
 pub use share::{BatchId, Report, ReportId, Sum, join, reports, split};
 pub use shuffler::Shuffler;

@@ -10,12 +10,10 @@ use privacy::Ratio;
 use privacy::budget::Delta;
 use secure_sum::aggregator::Limits;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
-use secure_sum::http::Destination;
-use secure_sum::shuffler::Shape;
-use secure_sum::{Aggregator, Awaiting, BatchId, Collector, Party, Plan, Shuffler, http};
+use secure_sum::{Aggregator, Awaiting, BatchId, Collector, Party, Plan, http};
 use std::process::ExitCode;
 
-/// Sums and shuffles of users' messages among processes, no one of which is trusted with more than its share.
+/// Sums of users' messages among processes, no one of which is trusted with more than its share.
 ///
 /// Services speak HTTP; put a proxy with TLS and authentication in front.
 #[derive(Parser)]
@@ -36,38 +34,27 @@ enum Role {
         #[arg(long, default_value_t = Limits::default().reports)]
         max_reports: usize,
     },
-    /// Takes the messages of a batch and hands them on in random order. Its state is in memory.
+    /// Takes the bits of the users that a bandit waits for, and hands on the number of ones when all have answered. Its
+    /// state is in memory. It must not collude with the server.
     Shuffler {
         /// Address and port; port 0 takes any free one.
         #[arg(long, default_value = "127.0.0.1:9003")]
         listen: String,
-        /// Address of the server, such as http://127.0.0.1:9004.
+        /// Address of helba-server, such as http://127.0.0.1:8080.
         #[arg(long, value_parser = address)]
-        forward: String,
-        /// The server is helba-server, and this its bandit: messages are numbers of `--unit` bytes, little endian.
+        server: String,
+        /// Its bandit, `shuffle-glm` or `elimination` under model shuffle: it says what users send.
         #[arg(long)]
-        bandit: Option<String>,
-        /// Users without whom nothing is handed on.
-        #[arg(long)]
-        at_least: usize,
-        /// Users of a batch at most.
-        #[arg(long)]
-        at_most: usize,
-        /// Messages of each user.
-        #[arg(long)]
-        messages: usize,
-        /// Bytes of a message.
-        #[arg(long, default_value_t = 1)]
-        unit: usize,
+        bandit: String,
     },
-    /// Has a shuffler hand on a batch that has all its users, as `POST /v1/messages/BATCH/forward` does.
+    /// Has a shuffler hand on a batch that is whole, where it could not reach the server by itself.
     Forward {
         /// The shuffler's address, such as http://127.0.0.1:9003.
         #[arg(long, value_parser = address)]
         shuffler: String,
-        /// Number of the batch; for a bandit, of its exchange.
+        /// Number of the bandit's exchange.
         #[arg(long)]
-        batch: u64,
+        exchange: u64,
     },
     /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to a bandit of
     /// helba-server that waits for it.
@@ -98,7 +85,7 @@ enum Role {
         #[arg(long, value_parser = address)]
         authority: String,
     },
-    /// Simulated users of one batch with Bernoulli rewards; some drop out.
+    /// Simulated users of one batch, with rewards of 0 and 1; some drop out.
     Users(Box<users::Users>),
     /// Successive elimination over all roles on this machine, each a process; figures go to stdout as CSV.
     Demo(demo::Demo),
@@ -119,7 +106,7 @@ struct Agreed {
     /// Part of the users of a batch that may drop out; with more missing it is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
-    /// Part of them that may collude with the collector.
+    /// Part of them that may collude with the collector; the noise behind a shuffler is sized for all.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
     /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of
@@ -180,19 +167,12 @@ fn run(role: Role) -> Result<()> {
             let limits = Limits { reports: max_reports, ..Limits::default() };
             Ok(http::serve(&listen, http::aggregator(Aggregator::new(limits)))?)
         }
-        Role::Shuffler { listen, forward, bandit, at_least, at_most, messages, unit } => {
-            let party = Party::new(forward);
-            let destination = match bandit {
-                Some(_) if unit > 8 => bail!("--unit {unit}: numbers have at most 8 bytes"),
-                Some(id) => Destination::Bandit(party, id),
-                None => Destination::Inbox(party),
-            };
-            let state = Shuffler::new(Shape { at_least, at_most, messages, unit });
-            Ok(http::serve(&listen, http::shuffler(state.context("the shape of a batch")?, destination))?)
+        Role::Shuffler { listen, server, bandit } => {
+            Ok(http::serve(&listen, http::shuffler(Party::new(server), bandit))?)
         }
-        Role::Forward { shuffler, batch } => {
-            Party::new(shuffler).forward(batch)?;
-            println!("batch {batch} handed on");
+        Role::Forward { shuffler, exchange } => {
+            Party::new(shuffler).forward(exchange)?;
+            println!("exchange {exchange} handed on");
             Ok(())
         }
         Role::Collect { aggregators, adder, server, bandit, batch } => {

@@ -1,228 +1,224 @@
-//! The shuffler: takes the messages of a batch, and hands them on in an order that says nothing of who sent them.
+//! The shuffler: takes the bits of a batch's users, and lets out how many of them are ones.
 
 use crate::Error;
 use crate::share::ReportId;
-use privacy::source::Words;
-use rand::CryptoRng;
 use std::collections::BTreeMap;
+use wire::ShuffledBatch;
 
-/// The shape of a batch, the same for all users: a user who sent more than others would stand out.
+/// Labels of one user at most: more than the metric of 64 features has entries.
+pub const MAX_LABELS: usize = 1 << 12;
+/// Users of a batch at most; some 100 bytes each.
+const MAX_USERS: u64 = 1 << 22;
+
+/// What a bandit waits for: the same of every user, since one who sent more than others would stand out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Users without whom nothing is handed on: their noise would be too small.
-    pub at_least: usize,
-    /// Users at most.
-    pub at_most: usize,
-    /// Messages of each user.
-    pub messages: usize,
-    /// Bytes of a message; 1 for randomisers that send bits.
-    pub unit: usize,
+    /// Number of the bandit's exchange.
+    pub exchange: u64,
+    /// Users of the batch, neither more nor fewer: their noise would be too small.
+    pub users: u64,
+    /// Labels.
+    pub labels: usize,
+    /// Bits that each user sends of each label.
+    pub bits: u64,
 }
 
-/// The state of a shuffler, in memory. It sees who sent what, so it must not collude with the server; it need not be
-/// trusted with the rest, since messages carry their noise.
-#[derive(Debug)]
+/// The state of a shuffler, in memory: one batch at a time, that of the exchange which its bandit waits for.
+///
+/// Bits of one label, all users' in random order, tell no more than how many are ones. So nothing is put in order here and
+/// permuted: a user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
+///
+/// It sees who sends how many ones, and a single user's number holds little noise: it must not collude with the server, and
+/// is trusted not to look. It keeps no number: of each user the random id and a digest are held until the batch is whole.
+#[derive(Debug, Default)]
 pub struct Shuffler {
-    shape: Shape,
-    batches: BTreeMap<u64, State>,
-    /// Bytes of messages that there is room for, beside those of batches that are not sent yet.
-    room: usize,
+    state: State,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
-    Taking(BTreeMap<ReportId, Vec<u8>>),
-    /// Until [`Shuffler::sent`]; the same order each time.
-    Shuffled(Vec<u8>),
-    Sent,
+    #[default]
+    Idle,
+    Taking {
+        shape: Shape,
+        seen: BTreeMap<ReportId, blake3::Hash>,
+        ones: Vec<u64>,
+    },
+    /// All users have answered; `handing` while somebody brings it to the server.
+    Whole {
+        batch: ShuffledBatch,
+        handing: bool,
+    },
+    Handed {
+        exchange: u64,
+    },
 }
 
 impl Shuffler {
-    /// Batches kept, those that were sent included.
-    const BATCHES: usize = 1 << 16;
-    /// Bytes of all users of a batch, and of all batches that are not sent yet, at most.
-    const BYTES: usize = 1 << 30;
+    const fn exchange(&self) -> Option<u64> {
+        match &self.state {
+            State::Idle => None,
+            State::Taking { shape, .. } => Some(shape.exchange),
+            State::Whole { batch, .. } => Some(batch.exchange),
+            State::Handed { exchange } => Some(*exchange),
+        }
+    }
 
-    /// Without any message.
+    /// Whether the exchange is the newest or one before it, so that the bandit need not be asked about it.
+    pub fn knows(&self, exchange: u64) -> bool {
+        self.exchange().is_some_and(|newest| exchange <= newest)
+    }
+
+    /// Takes bits for an exchange that the bandit waits for, and forgets the one before, for which it waits no more.
+    /// Nothing changes if it, or a later one, is known.
     ///
     /// # Errors
-    /// [`Error::Field`] if a part of the shape is 0, `at_most` is below `at_least`, or a batch has a gibibyte or more.
-    pub fn new(shape: Shape) -> Result<Self, Error> {
-        let Shape { at_least, at_most, messages, unit } = shape;
-        for (field, got) in [("at_least", at_least), ("messages", messages), ("unit", unit)] {
+    /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users, labels or bits.
+    pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
+        let Shape { exchange, users, labels, bits } = shape;
+        for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
             if got == 0 {
                 return Err(Error::Field { field, got: 0.0, want: "at least 1" });
             }
         }
-        let bytes = messages.checked_mul(unit).and_then(|b| b.checked_mul(at_most));
-        if at_most < at_least || bytes.is_none_or(|b| b >= Self::BYTES) {
-            let want = "at_least or more, and less than a gibibyte of messages";
-            return Err(Error::Field { field: "at_most", got: at_most as f64, want });
-        }
-        Ok(Self { shape, batches: BTreeMap::new(), room: Self::BYTES })
-    }
-
-    /// Bytes of a message.
-    pub const fn unit(&self) -> usize {
-        self.shape.unit
-    }
-
-    /// Bytes of one user's messages.
-    pub const fn user_bytes(&self) -> usize {
-        self.shape.messages * self.shape.unit
-    }
-
-    /// Takes the messages of one user, under a random id that goes no further. Sending them twice counts them once.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] for another length, [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`].
-    pub fn submit(&mut self, batch: u64, id: ReportId, messages: &[u8]) -> Result<(), Error> {
-        if messages.len() != self.user_bytes() {
-            return Err(Error::Malformed { what: "not the number of messages that every user sends" });
-        }
-        if !self.batches.contains_key(&batch) && self.batches.len() >= Self::BATCHES {
-            return Err(Error::Full { what: "batches", limit: Self::BATCHES });
-        }
-        let State::Taking(users) =
-            self.batches.entry(batch).or_insert_with(|| State::Taking(BTreeMap::new()))
-        else {
-            return Err(Error::Closed { batch });
-        };
-        match users.get(&id) {
-            Some(held) if held == messages => Ok(()),
-            Some(_) => Err(Error::Duplicate { batch }),
-            None if users.len() >= self.shape.at_most => {
-                Err(Error::Full { what: "users", limit: self.shape.at_most })
-            }
-            None if messages.len() > self.room => {
-                Err(Error::Full { what: "bytes of messages", limit: Self::BYTES })
-            }
-            None => {
-                self.room -= messages.len();
-                users.insert(id, messages.to_vec());
-                Ok(())
-            }
-        }
-    }
-
-    /// All messages of `batch`, each order equally likely; takes no more. The answer stays the same until it is
-    /// [`sent`](Self::sent).
-    ///
-    /// # Errors
-    /// [`Error::TooFew`]: the batch then still takes messages. [`Error::NotClosed`] if nothing came, [`Error::Closed`] after
-    /// it was sent.
-    pub fn shuffle<R: CryptoRng>(&mut self, batch: u64, rng: &mut R) -> Result<&[u8], Error> {
-        let Shape { at_least, unit, .. } = self.shape;
-        let state = self.batches.get_mut(&batch).ok_or(Error::NotClosed { batch })?;
-        if let State::Taking(users) = state {
-            if users.len() < at_least {
-                return Err(Error::TooFew { got: users.len() as u64, need: at_least as u64 });
-            }
-            let all = users.values().flatten().copied().collect();
-            *state = State::Shuffled(permuted(all, unit, rng));
-        }
-        match state {
-            State::Shuffled(messages) => Ok(messages),
-            _ => Err(Error::Closed { batch }),
-        }
-    }
-
-    /// Forgets the messages of a batch that arrived.
-    pub fn sent(&mut self, batch: u64) {
-        if let Some(state) = self.batches.get_mut(&batch)
-            && let State::Shuffled(messages) = state
+        for (what, got, limit) in [("labels", labels as u64, MAX_LABELS as u64), ("users", users, MAX_USERS)]
         {
-            self.room += messages.len();
-            *state = State::Sent;
+            if got > limit {
+                return Err(Error::Full { what, limit: limit as usize });
+            }
         }
+        if users.checked_mul(bits).is_none() {
+            return Err(Error::Field { field: "bits", got: bits as f64, want: "below 2^64 of all users" });
+        }
+        if !self.knows(exchange) {
+            self.state = State::Taking { shape, seen: BTreeMap::new(), ones: vec![0; labels] };
+        }
+        Ok(())
     }
-}
 
-/// Fisher and Yates, with exact uniform indices.
-fn permuted<R: CryptoRng>(mut all: Vec<u8>, unit: usize, rng: &mut R) -> Vec<u8> {
-    for last in (1..all.len() / unit).rev() {
-        let other = rng.below(last as u128 + 1) as usize;
-        for byte in 0..unit {
-            all.swap(last * unit + byte, other * unit + byte);
+    /// Takes the bits of one user, for each label the number of ones, under a random id that goes no further. Sending
+    /// them twice counts them once. Returns whether the batch is whole now: true for one call a batch.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for another number of labels or more ones than bits, [`Error::Duplicate`]; [`Error::Closed`]
+    /// once all users have answered, [`Error::NotClosed`] for an exchange that has not [begun](Self::begin).
+    pub fn submit(&mut self, exchange: u64, id: ReportId, numbers: &[u64]) -> Result<bool, Error> {
+        let known = self.knows(exchange);
+        let (shape, seen, ones) = match &mut self.state {
+            State::Taking { shape, seen, ones } if shape.exchange == exchange => (*shape, seen, ones),
+            _ if known => return Err(Error::Closed { batch: exchange }),
+            _ => return Err(Error::NotClosed { batch: exchange }),
+        };
+        if numbers.len() != shape.labels {
+            return Err(Error::Malformed { what: "not the number of labels that every user sends" });
+        }
+        if numbers.iter().any(|n| *n > shape.bits) {
+            return Err(Error::Malformed { what: "more ones than bits" });
+        }
+        let mut hash = blake3::Hasher::new();
+        numbers.iter().for_each(|n| _ = hash.update(&n.to_le_bytes()));
+        let digest = hash.finalize();
+        match seen.get(&id) {
+            Some(held) if *held == digest => return Ok(false),
+            Some(_) => return Err(Error::Duplicate { batch: exchange }),
+            None => seen.insert(id, digest),
+        };
+        // Below users times bits, which fits.
+        ones.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += n);
+        let whole = seen.len() as u64 == shape.users;
+        if whole {
+            let labels = ones.iter().map(|n| vec![*n]).collect();
+            let batch = ShuffledBatch { exchange, users: shape.users, labels };
+            self.state = State::Whole { batch, handing: false };
+        }
+        Ok(whole)
+    }
+
+    /// The batch, for whoever brings it to the server and then says how that [ended](Self::ended).
+    ///
+    /// # Errors
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it, [`Error::Closed`] after
+    /// it arrived, [`Error::NotClosed`] for an exchange that has not begun.
+    pub fn hand(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
+        let newest = self.exchange();
+        match &mut self.state {
+            _ if newest.is_none_or(|newest| exchange > newest) => Err(Error::NotClosed { batch: exchange }),
+            State::Taking { shape, seen, .. } if shape.exchange == exchange => {
+                Err(Error::TooFew { got: seen.len() as u64, need: shape.users })
+            }
+            State::Whole { handing: true, batch } if batch.exchange == exchange => Err(Error::Overloaded),
+            State::Whole { batch, handing } if batch.exchange == exchange => {
+                *handing = true;
+                Ok(batch.clone())
+            }
+            _ => Err(Error::Closed { batch: exchange }),
         }
     }
-    all
+
+    /// That a batch arrived, or that it did not and is kept.
+    pub fn ended(&mut self, exchange: u64, arrived: bool) {
+        match &mut self.state {
+            State::Whole { batch, .. } if batch.exchange == exchange && arrived => {
+                self.state = State::Handed { exchange };
+            }
+            State::Whole { batch, handing } if batch.exchange == exchange => *handing = false,
+            _ => {} // another exchange has begun
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha20Rng;
 
-    const SHAPE: Shape = Shape { at_least: 3, at_most: 4, messages: 2, unit: 2 };
-
-    /// All 24 orders of four messages are equally likely: chi-square, 23 degrees of freedom, 65 has probability 7e-6.
-    #[test]
-    fn every_order_is_as_likely() {
-        let mut rng = ChaCha20Rng::seed_from_u64(3);
-        let mut seen = BTreeMap::new();
-        for _ in 0..24_000 {
-            *seen.entry(permuted(b"aabbccdd".to_vec(), 2, &mut rng)).or_insert(0u32) += 1;
-        }
-        assert_eq!(seen.len(), 24);
-        let chi: f64 = seen.values().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
-        assert!(chi < 65.0, "{chi}");
-    }
+    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9 };
 
     #[test]
-    fn batches_are_whole_and_sent_once() {
-        let mut rng = ChaCha20Rng::seed_from_u64(4);
-        let mut shuffler = Shuffler::new(SHAPE).unwrap();
-        let send = |shuffler: &mut Shuffler, id: u8| shuffler.submit(1, [id; 16], &[id; 4]);
-        send(&mut shuffler, 1).unwrap();
-        send(&mut shuffler, 2).unwrap();
-        send(&mut shuffler, 2).unwrap();
-        assert!(matches!(shuffler.submit(1, [2; 16], &[9; 4]), Err(Error::Duplicate { .. })));
-        assert!(matches!(shuffler.submit(1, [5; 16], &[9; 3]), Err(Error::Malformed { .. })));
-        assert!(matches!(shuffler.shuffle(1, &mut rng), Err(Error::TooFew { got: 2, need: 3 })));
-        assert!(matches!(shuffler.shuffle(2, &mut rng), Err(Error::NotClosed { .. })));
-        send(&mut shuffler, 3).unwrap();
-        send(&mut shuffler, 4).unwrap();
-        assert!(matches!(send(&mut shuffler, 5), Err(Error::Full { .. })));
-        let first = shuffler.shuffle(1, &mut rng).unwrap().to_vec();
-        assert_eq!(shuffler.shuffle(1, &mut rng).unwrap(), first);
-        let mut sorted = first.clone();
-        sorted.sort();
-        assert_eq!(sorted, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]);
-        shuffler.sent(1);
-        assert!(matches!(shuffler.shuffle(1, &mut rng), Err(Error::Closed { .. })));
-        assert!(matches!(send(&mut shuffler, 6), Err(Error::Closed { .. })));
-    }
-
-    /// Users of however many batches fill no more memory than one batch may; a batch that was sent makes room.
-    #[test]
-    fn all_batches_share_one_limit() {
-        let mut rng = ChaCha20Rng::seed_from_u64(5);
-        let mut shuffler = Shuffler::new(Shape { at_least: 1, ..SHAPE }).unwrap();
-        shuffler.room = 3 * shuffler.user_bytes();
-        let send = |shuffler: &mut Shuffler, batch, id| shuffler.submit(batch, [id; 16], &[id; 4]);
-        (1..=3).for_each(|batch| send(&mut shuffler, batch, 1).unwrap());
-        assert!(matches!(send(&mut shuffler, 1, 2), Err(Error::Full { .. })));
-        send(&mut shuffler, 1, 1).unwrap(); // a retry takes no room
-        shuffler.shuffle(3, &mut rng).unwrap();
-        assert!(matches!(send(&mut shuffler, 1, 2), Err(Error::Full { .. })));
-        shuffler.sent(3);
-        shuffler.sent(3);
-        send(&mut shuffler, 1, 2).unwrap();
-        assert!(matches!(send(&mut shuffler, 2, 2), Err(Error::Full { .. })));
+    fn batches_are_whole_and_handed_on_once() {
+        let mut shuffler = Shuffler::default();
+        let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [id; 16], &[ones, 1]);
+        assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotClosed { batch: 7 })));
+        assert!(matches!(shuffler.hand(7), Err(Error::NotClosed { batch: 7 })));
+        shuffler.begin(SHAPE).unwrap();
+        assert!(!send(&mut shuffler, 1, 9).unwrap());
+        assert!(!send(&mut shuffler, 2, 0).unwrap());
+        assert!(!send(&mut shuffler, 2, 0).unwrap(), "a retry counts once");
+        // Asked about again, by a user who came at the same time.
+        shuffler.begin(SHAPE).unwrap();
+        assert!(matches!(send(&mut shuffler, 2, 1), Err(Error::Duplicate { .. })));
+        assert!(matches!(send(&mut shuffler, 3, 10), Err(Error::Malformed { what: "more ones than bits" })));
+        assert!(matches!(shuffler.submit(7, [3; 16], &[1]), Err(Error::Malformed { .. })));
+        assert!(matches!(shuffler.submit(6, [3; 16], &[1, 1]), Err(Error::Closed { batch: 6 })));
+        assert!(matches!(shuffler.hand(7), Err(Error::TooFew { got: 2, need: 3 })));
+        assert!(send(&mut shuffler, 3, 4).unwrap());
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
+        let batch = shuffler.hand(7).unwrap();
+        assert_eq!(batch, ShuffledBatch { exchange: 7, users: 3, labels: vec![vec![13], vec![3]] });
+        assert!(matches!(shuffler.hand(7), Err(Error::Overloaded)));
+        shuffler.ended(7, false);
+        assert_eq!(shuffler.hand(7).unwrap(), batch);
+        shuffler.ended(7, true);
+        assert!(matches!(shuffler.hand(7), Err(Error::Closed { batch: 7 })));
+        // An old answer of the bandit, which came late.
+        shuffler.begin(SHAPE).unwrap();
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
+        shuffler.begin(Shape { exchange: 8, ..SHAPE }).unwrap();
+        assert!(!shuffler.submit(8, [1; 16], &[1, 1]).unwrap());
+        shuffler.ended(7, true);
+        assert!(matches!(shuffler.hand(8), Err(Error::TooFew { got: 1, need: 3 })));
     }
 
     #[test]
     fn shapes_without_sense_are_refused() {
         for bad in [
-            Shape { at_least: 0, ..SHAPE },
-            Shape { messages: 0, ..SHAPE },
-            Shape { unit: 0, ..SHAPE },
-            Shape { at_most: 2, ..SHAPE },
-            Shape { at_most: usize::MAX, ..SHAPE },
+            Shape { users: 0, ..SHAPE },
+            Shape { labels: 0, ..SHAPE },
+            Shape { bits: 0, ..SHAPE },
+            Shape { bits: u64::MAX, ..SHAPE },
+            Shape { users: u64::MAX, ..SHAPE },
+            Shape { labels: usize::MAX, ..SHAPE },
         ] {
-            assert!(Shuffler::new(bad).is_err(), "{bad:?}");
+            assert!(Shuffler::default().begin(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Real processes on loopback ports: what they compute, what each of them sees, what they refuse.
 
+mod common;
+
 use bandit::distributed::Model;
+use common::{PROGRAM, bodies, party, refused};
 use prio::field::Field64;
 use privacy::Ratio;
-use privacy::source::Words;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Passed, Process, Relay};
-use secure_sum::{Batch, BatchId, Collector, Error, Party, Plan, Report, http, reports};
+use secure_sum::{Batch, BatchId, Collector, Error, Plan, Report, reports};
 use std::path::Path;
-use tokio::sync::mpsc;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_secure-sum");
 const PLAN: Plan = Plan {
     model: Model::Pure,
     epsilon: Ratio::ONE,
@@ -26,33 +26,8 @@ fn aggregator() -> Process {
     Process::start(Path::new(PROGRAM), &["aggregator", "--listen", "127.0.0.1:0"]).unwrap()
 }
 
-fn party(address: std::net::SocketAddr) -> Party {
-    Party::new(format!("http://{address}"))
-}
-
 fn batch(tenths_missing: u128) -> Batch {
     Batch::new(&Plan { missing: Ratio::new(tenths_missing, 10).unwrap(), ..PLAN }).unwrap()
-}
-
-/// The bodies of requests or answers that passed; heads are dropped.
-fn bodies(mut passed: &[u8]) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    while let Some(end) = passed.windows(4).position(|w| w == b"\r\n\r\n") {
-        let head = String::from_utf8(passed[..end].to_vec()).unwrap().to_ascii_lowercase();
-        let length = head.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse().ok());
-        let (body, rest) = passed[end + 4..].split_at(length.unwrap_or(0));
-        out.push(body.to_vec());
-        passed = rest;
-    }
-    out
-}
-
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: Result<T, Error>, reason: &str) {
-    match result {
-        Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some(reason) => {}
-        other => panic!("{other:?} in place of {reason}"),
-    }
 }
 
 /// Users of whom every tenth is cut off after its first report. The sum is that of the others, and every byte that
@@ -200,62 +175,6 @@ fn hostile_bytes_are_refused() {
     refused(party.report(&other), "duplicate");
 }
 
-/// What the shuffler hands on holds all messages and no id, and comes once, with enough users.
-#[test]
-fn the_shuffler_forwards_without_origin() {
-    let (sender, mut batches) = mpsc::channel(1);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-    let relay = Relay::start(listener.local_addr().unwrap()).unwrap();
-    runtime.spawn(async move { axum::serve(listener, http::inbox(sender, 1 << 20)).await });
-    let server = format!("http://{}", relay.address());
-    let shuffler = Process::start(
-        Path::new(PROGRAM),
-        &[
-            "shuffler",
-            "--listen",
-            "127.0.0.1:0",
-            "--forward",
-            &server,
-            "--at-least",
-            "40",
-            "--at-most",
-            "50",
-            "--messages",
-            "3",
-            "--unit",
-            "8",
-        ],
-    );
-    let shuffler = party(shuffler.as_ref().unwrap().address());
-    let mut rng = ChaCha20Rng::seed_from_u64(14);
-    let (mut ids, mut sent) = (Vec::new(), Vec::new());
-    for user in 0..45u64 {
-        if user == 39 {
-            refused(shuffler.forward(7), "too_few");
-        }
-        let messages: Vec<u8> = (0..3).flat_map(|k| (user * 3 + k).to_le_bytes()).collect();
-        let id: [u8; 16] = std::array::from_fn(|_| rng.word() as u8);
-        shuffler.messages(7, &id, &messages).unwrap();
-        ids.push(id);
-        sent.extend(user * 3..user * 3 + 3);
-    }
-    refused(shuffler.messages(7, &[0; 16], &[0; 23]), "malformed");
-    refused(shuffler.messages(7, &[0; 16], &[0; 1000]), "too_large");
-    shuffler.forward(7).unwrap();
-    refused(shuffler.forward(7), "closed");
-    let (number, got) = batches.blocking_recv().unwrap();
-    let mut got: Vec<u64> = got.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-    assert_eq!(number, 7);
-    assert_ne!(got, sent);
-    got.sort();
-    assert_eq!(got, sent);
-    let passed = relay.passed().sent;
-    assert!(ids.iter().all(|id| !passed.windows(16).any(|w| w == id)));
-    // One request, on one connection, for the whole batch.
-    assert_eq!(bodies(&passed).len(), 1);
-}
-
 /// All roles, as the documentation says to start them.
 #[test]
 fn the_demonstration_runs() {
@@ -303,7 +222,11 @@ fn arguments_are_named() {
         ),
         (vec!["users", "--server", nobody, "--batch", "1", "--mean", "1"], "--bandit"),
         (vec!["users", "--batch", "1", "--mean", "1"], "--invited"),
-        (vec!["forward", "--shuffler", "here", "--batch", "1"], "such as http://"),
+        (vec!["forward", "--shuffler", "here", "--exchange", "1"], "such as http://"),
+        (vec!["users", "--shuffler", nobody, "--mean", "1"], "--server"),
+        (vec!["users", "--server", nobody, "--bandit", "b", "--shuffler", nobody], "--mean"),
+        (vec!["users", "--server", nobody, "--bandit", "b", "--mean", "1"], "--batch"),
+        (vec!["shuffler", "--server", nobody], "--bandit"),
         (vec!["demo", "--users", "0"], "--users 0"),
     ] {
         let out = std::process::Command::new(PROGRAM).args(&arguments).output().unwrap();

@@ -187,8 +187,25 @@ pub enum Ask {
         /// What the noise pays for.
         epsilon: f64,
     },
+    /// The reward of `arm`, randomised, as the number of ones among `steps + 2 margin` bits of one label: the reward, in
+    /// [0, 1], times `steps`, rounded at random to a whole number with the same mean, plus `noise`, cut off to
+    /// `-margin..=steps + margin`, plus `margin`.
+    Count {
+        /// The arm.
+        arm: usize,
+        /// Steps of a reward, g.
+        steps: u64,
+        /// Noise to either side, C.
+        margin: u64,
+        /// What the user adds.
+        noise: Noise,
+        /// What the noise pays for.
+        epsilon: f64,
+    },
     /// Bits of their row's entry in the metric, a label an entry of the upper triangle, row by row.
     Metric {
+        /// How many entries there are, `d (d + 1)/2`.
+        entries: usize,
         /// How an entry becomes bits.
         bits: Bits,
     },
@@ -199,6 +216,19 @@ pub enum Ask {
         /// How a coordinate becomes bits.
         bits: Bits,
     },
+}
+
+impl Ask {
+    /// The labels that each user sends bits of, and how many of each; `None` where no bits are sent.
+    pub fn labels(&self) -> Option<(usize, u64)> {
+        let each = |bits: &Bits| bits.steps.saturating_add(bits.noise);
+        match self {
+            Self::Share { .. } => None,
+            Self::Count { steps, margin, .. } => Some((1, steps.saturating_add(margin.saturating_mul(2)))),
+            Self::Metric { entries, bits } => Some((*entries, each(bits))),
+            Self::Gradient { at, bits } => Some((at.len(), each(bits))),
+        }
+    }
 }
 
 /// How a number x of [-bound, bound] becomes `steps + noise` bits, which are shuffled with everybody's of their label: as
@@ -215,7 +245,8 @@ pub struct Bits {
     pub noise: u64,
 }
 
-/// What each user adds, a whole number, with the `steps` g and `epsilon` of [`Ask::Share`] and the n users of the batch.
+/// What each user adds, a whole number, with the `steps` g and `epsilon` of [`Ask::Share`] or [`Ask::Count`] and the n users
+/// of the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Noise {
@@ -232,8 +263,9 @@ pub enum Noise {
 
 /// What an intermediary lets out of a batch. Nothing in it has an origin.
 ///
-/// Messages of one label that were shuffled are known by their sum alone where they are bits; shares of a secure sum
-/// likewise. So a shuffler may forward every number on its own or their sum by label, and so may aggregators their totals.
+/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum likewise. So an
+/// intermediary may split a label's sum up as it likes, into bits or totals of its parts; but not by users, whose single
+/// numbers hold little noise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffledBatch {

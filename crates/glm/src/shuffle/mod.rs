@@ -1,16 +1,19 @@
 //! ShuffleGLM: few batches, and nothing but shuffled messages leaves a person's device.
 
 mod config;
+mod device;
+mod parameters;
 mod sum;
 
 pub use config::{BatchSums, Estimator, Protection, ShuffleConfig, batch_sizes};
+pub use device::Device;
+pub use parameters::Parameters;
 pub use sum::Summation;
 
-use crate::design::argmax;
 use crate::error::in_round;
-use crate::matrix::{dot, triangle};
+use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
-use crate::{Descent, Design, Error, Symmetric, onto_ball};
+use crate::{Descent, Error, Symmetric, onto_ball};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -51,6 +54,15 @@ pub struct Batch {
     pub inverse: Symmetric,
 }
 
+impl Batch {
+    /// Whether it is of `d` features, and every number finite.
+    pub fn is_sound(&self, d: usize) -> bool {
+        self.theta.len() == d
+            && self.theta.iter().all(|v| v.is_finite())
+            && [&self.metric, &self.inverse].iter().all(|m| m.d() == d && m.is_finite())
+    }
+}
+
 impl ShuffleGlm {
     /// Without data.
     ///
@@ -76,47 +88,9 @@ impl ShuffleGlm {
         &self.published
     }
 
-    /// Which arms of `set` the published estimates leave, batch after batch; at least one.
-    pub fn survivors(&self, set: &Features) -> Vec<bool> {
-        let mut alive = vec![true; set.k()];
-        let mut width = vec![0.0; set.k()];
-        let mut estimate = width.clone();
-        for (j, batch) in self.published.iter().enumerate() {
-            for (x, (w, e)) in set.rows().zip(width.iter_mut().zip(&mut estimate)) {
-                *w = self.config.width(j) * batch.inverse.norm(x);
-                *e = dot(x, &batch.theta);
-            }
-            let lower = |a: usize| if alive[a] { estimate[a] - width[a] } else { f64::NEG_INFINITY };
-            let best = argmax((0..set.k()).map(lower));
-            let bar = lower(best);
-            for (a, alive) in alive.iter_mut().enumerate() {
-                // Rounding must not drop the arm that sets the bar.
-                *alive = *alive && (a == best || estimate[a] + width[a] >= bar);
-            }
-        }
-        alive
-    }
-
-    /// The weight of `x x^T` in the metric, at most `L_mu`; 1 in the first batch.
-    pub fn weight(&self, x: &[f64]) -> f64 {
-        let Some(first) = self.published.first() else { return 1.0 };
-        let c = &self.config;
-        let shift = (2.0 * c.problem.s).min(c.width(0) * first.inverse.norm(x));
-        let concordance = c.problem.link.self_concordance(c.reward_max, c.problem.s);
-        let slope = c.problem.link.slope(dot(x, &first.theta)) / (concordance * shift).exp();
-        slope.min(c.max_weight())
-    }
-
-    fn design(&self, set: &Features) -> Result<(Vec<usize>, Design), Error> {
-        let alive = self.survivors(set);
-        let arms: Vec<usize> = (0..set.k()).filter(|&a| alive[a]).collect();
-        let mut points = Vec::with_capacity(arms.len() * set.d());
-        for x in arms.iter().filter_map(|&a| set.row(a)) {
-            let root = self.weight(x).sqrt();
-            points.extend(x.iter().map(|v| v * root));
-        }
-        let design = Design::g_optimal(points.chunks_exact(set.d()), self.config.design_factor)?;
-        Ok((arms, design))
+    /// What the devices of the batch under way do.
+    pub fn device(&self) -> Device<'_> {
+        Device::of_sound(&self.config, &self.published)
     }
 
     /// Collects the answers of the batch.
@@ -128,13 +102,12 @@ impl ShuffleGlm {
             return Err(bandit::Error::State { what: "a batch after the last" }.into());
         };
         let (lambda, lambda_max) = (*lambda, *lambda_max);
-        let bound = if k == 0 { 1.0 } else { c.max_weight() };
+        let device = Device::of_sound(c, &self.published);
         let mut sum = Vec::with_capacity(triangle(d));
         let mut column = Vec::with_capacity(n);
         for (i, j) in (0..d).flat_map(|i| (i..d).map(move |j| (i, j))) {
             column.clear();
-            // A norm of 1 up to rounding must not leave the range of the bits.
-            let entry = |((x, _), w): ((&[f64], f64), &f64)| (w * x[i] * x[j]).clamp(-bound, bound);
+            let entry = |((x, _), w): ((&[f64], f64), &f64)| device.metric_entry(*w, x[i], x[j]);
             column.extend(self.rows.iter().zip(&self.weights).map(entry));
             sum.push(summation.sum(&column, rng)?);
         }
@@ -150,14 +123,14 @@ impl ShuffleGlm {
             }
             Estimator::Descent { steps } => {
                 let descent = Descent::paper(steps, c.reward_max, c.problem.s, lambda_max, n as f64);
-                let (rows, bound) = (&self.rows, c.reward_max);
+                let rows = &self.rows;
                 let mut factors = Vec::with_capacity(n);
                 let noisy = |theta: &[f64], sum: &mut [f64]| -> Result<(), Error> {
                     factors.clear();
-                    factors.extend(rows.iter().map(|(x, r)| descent.gradient(c.problem.link, x, r, theta)));
+                    factors.extend(rows.iter().map(|(x, r)| device.factor(x, r, theta)));
                     for (i, sum) in sum.iter_mut().enumerate() {
                         column.clear();
-                        let entry = |((x, _), f): ((&[f64], f64), &f64)| (f * x[i]).clamp(-bound, bound);
+                        let entry = |((x, _), f): ((&[f64], f64), &f64)| device.gradient_entry(*f, x[i]);
                         column.extend(rows.iter().zip(&factors).map(entry));
                         *sum = gradient.sum(&column, rng)?;
                     }
@@ -188,9 +161,7 @@ impl Policy for ShuffleGlm {
     /// Besides the usual: [`bandit::Error::HorizonOver`] after the last batch.
     fn decide(&mut self, set: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.open_batch()?;
-        self.config.problem.check(set)?;
-        let (arms, design) = self.design(set).map_err(in_round)?;
-        Ok(arms[design.sample(rng)])
+        self.device().choose(set, rng)
     }
 
     fn learn(
@@ -205,7 +176,7 @@ impl Policy for ShuffleGlm {
         c.problem.link.check(c.reward_max, *reward)?;
         let x = set.row(arm).ok_or(bandit::Error::Arm { arm, k: c.problem.k })?;
         let size = self.open_batch()?;
-        self.weights.push(self.weight(x));
+        self.weights.push(self.device().weight(x));
         self.rows.push(x, *reward).map_err(in_round)?;
         if self.rows.len() as u64 == size {
             self.publish(rng).map_err(in_round)?;
@@ -227,14 +198,9 @@ impl TryFrom<State> for ShuffleGlm {
     type Error = Error;
     fn try_from(State { config, published, rows, weights }: State) -> Result<Self, Error> {
         let (d, sums) = (config.problem.d, config.sums()?);
-        let batch = |b: &Batch| {
-            b.theta.len() == d
-                && b.theta.iter().all(|v| v.is_finite())
-                && [&b.metric, &b.inverse].iter().all(|m| m.d() == d && m.is_finite())
-        };
         let open = config.batches.get(published.len()).is_some_and(|&size| (rows.len() as u64) < size);
         let complete = published.len() == config.batches.len() && rows.is_empty();
-        if !(published.iter().all(batch)
+        if !(published.iter().all(|b| b.is_sound(d))
             && rows.is_consistent(d)
             && weights.len() == rows.len()
             && weights.iter().all(|w| (0.0..=config.max_weight().max(1.0)).contains(w))
