@@ -1,6 +1,6 @@
 //! A bandit of the service, as its users and their intermediary see it.
 
-use crate::shuffler::Shape;
+use crate::shuffler::{Shape, Told};
 use crate::{Batch, Error, Party, Plan, Sum};
 use bandit::distributed::{Config, Mechanism, Model};
 use privacy::Ratio;
@@ -14,7 +14,7 @@ pub struct Awaiting {
     pub(crate) awaited: Awaited,
     pub(crate) parameters: Map<String, Value>,
     pub(crate) published: Vec<Value>,
-    users: u32,
+    pub(crate) users: u32,
 }
 
 impl Awaiting {
@@ -79,9 +79,24 @@ impl Awaiting {
     }
 
     /// Shuffler side: what users send; `None` if it is no bits.
-    pub fn shape(&self) -> Option<Shape> {
-        let (labels, bits) = self.awaited.ask.labels()?;
-        Some(Shape { exchange: self.exchange(), users: self.users.into(), labels, bits })
+    ///
+    /// # Errors
+    /// As [`told`](Self::told).
+    pub fn shape(&self) -> Result<Option<Shape>, Error> {
+        let Some((labels, bits)) = self.awaited.ask.labels() else { return Ok(None) };
+        let (exchange, users, told) = (self.exchange(), self.users.into(), self.told()?);
+        Ok(Some(Shape { exchange, users, labels, bits, told }))
+    }
+
+    /// What all users of the exchange must have been told alike, since the noise of each counts on that of the others: the
+    /// first 16 bytes of BLAKE3 of the JSON of `[parameters, awaited]`, without spaces and in the server's order.
+    ///
+    /// # Errors
+    /// None for what came as JSON.
+    pub fn told(&self) -> Result<Told, Error> {
+        let unwritable = Error::Malformed { what: "an exchange that cannot be written" };
+        let Ok(json) = serde_json::to_vec(&(&self.parameters, &self.awaited)) else { return Err(unwritable) };
+        blake3::hash(&json).as_bytes().first_chunk().copied().ok_or(unwritable)
     }
 
     /// What an elimination with the bandit's parameters is made of, as the service reads them.

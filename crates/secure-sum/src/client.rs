@@ -2,6 +2,7 @@
 
 use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
+use crate::shuffler::Told;
 use crate::{Awaiting, Error};
 use ckks::{KeyId, Params, PublicKey};
 use std::time::Duration;
@@ -74,13 +75,14 @@ impl Party {
         self.post("reports", &report.to_bytes(), 0).map(|_| ())
     }
 
-    /// User side: hands this shuffler the bits of one user in `exchange`, for each label the number of ones.
+    /// User side: hands this shuffler the bits of one user in `exchange`, for each label the number of ones, and what the user
+    /// was [told](Awaiting::told).
     ///
     /// # Errors
     /// As [`post`](Self::post).
-    pub fn messages(&self, exchange: u64, id: &ReportId, ones: &[u64]) -> Result<(), Error> {
+    pub fn messages(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<(), Error> {
         let ones: Vec<[u8; 8]> = ones.iter().map(|n| n.to_le_bytes()).collect();
-        let body = [id.as_slice(), ones.as_flattened()].concat();
+        let body = [id.as_slice(), told, ones.as_flattened()].concat();
         self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 

@@ -212,7 +212,7 @@ impl Demo {
         Self::row("shuffler: true mean", mean, "reward");
         Self::row("shuffler: time in all", format!("{seconds:.2}"), "s");
         Self::row("shuffler: bits a user", mechanism.bits(), "bits");
-        Self::row("shuffler: payload a user, their number of ones", 16 + 8, "B");
+        Self::row("shuffler: payload a user, their number of ones", 32 + 8, "B");
         Self::row("shuffler: user sends with HTTP", format!("{sent:.1}"), "B a user");
         Ok(())
     }

@@ -72,6 +72,15 @@ pub enum Error {
         /// Number of the exchange.
         exchange: u64,
     },
+    /// Untrusted: a server that told a user something else than the shuffler, such as a larger batch, or another epsilon.
+    #[error(
+        "this user was told something else of exchange {exchange}, or of its bandit, than the shuffler: the noise would not be \
+         what the user counts on"
+    )]
+    ToldOtherwise {
+        /// Number of the exchange.
+        exchange: u64,
+    },
     /// Untrusted: a server that asks a device for something else than follows from the bandit's public parameters. The
     /// device answers nothing.
     #[error("the server asks for what the bandit's parameters do not: {what}")]

@@ -7,7 +7,7 @@
 //! | `POST /v1/batches/{number}/{at_least}/open` | ids of the set, rising | total, 8 bytes |
 //! | server of ciphertexts: `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
 //! | `POST /v1/values/{number}/{at_least}/open` | | total and users, 24 bytes |
-//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; ones of each label, 8 bytes each, little endian | |
+//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; what the user was told, 16 bytes; ones of each label, 8 bytes each, little endian | |
 //! | `POST /v1/messages/{exchange}/forward` | | |
 //!
 //! Shuffler and collector ask a bandit's service what it waits for, `GET /v1/bandits/{id}`, and hand it a
@@ -126,7 +126,8 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     impl Before {
         fn begin(&self, exchange: u64) -> Result<(), Error> {
             let awaiting = Awaiting::now(&self.server, &self.bandit)?;
-            let shape = awaiting.and_then(|a| a.shape()).filter(|shape| shape.exchange == exchange);
+            let shape =
+                awaiting.map(|a| a.shape()).transpose()?.flatten().filter(|shape| shape.exchange == exchange);
             lock(&self.shuffler).begin(shape.ok_or(Error::NotAwaited { exchange })?)
         }
 
@@ -139,8 +140,10 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     }
     type Shared = State<Arc<Before>>;
     async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Body) -> Result<(), Error> {
-        let body = read(body, 16 + 8 * MAX_LABELS).await?;
+        let body = read(body, 32 + 8 * MAX_LABELS).await?;
         let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        let (told, rest) =
+            rest.split_first_chunk().ok_or(Error::Malformed { what: "not what the user was told" })?;
         let (numbers, []) = rest.as_chunks() else {
             return Err(Error::Malformed { what: "not eight bytes a label" });
         };
@@ -149,7 +152,7 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
             let state = state.clone();
             tokio::task::spawn_blocking(move || state.begin(exchange)).await.map_err(lost)??;
         }
-        if lock(&state.shuffler).submit(exchange, *id, &numbers)? {
+        if lock(&state.shuffler).submit(exchange, *told, *id, &numbers)? {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = state.hand(exchange) {
                     eprintln!("exchange {exchange} is whole and kept, `forward` tries again: {error}");
@@ -242,6 +245,7 @@ impl Error {
             Error::NotClosed { .. } => (StatusCode::CONFLICT, "not_closed"),
             Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
             Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
+            Error::ToldOtherwise { .. } => (StatusCode::CONFLICT, "told_otherwise"),
             Error::NotAwaited { .. } => (StatusCode::CONFLICT, "not_awaited"),
             Error::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
             Error::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),

@@ -38,6 +38,9 @@ impl RowBatch {
         let (config, k) = (parameters.config(), published.len());
         config.problem.validate()?;
         Device::new(&config, &published)?;
+        if !published.iter().all(|batch| in_ball(&batch.theta, config.problem.s)) {
+            return Err(Error::Overasked { what: "an estimate outside the ball" });
+        }
         let users = config.batches.get(k).copied();
         if users != Some(awaiting.users().into()) || awaiting.batch_number() as usize != k + 1 {
             return Err(Error::Overasked { what: "another batch, or another number of users" });
@@ -122,7 +125,7 @@ impl Row {
             Ask::Metric { .. } if self.metric => return refuse("a row's metric a second time"),
             Ask::Metric { entries, .. } if *entries != d * (d + 1) / 2 => return refuse("another metric"),
             Ask::Metric { bits, .. } => (&batch.metric, bits, device.metric(&self.x)),
-            Ask::Gradient { at, .. } if at.len() != d || !at.iter().all(|v| v.is_finite()) => {
+            Ask::Gradient { at, .. } if at.len() != d || !in_ball(at, config.problem.s) => {
                 return refuse("a gradient at no point");
             }
             Ask::Gradient { at, bits } => {
@@ -149,6 +152,12 @@ impl Row {
         }
         Ok(ones)
     }
+}
+
+/// Whether the norm is at most `s`, up to rounding. Where it is not, a link may leave double precision for some rows and not for
+/// others; a device that failed there would tell, without noise, which is its own.
+fn in_ball(point: &[f64], s: f64) -> bool {
+    point.iter().map(|v| v * v).sum::<f64>().sqrt() <= s * (1.0 + 1e-9)
 }
 
 #[cfg(test)]
@@ -204,5 +213,38 @@ mod tests {
         let share = Ask::Share { arm: 0, modulus: 9, steps: 1, noise: wire::Noise::Polya, epsilon: 1.0 };
         says(4, share, Some("no bits"));
         assert!(Row::new(&batch, &set, 2, 1.0).is_err() && Row::new(&batch, &set, 0, 1.5).is_err());
+    }
+    /// Far out a link leaves double precision for some rows: a device that failed there would tell which is its own. So points
+    /// outside the ball of parameters are refused whatever the row, and estimates too.
+    #[test]
+    fn points_outside_the_ball_are_refused_by_every_row() {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        let mut awaiting = awaiting(1, silent);
+        awaiting.parameters.insert("link".into(), "poisson".into());
+        let batch = RowBatch::new(&awaiting).unwrap();
+        let g = &batch.gradient;
+        let bits = Bits { bound: g.bound(), steps: g.steps(), noise: g.noise_bits() };
+        for (at, inside) in [(1.0, true), (-1.0, true), (1.1, false), (2000.0, false), (-f64::MAX, false)] {
+            for x in [0.5, -0.5] {
+                awaiting.awaited.ask = Ask::Gradient { at: vec![at], bits };
+                let mut row = Row::new(&batch, &Features::new(vec![x], 1).unwrap(), 0, 1.0).unwrap();
+                let said = row.answer(&batch, &awaiting, &mut rng);
+                match said {
+                    Ok(_) => assert!(inside, "{at}"),
+                    Err(Error::Overasked { what }) => assert!(!inside && what.contains("no point"), "{what}"),
+                    Err(other) => panic!("{at}, {x}: {other}"),
+                }
+            }
+        }
+        let estimate = |theta: f64| {
+            let unit = json!({"d": 1, "values": [1.0]});
+            json!({"theta": [theta], "metric": unit, "inverse": unit})
+        };
+        (awaiting.awaited.batch, awaiting.awaited.users, awaiting.users) = (2, 50, 50);
+        awaiting.published = vec![estimate(-1.0)];
+        assert!(RowBatch::new(&awaiting).is_ok());
+        awaiting.published = vec![estimate(1.1)];
+        assert!(matches!(RowBatch::new(&awaiting), Err(Error::Overasked { .. })));
     }
 }

@@ -2,13 +2,16 @@
 
 use crate::Error;
 use crate::share::ReportId;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use wire::ShuffledBatch;
 
 /// Labels of one user at most: more than the metric of 64 features has entries.
 pub const MAX_LABELS: usize = 1 << 12;
 /// Users of a batch at most; some 100 bytes each.
 const MAX_USERS: u64 = 1 << 22;
+
+/// What a bandit told its users of an exchange, as [`Awaiting::told`](crate::Awaiting::told) sums it up.
+pub type Told = [u8; 16];
 
 /// What a bandit waits for: the same of every user, since one who sent more than others would stand out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub struct Shape {
     pub labels: usize,
     /// Bits that each user sends of each label.
     pub bits: u64,
+    /// What the bandit told the shuffler, and must have told every user: their noise is sized for each other's.
+    pub told: Told,
 }
 
 /// The state of a shuffler, in memory: one batch at a time, that of the exchange which its bandit waits for.
@@ -29,7 +34,8 @@ pub struct Shape {
 /// permuted: a user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
 ///
 /// It sees who sends how many ones, and a single user's number holds little noise: it must not collude with the server, and
-/// is trusted not to look. It keeps no number: of each user the random id and a digest are held until the batch is whole.
+/// is trusted not to look. It keeps no number, nor a digest that is one for whoever tries all: of each user the random id is held
+/// until the batch is whole.
 #[derive(Debug, Default)]
 pub struct Shuffler {
     state: State,
@@ -41,7 +47,7 @@ enum State {
     Idle,
     Taking {
         shape: Shape,
-        seen: BTreeMap<ReportId, blake3::Hash>,
+        seen: BTreeSet<ReportId>,
         ones: Vec<u64>,
     },
     /// All users have answered; `handing` while somebody brings it to the server.
@@ -75,7 +81,7 @@ impl Shuffler {
     /// # Errors
     /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users, labels or bits.
     pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
-        let Shape { exchange, users, labels, bits } = shape;
+        let Shape { exchange, users, labels, bits, .. } = shape;
         for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
             if got == 0 {
                 return Err(Error::Field { field, got: 0.0, want: "at least 1" });
@@ -91,38 +97,42 @@ impl Shuffler {
             return Err(Error::Field { field: "bits", got: bits as f64, want: "below 2^64 of all users" });
         }
         if !self.knows(exchange) {
-            self.state = State::Taking { shape, seen: BTreeMap::new(), ones: vec![0; labels] };
+            self.state = State::Taking { shape, seen: BTreeSet::new(), ones: vec![0; labels] };
         }
         Ok(())
     }
 
-    /// Takes the bits of one user, for each label the number of ones, under a random id that goes no further. Sending
-    /// them twice counts them once. Returns whether the batch is whole now: true for one call a batch.
+    /// Takes the bits of one user, for each label the number of ones, under a random id that goes no further. What comes
+    /// under one id a second time counts no more. Returns whether the batch is whole now: true for one call a batch.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for another number of labels or more ones than bits, [`Error::Duplicate`]; [`Error::Closed`]
+    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits; [`Error::Closed`]
     /// once all users have answered, [`Error::NotClosed`] for an exchange that has not [begun](Self::begin).
-    pub fn submit(&mut self, exchange: u64, id: ReportId, numbers: &[u64]) -> Result<bool, Error> {
+    pub fn submit(
+        &mut self,
+        exchange: u64,
+        told: Told,
+        id: ReportId,
+        numbers: &[u64],
+    ) -> Result<bool, Error> {
         let known = self.knows(exchange);
         let (shape, seen, ones) = match &mut self.state {
             State::Taking { shape, seen, ones } if shape.exchange == exchange => (*shape, seen, ones),
             _ if known => return Err(Error::Closed { batch: exchange }),
             _ => return Err(Error::NotClosed { batch: exchange }),
         };
+        if told != shape.told {
+            return Err(Error::ToldOtherwise { exchange });
+        }
         if numbers.len() != shape.labels {
             return Err(Error::Malformed { what: "not the number of labels that every user sends" });
         }
         if numbers.iter().any(|n| *n > shape.bits) {
             return Err(Error::Malformed { what: "more ones than bits" });
         }
-        let mut hash = blake3::Hasher::new();
-        numbers.iter().for_each(|n| _ = hash.update(&n.to_le_bytes()));
-        let digest = hash.finalize();
-        match seen.get(&id) {
-            Some(held) if *held == digest => return Ok(false),
-            Some(_) => return Err(Error::Duplicate { batch: exchange }),
-            None => seen.insert(id, digest),
-        };
+        if !seen.insert(id) {
+            return Ok(false);
+        }
         // Below users times bits, which fits.
         ones.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += n);
         let whole = seen.len() as u64 == shape.users;
@@ -171,12 +181,12 @@ impl Shuffler {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9 };
+    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9, told: [1; 16] };
 
     #[test]
     fn batches_are_whole_and_handed_on_once() {
         let mut shuffler = Shuffler::default();
-        let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [id; 16], &[ones, 1]);
+        let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [1; 16], [id; 16], &[ones, 1]);
         assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotClosed { batch: 7 })));
         assert!(matches!(shuffler.hand(7), Err(Error::NotClosed { batch: 7 })));
         shuffler.begin(SHAPE).unwrap();
@@ -185,10 +195,12 @@ mod tests {
         assert!(!send(&mut shuffler, 2, 0).unwrap(), "a retry counts once");
         // Asked about again, by a user who came at the same time.
         shuffler.begin(SHAPE).unwrap();
-        assert!(matches!(send(&mut shuffler, 2, 1), Err(Error::Duplicate { .. })));
+        assert!(!send(&mut shuffler, 2, 1).unwrap(), "the first counts");
+        let otherwise = shuffler.submit(7, [2; 16], [3; 16], &[1, 1]);
+        assert!(matches!(otherwise, Err(Error::ToldOtherwise { exchange: 7 })));
         assert!(matches!(send(&mut shuffler, 3, 10), Err(Error::Malformed { what: "more ones than bits" })));
-        assert!(matches!(shuffler.submit(7, [3; 16], &[1]), Err(Error::Malformed { .. })));
-        assert!(matches!(shuffler.submit(6, [3; 16], &[1, 1]), Err(Error::Closed { batch: 6 })));
+        assert!(matches!(shuffler.submit(7, [1; 16], [3; 16], &[1]), Err(Error::Malformed { .. })));
+        assert!(matches!(shuffler.submit(6, [1; 16], [3; 16], &[1, 1]), Err(Error::Closed { batch: 6 })));
         assert!(matches!(shuffler.hand(7), Err(Error::TooFew { got: 2, need: 3 })));
         assert!(send(&mut shuffler, 3, 4).unwrap());
         assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
@@ -203,7 +215,7 @@ mod tests {
         shuffler.begin(SHAPE).unwrap();
         assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
         shuffler.begin(Shape { exchange: 8, ..SHAPE }).unwrap();
-        assert!(!shuffler.submit(8, [1; 16], &[1, 1]).unwrap());
+        assert!(!shuffler.submit(8, [1; 16], [1; 16], &[1, 1]).unwrap());
         shuffler.ended(7, true);
         assert!(matches!(shuffler.hand(8), Err(Error::TooFew { got: 1, need: 3 })));
     }

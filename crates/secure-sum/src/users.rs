@@ -215,10 +215,10 @@ impl Crowd {
         awaiting: &Awaiting,
         answers: impl Iterator<Item = Result<Option<(ReportId, Vec<u64>)>>>,
     ) -> Result<u64> {
-        let mut answered = 0;
+        let (mut answered, told) = (0, awaiting.told()?);
         for answer in answers {
             let Some((id, ones)) = answer? else { continue };
-            match self.shuffler.messages(awaiting.exchange(), &id, &ones) {
+            match self.shuffler.messages(awaiting.exchange(), &told, &id, &ones) {
                 Ok(()) => answered += 1,
                 Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => break,
                 Err(error) => return Err(error.into()),

@@ -118,7 +118,7 @@ fn an_elimination_learns_behind_a_shuffler() {
     assert!(batches.iter().all(|b| b.labels.len() == 1 && b.labels[0].len() == 1));
     assert_eq!(batches.iter().map(|b| b.users).sum::<u64>(), counted);
     let sent = bodies(&to_shuffler.passed().sent);
-    assert!(sent.len() as u64 >= counted && sent.iter().all(|body| body.len() == 24));
+    assert!(sent.len() as u64 >= counted && sent.iter().all(|body| body.len() == 40));
     assert!(sent.iter().all(|body| !reached.windows(16).any(|w| w == &body[..16])), "an id went on");
 }
 
@@ -212,6 +212,33 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     );
 }
 
+/// A server tells the shuffler of a batch of two, and the users of one of sixteen, whose noise is then too small for two. Nothing is
+/// taken, so that nothing is handed on.
+#[test]
+fn users_who_were_told_otherwise_are_not_counted() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let server = party(address);
+    let of = |growth: u64, epsilon: u64| {
+        create(
+            &server,
+            &json!({"policy": "elimination", "model": "shuffle", "arms": 3, "horizon": 20_000, "epsilon": epsilon,
+            "confidence": 0.1, "growth": growth, "delta": 1e-9}),
+        )
+    };
+    // Wide enough for the others' numbers.
+    let (told_shuffler, told_users) = (of(2, 1000), of(16, 4));
+    let shuffler = shuffler(address, &told_shuffler);
+    let two = ["--mean", "1", "--invited", "2", "--patience", "1"];
+    let out = users(address, &told_users, shuffler.address(), &two).output().unwrap();
+    ends(&out, false, "was told something else");
+    refused(party(shuffler.address()).forward(1), "too_few");
+    assert_eq!(view(&server, &told_shuffler).feedbacks, 0);
+    let two = ["--mean", "1", "--patience", "20"];
+    ends(&users(address, &told_shuffler, shuffler.address(), &two).output().unwrap(), true, "done");
+    assert_eq!(view(&server, &told_shuffler).feedbacks, 2);
+}
+
 /// Wrong exchanges, labels, numbers and bytes are refused; of users who come at the same time exactly as many as are needed are
 /// taken, and one of them has the batch handed on; a server that is away gets it when it is back.
 #[test]
@@ -224,28 +251,35 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     let process = shuffler(to_server.address(), &id);
     let shuffler = party(process.address());
     let user = |k: u8| [k; 16];
-    refused(shuffler.messages(2, &user(0), &[1]), "not_awaited");
-    refused(shuffler.messages(0, &user(0), &[1]), "not_awaited");
+    let told = |exchange| {
+        let awaiting = Awaiting::ask(&server, &id).unwrap();
+        assert_eq!(awaiting.exchange(), exchange);
+        awaiting.told().unwrap()
+    };
+    let first = told(1);
+    refused(shuffler.messages(2, &first, &user(0), &[1]), "not_awaited");
+    refused(shuffler.messages(0, &first, &user(0), &[1]), "not_awaited");
     refused(shuffler.forward(1), "not_closed");
-    shuffler.messages(1, &user(0), &[1]).unwrap();
-    shuffler.messages(1, &user(0), &[1]).unwrap();
-    refused(shuffler.messages(1, &user(0), &[2]), "duplicate");
-    refused(shuffler.messages(0, &user(1), &[1]), "closed");
-    refused(shuffler.messages(1, &user(1), &[1, 1]), "malformed");
-    refused(shuffler.messages(1, &user(1), &[u64::MAX]), "malformed");
-    refused(shuffler.messages(1, &user(1), &[]), "malformed");
-    refused(shuffler.messages(1, &user(1), &vec![1; 5000]), "too_large");
-    for length in [0, 1, 15, 17, 23, 25] {
+    shuffler.messages(1, &first, &user(0), &[1]).unwrap();
+    shuffler.messages(1, &first, &user(0), &[1]).unwrap();
+    shuffler.messages(1, &first, &user(0), &[2]).unwrap();
+    refused(shuffler.messages(1, &[0; 16], &user(1), &[1]), "told_otherwise");
+    refused(shuffler.messages(0, &first, &user(1), &[1]), "closed");
+    refused(shuffler.messages(1, &first, &user(1), &[1, 1]), "malformed");
+    refused(shuffler.messages(1, &first, &user(1), &[u64::MAX]), "malformed");
+    refused(shuffler.messages(1, &first, &user(1), &[]), "malformed");
+    refused(shuffler.messages(1, &first, &user(1), &vec![1; 5000]), "too_large");
+    for length in [0, 1, 15, 17, 31, 33, 39, 41] {
         refused(shuffler.post("messages/1", &vec![7; length], 0), "malformed");
     }
     for path in ["messages/x", "messages/-1/forward", "messages", "nothing"] {
-        let Err(Error::Refused { problem, .. }) = shuffler.post(path, &[0; 24], 0) else { panic!("{path}") };
+        let Err(Error::Refused { problem, .. }) = shuffler.post(path, &[0; 40], 0) else { panic!("{path}") };
         assert!((400..500).contains(&problem.status), "{problem:?}");
     }
 
     // One of 16 has answered.
     let taken = std::thread::scope(|scope| {
-        let send = |k| shuffler.messages(1, &user(k), &[u64::from(k)]);
+        let send = |k| shuffler.messages(1, &first, &user(k), &[u64::from(k)]);
         let sent: Vec<_> = (1..=20).map(|k| scope.spawn(move || send(k))).collect();
         let sent = sent.into_iter().map(|thread| thread.join().unwrap());
         sent.filter(|answer| match answer {
@@ -266,14 +300,15 @@ fn batches_are_whole_and_survive_the_servers_absence() {
         || matches!(shuffler.forward(1), Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed")),
     );
 
+    let second = told(2);
     for k in 0..15 {
-        shuffler.messages(2, &user(k), &[1]).unwrap();
+        shuffler.messages(2, &second, &user(k), &[1]).unwrap();
     }
     drop(runtime);
     // The last user has done its part; the batch waits for the server.
-    shuffler.messages(2, &user(15), &[1]).unwrap();
+    shuffler.messages(2, &second, &user(15), &[1]).unwrap();
     until(|| matches!(shuffler.forward(2), Err(Error::Refused { problem, .. }) if problem.status == 502));
-    refused(shuffler.messages(2, &user(16), &[1]), "closed");
+    refused(shuffler.messages(2, &second, &user(16), &[1]), "closed");
     let (_runtime, _) = service(folder.path(), &address.to_string());
     until(|| shuffler.forward(2).is_ok());
     refused(shuffler.forward(2), "closed");
