@@ -129,10 +129,10 @@ fn rescaling_adds_one_rounding() {
     assert_noise(&all, rounding(f), 0.0);
 }
 
-/// What a key switch adds besides the rounding: Σ over digits of N·σ²·B²/12, divided by P².
+/// What a key switch adds besides the rounding: Σ over digits of N·σ²·k·B²/12, divided by P², for digits of k primes.
 fn digits_error(params: &Params, level: usize) -> f64 {
     let log: Vec<f64> = params.q_basis(level).primes().map(|q| (q as f64).log2()).collect();
-    let digit = |d: &[f64]| (2.0 * (d.iter().sum::<f64>() - params.p_basis().log2())).exp2();
+    let digit = |d: &[f64]| d.len() as f64 * (2.0 * (d.iter().sum::<f64>() - params.p_basis().log2())).exp2();
     log.chunks(params.digit_limbs()).map(digit).sum::<f64>() * params.n() as f64 * SIGMA * SIGMA / 12.0
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Digits<'a> {
     params: &'a Params,
     level: usize,
     source: Source<'a>,
-    /// For each digit: yᵢ of the base conversion, then the multiple of the digit's modulus to take off.
+    /// For each digit: yᵢ of the base conversion.
     prepared: Vec<Prepared>,
 }
 

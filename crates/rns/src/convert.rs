@@ -14,8 +14,10 @@ pub struct BaseConverter {
     lifts: Vec<Lift>,
     /// (Q/qᵢ)⁻¹ mod qᵢ.
     scale: Vec<Constant>,
-    /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v. Empty if no multiple of Q is taken off.
+    /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v. Empty if [`Self::loose`].
     weight: Vec<f64>,
+    /// No multiple of Q is taken off.
+    loose: bool,
     /// For each output prime p: 2ᵏ·Q/qᵢ mod p for every row, then −Q mod p; and a constant.
     matrix: Vec<(Vec<u64>, u64)>,
     /// Most primes are below 2³².
@@ -43,6 +45,7 @@ impl BaseConverter {
             lifts: (0..to.len()).filter_map(lifts).collect(),
             scale: plan.scale(),
             weight: plan.rows().map(weight).collect(),
+            loose: false,
             matrix: (0..to.len()).map(matrix).collect(),
             narrow: plan.narrow,
         }
@@ -63,7 +66,12 @@ impl BaseConverter {
             let halves = (0..from.len()).fold(0, |sum, i| m.add(sum, half(i)));
             (plan.factors(m).collect(), m.neg(halves))
         };
-        BaseConverter { weight: Vec::new(), matrix: (0..to.len()).map(matrix).collect(), ..exact }
+        BaseConverter {
+            weight: Vec::new(),
+            loose: true,
+            matrix: (0..to.len()).map(matrix).collect(),
+            ..exact
+        }
     }
 
     /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off if any is: what [`Self::output`] needs.
@@ -83,13 +91,13 @@ impl BaseConverter {
                 limb(i, &mut y);
                 let m = from.modulus(i);
                 simd::mul_constant_assign(m, &mut y, self.scale[i]);
-                if self.weight.is_empty() {
+                if self.loose {
                     simd::add_constant(m, &mut y, m.value() / 2);
                 }
                 self.stored(y, m)
             })
             .collect();
-        if self.weight.is_empty() {
+        if self.loose {
             return Prepared { rows, limbs: from.len(), narrow };
         }
         let mut overflow = Buffer::scratch(n);

@@ -301,7 +301,7 @@ pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn combine_rows(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: Affine) {
-    let c = &factors(m, c);
+    let c = &factors(m, x.len(), c);
     match row_reduction(x) {
         Some(r) => by_terms!(x.len(), combine(m, out, x, c, r), scalar::combine(m, out, x, c, 0)),
         None => scalar::combine(m, out, x, c, 0),
@@ -359,7 +359,7 @@ fn combine_pair_rows(
     x: &[&[impl Word]],
     c: [Affine; 2],
 ) {
-    let (c0, c1) = (&factors(m[0], c[0]), &factors(m[1], c[1]));
+    let (c0, c1) = (&factors(m[0], x.len(), c[0]), &factors(m[1], x.len(), c[1]));
     let slow = |out0: &mut [u64], out1: &mut [u64]| {
         scalar::combine(m[0], out0, x, c0, 0);
         scalar::combine(m[1], out1, x, c1, 0);

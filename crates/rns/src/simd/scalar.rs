@@ -97,11 +97,17 @@ pub(super) use by_size;
 
 #[inline(always)]
 pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
-    by_size!(x, combine(m, out, @, &factors(m, c), 0))
+    by_size!(x, combine_rows(m, out, @, c))
+}
+
+#[inline(always)]
+fn combine_rows<W: Copy + Into<u64>>(m: &Modulus, out: &mut [u64], x: &[&[W]], c: Affine) {
+    combine(m, out, x, &factors(m, x.len(), c), 0);
 }
 
 /// All times 2⁵², the constant last.
-pub(super) fn factors(m: &Modulus, (factors, constant): Affine) -> Vec<u64> {
+pub(super) fn factors(m: &Modulus, rows: usize, (factors, constant): Affine) -> Vec<u64> {
+    assert_eq!(factors.len(), rows, "a factor for each row");
     factors.iter().chain([&constant]).map(|&c| m.montgomery_factor(c)).collect()
 }
 

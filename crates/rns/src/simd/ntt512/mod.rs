@@ -354,7 +354,7 @@ impl Lanes {
 
 /// Where a pass finds its values.
 trait Source: Copy {
-    /// Eight values from entry `at` of the limb on, below q.
+    /// Eight values from entry `at` of the limb on: below q for the first pass.
     ///
     /// SAFETY: `at + 8 <= limb.len()`, the length of what the source holds; the CPU has what the transform needs.
     unsafe fn load(self, lanes: &Lanes, limb: &[u64], at: usize) -> __m512i;
