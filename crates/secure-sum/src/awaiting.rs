@@ -23,7 +23,8 @@ impl Awaiting {
     /// # Errors
     /// As [`now`](Self::now); [`Error::Malformed`] if it waits for nothing.
     pub fn ask(server: &Party, bandit: &str) -> Result<Self, Error> {
-        Self::now(server, bandit)?.ok_or(Error::Malformed { what: "the bandit waits for nothing" })
+        Self::now(server, bandit)?
+            .ok_or(Error::Malformed { what: "the bandit has finished and waits for nobody" })
     }
 
     /// What `bandit` of the service at `server` waits for, if anything.
@@ -78,6 +79,15 @@ impl Awaiting {
         }
     }
 
+    /// The epsilon that the bandit's parameters give a user in one batch; `None` if they give none.
+    pub fn epsilon(&self) -> Option<f64> {
+        match self.elimination() {
+            Ok(config) => config.privacy().ok()?.epsilon.map(|epsilon| epsilon.get()),
+            // Of a whole life, for devices that choose.
+            Err(_) => self.parameters.get("epsilon").and_then(Value::as_f64),
+        }
+    }
+
     /// Shuffler side: what users send; `None` if it is no bits.
     ///
     /// # Errors
@@ -129,7 +139,9 @@ impl Awaiting {
     /// [`Batch::new`].
     pub fn batch(&self, invited: u64) -> Result<Batch, Error> {
         let Ask::Share { modulus, .. } = self.awaited.ask else {
-            return Err(Error::Malformed { what: "the bandit waits for no shares" });
+            return Err(Error::Malformed {
+                what: "the bandit waits for bits behind a shuffler, not for shares: --shuffler",
+            });
         };
         let Config { model, epsilon, confidence, horizon, .. } = self.elimination()?;
         let missing = invited.saturating_sub(self.users.into());
@@ -155,7 +167,9 @@ impl Awaiting {
     /// [`Error::Malformed`] if it waits for no such number; [`Error::Overasked`]; as [`Config::mechanism`].
     pub fn count(&self) -> Result<Mechanism, Error> {
         let Ask::Count { arm, .. } = self.awaited.ask else {
-            return Err(Error::Malformed { what: "the bandit waits for no count of bits" });
+            return Err(Error::Malformed {
+                what: "the bandit waits for shares, not for bits behind a shuffler: --aggregators or --adder",
+            });
         };
         let config = self.elimination()?;
         let mechanism = config.mechanism(self.awaited.batch)?;
@@ -179,7 +193,9 @@ impl Awaiting {
     /// [`Error::Malformed`] if it waits for no sum, or for one of another number of users; as [`Party::post`].
     pub fn hand(&self, server: &Party, bandit: &str, sum: &Sum) -> Result<(), Error> {
         let Ask::Share { modulus, .. } = self.awaited.ask else {
-            return Err(Error::Malformed { what: "the bandit waits for no shares" });
+            return Err(Error::Malformed {
+                what: "the bandit waits for bits behind a shuffler, not for shares: --shuffler",
+            });
         };
         if sum.users != u64::from(self.users) {
             let what =

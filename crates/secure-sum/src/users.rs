@@ -61,6 +61,9 @@ pub(crate) struct Users {
     /// Probability that a user drops out, half of them after the first of two reports.
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
+    /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
+    #[arg(long, requires = "server")]
+    most_epsilon: Option<f64>,
     #[command(flatten)]
     agreed: Agreed,
 }
@@ -85,6 +88,7 @@ impl Users {
             return Ok((Batch::new(&self.agreed.plan(invited, horizon)?)?, invited, self.mean_of(0)?));
         };
         let awaiting = Awaiting::ask(&Party::new(server), bandit)?;
+        self.agree(&awaiting)?;
         let users = awaiting.users();
         let invited = self.invited.unwrap_or(users.into());
         let batch = awaiting.batch(invited)?;
@@ -93,9 +97,22 @@ impl Users {
         Ok((batch, invited, self.mean_of(arm)?))
     }
 
+    /// Refuses a bandit that takes more privacy than users give.
+    fn agree(&self, awaiting: &Awaiting) -> Result<()> {
+        match (awaiting.epsilon(), self.most_epsilon) {
+            (Some(epsilon), Some(most)) if epsilon <= most => Ok(()),
+            (_, None) => Ok(()),
+            (epsilon, Some(most)) => bail!(
+                "the bandit's epsilon is {}, and --most-epsilon {most}",
+                epsilon.map_or("not stated".into(), |epsilon| epsilon.to_string())
+            ),
+        }
+    }
+
     /// The mean reward of `arm`.
     fn mean_of(&self, arm: usize) -> Result<f64> {
         match self.mean.as_slice() {
+            [] => bail!("the bandit names the arm: give --mean in place of --theta"),
             [mean] => Ok(*mean),
             means => means.get(arm).copied().with_context(|| format!("--mean: none for arm {arm}")),
         }
@@ -144,6 +161,7 @@ impl Users {
         let (server, patience) = (Party::new(server), Duration::from_secs(self.patience));
         let crowd = Crowd { server, bandit: bandit.clone(), shuffler: shuffler.clone(), patience };
         let awaiting = Awaiting::ask(&crowd.server, bandit)?;
+        self.agree(&awaiting)?;
         let invited = self.invited.unwrap_or(awaiting.users().into());
         match awaiting.arm() {
             Some(arm) => {
@@ -170,6 +188,9 @@ impl Users {
     ) -> Result<()> {
         let batch = RowBatch::new(&awaiting)?;
         let problem = &batch.config().problem;
+        if self.theta.is_empty() {
+            bail!("devices choose their arms: give --theta, {} numbers, in place of --mean", problem.d);
+        }
         if self.theta.len() != problem.d {
             bail!("--theta: {} numbers given, the bandit has {} features", self.theta.len(), problem.d);
         }

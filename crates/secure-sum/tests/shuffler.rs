@@ -81,6 +81,9 @@ fn an_elimination_learns_behind_a_shuffler() {
         let means = ["--mean", "0.1,0.9,0.3"];
         users(address, &id, to_shuffler.address(), &[&means[..], rest].concat()).output().unwrap()
     };
+    ends(&ask(&["--most-epsilon", "3.9"]), false, "the bandit's epsilon is 4, and --most-epsilon 3.9");
+    let other = users(address, &id, to_shuffler.address(), &["--theta", "0.1"]).output().unwrap();
+    ends(&other, false, "--mean in place of --theta");
     let (mut counted, mut exchanges) = (0, 0);
     while let Some(awaited) = view(&server, &id).awaited {
         exchanges += 1;
@@ -98,7 +101,7 @@ fn an_elimination_learns_behind_a_shuffler() {
             }
             // One in three stays away, so that more are asked.
             3 => ends(&ask(&["--dropout", "0.33", "--invited", "60"]), true, "done"),
-            _ => ends(&ask(&[]), true, "done"),
+            _ => ends(&ask(&["--most-epsilon", "4"]), true, "done"),
         }
         assert_eq!(view(&server, &id).feedbacks, counted);
     }
@@ -157,7 +160,7 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     ends(&devices(&[]).output().unwrap(), true, "exchange 10 done");
     let now = view(&server, &id);
     assert_eq!((now.awaited, now.feedbacks, now.published.len()), (None, 2 * USERS, 2));
-    ends(&devices(&[]).output().unwrap(), false, "waits for nothing");
+    ends(&devices(&[]).output().unwrap(), false, "waits for nobody");
 
     // As the devices of the first batch do, with exact sums over rows drawn here: 24 times, for what rows differ by.
     let mut rng = ChaCha20Rng::seed_from_u64(15);
