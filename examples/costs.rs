@@ -217,7 +217,8 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     }
     out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \
             clear. `argmax` is the default comparison with differences and product over a row; `decide` is score, \
-            argmax and answer; `refresh_encrypt` is the device's part.\n\n\
+            argmax and answer; `refresh_encrypt` is the device's part. \
+            16 features with 64 arms have no row: a decision would take 21 levels, and the largest set has 19 (`helba-keygen plan`).\n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
     for r in helba().filter(|r| r.part("threads") == "1") {
