@@ -204,6 +204,14 @@ fn attacks(runs: u64) {
     // Half of epsilon is the sum's own.
     let shuffled = made(Model::Shuffle, 4);
     below("sum of Shuffle", shown(runs, 0.0, |x, rng| estimate(&shuffled, x, rng) >= 1.0), 0.5);
+    // In bits, as a shuffler counts them; its epsilon is the whole.
+    let counted = made(bits(1e-9), 4);
+    let sum_of_ones = |x: f64, rng: &mut dyn Rng| {
+        let rewards = [x, 0.0, 0.0, 0.0];
+        let ones: u128 = rewards.iter().map(|x| u128::from(counted.ones(*x, rng).unwrap())).sum();
+        counted.analyse(counted.count(ones).unwrap(), rng).unwrap()
+    };
+    below("sum of Bits", shown(runs, 1e-9, |x, rng| sum_of_ones(x, rng) >= 1.0), 1.0);
     // A single message; those above the half of the modulus are negative.
     let local = made(Model::Local, 4);
     let (g, half) = (local.precision(), local.modulus() / 2);
