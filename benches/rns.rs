@@ -10,7 +10,7 @@ mod support;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Rows};
+use rns::{Addends, BaseConverter, Basis, Buffer, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Rows};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
@@ -39,7 +39,9 @@ fn kernels(c: &mut Criterion) {
             (0..count).map(|_| (0..n).map(|_| rng.random_range(0..q)).collect()).collect()
         };
         let (x, y, z) = (limbs(TERMS), limbs(TERMS), limbs(TERMS));
-        let mut limb = limbs(1).remove(0);
+        // Aligned, as the limbs of polynomials are.
+        let mut limb = Buffer::scratch(n);
+        limb.copy_from_slice(&limbs(1)[0]);
         let (mut out0, mut out1) = (vec![0; n], vec![0; n]);
         let coefficients: Vec<u64> = (0..TERMS).map(|_| rng.random_range(0..q)).collect();
         let mut time = |what: &str, run: &mut (dyn FnMut() + Send)| {
