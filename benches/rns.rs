@@ -72,7 +72,7 @@ fn conversions(c: &mut Criterion) {
         let params = spec.validate().expect("sets of the benches are valid");
         let top = params.max_level();
         let (q, qp, p) = (params.q_basis(top), params.qp_basis(top), params.p_basis());
-        let (mine, others) = qp.tables().split_at(params.digit_limbs());
+        let (mine, others) = qp.tables().split_at(params.galois_gadget().digit_limbs());
         let [digit, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
         let converter = BaseConverter::loose(&digit, &rest);
         let source = rns::sample::uniform(&digit, &mut rng);

@@ -5,7 +5,7 @@ use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
 use circuits::matrix::{Factors, Newton};
-use ckks::{KeySwitchKey, Params, Security, ciphertext_bytes};
+use ckks::{Gadget, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
 use helba::{BanditConfig, KeyPlan, Shape, compare, update};
 use serde::Serialize;
@@ -167,7 +167,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
             .sum();
     // Powers of the polynomial's argument, digits and two polynomials modulo QP.
     let wide = params.qp_basis(params.max_level()).len();
-    let scratch = memory_of(&params, 12 * wide + 2 * params.digits(params.max_level()));
+    let scratch = memory_of(&params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
     let updates_at_most = config.linear.max_batches(rounds).saturating_sub(1);
     let seconds = [1, 2]
         .map(|threads| circuits.seconds(&params, threads, rounds, updates_at_most))
@@ -187,7 +187,11 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
             "a decision takes {} levels and an update {}: the smallest set that has them has {top}",
             levels.context_level, levels.statistics_level
         ),
-        format!("the wider P, the fewer digits a key switch has: {} at the top", params.digits(top)),
+        format!(
+            "the wider P, the fewer digits a key switch has: {} of a rotation at the top, {} of a product",
+            params.galois_gadget().digits(top),
+            params.relin_gadget().digits(top)
+        ),
     ];
     Ok(Report {
         features,
@@ -284,11 +288,11 @@ fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
 }
 
 fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
-    let switch = |kind, levels: &[usize]| KeyCost {
+    let switch = |kind, gadget: &Gadget, levels: &[usize]| KeyCost {
         kind,
         count: levels.len(),
-        bytes: levels.iter().map(|&l| seeded_frame(params.qp_basis(l), params.digits(l))).sum(),
-        memory: levels.iter().map(|&l| KeySwitchKey::bytes_at(params, l) as u64).sum(),
+        bytes: levels.iter().map(|&l| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
+        memory: levels.iter().map(|&l| KeySwitchKey::bytes_at(params, gadget, l) as u64).sum(),
     };
     let top = params.max_level();
     let rotations: Vec<usize> = keys.rotations.iter().map(|&(_, level)| level).collect();
@@ -299,8 +303,8 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
             bytes: seeded_frame(params.q_basis(top), 1),
             memory: memory_of(params, 2 * (top + 1)),
         },
-        switch("relinearisation", &[keys.relin_level]),
-        switch("rotations", &rotations),
+        switch("relinearisation", params.relin_gadget(), &[keys.relin_level]),
+        switch("rotations", params.galois_gadget(), &rotations),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in limbs.
 
 use crate::tally::Op;
-use ckks::{Params, ParamsSpec};
+use ckks::{Gadget, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
 /// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`].
@@ -19,34 +19,46 @@ const PASS: f64 = 0.15;
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     n: f64,
-    /// Limbs of the level, of P, of a digit, and digits.
+    /// Limbs of the level and of P.
     q: f64,
     p: f64,
-    alpha: f64,
-    digits: f64,
+    /// Rotations and products are cut into digits of different sizes.
+    galois: Digits,
+    relin: Digits,
+}
+
+/// How many there are, and the limbs of one.
+#[derive(Debug, Clone, Copy)]
+struct Digits {
+    count: f64,
+    limbs: f64,
 }
 
 impl Sizes {
     fn new(params: &Params, level: usize) -> Self {
+        let digits = |gadget: &Gadget| Digits {
+            count: gadget.digits(level) as f64,
+            limbs: gadget.digit_limbs().min(level + 1) as f64,
+        };
         Sizes {
             n: params.n() as f64,
             q: (level + 1) as f64,
             p: params.p_basis().len() as f64,
-            alpha: params.digit_limbs() as f64,
-            digits: params.digits(level) as f64,
+            galois: digits(params.galois_gadget()),
+            relin: digits(params.relin_gadget()),
         }
     }
 
     /// A polynomial to digits modulo QP, once for all keys.
-    fn decompose(&self) -> f64 {
-        let Sizes { q, p, alpha, digits, .. } = *self;
-        let outputs = digits * (q + p) - q;
-        q + outputs * (1.0 + COMBINE_A_TERM * (alpha.min(q) + 1.0))
+    fn decompose(&self, digits: Digits) -> f64 {
+        let Sizes { q, p, .. } = *self;
+        let outputs = digits.count * (q + p) - q;
+        q + outputs * (1.0 + COMBINE_A_TERM * (digits.limbs + 1.0))
     }
 
     /// Digits times a key.
-    fn key(&self) -> f64 {
-        (self.q + self.p) * (self.digits * INNER_PRODUCTS_A_DIGIT + PASS)
+    fn key(&self, digits: Digits) -> f64 {
+        (self.q + self.p) * (digits.count * INNER_PRODUCTS_A_DIGIT + PASS)
     }
 
     /// Two polynomials modulo QP divided by `dropped` primes.
@@ -68,14 +80,17 @@ impl Sizes {
             }
             Op::Product { factors } => {
                 let products = 4.0 * self.q * PASS * factors as f64;
-                self.decompose() + self.key() + products + self.divide(self.p + 1.0)
+                self.decompose(self.relin) + self.key(self.relin) + products + self.divide(self.p + 1.0)
             }
-            Op::Rotations { count } => self.decompose() + count as f64 * self.key() + self.divide(self.p),
+            Op::Rotations { count } => {
+                self.decompose(self.galois) + count as f64 * self.key(self.galois) + self.divide(self.p)
+            }
             Op::Transform { babies, giants, diagonals } => {
                 let (babies, giants, diagonals) = (babies as f64, giants as f64, diagonals as f64);
                 let wide = self.q + self.p;
-                let baby = self.decompose() + babies * self.key();
-                let giant = giants * (self.decompose() + self.key() + 0.5 * self.divide(self.p));
+                let (decompose, key) = (self.decompose(self.galois), self.key(self.galois));
+                let baby = decompose + babies * key;
+                let giant = giants * (decompose + key + 0.5 * self.divide(self.p));
                 let sums = diagonals * wide * INNER_PRODUCTS_A_DIGIT;
                 baby + giant + sums + self.divide(self.p + 1.0)
             }

@@ -38,11 +38,14 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
     for (d, k, limit) in [(2, 2, 0.532), (7, 4, 0.500), (8, 8, 0.478), (16, 16, 0.464)] {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
         let (params, rotations) = (keys.params.validate().unwrap(), keys.rotations.iter().map(|r| r.1));
-        let kept = |level| ckks::KeySwitchKey::bytes_at(&params, level);
-        let memory: usize = rotations.chain([keys.relin_level]).map(kept).sum();
+        let kept = |gadget, level| ckks::KeySwitchKey::bytes_at(&params, gadget, level);
+        let relin = kept(params.relin_gadget(), keys.relin_level);
+        let memory = relin + rotations.map(|level| kept(params.galois_gadget(), level)).sum::<usize>();
         let top = params.max_level();
-        let unpacked = 2 * params.digits(top) * params.qp_basis(top).len() * params.n() * size_of::<u64>();
-        let share = memory as f64 / (unpacked * (keys.rotations.len() + 1)) as f64;
+        let digits =
+            params.galois_gadget().digits(top) * keys.rotations.len() + params.relin_gadget().digits(top);
+        let unpacked = 2 * digits * params.qp_basis(top).len() * params.n() * size_of::<u64>();
+        let share = memory as f64 / unpacked as f64;
         assert!(share < limit + 0.0005, "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked");
     }
 }

@@ -235,7 +235,7 @@ class Params:
             self.scales.insert(0, scale * scale / q)
         self.q, self.p = [q0] + chain, special
         self.roots = {q: tonelli_root(q, two_n) for q in self.q + self.p}
-        text = b"ckks parameters v1" + struct.pack("<4Q", self.log_n, self.depth, self.log_scale, 0)
+        text = b"ckks parameters v2" + struct.pack("<4Q", self.log_n, self.depth, self.log_scale, 0)
         text += b"".join(struct.pack("<Q", q) for q in self.q + self.p) + struct.pack("<d", 3.2)
         self.fingerprint = blake3.blake3(text).digest()[:16]
 

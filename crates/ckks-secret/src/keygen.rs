@@ -2,7 +2,7 @@
 //! by construction: no key's modulus is wider than the QP that [`ckks::Params`] was validated for.
 
 use crate::SecretKey;
-use ckks::{GaloisElement, KeySwitchKey, PublicKey};
+use ckks::{Gadget, GaloisElement, KeySwitchKey, PublicKey};
 use rand::CryptoRng;
 use rns::sample;
 use rns::{Ntt, Poly};
@@ -24,7 +24,7 @@ pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
 pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) -> KeySwitchKey {
     let s = secret.values_qp(level);
     let basis = secret.params().qp_basis(level);
-    switch_key(secret, &s.mul(basis, &s), &s, level, rng)
+    switch_key(secret, secret.params().relin_gadget(), [&s.mul(basis, &s), &s], level, rng)
 }
 
 /// s → σ⁻¹(s) for the automorphism σ of `element`, usable up to `level`.
@@ -36,26 +36,26 @@ pub fn galois_key<R: CryptoRng>(
 ) -> KeySwitchKey {
     let s = secret.values_qp(level);
     let target = s.permuted(&secret.params().permutation(element.inverse(secret.params()).0));
-    switch_key(secret, &s, &target, level, rng)
+    switch_key(secret, secret.params().galois_gadget(), [&s, &target], level, rng)
 }
 
 fn switch_key<R: CryptoRng>(
     secret: &SecretKey,
-    from: &Poly<Ntt>,
-    to: &Poly<Ntt>,
+    gadget: &Gadget,
+    [from, to]: [&Poly<Ntt>; 2],
     level: usize,
     rng: &mut R,
 ) -> KeySwitchKey {
     let params = secret.params();
     let basis = params.qp_basis(level);
     let seed = sample::seed(rng);
-    let b = (0..params.digits(level))
+    let b = (0..gadget.digits(level))
         .map(|j| {
             let mut b = KeySwitchKey::mask(params, level, j, &seed).mul(basis, to);
             b.neg_assign(basis);
             b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
             b.for_each_limb(|i, limb| {
-                if i <= level && i / params.digit_limbs() == j {
+                if gadget.limbs(j, level).contains(&i) {
                     rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), params.p_constants()[i]);
                 }
             });

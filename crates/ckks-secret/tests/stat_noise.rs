@@ -4,7 +4,7 @@
 
 mod common;
 
-use ckks::{Ciphertext, KeyId, Params, Plaintext};
+use ckks::{Ciphertext, Gadget, KeyId, Params, Plaintext};
 use ckks_secret::{SecretKey, decrypt};
 use common::{Fixture, fixture, rng};
 use num_complex::Complex64;
@@ -129,11 +129,22 @@ fn rescaling_adds_one_rounding() {
     assert_noise(&all, rounding(f), 0.0);
 }
 
-/// What a key switch adds besides the rounding: Σ over digits of N·σ²·k·B²/12, divided by P², for digits of k primes.
-fn digits_error(params: &Params, level: usize) -> f64 {
+/// What a key switch adds besides the rounding: Σ over digits of N·σ²·k·B²/12, divided by the square of the divisor, for
+/// digits of k primes.
+fn digits_error(params: &Params, gadget: &Gadget, level: usize, log_divisor: f64) -> f64 {
     let log: Vec<f64> = params.q_basis(level).primes().map(|q| (q as f64).log2()).collect();
-    let digit = |d: &[f64]| d.len() as f64 * (2.0 * (d.iter().sum::<f64>() - params.p_basis().log2())).exp2();
-    log.chunks(params.digit_limbs()).map(digit).sum::<f64>() * params.n() as f64 * SIGMA * SIGMA / 12.0
+    let digit = |d: &[f64]| d.len() as f64 * (2.0 * (d.iter().sum::<f64>() - log_divisor)).exp2();
+    log.chunks(gadget.digit_limbs()).map(digit).sum::<f64>() * params.n() as f64 * SIGMA * SIGMA / 12.0
+}
+
+fn rotation_error(f: &Fixture, level: usize) -> f64 {
+    digits_error(&f.params, f.params.galois_gadget(), level, f.params.p_basis().log2())
+}
+
+/// A product is divided by P and the prime of its level.
+fn product_error(f: &Fixture, level: usize) -> f64 {
+    let log_divisor = f.params.p_basis().log2() + (f.params.prime(level) as f64).log2();
+    digits_error(&f.params, f.params.relin_gadget(), level, log_divisor)
 }
 
 #[test]
@@ -148,26 +159,29 @@ fn a_key_switch_adds_one_rounding() {
         let sum = f.eval.sum_of_rotations(&ct, &[(1, false), (3, true), (777, false)]).unwrap();
         hoisted.extend(error(f, &sum));
         // The digits stay six bits below P, so that this is small beside the rounding.
-        assert!(digits_error(&f.params, level) < 0.1 * rounding(f));
+        assert!(rotation_error(f, level) < 0.1 * rounding(f));
     }
-    let mean = levels.iter().map(|&l| digits_error(&f.params, l)).sum::<f64>() / levels.len() as f64;
+    let mean = levels.iter().map(|&l| rotation_error(f, l)).sum::<f64>() / levels.len() as f64;
     let fresh = SIGMA * SIGMA;
     assert_noise(&all, rounding(f) + fresh + mean, 0.0);
     // Three images of one error under the group are as good as independent.
     assert_noise(&hoisted, rounding(f) + 3.0 * (fresh + mean), 0.02);
 }
 
-/// A product is relinearised and rescaled in one division: one rounding, and the digits' error over another prime.
+/// A product is relinearised and rescaled in one division: one rounding, and the digits' error, which is over another prime.
 #[test]
 fn a_product_adds_one_rounding() {
     let (f, mut rng) = (fixture(), rng(55));
     let mut all = Vec::new();
-    for level in [1, 2, 12, 21].repeat(4) {
+    let levels = [1, 2, 12, 21].repeat(4);
+    for &level in &levels {
         let mut encrypt = || ckks_secret::encrypt(&f.secret, &zero(f, level), &mut rng).expand(&f.secret);
         // Zero times zero: the product of the errors, N·σ⁴ over a prime squared, is nothing.
         all.extend(error(f, &f.eval.mul(&encrypt(), &encrypt()).unwrap()));
+        assert!(product_error(f, level) < 0.1 * rounding(f));
     }
-    assert_noise(&all, rounding(f), 0.0);
+    let mean = levels.iter().map(|&l| product_error(f, l)).sum::<f64>() / levels.len() as f64;
+    assert_noise(&all, rounding(f) + mean, 0.0);
 }
 
 /// In slots the formula is a mean: slot j has a variance in proportion to 1 + |s_j|², which some slots exceed by the

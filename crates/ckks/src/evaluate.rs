@@ -288,7 +288,7 @@ impl Evaluator {
         let divider = p.mod_down_rescale(high).ok_or(missing)?;
         let key = self.keys.relin(high)?;
         let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
-        let digits = Digits::new(p, Source::Products(&squares), high);
+        let digits = Digits::new(p, p.relin_gadget(), Source::Products(&squares), high);
         // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
         let [u0, u1] = digits.multiply(key, |i| {
             if i > high {
@@ -340,7 +340,7 @@ impl Evaluator {
                 Ok((key, p.permutation(element.0), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let digits = Digits::new(p, Source::Poly(&a.c1), level);
+        let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut sums = keyswitch::scratch(p, level);
         digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
             // The first rotation is written; what is taken off is taken off 0.
@@ -405,7 +405,7 @@ impl Evaluator {
                 Ok((key, p.permutation(element.0)))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        let digits = Digits::new(p, Source::Poly(&a.c1), level);
+        let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
         digits.for_each_limb::<2>(&mut out, |i, x, row, [t0, t1]| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
@@ -470,7 +470,8 @@ impl Evaluator {
             }
             let key = self.keys.galois(Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let [mut v0, v1] = Digits::new(p, Source::Poly(&u1), level).multiply(key, |_| Addends::default());
+            let [mut v0, v1] = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level)
+                .multiply(key, |_| Addends::default());
             v0.add_assign(basis, &u0);
             let permutation = p.permutation(element.0);
             sum0.add_assign(basis, &v0.permuted(&permutation));

@@ -398,10 +398,11 @@ pub fn read_key_switch_key(
     bytes: &[u8],
 ) -> Result<(Option<GaloisElement>, KeySwitchKey), Error> {
     let (header, _, payload) = read_frame(params, Some(id), &[FrameKind::KeySwitchKey], bytes)?;
-    let even = header.element.is_multiple_of(2);
-    if header.parts != params.digits(header.level)
+    let element = (header.element != 0).then_some(GaloisElement(header.element));
+    let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
+    if header.parts != gadget.digits(header.level)
         || header.scale.to_bits() != 0
-        || (header.element != 0 && even)
+        || element.is_some_and(|g| g.0.is_multiple_of(2))
         || header.element >= 2 * params.n() as u64
     {
         return Err(Error::BadFrame("a header field does not belong to a key-switch key"));
@@ -413,6 +414,5 @@ pub fn read_key_switch_key(
         return Err(Error::BadFrame("the length does not follow from the header"));
     }
     let b = body.chunks_exact(size).map(|part| unpack(part, basis)).collect::<Result<_, _>>()?;
-    let element = (header.element != 0).then_some(GaloisElement(header.element));
     Ok((element, KeySwitchKey::new(params, header.level, b, seed)))
 }

@@ -1,6 +1,6 @@
 //! Keys that a server may hold. They are data here; `ckks-secret` makes them.
 
-use crate::{Error, Op, Params};
+use crate::{Error, Gadget, Op, Params};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{LimbPairs, Ntt, Poly};
@@ -159,10 +159,10 @@ impl KeySwitchKey {
         self.level
     }
 
-    /// Bytes a key of `level` takes in memory.
-    pub fn bytes_at(params: &Params, level: usize) -> usize {
+    /// Bytes a key of `level` for the digits of `gadget` takes in memory.
+    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize) -> usize {
         let basis = params.qp_basis(level);
-        let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), params.digits(level));
+        let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), gadget.digits(level));
         (0..basis.len()).map(limb).sum()
     }
 

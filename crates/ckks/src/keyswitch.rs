@@ -3,7 +3,7 @@
 //! The decomposition of one polynomial is kept as the scaled residues of its digits ([`Digits`]); each limb of a
 //! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
 
-use crate::{Ciphertext, KeySwitchKey, Params};
+use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
 use rayon::prelude::*;
 use rns::{Addends, Basis, Buffer, Ntt, Output, Poly, Prepared};
 use std::cell::RefCell;
@@ -18,6 +18,7 @@ pub(crate) enum Source<'a> {
 /// A polynomial cut into digits, ready to be multiplied with key after key ("hoisted").
 pub(crate) struct Digits<'a> {
     params: &'a Params,
+    gadget: &'a Gadget,
     level: usize,
     source: Source<'a>,
     /// For each digit: yᵢ of the base conversion.
@@ -26,32 +27,32 @@ pub(crate) struct Digits<'a> {
 
 impl<'a> Digits<'a> {
     /// Decomposes `source`, which has level + 1 limbs.
-    pub(crate) fn new(params: &'a Params, source: Source<'a>, level: usize) -> Self {
-        let (basis, size) = (params.q_basis(level), params.digit_limbs());
-        let prepared = (0..params.digits(level))
+    pub(crate) fn new(params: &'a Params, gadget: &'a Gadget, source: Source<'a>, level: usize) -> Self {
+        let basis = params.q_basis(level);
+        let prepared = (0..gadget.digits(level))
             .into_par_iter()
             .map(|j| {
-                let limbs = size.min(level + 1 - j * size);
-                let (converter, from) = params.converter(j, limbs);
+                let limbs = gadget.limbs(j, level);
+                let (from, converter) = gadget.digit(j, limbs.len());
                 converter.prepare(from, |i, y| {
-                    source.limb_into(basis, j * size + i, y);
+                    source.limb_into(basis, limbs.start + i, y);
                     from.tables()[i].inverse(y);
                 })
             })
             .collect();
-        Digits { params, level, source, prepared }
+        Digits { params, gadget, level, source, prepared }
     }
 
     /// Digit `j` has its own residues modulo limb `i`.
     fn owns(&self, j: usize, i: usize) -> bool {
-        i <= self.level && i / self.params.digit_limbs() == j
+        self.gadget.limbs(j, self.level).contains(&i)
     }
 
     /// Writes limbs `i` and, if there is room, i + 1 (over Q then P) of digit `j`, in the value domain.
     fn limbs_into(&self, j: usize, i: usize, out: &mut [u64]) {
         let (params, level) = (self.params, self.level);
         let full = params.qp_basis(params.max_level());
-        let (converter, _) = params.converter(j, self.prepared[j].limbs());
+        let (_, converter) = self.gadget.digit(j, self.prepared[j].limbs());
         let prime = |i: usize| if i <= level { i } else { i + params.max_level() - level };
         let single = |i: usize, out: &mut [u64]| {
             if self.owns(j, i) {

@@ -176,6 +176,57 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
+/// How a key switch cuts the chain into digits, each a group of so many primes from q₀ on (Han, Ki 2020).
+#[derive(Debug)]
+pub struct Gadget {
+    digit_limbs: usize,
+    /// [digit][limbs in it − 1]: its primes, and from them to every prime of QP.
+    digits: Vec<Vec<(Basis, BaseConverter)>>,
+}
+
+impl Gadget {
+    /// Bits that a digit stays below what its key switch is divided by, so that it adds less noise than that division's
+    /// rounding, although a digit of k primes is only kept within k times its half.
+    const SPARE_BITS: f64 = 6.0;
+
+    /// The largest groups of primes of `chain` whose product has at most `room` bits; `None` if a prime alone has more.
+    fn new(chain: &Basis, full: &Basis, room: f64) -> Option<Self> {
+        let log: Vec<f64> = chain.primes().map(|q| (q as f64).log2()).collect();
+        let fits = |k: &usize| log.chunks(*k).all(|digit| digit.iter().sum::<f64>() <= room);
+        let digit_limbs = (1..=chain.len()).rev().find(fits)?;
+        let sizes = |primes: &[Arc<NttTable>]| {
+            let of = |k| {
+                let basis = Basis::new(chain.n(), primes[..k].to_vec());
+                let converter = BaseConverter::loose(&basis, full);
+                (basis, converter)
+            };
+            (1..=primes.len()).map(of).collect()
+        };
+        Some(Gadget { digit_limbs, digits: chain.tables().chunks(digit_limbs).map(sizes).collect() })
+    }
+
+    /// Primes in a digit.
+    pub fn digit_limbs(&self) -> usize {
+        self.digit_limbs
+    }
+
+    /// Digits that a key switch at `level` takes.
+    pub fn digits(&self, level: usize) -> usize {
+        (level + 1).div_ceil(self.digit_limbs)
+    }
+
+    /// The limbs of digit `digit` among those of `level`.
+    pub fn limbs(&self, digit: usize, level: usize) -> std::ops::Range<usize> {
+        let first = digit * self.digit_limbs;
+        first..(first + self.digit_limbs).min(level + 1)
+    }
+
+    /// The primes of the first `limbs` limbs of `digit`, and from them to every prime of QP.
+    pub(crate) fn digit(&self, digit: usize, limbs: usize) -> &(Basis, BaseConverter) {
+        &self.digits[digit][limbs - 1]
+    }
+}
+
 /// Validated parameters: immutable, cheap to clone, checked once.
 #[derive(Clone)]
 pub struct Params(Arc<Inner>);
@@ -188,10 +239,8 @@ struct Inner {
     q: Vec<Basis>,
     qp: Vec<Basis>,
     p: Basis,
-    digit_limbs: usize,
-    /// [digit][limbs in it − 1]: to every prime of QP.
-    converters: Vec<Vec<BaseConverter>>,
-    digit_bases: Vec<Vec<Basis>>,
+    galois_gadget: Gadget,
+    relin_gadget: Gadget,
     mod_down: Vec<Divider>,
     mod_down_rescale: Vec<Option<Divider>>,
     rescale: Vec<Option<Divider>>,
@@ -279,25 +328,18 @@ impl Params {
         let p = basis(p_tables.clone());
         let full = &qp[depth];
 
-        // Digits as large as P bears with six bits to spare, so that key switching adds less noise than rounding, although a
-        // digit of k primes is only kept within k times its half.
-        let room = p.log2() - 6.0;
-        let log = |q: &u64| (*q as f64).log2();
-        let fits = |k: usize| chain.chunks(k).all(|digit| digit.iter().map(log).sum::<f64>() <= room);
-        let Some(digit_limbs) = (1..=depth + 1).rev().find(|&k| fits(k)) else {
-            return bad(format!(
-                "special primes of {:.0} bits do not cover one prime of the chain",
-                p.log2()
-            ));
+        // A rotation ends with a division by P, a product with one by P and the prime of its level.
+        let room = p.log2() - Gadget::SPARE_BITS;
+        let least = chain[1..].iter().min().map_or(0.0, |&q| (q as f64).log2());
+        let gadget = |room: f64| {
+            Gadget::new(&q[depth], full, room).ok_or_else(|| {
+                Error::BadParams(format!(
+                    "special primes of {:.0} bits do not cover one prime of the chain",
+                    p.log2()
+                ))
+            })
         };
-        let digit_bases: Vec<Vec<Basis>> = q_tables
-            .chunks(digit_limbs)
-            .map(|digit| (1..=digit.len()).map(|k| basis(digit[..k].to_vec())).collect())
-            .collect();
-        let converters = digit_bases
-            .iter()
-            .map(|sizes| sizes.iter().map(|b| BaseConverter::loose(b, full)).collect())
-            .collect();
+        let (galois_gadget, relin_gadget) = (gadget(room)?, gadget(room + least)?);
 
         let mod_down = (0..=depth).map(|l| Divider::new(&q[l], &p)).collect();
         let below = |l: usize, dropped: Basis| (l > 0).then(|| Divider::new(&q[l - 1], &dropped));
@@ -318,7 +360,7 @@ impl Params {
         let imaginary_unit = Poly::from_signed(full, &monomial).into_ntt(full);
 
         let mut hash = blake3::Hasher::new();
-        hash.update(b"ckks parameters v1");
+        hash.update(b"ckks parameters v2");
         for x in [u64::from(log_n), depth as u64, u64::from(log_scale), u64::from(security.bits())] {
             hash.update(&x.to_le_bytes());
         }
@@ -337,9 +379,8 @@ impl Params {
             q,
             qp,
             p,
-            digit_limbs,
-            converters,
-            digit_bases,
+            galois_gadget,
+            relin_gadget,
             mod_down,
             mod_down_rescale,
             rescale,
@@ -417,14 +458,14 @@ impl Params {
         self.0.q[level].modulus(level).value()
     }
 
-    /// Limbs in a digit of the key switch.
-    pub fn digit_limbs(&self) -> usize {
-        self.0.digit_limbs
+    /// The digits of rotations and conjugation.
+    pub fn galois_gadget(&self) -> &Gadget {
+        &self.0.galois_gadget
     }
 
-    /// Digits a key switch at `level` takes.
-    pub fn digits(&self, level: usize) -> usize {
-        (level + 1).div_ceil(self.0.digit_limbs)
+    /// The digits of products. They may be larger: what they add is divided by the prime of the level as well.
+    pub fn relin_gadget(&self) -> &Gadget {
+        &self.0.relin_gadget
     }
 
     /// P modulo each prime of the chain.
@@ -442,10 +483,6 @@ impl Params {
     pub fn rounding_error(&self) -> f64 {
         let n = self.n() as f64;
         (n / 18.0).sqrt() * n.sqrt()
-    }
-
-    pub(crate) fn converter(&self, digit: usize, limbs: usize) -> (&BaseConverter, &Basis) {
-        (&self.0.converters[digit][limbs - 1], &self.0.digit_bases[digit][limbs - 1])
     }
 
     pub(crate) fn mod_down(&self, level: usize) -> &Divider {

@@ -98,10 +98,17 @@ proptest! {
         // A digit is smaller than P by six bits: then its part of the key-switching error is below the rounding.
         let log = |q: u64| (q as f64).log2();
         let chain: Vec<f64> = params.q_basis(depth).primes().map(log).collect();
-        for digit in chain.chunks(params.digit_limbs()) {
-            prop_assert!(digit.iter().sum::<f64>() <= params.p_basis().log2() - 6.0);
+        // A product's is smaller than P and any prime that it may be divided by.
+        let least = chain[1..].iter().fold(f64::INFINITY, |least, q| least.min(*q));
+        for (gadget, more) in [(params.galois_gadget(), 0.0), (params.relin_gadget(), least)] {
+            let fits = |k| {
+                let room = params.p_basis().log2() + more - 6.0;
+                chain.chunks(k).all(|digit: &[f64]| digit.iter().sum::<f64>() <= room)
+            };
+            let k = gadget.digit_limbs();
+            prop_assert!(fits(k) && (k > depth || !fits(k + 1)));
+            prop_assert_eq!(gadget.digits(depth), chain.chunks(k).count());
         }
-        prop_assert_eq!(params.digits(depth), chain.chunks(params.digit_limbs()).count());
     }
 
     /// Ciphertexts come back from their frame for primes of every width, at every level.
@@ -138,10 +145,11 @@ proptest! {
         prop_assert!(read == public && id == public.id(params));
 
         let basis = params.qp_basis(level);
-        let b = (0..params.digits(level)).map(|_| random(basis, &mut rng)).collect();
-        let key = KeySwitchKey::new(params, level, b, mask);
         // 0 stands for relinearisation.
         let element = (element > 0).then_some(GaloisElement(2 * element + 1));
+        let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
+        let b = (0..gadget.digits(level)).map(|_| random(basis, &mut rng)).collect();
+        let key = KeySwitchKey::new(params, level, b, mask);
         let switch = ckks::write_key_switch_key(params, id, element, &key);
         let (read_element, read) = ckks::read_key_switch_key(params, id, &switch).unwrap();
         prop_assert!(read == key && read_element == element);
@@ -169,13 +177,15 @@ fn toy() -> &'static Params {
 fn key_switch_headers_are_checked() {
     let params = small();
     let id = KeyId([3; 16]);
-    let b = (0..params.digits(1)).map(|_| Poly::zero(params.n(), params.qp_basis(1).len())).collect();
+    let b = (0..params.relin_gadget().digits(1))
+        .map(|_| Poly::zero(params.n(), params.qp_basis(1).len()))
+        .collect();
     let bytes = ckks::write_key_switch_key(params, id, None, &KeySwitchKey::new(params, 1, b, [0; 32]));
     let payload = &bytes[ckks::FRAME_HEADER_BYTES..bytes.len() - ckks::FRAME_DIGEST_BYTES];
     let good = FrameHeader {
         kind: FrameKind::KeySwitchKey,
         level: 1,
-        parts: params.digits(1),
+        parts: params.relin_gadget().digits(1),
         element: 0,
         scale: 0.0,
     };

@@ -129,6 +129,7 @@ impl FrameLimits {
         let public_key = ckks::ciphertext_bytes(params, top, true);
         let basis = params.qp_basis(top);
         let poly: usize = (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * params.n() / 8).sum();
-        FrameLimits { public_key, key_switch_key: public_key + params.digits(top) * poly }
+        // No key has more digits than one of a rotation.
+        FrameLimits { public_key, key_switch_key: public_key + params.galois_gadget().digits(top) * poly }
     }
 }
