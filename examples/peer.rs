@@ -5,14 +5,20 @@
 //! cargo run --release --example peer -- SET THREADS
 //! ```
 //! Prints the names of the operations on one line; then, for each name on standard input, seconds and bits of precision of
-//! one call at the top level.
+//! one call at the top level. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what
+//! was measured with it elsewhere can be carried over.
 
 #[path = "../benches/support/mod.rs"]
 mod support;
 
 use anyhow::{Context, Result};
+use std::hint::black_box;
 use std::io::{BufRead, Write};
+use std::time::Instant;
 use support::operations::{Fixture, Operation};
+
+const YARDSTICK: &str = "ntt_tfhe";
+const TRANSFORMS: u32 = 32;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -21,9 +27,13 @@ fn main() -> Result<()> {
     let (_, spec) = known.with_context(|| format!("no set {label}"))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.parse()?).build()?;
     let mut fixture = Fixture::new(spec);
-    let top = fixture.params.max_level();
+    let (n, top) = (fixture.params.n(), fixture.params.max_level());
     let mut operations = fixture.operations(top);
-    let names: Vec<&str> = operations.iter().map(|op| op.name.as_str()).collect();
+    let names = operations.iter().map(|op| op.name.as_str()).chain([YARDSTICK]).collect::<Vec<_>>();
+    // As wide as its fast kernel takes.
+    let q = rns::primes::largest(50, 2 * n as u64, &[])?;
+    let plan = tfhe_ntt::prime64::Plan::try_new(n, q).context("a prime for tfhe-ntt")?;
+    let mut limb: Vec<u64> = (0..n as u64).collect();
     let mut out = std::io::stdout();
     writeln!(out, "{}", names.join(" "))?;
     out.flush()?;
@@ -31,6 +41,13 @@ fn main() -> Result<()> {
         operations.iter_mut().map(|op| op.judge().bits.map_or(f64::NAN, |bits| bits.1)).collect();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
+        if line == YARDSTICK {
+            let start = Instant::now();
+            (0..TRANSFORMS).for_each(|_| plan.fwd(black_box(&mut limb)));
+            writeln!(out, "{:.9} nan", (start.elapsed() / TRANSFORMS).as_secs_f64())?;
+            out.flush()?;
+            continue;
+        }
         let index = operations.iter().position(|op: &Operation| op.name == line);
         let index = index.with_context(|| format!("no operation {line}"))?;
         let seconds = pool.install(|| operations[index].run()).as_secs_f64();

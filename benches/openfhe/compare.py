@@ -6,7 +6,8 @@
 Each library is used through its Python wheel (`openfhe`; `tenseal` for SEAL) where it can be imported; without any of
 them this says so and does nothing. Same ring degree, same bits of every ciphertext prime, uniform ternary secrets; the
 special primes and digits are what each library can choose under the 128-bit bound of the security table. Times include
-one call from Python, some microseconds. The ratio is theirs over ours, of medians, with a 95 % interval from
+one call from Python, some microseconds. `tfhe-ntt` is a yardstick, not a rival: its transform of one limb of 50 bits, timed
+in turns with each of our operations, says how fast the machine was while it ran. The ratio is theirs over ours, of medians, with a 95 % interval from
 resampling pairs; above 1 we are faster. One peer, one set and one thread count a process: pools are sized at start.
 """
 
@@ -111,7 +112,10 @@ def seal_operations(log_n, first, levels, scale, _digits):
     }
 
 
+# Libraries, by the module that is imported.
 PEERS = {"openfhe": openfhe_operations, "tenseal": seal_operations}
+# Timed by our own program.
+YARDSTICK, YARDSTICK_OPERATION = "tfhe-ntt", "ntt_tfhe"
 
 
 class Ours:
@@ -136,18 +140,29 @@ def interval(pairs):
     return ratio(pairs), ratios[RESAMPLES * 25 // 1000], ratios[RESAMPLES * 975 // 1000]
 
 
+def timed(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def rivals(peer, label, ours):
+    """Operation, seconds of one call of the peer's, its bits."""
+    if peer == YARDSTICK:
+        for name in ours.names:
+            if name != YARDSTICK_OPERATION:
+                yield name, lambda: ours.run(YARDSTICK_OPERATION)[0], math.nan
+        return
+    for name, (call, judge) in PEERS[peer](*SETS[label]).items():
+        if name in ours.names:
+            yield name, lambda call=call: timed(call), judge(call()) if judge else math.nan
+
+
 def compare(peer, label, threads, samples, binary):
     ours = Ours(binary, label, threads)
-    for name, (call, judge) in PEERS[peer](*SETS[label]).items():
-        if name not in ours.names:
-            continue
-        their_bits = judge(call()) if judge else math.nan
+    for name, theirs, their_bits in rivals(peer, label, ours):
         _, our_bits = ours.run(name)
-        pairs = []
-        for _ in range(samples):
-            start = time.perf_counter()
-            call()
-            pairs.append((time.perf_counter() - start, ours.run(name)[0]))
+        pairs = [(theirs(), ours.run(name)[0]) for _ in range(samples)]
         row = [peer, label, threads, name, samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
         row += [*interval(pairs), their_bits, our_bits]
         yield [f"{v:.6g}" if isinstance(v, float) else v for v in row]
@@ -158,17 +173,17 @@ def main():
     parser.add_argument("--sets", nargs="+", default=["C", "A"], choices=list(SETS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
+    known = [*PEERS, YARDSTICK]
+    parser.add_argument("--peers", nargs="+", default=known, choices=known)
     parser.add_argument("--out", type=pathlib.Path)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     parser.add_argument("--binary", default=f"{target}/release/examples/peer")
     args = parser.parse_args()
 
-    found = [p for p in args.peers if importlib.util.find_spec(p)]
-    if not found:
-        print("None of", ", ".join(args.peers), "can be imported: nothing to compare with.")
-        print("OpenFHE: pip install openfhe (its wheel is for one version of Python); SEAL: pip install tenseal.")
-        return
+    found = [p for p in args.peers if p == YARDSTICK or importlib.util.find_spec(p)]
+    if absent := [p for p in args.peers if p not in found]:
+        print("Cannot be imported:", ", ".join(absent), file=sys.stderr)
+        print("OpenFHE: pip install openfhe (its wheel is for one version of Python); SEAL: pip install tenseal.", file=sys.stderr)
     if not os.path.exists(args.binary):
         sys.exit(f"{args.binary} is missing: cargo build --release --example peer")
     if "OMP_NUM_THREADS" not in os.environ:

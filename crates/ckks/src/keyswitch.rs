@@ -48,17 +48,29 @@ impl<'a> Digits<'a> {
         self.gadget.limbs(j, self.level).contains(&i)
     }
 
-    /// Writes limbs `i` and, if there is room, i + 1 (over Q then P) of digit `j`, in the value domain.
+    /// Limb `i` of digit `j` where it is at hand.
+    fn stored(&self, j: usize, i: usize) -> Option<&'a [u64]> {
+        match self.source {
+            Source::Poly(a) if self.owns(j, i) => Some(a.limb(i)),
+            _ => None,
+        }
+    }
+
+    /// Writes limbs `i` and, if there is room, i + 1 (over Q then P) of digit `j`, in the value domain, unless
+    /// [`Self::stored`] has them. Factors of [`Self::times_key`], not reduced.
     fn limbs_into(&self, j: usize, i: usize, out: &mut [u64]) {
         let (params, level) = (self.params, self.level);
         let full = params.qp_basis(params.max_level());
         let (_, converter) = self.gadget.digit(j, self.prepared[j].limbs());
         let prime = |i: usize| if i <= level { i } else { i + params.max_level() - level };
         let single = |i: usize, out: &mut [u64]| {
+            if self.stored(j, i).is_some() {
+                return;
+            }
             if self.owns(j, i) {
                 return self.source.limb_into(params.q_basis(level), i, out);
             }
-            converter.values(full, prime(i), &self.prepared[j], out, Output::Limb);
+            converter.values(full, prime(i), &self.prepared[j], out, Output::Lazy);
         };
         match out.split_at_mut(params.n()) {
             (one, []) => single(i, one),
@@ -68,7 +80,7 @@ impl<'a> Digits<'a> {
             }
             (one, two) => {
                 let primes = [prime(i), prime(i + 1)];
-                let outputs = [Output::Limb, Output::Limb];
+                let outputs = [Output::Lazy, Output::Lazy];
                 converter.values_pair(full, primes, &self.prepared[j], [one, two], outputs);
             }
         }
@@ -98,7 +110,9 @@ impl<'a> Digits<'a> {
                 // There are K limbs after the digits.
                 let mut own: [&mut [u64]; K] = std::array::from_fn(|_| rest.next().unwrap_or_default());
                 for (k, row) in rows.iter_mut().enumerate() {
-                    let x: Vec<&[u64]> = x.chunks_exact(2 * n).map(|x| &x[k * n..(k + 1) * n]).collect();
+                    let x: Vec<&[u64]> = (x.chunks_exact(2 * n).enumerate())
+                        .map(|(j, made)| self.stored(j, first + k).unwrap_or(&made[k * n..(k + 1) * n]))
+                        .collect();
                     f(first + k, &x, row, &mut own);
                 }
             });

@@ -1,7 +1,7 @@
 //! Parameter sets and the security rule.
 
 use crate::{Encoder, Error, Op};
-use rns::{BaseConverter, Basis, Divider, Modulus, Ntt, NttTable, Poly, primes};
+use rns::{BaseConverter, Basis, Divider, Modulus, Ntt, NttTable, Permutation, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -248,7 +248,7 @@ struct Inner {
     p_mod_q: Vec<rns::Constant>,
     imaginary_unit: Poly<Ntt>,
     encoder: Encoder,
-    permutations: Mutex<BTreeMap<u64, Arc<Vec<u32>>>>,
+    permutations: Mutex<BTreeMap<u64, Arc<Permutation>>>,
 }
 
 impl std::fmt::Debug for Params {
@@ -502,11 +502,11 @@ impl Params {
     }
 
     /// The permutation of values under X → X^`element`, made once.
-    pub fn permutation(&self, element: u64) -> Arc<Vec<u32>> {
+    pub fn permutation(&self, element: u64) -> Arc<Permutation> {
         let mut cache = self.0.permutations.lock().unwrap_or_else(|e| e.into_inner());
         cache
             .entry(element)
-            .or_insert_with(|| Arc::new(rns::automorphism_permutation(self.0.spec.log_n, element)))
+            .or_insert_with(|| Arc::new(Permutation::of_automorphism(self.0.spec.log_n, element)))
             .clone()
     }
 }

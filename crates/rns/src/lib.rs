@@ -21,7 +21,7 @@ pub use basis::Basis;
 pub use convert::{BaseConverter, Divider, Prepared};
 pub use error::Error;
 pub use modulus::{Constant, Modulus};
-pub use ntt::{Input, Lift, NttKernel, NttTable, Output, automorphism_permutation, bit_reverse};
+pub use ntt::{Input, Lift, NttKernel, NttTable, Output, Permutation, bit_reverse};
 pub use pairs::{Addends, LimbPairs};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;

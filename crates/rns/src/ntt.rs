@@ -33,6 +33,9 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// In the limb.
     Limb,
+    /// In the limb, below 2ᵇ instead of reduced, b = [`Modulus::lazy_bits`]: the last step is left to what multiplies them
+    /// ([`crate::pair_products`]).
+    Lazy,
     /// Takes them off this limb, and multiplies what is left: x ← (x − values)·w.
     Quotient(&'a mut [u64], Constant),
 }
@@ -42,21 +45,27 @@ pub enum Output<'a> {
 pub struct Lift {
     /// ⌊p/2⌋.
     pub(crate) half: u64,
-    /// −p.
+    /// −p: as it is if that makes a residue of what is in the upper half, or reduced.
     pub(crate) less: u64,
+    /// Whether the sum is a residue already.
+    pub(crate) exact: bool,
 }
 
 impl Lift {
     /// From residues modulo `from` to residues modulo `to`.
     pub fn new(from: &Modulus, to: &Modulus) -> Self {
-        Lift { half: from.value() / 2, less: to.neg(to.reduce(from.value())) }
+        let (p, q) = (from.value(), to.value());
+        // ⌊p/2⌋ and q − ⌊p/2⌋ are then below q.
+        let exact = p < 2 * q;
+        Lift { half: p / 2, less: if exact { q.wrapping_sub(p) } else { to.neg(to.reduce(p)) }, exact }
     }
 
     /// Of one residue. Branch-free.
     #[inline(always)]
     pub(crate) fn apply(&self, to: &Modulus, x: u64) -> u64 {
+        let x = x.wrapping_add(self.less.wrapping_mul(u64::from(x > self.half)));
         // Both terms are below 2⁵⁰.
-        to.mul_constant(x + self.less * u64::from(x > self.half), to.one)
+        if self.exact { x } else { to.mul_constant(x, to.one) }
     }
 }
 
@@ -245,17 +254,31 @@ pub fn bit_reverse(i: usize, bits: u32) -> usize {
     if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) }
 }
 
-/// The permutation p with `σ(a)[i] = a[p[i]]` for X → X^`element` on values; `element` is odd.
-pub fn automorphism_permutation(log_n: u32, element: u64) -> Vec<u32> {
-    let n = 1usize << log_n;
-    let mask = 2 * n as u64 - 1;
-    (0..n)
-        .map(|i| {
+/// What X → X^g does to values: `σ(a)[i] = a[p[i]]`.
+///
+/// Eight values from a multiple of eight on come from eight values from a multiple of eight on: their exponents are equal
+/// modulo N/4, and so are the products with g.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permutation(Vec<u32>);
+
+impl Permutation {
+    /// Of the automorphism with odd exponent `element` in a ring of degree N = 2^`log_n` ≥ 8.
+    pub fn of_automorphism(log_n: u32, element: u64) -> Self {
+        assert!((3..32).contains(&log_n) && element % 2 == 1, "no automorphism of such a ring");
+        let n = 1usize << log_n;
+        let mask = 2 * n as u64 - 1;
+        let source = |i| {
             let exponent = 2 * bit_reverse(i, log_n) as u64 + 1;
             let source = exponent.wrapping_mul(element) & mask;
             bit_reverse((source >> 1) as usize, log_n) as u32
-        })
-        .collect()
+        };
+        Permutation((0..n).map(source).collect())
+    }
+
+    /// p, of length N.
+    pub fn indices(&self) -> &[u32] {
+        &self.0
+    }
 }
 
 #[cfg(test)]
@@ -368,6 +391,10 @@ mod tests {
                     let mut made = vec![7; n];
                     table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Limb);
                     assert!(made == values, "lifted from {from_bits} to {bits} bits, 2^{log_n}");
+                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Lazy);
+                    let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
+                    made.iter_mut().for_each(|x| *x %= q);
+                    assert!(below && made == values, "unreduced, {from_bits} to {bits} bits, 2^{log_n}");
                     let w = m.constant(q - 2);
                     let quotient: Vec<u64> =
                         x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value)).collect();
@@ -393,8 +420,8 @@ mod tests {
         let mut values = a;
         table.forward(&mut values);
         table.forward(&mut rotated);
-        let permuted: Vec<u64> =
-            automorphism_permutation(log_n, element).iter().map(|&i| values[i as usize]).collect();
+        let permutation = Permutation::of_automorphism(log_n, element);
+        let permuted: Vec<u64> = permutation.indices().iter().map(|&i| values[i as usize]).collect();
         assert_eq!(permuted, rotated);
     }
 

@@ -1,7 +1,7 @@
 //! Polynomials by limbs, their domain in the type.
 
 use crate::pool::Buffer;
-use crate::{Basis, Constant, Modulus, simd};
+use crate::{Basis, Constant, Modulus, Permutation, simd};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 use zeroize::Zeroize;
@@ -253,8 +253,8 @@ impl Poly<Ntt> {
         self.for_each_limb(|i, limb| simd::mul_add_assign(basis.modulus(i), limb, a.limb(i), b.limb(i)));
     }
 
-    /// The image under the automorphism whose permutation (see [`crate::automorphism_permutation`]) is given.
-    pub fn permuted(&self, permutation: &[u32]) -> Self {
+    /// The image under the automorphism whose permutation is given.
+    pub fn permuted(&self, permutation: &Permutation) -> Self {
         let mut out = Self::scratch(self.n, self.limbs());
         out.for_each_limb(|i, limb| simd::gather_into(limb, self.limb(i), permutation));
         out

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
-    Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, Modulus, Ntt, NttTable, Output, Poly, Rows,
-    automorphism_permutation, primes,
+    Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, Modulus, Ntt, NttTable, Output, Permutation,
+    Poly, Rows, primes,
 };
 use std::sync::Arc;
 
@@ -257,7 +257,7 @@ proptest! {
             let e = i * g as usize % (2 * N);
             want[e % N] = if e < N { c.clone() } else { -c };
         }
-        let got = poly(&basis, &a).into_ntt(&basis).permuted(&automorphism_permutation(LOG_N, g));
+        let got = poly(&basis, &a).into_ntt(&basis).permuted(&Permutation::of_automorphism(LOG_N, g));
         prop_assert!(got.into_coeff(&basis) == poly(&basis, &want));
     }
 

@@ -8,7 +8,7 @@ use super::scalar::{self, by_size, factors};
 use super::{Affine, Rows};
 use crate::ntt::Lift;
 use crate::pairs::LANES;
-use crate::{Addends, Constant, LimbPairs, Modulus};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
 use std::arch::x86_64::*;
 
 macro_rules! recompiled {
@@ -456,7 +456,9 @@ pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
         unsafe {
             let x = load(x, i);
             let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, half), x, less);
-            store(out, i, l.reduce_once(l.mul_constant_lazy(x, one, l.one_quotient)));
+            let reduced =
+                if lift.exact { x } else { l.reduce_once(l.mul_constant_lazy(x, one, l.one_quotient)) };
+            store(out, i, reduced);
         }
     }
     scalar::lift_into(m, &mut out[end..], &x[end..], lift);
@@ -464,44 +466,39 @@ pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
 
 /// Entries of `a` at eight indices from `permutation[i]` on.
 ///
-/// SAFETY: `i + 8 <= permutation.len()`, `a` is not empty and has at most 2³¹ entries.
+/// SAFETY: i is a multiple of 8, and `a` as long as the permutation.
 #[target_feature(enable = "avx512f,avx512vl")]
-unsafe fn gathered(a: &[u64], permutation: &[u32], i: usize) -> __m512i {
-    debug_assert!(i + LANES <= permutation.len() && !a.is_empty());
-    // SAFETY: the indices are read in bounds by the caller's promise and then cut to the last entry of `a`.
+#[inline]
+unsafe fn gathered(a: &[u64], permutation: &Permutation, i: usize) -> __m512i {
+    let indices = &permutation.indices()[i..i + LANES];
+    // SAFETY: eight indices were taken. Those of a permutation are below its length and lie within eight entries from a
+    // multiple of eight on; the lanes are taken modulo eight.
     unsafe {
-        let indices = _mm256_loadu_epi32(permutation.as_ptr().add(i).cast());
-        let indices = _mm256_min_epu32(indices, _mm256_set1_epi32((a.len() - 1) as i32));
-        _mm512_i32gather_epi64::<8>(indices, a.as_ptr().cast())
+        let block = load(a, indices[0] as usize / LANES * LANES);
+        let lanes = _mm512_cvtepu32_epi64(_mm256_loadu_epi32(indices.as_ptr().cast()));
+        _mm512_permutexvar_epi64(lanes, block)
     }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
-    let (l, end) = (Lanes::new(m), if a.len() < 1 << 31 { whole(acc.len()) } else { 0 });
-    for i in (0..end).step_by(LANES) {
-        // SAFETY: i + 8 <= end <= all lengths, which are not 0 then.
+pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool) {
+    let l = Lanes::new(m);
+    // A permutation's length is a multiple of eight.
+    for i in (0..acc.len()).step_by(LANES) {
+        // SAFETY: i + 8 <= all lengths.
         unsafe {
             let x = gathered(a, permutation, i);
             let x = if negative { _mm512_sub_epi64(l.q, x) } else { x };
             store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), x)));
         }
     }
-    for (o, &i) in acc[end..].iter_mut().zip(&permutation[end..]) {
-        let x = a[(a.len() - 1).min(i as usize)];
-        *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
-    }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
-    let end = if a.len() < 1 << 31 { whole(out.len()) } else { 0 };
-    for i in (0..end).step_by(LANES) {
-        // SAFETY: i + 8 <= end <= all lengths, which are not 0 then.
+pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation) {
+    for i in (0..out.len()).step_by(LANES) {
+        // SAFETY: i + 8 <= all lengths.
         unsafe { store(out, i, gathered(a, permutation, i)) }
-    }
-    for (o, &i) in out[end..].iter_mut().zip(&permutation[end..]) {
-        *o = a[(a.len() - 1).min(i as usize)];
     }
 }
 
@@ -515,7 +512,7 @@ pub(super) fn pair_products_into(
     plus: &Addends,
 ) {
     let slow = |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus);
-    let Some(r) = Reduction::of(x.len() + plus.terms(), m.bits()) else {
+    let Some(r) = Reduction::of(x.len() + plus.terms(), m.lazy_bits()) else {
         return slow(out0, out1);
     };
     by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, r), slow(out0, out1))

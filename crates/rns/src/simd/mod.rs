@@ -16,7 +16,7 @@ mod scalar;
 pub(crate) use ntt512::VectorNtt;
 
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
 use std::sync::OnceLock;
 
 /// Which version of the kernels this process runs.
@@ -146,7 +146,8 @@ kernel! {
     same_length acc.len(), x.iter().chain(y).map(|x| x.len()).min().unwrap_or(acc.len())
 }
 kernel! {
-    /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds;
+    /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds.
+    /// Entries of x are of [`Modulus::lazy_bits`];
     /// at most 2¹¹ terms in all.
     pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends)
     same_length out0.len(), out1.len(), pairs.n(),
@@ -174,14 +175,14 @@ kernel! {
 }
 
 kernel! {
-    /// `acc[i] ← acc[i] ± a[permutation[i]]`; an index past the end reads the last entry.
-    pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool)
-    same_length acc.len(), a.len(), permutation.len()
+    /// `acc[i] ← acc[i] ± a[permutation[i]]`.
+    pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool)
+    same_length acc.len(), a.len(), permutation.indices().len()
 }
 kernel! {
-    /// `out[i] ← a[permutation[i]]`; an index past the end reads the last entry.
-    pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32])
-    same_length out.len(), a.len(), permutation.len()
+    /// `out[i] ← a[permutation[i]]`.
+    pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation)
+    same_length out.len(), a.len(), permutation.indices().len()
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -223,7 +224,7 @@ mod tests {
                     // SAFETY: the CPU was asked above.
                     unsafe { avx512::$name(&m, &mut v $(, $arg)*) };
                     prop_assert_eq!(&s, &v, "{}", stringify!($name));
-                    let slow: Vec<u64> = (0..n).map($slow).collect();
+                    let slow: Vec<u64> = (0..s.len()).map($slow).collect();
                     prop_assert_eq!(&s, &slow, "{}", stringify!($name));
                 }};
             }
@@ -264,15 +265,20 @@ mod tests {
                 prop_assert!(s0 == v0 && s1 == v1);
             }
 
-            let permutation: Vec<u32> = (0..n).map(|_| rng.next_u32() % n as u32).collect();
-            let picked = |i: usize| b[permutation[i] as usize];
-            both!(gather_add(&b, &permutation, false), a, |i| big(wide(a[i]) + wide(picked(i))));
-            both!(gather_add(&b, &permutation, true), a, |i| big(wide(a[i]) + wide(q) - wide(picked(i))));
-            let (mut s, mut v) = (a.clone(), a.clone());
-            scalar::gather_into(&mut s, &b, &permutation);
-            // SAFETY: as above.
-            unsafe { avx512::gather_into(&mut v, &b, &permutation) };
-            prop_assert!(s == v && (0..n).all(|i| s[i] == picked(i)));
+            {
+                let log_n = 3 + n as u32 % 4;
+                let n = 1 << log_n;
+                let (a, b) = (limb(&mut rng, n, q), limb(&mut rng, n, q));
+                let permutation = Permutation::of_automorphism(log_n, u64::from(rng.next_u32()) | 1);
+                let picked = |i: usize| b[permutation.indices()[i] as usize];
+                both!(gather_add(&b, &permutation, false), a, |i| big(wide(a[i]) + wide(picked(i))));
+                both!(gather_add(&b, &permutation, true), a, |i| big(wide(a[i]) + wide(q) - wide(picked(i))));
+                let (mut s, mut v) = (a.clone(), a.clone());
+                scalar::gather_into(&mut s, &b, &permutation);
+                // SAFETY: as above.
+                unsafe { avx512::gather_into(&mut v, &b, &permutation) };
+                prop_assert!(s == v && (0..n).all(|i| s[i] == picked(i)));
+            }
 
             let rs: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, n, q)).collect();
             let rounded: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
@@ -301,7 +307,9 @@ mod tests {
             let len = 8 * (n % 5 + 1);
             let limbs: Vec<_> = (0..3 * terms + 8).map(|_| limb(&mut rng, len, q)).collect();
             let (used, (x, yz)) = (terms.div_ceil(2), limbs.split_at(terms));
-            let x: Vec<&[u64]> = x[..used].iter().map(|x| &x[..]).collect();
+            // As transforms leave them.
+            let x: Vec<_> = (x[..used].iter()).map(|_| limb(&mut rng, len, 1 << m.lazy_bits())).collect();
+            let x: Vec<&[u64]> = x.iter().map(|x| &x[..]).collect();
             let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
             let pairs = LimbPairs::new(&m, &stored);
             let [p, r, s, t] = std::array::from_fn(|i| [&yz[2 * terms + 2 * i][..], &yz[2 * terms + 2 * i + 1][..]]);

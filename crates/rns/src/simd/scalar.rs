@@ -2,7 +2,7 @@
 
 use super::{Affine, Rows};
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -153,19 +153,17 @@ pub(super) fn products_times_constant_add(
 }
 
 #[inline(always)]
-pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &[u32], negative: bool) {
-    let last = a.len().saturating_sub(1);
-    for (o, &i) in acc.iter_mut().zip(permutation) {
-        let x = a[last.min(i as usize)];
+pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool) {
+    for (o, &i) in acc.iter_mut().zip(permutation.indices()) {
+        let x = a[i as usize];
         *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
     }
 }
 
 #[inline(always)]
-pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &[u32]) {
-    let last = a.len().saturating_sub(1);
-    for (o, &i) in out.iter_mut().zip(permutation) {
-        *o = a[last.min(i as usize)];
+pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation) {
+    for (o, &i) in out.iter_mut().zip(permutation.indices()) {
+        *o = a[i as usize];
     }
 }
 

@@ -2,22 +2,22 @@
 
 use super::*;
 
-/// In residues of another prime, to be lifted.
+/// In residues of another prime, to be lifted, which makes residues at once or not.
 #[derive(Clone, Copy)]
-pub(super) struct Lifted<'a> {
+pub(super) struct Lifted<'a, const EXACT: bool> {
     pub(super) from: &'a [u64],
     pub(super) half: __m512i,
     pub(super) less: __m512i,
 }
 
-impl Source for Lifted<'_> {
+impl<const EXACT: bool> Source for Lifted<'_, EXACT> {
     #[inline(always)]
     unsafe fn load(self, lanes: &Lanes, _: &[u64], at: usize) -> __m512i {
         // SAFETY: by the caller's promise. Both terms are below 2⁵⁰.
         unsafe {
             let x = load(self.from, at);
             let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, self.half), x, self.less);
-            lanes.reduce(x)
+            if EXACT { x } else { lanes.reduce(x) }
         }
     }
 }
@@ -35,6 +35,17 @@ impl Sink for InPlace {
     unsafe fn store(&mut self, lanes: &Lanes, tail: &mut [u64], i: usize, _: usize, v: __m512i) {
         // SAFETY: by the caller's promise.
         unsafe { store(tail, i, lanes.reduce(v)) }
+    }
+}
+
+/// In the limb, as they come.
+pub(super) struct Unreduced;
+
+impl Sink for Unreduced {
+    #[inline(always)]
+    unsafe fn store(&mut self, _: &Lanes, tail: &mut [u64], i: usize, _: usize, v: __m512i) {
+        // SAFETY: by the caller's promise.
+        unsafe { store(tail, i, v) }
     }
 }
 

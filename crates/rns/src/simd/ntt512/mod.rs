@@ -28,7 +28,7 @@ use crate::modulus::inverse_modulo_word;
 use crate::ntt::{Input, NttKernel, Output};
 use crate::pairs::LANES;
 use crate::{Constant, Modulus};
-use forward::{Lifted, Quotient, forward};
+use forward::{Lifted, Quotient, Unreduced, forward};
 use inverse::inverse;
 use std::arch::x86_64::*;
 
@@ -160,8 +160,13 @@ impl VectorNtt {
         // SAFETY: the caller checked that all have one length.
         unsafe {
             match output {
-                Output::Limb if self.chained() => forward::<FIRST, LAZY>(self, limb, source, InPlace),
-                Output::Limb => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
+                Output::Lazy if self.modulus.lazy_bits() > self.modulus.bits() => {
+                    forward::<FIRST, LAZY>(self, limb, source, Unreduced);
+                }
+                Output::Limb | Output::Lazy if self.chained() => {
+                    forward::<FIRST, LAZY>(self, limb, source, InPlace);
+                }
+                Output::Limb | Output::Lazy => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
                 Output::Quotient(x, w) if self.chained() => {
                     // Values end below 34q, and 35q is below R.
                     let sink =
@@ -199,8 +204,12 @@ impl NttKernel for VectorNtt {
             match input {
                 Input::Limb => self.forward_from(limb, InPlace, output),
                 Input::Lifted(lift, from) => {
-                    let source = Lifted { from, half: splat(lift.half), less: splat(lift.less) };
-                    self.forward_from(limb, source, output);
+                    let (half, less) = (splat(lift.half), splat(lift.less));
+                    if lift.exact {
+                        self.forward_from(limb, Lifted::<true> { from, half, less }, output);
+                    } else {
+                        self.forward_from(limb, Lifted::<false> { from, half, less }, output);
+                    }
                 }
             }
         }
