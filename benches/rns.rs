@@ -60,7 +60,7 @@ fn kernels(c: &mut Criterion) {
             rns::combine(m, black_box(&mut out0), &rows, (&coefficients, 0));
         });
         time(&format!("pair_products_{TERMS}"), &mut || {
-            rns::pair_products(m, black_box(&mut out0), &mut out1, &x, &pairs, &Addends::default());
+            rns::pair_products(m, black_box(&mut out0), &mut out1, &x, &pairs, &Addends::default(), None);
         });
     }
 }

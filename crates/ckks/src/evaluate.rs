@@ -343,21 +343,24 @@ impl Evaluator {
         let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut sums = keyswitch::scratch(p, level);
         digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
+            let [sum0, sum1] = row else { return };
             // The first rotation is written; what is taken off is taken off 0.
-            let mut fresh = terms.first().is_some_and(|(.., negative)| !negative);
-            if !fresh {
-                row.iter_mut().for_each(|limb| limb.fill(0));
-            }
-            for (key, permutation, negative) in &terms {
-                digits.ciphertext_times_p(i, x, *key, a, [&mut *t0, &mut *t1]);
-                for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
-                    if fresh {
-                        rns::gather_into(sum, t, permutation);
-                    } else {
-                        rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
-                    }
+            let rest = match terms.split_first() {
+                Some(((key, permutation, false), rest)) => {
+                    digits.ciphertext_times_p(i, x, *key, a, Some(permutation), [&mut *sum0, &mut *sum1]);
+                    rest
                 }
-                fresh = false;
+                _ => {
+                    sum0.fill(0);
+                    sum1.fill(0);
+                    &terms
+                }
+            };
+            for (key, permutation, negative) in rest {
+                digits.ciphertext_times_p(i, x, *key, a, None, [&mut *t0, &mut *t1]);
+                for (sum, t) in [&mut *sum0, &mut *sum1].into_iter().zip([&*t0, &*t1]) {
+                    rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
+                }
             }
         });
         Ok(sums)
@@ -407,11 +410,10 @@ impl Evaluator {
             .collect::<Result<Vec<_>, Error>>()?;
         let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
-        digits.for_each_limb::<2>(&mut out, |i, x, row, [t0, t1]| {
+        digits.for_each_limb::<0>(&mut out, |i, x, row, _| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
-                digits.ciphertext_times_p(i, x, *key, a, [&mut *t0, &mut *t1]);
-                for (out, t) in pair.iter_mut().zip([&*t0, &*t1]) {
-                    rns::gather_into(out, t, permutation);
+                if let [out0, out1] = pair {
+                    digits.ciphertext_times_p(i, x, *key, a, Some(permutation), [out0, out1]);
                 }
             }
         });

@@ -5,7 +5,7 @@
 
 use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
 use rayon::prelude::*;
-use rns::{Addends, Basis, Buffer, Ntt, Output, Poly, Prepared};
+use rns::{Addends, Basis, Buffer, Ntt, Output, Permutation, Poly, Prepared};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -119,26 +119,29 @@ impl<'a> Digits<'a> {
         });
     }
 
-    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds.
+    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds, under the automorphism `to` if there is one.
     pub(crate) fn times_key(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: &KeySwitchKey,
         plus: &Addends,
+        to: Option<&Permutation>,
         [o0, o1]: [&mut [u64]; 2],
     ) {
         let (m, pairs) = (self.params.qp_basis(self.level).modulus(i), key.limb(self.level, i));
-        rns::pair_products(m, o0, o1, digits, pairs, plus);
+        rns::pair_products(m, o0, o1, digits, pairs, plus, to);
     }
 
-    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to, or its own.
+    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to and then under the automorphism `to`;
+    /// or as it is, under its own.
     pub(crate) fn ciphertext_times_p(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: Option<&KeySwitchKey>,
         a: &Ciphertext,
+        to: Option<&Permutation>,
         out: [&mut [u64]; 2],
     ) {
         // P·c vanishes modulo the special primes.
@@ -146,7 +149,7 @@ impl<'a> Digits<'a> {
         if let Some(key) = key {
             let first = p.map(|p| (p.value, a.c0.limb(i)));
             let plus = Addends { multiples: [first.into_iter().collect(), Vec::new()], ..Addends::default() };
-            return self.times_key(i, digits, key, &plus, out);
+            return self.times_key(i, digits, key, &plus, to, out);
         }
         for (part, out) in out.into_iter().enumerate() {
             out.fill(0);
@@ -165,7 +168,7 @@ impl<'a> Digits<'a> {
         let mut out = scratch(self.params, self.level);
         self.for_each_limb::<0>(&mut out, |i, digits, row, _| {
             if let [o0, o1] = row {
-                self.times_key(i, digits, key, &plus(i), [o0, o1]);
+                self.times_key(i, digits, key, &plus(i), None, [o0, o1]);
             }
         });
         out

@@ -259,7 +259,11 @@ pub fn bit_reverse(i: usize, bits: u32) -> usize {
 /// Eight values from a multiple of eight on come from eight values from a multiple of eight on: their exponents are equal
 /// modulo N/4, and so are the products with g.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permutation(Vec<u32>);
+pub struct Permutation {
+    indices: Vec<u32>,
+    /// Where each eight values go, in eights.
+    targets: Vec<u32>,
+}
 
 impl Permutation {
     /// Of the automorphism with odd exponent `element` in a ring of degree N = 2^`log_n` ≥ 8.
@@ -272,12 +276,20 @@ impl Permutation {
             let source = exponent.wrapping_mul(element) & mask;
             bit_reverse((source >> 1) as usize, log_n) as u32
         };
-        Permutation((0..n).map(source).collect())
+        let indices: Vec<u32> = (0..n).map(source).collect();
+        let mut targets = vec![0; n / 8];
+        indices.iter().step_by(8).zip(0..).for_each(|(&from, to)| targets[from as usize / 8] = to);
+        Permutation { indices, targets }
     }
 
     /// p, of length N.
     pub fn indices(&self) -> &[u32] {
-        &self.0
+        &self.indices
+    }
+
+    /// Values from 8i on become those from 8·`targets()[i]` on.
+    pub(crate) fn targets(&self) -> &[u32] {
+        &self.targets
     }
 }
 

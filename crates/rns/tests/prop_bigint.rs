@@ -295,7 +295,7 @@ proptest! {
         let stored: Vec<(&[u64], &[u64])> = y.iter().zip(&z).map(|(y, z)| (&y[..16], &z[..16])).collect();
         let pairs = LimbPairs::new(&m, &stored);
         let head: Vec<&[u64]> = y.iter().map(|y| &y[..16]).collect();
-        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, &pairs, &Addends::default());
+        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, &pairs, &Addends::default(), None);
         rns::combine(&m, &mut o2, &Rows::Wide(views(&x)), (&c, q - 1));
         for i in 0..COUNT {
             let (yi, zi, xi) = (column(&y, i), column(&z, i), column(&x, i));

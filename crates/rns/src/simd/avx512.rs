@@ -510,12 +510,14 @@ pub(super) fn pair_products_into(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
+    to: Option<&Permutation>,
 ) {
-    let slow = |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus);
+    let slow =
+        |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus, to);
     let Some(r) = Reduction::of(x.len() + plus.terms(), m.lazy_bits()) else {
         return slow(out0, out1);
     };
-    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, r), slow(out0, out1))
+    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, to, r), slow(out0, out1))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
@@ -526,6 +528,7 @@ fn pair_products<const N: usize>(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
+    to: Option<&Permutation>,
     r: Reduction,
 ) {
     let l = Lanes::new(m);
@@ -601,10 +604,23 @@ fn pair_products<const N: usize>(
             // SAFETY: as above.
             add1(unsafe { load(x, i) }, splat(*k));
         }
-        // SAFETY: as above.
+        let (sum0, sum1) = (l.montgomery(high0, low0, r), l.montgomery(high1, low1, r));
+        let Some(to) = to else {
+            // SAFETY: as above.
+            unsafe {
+                store(out0, i, sum0);
+                store(out1, i, sum1);
+            }
+            continue;
+        };
+        let target = to.targets()[i / LANES] as usize * LANES;
+        let lanes = &to.indices()[target..target + LANES];
+        // SAFETY: eight indices were taken, so that there are eight entries of either sum, which are as long; lanes are taken
+        // modulo eight.
         unsafe {
-            store(out0, i, l.montgomery(high0, low0, r));
-            store(out1, i, l.montgomery(high1, low1, r));
+            let lanes = _mm512_cvtepu32_epi64(_mm256_loadu_epi32(lanes.as_ptr().cast()));
+            store(out0, target, _mm512_permutexvar_epi64(lanes, sum0));
+            store(out1, target, _mm512_permutexvar_epi64(lanes, sum1));
         }
     }
 }

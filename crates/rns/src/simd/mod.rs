@@ -147,10 +147,10 @@ kernel! {
 }
 kernel! {
     /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds.
-    /// Entries of x are of [`Modulus::lazy_bits`];
+    /// Entries of x are of [`Modulus::lazy_bits`]; the sums are put where `to` moves them;
     /// at most 2¹¹ terms in all.
-    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends)
-    same_length out0.len(), out1.len(), pairs.n(),
+    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends, to: Option<&Permutation>)
+    same_length out0.len(), out1.len(), pairs.n(), to.map_or(out0.len(), |to| to.indices().len()),
         x.iter().map(|x| x.len()).chain(plus.lengths()).min().unwrap_or(out0.len())
 }
 kernel! {
@@ -322,10 +322,22 @@ mod tests {
             };
             let mut out = [(); 4].map(|()| vec![0; len]);
             let [s0, s1, v0, v1] = &mut out;
-            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus);
+            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus, None);
             // SAFETY: as above.
-            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus) };
+            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus, None) };
             prop_assert!(s0 == v0 && s1 == v1);
+            if len.is_power_of_two() {
+                let to = Permutation::of_automorphism(len.trailing_zeros(), seed | 1);
+                let mut moved = [(); 4].map(|()| vec![0; len]);
+                let [m0, m1, n0, n1] = &mut moved;
+                scalar::pair_products_into(&m, m0, m1, &x, &pairs, &plus, Some(&to));
+                // SAFETY: as above.
+                unsafe { avx512::pair_products_into(&m, n0, n1, &x, &pairs, &plus, Some(&to)) };
+                for (i, &from) in to.indices().iter().enumerate() {
+                    prop_assert!(m0[i] == s0[from as usize] && m1[i] == s1[from as usize]);
+                }
+                prop_assert!(m0 == n0 && m1 == n1);
+            }
             for i in 0..len {
                 let mut want = [wide(plus.constant), 0];
                 for (x, (y, z)) in x.iter().zip(&stored) {

@@ -175,9 +175,11 @@ pub(super) fn pair_products_into(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
+    to: Option<&Permutation>,
 ) {
     assert!(x.len() <= pairs.pairs(), "more terms than pairs");
-    for (i, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
+    for (o, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
+        let i = to.map_or(o, |to| to.indices()[o] as usize);
         let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
         let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
         for (j, x) in x.iter().enumerate() {
