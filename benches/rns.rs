@@ -79,9 +79,8 @@ fn conversions(c: &mut Criterion) {
         let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
         bench.time(&id("mod_up"), true, Fact::default(), || {
             timed(|| {
-                let prepared = converter.prepare(&digit, |i, y| {
-                    y.copy_from_slice(source.limb(i));
-                    digit.tables()[i].inverse(y);
+                let prepared = converter.prepare(&digit, |i, w, y| {
+                    digit.tables()[i].inverse_with(y, Some(source.limb(i)), w);
                 });
                 let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
                 out.for_each_limb(|j, limb| converter.values(&rest, j, &prepared, limb, Output::Limb));

@@ -115,7 +115,7 @@ pub fn recrypt<R: CryptoRng>(
     let mut poly = phase(secret, masked, low + 1);
     let mut lifted = Poly::<Coeff>::zero(params.n(), level + 1);
     let converter = BaseConverter::new(from, to);
-    let mut prepared = converter.prepare(from, |i, y| y.copy_from_slice(poly.limb(i)));
+    let mut prepared = converter.prepare_coeff(from, |i| poly.limb(i));
     lifted.for_each_limb(|j, limb| {
         if j <= low {
             limb.copy_from_slice(poly.limb(j));

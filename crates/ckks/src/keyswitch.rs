@@ -34,9 +34,12 @@ impl<'a> Digits<'a> {
             .map(|j| {
                 let limbs = gadget.limbs(j, level);
                 let (from, converter) = gadget.digit(j, limbs.len());
-                converter.prepare(from, |i, y| {
-                    source.limb_into(basis, limbs.start + i, y);
-                    from.tables()[i].inverse(y);
+                converter.prepare(from, |i, w, y| match source {
+                    Source::Poly(a) => from.tables()[i].inverse_with(y, Some(a.limb(limbs.start + i)), w),
+                    Source::Products(_) => {
+                        source.limb_into(basis, limbs.start + i, y);
+                        from.tables()[i].inverse_with(y, None, w);
+                    }
                 })
             })
             .collect();

@@ -13,7 +13,7 @@ pub struct BaseConverter {
     /// From a single prime, to each of the output's; the rest is then not used.
     lifts: Vec<Lift>,
     /// (Q/qᵢ)⁻¹ mod qᵢ.
-    scale: Vec<Constant>,
+    scale: Vec<u64>,
     /// For each row of [`Prepared`] but the last, 2ᵏ/qᵢ: what it counts for in v. Empty if [`Self::loose`].
     weight: Vec<f64>,
     /// No multiple of Q is taken off.
@@ -75,22 +75,21 @@ impl BaseConverter {
     }
 
     /// The residues of xᵢ·(Q/qᵢ)⁻¹ and, last, the multiple of Q to take off if any is: what [`Self::output`] needs.
-    /// `limb(i, out)` writes limb i of x, in the coefficient domain; x has all limbs of the `from` basis.
-    pub fn prepare(&self, from: &Basis, limb: impl Fn(usize, &mut [u64]) + Send + Sync) -> Prepared {
+    /// `limb(i, w, out)` writes w times limb i of x, in the coefficient domain; x has all limbs of the `from` basis.
+    pub fn prepare(&self, from: &Basis, limb: impl Fn(usize, u64, &mut [u64]) + Send + Sync) -> Prepared {
         let n = from.n();
         let narrow = self.narrow;
         if !self.lifts.is_empty() {
             let mut y = Buffer::scratch(n);
-            limb(0, &mut y);
+            limb(0, 1, &mut y);
             return Prepared { rows: vec![y], limbs: 1, narrow: false };
         }
         let mut rows: Vec<Buffer> = (0..from.len())
             .into_par_iter()
             .flat_map_iter(|i| {
                 let mut y = Buffer::scratch(n);
-                limb(i, &mut y);
+                limb(i, self.scale[i], &mut y);
                 let m = from.modulus(i);
-                simd::mul_constant_assign(m, &mut y, self.scale[i]);
                 if self.loose {
                     simd::add_constant(m, &mut y, m.value() / 2);
                 }
@@ -105,6 +104,19 @@ impl BaseConverter {
         // At most the number of limbs: one narrow row holds it.
         rows.extend(if narrow { vec![narrowed(&overflow, 0)] } else { vec![overflow] });
         Prepared { rows, limbs: from.len(), narrow }
+    }
+
+    /// [`Self::prepare`] of limbs in the coefficient domain.
+    pub fn prepare_coeff<'a>(
+        &self,
+        from: &Basis,
+        limb: impl Fn(usize) -> &'a [u64] + Send + Sync,
+    ) -> Prepared {
+        self.prepare(from, |i, w, y| {
+            let m = from.modulus(i);
+            y.copy_from_slice(limb(i));
+            simd::mul_constant_assign(m, y, m.constant(w));
+        })
     }
 
     fn affine(&self, j: usize) -> Affine<'_> {
@@ -182,10 +194,10 @@ impl<'a> Rowing<'a> {
         others.fold(1, |p, j| m.mul(p, m.reduce(self.from.modulus(j).value())))
     }
 
-    fn scale(&self) -> Vec<Constant> {
+    fn scale(&self) -> Vec<u64> {
         let scale = |i| {
             let m: &Modulus = self.from.modulus(i);
-            m.constant(m.inv(self.product(m, i)))
+            m.inv(self.product(m, i))
         };
         (0..self.from.len()).map(scale).collect()
     }
@@ -272,9 +284,8 @@ impl Divider {
     /// round(x / product of the dropped primes).
     pub fn divide(&self, mut x: Poly<Ntt>) -> Poly<Ntt> {
         let kept = self.to.len();
-        let prepared = self.converter.prepare(&self.from, |i, y| {
-            y.copy_from_slice(x.limb(kept + i));
-            self.from.tables()[i].inverse(y);
+        let prepared = self.converter.prepare(&self.from, |i, w, y| {
+            self.from.tables()[i].inverse_with(y, Some(x.limb(kept + i)), w);
         });
         x.truncate(kept);
         let n = self.to.n();
@@ -299,11 +310,11 @@ impl Divider {
         let (kept, n) = (self.to.len(), self.to.n());
         let factors = |m: &Modulus| -> Vec<u64> { terms.iter().map(|(k, _)| m.reduce_i128(*k)).collect() };
         let limbs = |j: usize| -> Vec<_> { terms.iter().map(|(_, x)| x.limb(j)).collect() };
-        let prepared = self.converter.prepare(&self.from, |i, y| {
+        let prepared = self.converter.prepare(&self.from, |i, w, y| {
             let m = self.from.modulus(i);
             // A constant has the same value at every root.
             simd::combine_into(m, y, &Rows::Wide(limbs(kept + i)), (&factors(m), m.reduce_i128(constant)));
-            self.from.tables()[i].inverse(y);
+            self.from.tables()[i].inverse_with(y, None, w);
         });
         let mut out = Poly::scratch(n, kept);
         out.for_each_limb(|j, limb| {
@@ -318,7 +329,7 @@ impl Divider {
     /// The same in the coefficient domain.
     pub fn divide_coeff(&self, mut x: Poly<Coeff>) -> Poly<Coeff> {
         let (kept, n) = (self.to.len(), self.to.n());
-        let prepared = self.converter.prepare(&self.from, |i, y| y.copy_from_slice(x.limb(kept + i)));
+        let prepared = self.converter.prepare_coeff(&self.from, |i| x.limb(kept + i));
         x.truncate(kept);
         x.for_each_limb(|j, limb| {
             let mut lifted = Buffer::scratch(n);

@@ -16,7 +16,11 @@ pub trait NttKernel: Send + Sync {
     /// The coefficients of `input` → values to `output`. Unless both are the limb, what it holds is lost.
     fn forward_with(&self, limb: &mut [u64], input: Input, output: Output);
     /// Values → coefficients, in place.
-    fn inverse(&self, limb: &mut [u64]);
+    fn inverse(&self, limb: &mut [u64]) {
+        self.inverse_with(limb, None, 1);
+    }
+    /// `factor`, reduced, times the coefficients of `values`, or of what the limb holds, to the limb.
+    fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64);
 }
 
 /// Where a transform finds the coefficients.
@@ -120,6 +124,11 @@ impl NttTable {
     pub fn inverse(&self, limb: &mut [u64]) {
         self.kernel.inverse(limb);
     }
+
+    /// `factor`, reduced, times the coefficients of `values`, or of what the limb holds, to the limb.
+    pub fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
+        self.kernel.inverse_with(limb, values, factor);
+    }
 }
 
 impl NttTable {
@@ -181,7 +190,7 @@ struct PortableNtt {
     /// ψ^bitrev(i), as in Longa and Naehrig 2016.
     roots: Vec<Constant>,
     inverse_roots: Vec<Constant>,
-    inverse_n: Constant,
+    inverse_n: u64,
 }
 
 impl PortableNtt {
@@ -200,7 +209,7 @@ impl PortableNtt {
             modulus,
             roots: powers(psi),
             inverse_roots: powers(modulus.inv(psi)),
-            inverse_n: modulus.constant(modulus.inv(n as u64)),
+            inverse_n: modulus.inv(n as u64),
         }
     }
 }
@@ -229,8 +238,11 @@ impl NttKernel for PortableNtt {
         }
     }
 
-    fn inverse(&self, limb: &mut [u64]) {
+    fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
         let q = &self.modulus;
+        if let Some(values) = values {
+            limb.copy_from_slice(values);
+        }
         let mut half = 1;
         let mut blocks = limb.len() / 2;
         while blocks > 0 {
@@ -243,8 +255,9 @@ impl NttKernel for PortableNtt {
             half *= 2;
             blocks /= 2;
         }
+        let last = q.constant(q.mul(self.inverse_n, factor));
         for x in limb {
-            *x = q.mul_constant(*x, self.inverse_n);
+            *x = q.mul_constant(*x, last);
         }
     }
 }
@@ -369,7 +382,7 @@ mod tests {
                 table.inverse(&mut ours);
                 portable.inverse(&mut slow);
                 plan.inv(&mut peers);
-                simd::mul_constant_assign(&m, &mut peers, portable.inverse_n);
+                simd::mul_constant_assign(&m, &mut peers, m.constant(portable.inverse_n));
                 assert!(ours == slow && ours == peers, "inverse, 2^{log_n}, {bits} bits");
                 table.forward(&mut ours);
                 assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
@@ -408,6 +421,12 @@ mod tests {
                     made.iter_mut().for_each(|x| *x %= q);
                     assert!(below && made == values, "unreduced, {from_bits} to {bits} bits, 2^{log_n}");
                     let w = m.constant(q - 2);
+                    table.inverse_with(&mut made, Some(&values), w.value);
+                    let scaled = |y| m.mul(centred(y).rem_euclid(q as i64) as u64, w.value);
+                    assert!(
+                        from.iter().map(scaled).eq(made.iter().copied()),
+                        "scaled, {bits} bits, 2^{log_n}"
+                    );
                     let quotient: Vec<u64> =
                         x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value)).collect();
                     let mut kept = x.clone();

@@ -130,7 +130,7 @@ proptest! {
         let x = values(&product(&from), &mut ChaCha20Rng::seed_from_u64(seed));
         let (input, want) = (poly(&from, &x), poly(&to, &x));
         let converter = BaseConverter::new(&from, &to);
-        let prepared = converter.prepare(&from, |i, y| y.copy_from_slice(input.limb(i)));
+        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
         let pair = |i: usize| {
             let (mut a, mut b) = (vec![0; N], vec![0; N]);
             let outputs = [Output::Limb, Output::Limb];
@@ -172,7 +172,7 @@ proptest! {
         }
         let want = poly(&to, &near);
         let converter = BaseConverter::loose(&from, &to);
-        let prepared = converter.prepare(&from, |i, y| y.copy_from_slice(input.limb(i)));
+        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);
@@ -346,7 +346,7 @@ fn the_floating_point_correction_errs_only_at_the_ends() {
         let want = [inside.clone(), -inside, outside.clone() - &q, &q - outside];
         let (input, want) = (poly(&from, &x), poly(&to, &want));
         let converter = BaseConverter::new(&from, &to);
-        let prepared = converter.prepare(&from, |i, y| y.copy_from_slice(input.limb(i)));
+        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);

@@ -3,50 +3,61 @@
 use super::*;
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64]) {
+pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
     let lanes = Lanes::new(t);
+    let m = &t.modulus;
+    let ends = [t.inverse_n, t.last_root].map(|w| t.exact(m.mul(w, factor)));
     let (across, within) = t.passes.split_at(t.across);
     let mut blocks = 1 << across.iter().sum::<u32>();
     for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
         // Of the first part; the roots go down while the parts go up.
         let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
         for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
-            inverse_tail::<MODE>(t, &lanes, tail, root - j);
+            let from = values.map(|values| &values[k * (t.n / blocks) + j * TAIL..][..TAIL]);
+            inverse_tail::<MODE>(t, &lanes, tail, from, root - j);
         }
         for &stages in within.iter().rev() {
             (root, len) = (root >> stages, len << stages);
             for (j, part) in block.chunks_exact_mut(len).enumerate() {
-                inverse_stages::<MODE>(t, &lanes, stages, part, root - j);
+                inverse_stages::<MODE>(t, &lanes, stages, part, root - j, ends);
             }
         }
     }
     for &stages in across.iter().rev() {
         blocks >>= stages;
         for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k);
+            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k, ends);
         }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
-fn inverse_stages<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, stages: u32, block: &mut [u64], root: usize) {
+fn inverse_stages<const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    stages: u32,
+    block: &mut [u64],
+    root: usize,
+    ends: [RootLanes; 2],
+) {
     match (stages, root) {
-        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root),
-        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root),
-        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root),
-        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root),
+        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root, ends),
+        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root, ends),
+        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root, ends),
+        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root, ends),
     }
 }
 
-/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by N⁻¹ and
-/// reduces.
+/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by `ends`,
+/// N⁻¹ and the last root times N⁻¹ with a factor, and reduces.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
     t: &VectorNtt,
     lanes: &Lanes,
     block: &mut [u64],
     root: usize,
+    [scale, last]: [RootLanes; 2],
 ) {
     let stride = block.len() / W;
     let w = inverse_roots::<W>(t, root);
@@ -62,7 +73,6 @@ fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
         }
         let bound = bounds[W.trailing_zeros() as usize - 1];
         if SCALED {
-            let (scale, last) = (RootLanes::splat(t.inverse_n), RootLanes::splat(t.last_root));
             for j in 0..REGISTERS / 2 {
                 let (x, y) = (v[j], v[j + REGISTERS / 2]);
                 v[j] = lanes.mul(_mm512_add_epi64(x, y), scale);
@@ -116,16 +126,22 @@ fn inverse_groups<const STAGE: usize, const MODE: u8>(
     }
 }
 
-/// The first seven stages of a block, whose mirror has root `root`.
+/// The first seven stages of a block, whose mirror has root `root`, from 128 values elsewhere if they are.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
-fn inverse_tail<const MODE: u8>(t: &VectorNtt, lanes: &Lanes, block: &mut [u64], root: usize) {
+fn inverse_tail<const MODE: u8>(
+    t: &VectorNtt,
+    lanes: &Lanes,
+    block: &mut [u64],
+    from: Option<&[u64]>,
+    root: usize,
+) {
     let w = inverse_roots::<8>(t, root);
     let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
     let mut v = [lanes.q; REGISTERS];
     for (j, v) in v.iter_mut().enumerate() {
         // SAFETY: the length is 128.
-        *v = unsafe { load(block, j * LANES) };
+        *v = unsafe { load(from.unwrap_or(block), j * LANES) };
     }
     for first in [0, 4] {
         inverse_groups::<3, MODE>(lanes, &mut v, first, groups);

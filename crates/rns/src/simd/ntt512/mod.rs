@@ -24,10 +24,10 @@ mod inverse;
 
 use super::avx512::{load, splat, store};
 use super::{Kernel, kernels};
+use crate::Modulus;
 use crate::modulus::inverse_modulo_word;
 use crate::ntt::{Input, NttKernel, Output};
 use crate::pairs::LANES;
-use crate::{Constant, Modulus};
 use forward::{Lifted, Quotient, Unreduced, forward};
 use inverse::inverse;
 use std::arch::x86_64::*;
@@ -74,9 +74,9 @@ pub(crate) struct VectorNtt {
     /// Roots below N/16, in order.
     roots: Vec<Root>,
     groups: Vec<GroupRoots>,
-    /// N⁻¹, and the last inverse root times it, both for exact products.
-    inverse_n: Root,
-    last_root: Root,
+    /// N⁻¹, and the last inverse root times it, as residues.
+    inverse_n: u64,
+    last_root: u64,
     /// Stages of each pass before those within registers: twos, then threes. (Fours would be sixteen streams at strides
     /// that share a set of the cache, which has fewer ways.)
     passes: Vec<u32>,
@@ -139,17 +139,7 @@ impl VectorNtt {
         let across = (1..passes.len()).find(fits).unwrap_or(passes.len());
         roots.truncate(n / GROUP);
         roots.shrink_to_fit();
-        Some(VectorNtt {
-            modulus,
-            n,
-            factor,
-            roots,
-            groups,
-            inverse_n: exact(inverse_n),
-            last_root: exact(last_root),
-            passes,
-            across,
-        })
+        Some(VectorNtt { modulus, n, factor, roots, groups, inverse_n, last_root, passes, across })
     }
 }
 
@@ -169,12 +159,16 @@ impl VectorNtt {
                 Output::Limb | Output::Lazy => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
                 Output::Quotient(x, w) if self.chained() => {
                     // Values end below 34q, and 35q is below R.
-                    let sink =
-                        Quotient::<true> { x, w: self.exact(w), above: splat(34 * self.modulus.value()) };
+                    let sink = Quotient::<true> {
+                        x,
+                        w: self.exact(w.value),
+                        above: splat(34 * self.modulus.value()),
+                    };
                     forward::<FIRST, LAZY>(self, limb, source, sink);
                 }
                 Output::Quotient(x, w) => {
-                    let sink = Quotient::<false> { x, w: self.exact(w), above: splat(self.modulus.value()) };
+                    let sink =
+                        Quotient::<false> { x, w: self.exact(w.value), above: splat(self.modulus.value()) };
                     forward::<TIGHT, TIGHT>(self, limb, source, sink);
                 }
             }
@@ -185,11 +179,11 @@ impl VectorNtt {
         self.modulus.bits() <= CHAINED_BITS
     }
 
-    /// A factor of exact products.
+    /// The residue `w` as a factor of exact products.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-    fn exact(&self, w: Constant) -> RootLanes {
+    fn exact(&self, w: u64) -> RootLanes {
         let inverse = if self.chained() { self.factor.wrapping_neg() } else { self.factor };
-        let w = self.modulus.montgomery_factor(w.value);
+        let w = self.modulus.montgomery_factor(w);
         RootLanes::splat([w, w.wrapping_mul(inverse) & MASK])
     }
 }
@@ -215,16 +209,17 @@ impl NttKernel for VectorNtt {
         }
     }
 
-    fn inverse(&self, limb: &mut [u64]) {
-        assert_eq!(limb.len(), self.n, "limb of another ring degree");
+    fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
+        let held = values.map_or(self.n, <[u64]>::len);
+        assert_eq!([limb.len(), held], [self.n; 2], "limb of another ring degree");
         // SAFETY: `new` asked the CPU.
         unsafe {
             if self.modulus.bits() <= INVERSE_LAZY_BITS {
-                inverse::<LAZY>(self, limb);
+                inverse::<LAZY>(self, limb, values, factor);
             } else if self.chained() {
-                inverse::<MIDDLE>(self, limb);
+                inverse::<MIDDLE>(self, limb, values, factor);
             } else {
-                inverse::<TIGHT>(self, limb);
+                inverse::<TIGHT>(self, limb, values, factor);
             }
         }
     }
