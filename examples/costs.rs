@@ -31,9 +31,12 @@ struct Args {
     /// Results of `benches/openfhe/compare.py`.
     #[arg(long)]
     compared: Vec<PathBuf>,
-    /// Other libraries built natively, measured elsewhere: a table of its own.
+    /// Other libraries built natively, measured elsewhere: a table of its own, for what `--yardstick` has.
     #[arg(long)]
     native: Option<PathBuf>,
+    /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may be repeated.
+    #[arg(long)]
+    yardstick: Vec<PathBuf>,
     /// How busy the machine was, in words.
     #[arg(long, default_value = "idle")]
     load: String,
@@ -83,7 +86,7 @@ fn main() -> Result<()> {
     let name = args.record.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut document = page(&about, &name, &rows, &args.compared)?;
     if let Some(file) = &args.native {
-        document += &native(file, &rows)?;
+        document += &native(file, &args.yardstick)?;
     }
     fs::write("docs/costs.md", document)?;
     fs::write("docs/costs/operations.svg", operations_chart(&rows))?;
@@ -337,26 +340,45 @@ fn comparison(file: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// Milliseconds of native builds beside ours, of another day.
-fn native(file: &Path, rows: &[Row]) -> Result<String> {
+/// Native builds of other libraries, measured on another day, beside ours: as they are, and in transforms of a third party
+/// that ran on both days.
+fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let mut theirs = Vec::new();
+    for line in text.lines().skip(1) {
+        let [what, set, threads, library, ms] = line.split(',').collect::<Vec<_>>()[..] else {
+            anyhow::bail!("not a line of native builds: {line}");
+        };
+        theirs.push((what, set, threads, library, ms.parse::<f64>().with_context(|| line.to_owned())?));
+    }
     let mut out = format!(
-        "\n### Native builds, of another day\n\nOpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and Lattigo 6.2.0, on \
-         one thread of a machine like this one that was not idle (record `{}`). Their sets A and B have a first prime \
-         of 60 bits. **Not measured in one run with ours: read it as orders of magnitude.** Milliseconds.\n\n\
-         | operation | set | OpenFHE + HEXL | SEAL + HEXL | Lattigo | ours |\n|---|---|---:|---:|---:|---:|\n",
+        "\n### Native builds, of another day\n\nThe fastest of OpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and Lattigo \
+         6.2.0 (on two threads OpenFHE alone), on a machine like this one that was not idle (record `{}`); `mul` with its \
+         rescaling. Their sets A and B have a first prime of 60 bits. Machines of one kind differ by a third from hour to \
+         hour, so the last column divides both times by that of one transform of `tfhe-ntt` of the same length, on one \
+         thread: theirs of that day, ours in turns with each operation (`benches/openfhe/compare.py --peers tfhe-ntt`).\n\n\
+         | operation | set | threads | fastest other | its ms | our ms | ours/theirs | in transforms |\n\
+         |---|---|---:|---|---:|---:|---:|---:|\n",
         file.file_name().unwrap_or_default().to_string_lossy()
     );
-    for line in text.lines().skip(1) {
-        let Some((what, rest)) = line.split_once(',') else { anyhow::bail!("not a line: {line}") };
-        let (set, times) = rest.split_once(',').unwrap_or_default();
-        let ours = rows
-            .iter()
-            .filter(|r| r.layer() == "ckks" && r.what() == what && r.part("set") == set)
-            .filter(|r| r.part("threads") == "1")
-            .max_by_key(|r| r.level());
-        let ours = ours.map_or(String::new(), |r| format!("{:.2}", r.ns / 1e6));
-        writeln!(out, "| `{what}` | {set} | {} | {ours} |", times.replace(',', " | "))?;
+    for file in yardstick {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let ["tfhe-ntt", set, threads, what, _, transform, ours, ..] = fields[..] else { continue };
+            let found = theirs.iter().filter(|t| (t.0, t.1, t.2) == (what, set, threads));
+            let Some((.., library, ms)) = found.min_by(|a, b| a.4.total_cmp(&b.4)) else { continue };
+            let transform_then = theirs.iter().find(|t| (t.0, t.1) == ("ntt_tfhe", set));
+            let (.., transform_then) = transform_then.context("no transform of that day")?;
+            let transform: f64 = transform.parse().with_context(|| line.to_owned())?;
+            let ours: f64 = ours.parse().with_context(|| line.to_owned())?;
+            let (ratio, by_transforms) = (ours * 1e3 / ms, ours / transform / (ms / transform_then));
+            writeln!(
+                out,
+                "| `{what}` | {set} | {threads} | {library} | {ms} | {:.2} | {ratio:.2} | {by_transforms:.2} |",
+                ours * 1e3
+            )?;
+        }
     }
     Ok(out)
 }
