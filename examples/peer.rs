@@ -5,7 +5,7 @@
 //! cargo run --release --example peer -- SET THREADS
 //! ```
 //! Prints the names of the operations on one line; then, for each name on standard input, seconds and bits of precision of
-//! one call at the top level. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what
+//! one call at the top level; `NAME 2` times the second of two, which finds threads awake as within a circuit. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what
 //! was measured with it elsewhere can be carried over.
 
 #[path = "../benches/support/mod.rs"]
@@ -48,9 +48,16 @@ fn main() -> Result<()> {
             out.flush()?;
             continue;
         }
-        let index = operations.iter().position(|op: &Operation| op.name == line);
-        let index = index.with_context(|| format!("no operation {line}"))?;
-        let seconds = pool.install(|| operations[index].run()).as_secs_f64();
+        let (name, before) = line.strip_suffix(" 2").map_or((&line[..], 0), |name| (name, 1));
+        let index = operations.iter().position(|op: &Operation| op.name == name);
+        let index = index.with_context(|| format!("no operation {name}"))?;
+        let run = || {
+            for _ in 0..before {
+                operations[index].run();
+            }
+            operations[index].run()
+        };
+        let seconds = pool.install(run).as_secs_f64();
         writeln!(out, "{seconds:.9} {:.2}", bits[index])?;
         out.flush()?;
     }

@@ -232,7 +232,11 @@ impl Fixture {
                 "rescale",
                 {
                     let a = a.clone();
-                    move || a.clone()
+                    // Made on all threads, as what is rescaled in a circuit is.
+                    move || {
+                        let (c0, c1) = rayon::join(|| a.c0().clone(), || a.c1().clone());
+                        Ciphertext::new(c0, c1, a.level(), a.scale())
+                    }
                 },
                 move |a| evaluator.rescale(a).expect("the level is above 0"),
                 |_| Fact::default(),
