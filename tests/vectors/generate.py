@@ -237,6 +237,11 @@ class Params:
         self.roots = {q: tonelli_root(q, two_n) for q in self.q + self.p}
         text = b"ckks parameters v2" + struct.pack("<4Q", self.log_n, self.depth, self.log_scale, 0)
         text += b"".join(struct.pack("<Q", q) for q in self.q + self.p) + struct.pack("<d", 3.2)
+        # Limbs of a digit: the most whose product stays six bits below P, or below P and the least prime above q0.
+        log = lambda primes: sum(map(math.log2, primes))
+        for room in (log(special), log(special + [min(chain)])):
+            fits = lambda k: all(log(self.q[i : i + k]) <= room - 6 for i in range(0, len(self.q), k))
+            text += struct.pack("<Q", max(k for k in range(1, len(self.q) + 1) if fits(k)))
         self.fingerprint = blake3.blake3(text).digest()[:16]
 
     def spec(self):

@@ -62,5 +62,5 @@ fn switch_key<R: CryptoRng>(
             b
         })
         .collect();
-    KeySwitchKey::new(params, level, b, seed)
+    KeySwitchKey::new(params, gadget, level, b, seed)
 }

@@ -215,6 +215,16 @@ fn missing_keys_are_named() {
     let low = Evaluator::new(f.params.clone(), EvaluationKeys { relin, galois });
     assert_eq!(low.mul(&x, &x).map(|_| ()), missing(Op::Mul, 0, 6));
     assert_eq!(low.rotate(&x, 1).map(|_| ()), missing(Op::Rotate, g.0, 6));
+    // One in the other's place has digits of another size.
+    let EvaluationKeys { relin, galois } = low.keys().clone();
+    let swapped = EvaluationKeys {
+        relin: galois.get(&g).cloned(),
+        galois: relin.map(|key| (g, key)).into_iter().collect(),
+    };
+    let swapped = Evaluator::new(f.params.clone(), swapped);
+    let y = encrypt(f, &[Complex64::ONE], 5, &mut rng);
+    assert_eq!(swapped.mul(&y, &y).map(|_| ()), missing(Op::Mul, 0, 5));
+    assert_eq!(swapped.rotate(&y, 1).map(|_| ()), missing(Op::Rotate, g.0, 5));
     let a = values(256, true, &mut rng);
     for level in 0..=5 {
         let x = encrypt(f, &a, level, &mut rng);

@@ -247,7 +247,8 @@ impl Evaluator {
     }
 
     /// Σ kᵢ·aᵢ·bᵢ + Σ cⱼ·tⱼ + constant at `level` and `scale`: one relinearisation, one division, one rounding in all.
-    /// Operands are at any higher level, the limbs above `level` + 1 are not used.
+    /// Operands are at any higher level, the limbs above `level` + 1 are not used; four times the products and the terms are
+    /// 2¹¹ at most.
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] for an operand that is not above `level`; [`Error::ScaleMismatch`] for a product whose
@@ -286,7 +287,7 @@ impl Evaluator {
 
         let missing = Error::OutOfLevels { op, need: 1, have: 0 };
         let divider = p.mod_down_rescale(high).ok_or(missing)?;
-        let key = self.keys.relin(high)?;
+        let key = self.keys.relin(p, high)?;
         let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
         let digits = Digits::new(p, p.relin_gadget(), Source::Products(&squares), high);
         // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
@@ -336,7 +337,7 @@ impl Evaluator {
         let terms = terms
             .iter()
             .map(|&(element, negative)| {
-                let key = if element.0 == 1 { None } else { Some(self.keys.galois(op, element, level)?) };
+                let key = if element.0 == 1 { None } else { Some(self.keys.galois(p, op, element, level)?) };
                 Ok((key, p.permutation(element.0), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -404,7 +405,7 @@ impl Evaluator {
             .iter()
             .map(|&k| {
                 let element = GaloisElement::rotation(p, k);
-                let key = if element.0 == 1 { None } else { Some(self.keys.galois(op, element, level)?) };
+                let key = if element.0 == 1 { None } else { Some(self.keys.galois(p, op, element, level)?) };
                 Ok((key, p.permutation(element.0)))
             })
             .collect::<Result<Vec<_>, Error>>()?;
@@ -470,7 +471,7 @@ impl Evaluator {
                 sum1.add_assign(basis, &u1);
                 continue;
             }
-            let key = self.keys.galois(Op::Linear, element, level)?;
+            let key = self.keys.galois(p, Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
             let [mut v0, v1] = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level)
                 .multiply(key, |_| Addends::default());

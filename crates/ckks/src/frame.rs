@@ -414,5 +414,5 @@ pub fn read_key_switch_key(
         return Err(Error::BadFrame("the length does not follow from the header"));
     }
     let b = body.chunks_exact(size).map(|part| unpack(part, basis)).collect::<Result<_, _>>()?;
-    Ok((element, KeySwitchKey::new(params, header.level, b, seed)))
+    Ok((element, KeySwitchKey::new(params, gadget, header.level, b, seed)))
 }

@@ -97,14 +97,17 @@ impl PublicKey {
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeySwitchKey {
     level: usize,
+    /// Of the gadget that its digits belong to.
+    digit_limbs: usize,
     seed: Seed,
     /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P.
     limbs: Vec<LimbPairs>,
 }
 
 impl KeySwitchKey {
-    /// From the digits' b, over the primes of `level` and the special ones, and the seed of all a.
-    pub fn new(params: &Params, level: usize, b: Vec<Poly<Ntt>>, seed: Seed) -> Self {
+    /// From the b of the digits that `gadget` has at `level`, over the primes of `level` and the special ones, and the seed of all a.
+    pub fn new(params: &Params, gadget: &Gadget, level: usize, b: Vec<Poly<Ntt>>, seed: Seed) -> Self {
+        assert_eq!(b.len(), gadget.digits(level), "a key has as many digits as its gadget");
         let basis = params.qp_basis(level);
         let limbs = (0..basis.len())
             .into_par_iter()
@@ -116,7 +119,7 @@ impl KeySwitchKey {
                 LimbPairs::new(m, &pairs)
             })
             .collect();
-        KeySwitchKey { level, seed, limbs }
+        KeySwitchKey { level, digit_limbs: gadget.digit_limbs(), seed, limbs }
     }
 
     /// aⱼ.
@@ -154,6 +157,10 @@ impl KeySwitchKey {
         &self.seed
     }
 
+    fn serves(&self, gadget: &Gadget, level: usize) -> bool {
+        self.level >= level && self.digit_limbs == gadget.digit_limbs()
+    }
+
     /// The highest level it works at.
     pub fn level(&self) -> usize {
         self.level
@@ -183,19 +190,24 @@ pub struct EvaluationKeys {
 }
 
 impl EvaluationKeys {
-    pub(crate) fn relin(&self, level: usize) -> Result<&KeySwitchKey, Error> {
+    pub(crate) fn relin(&self, params: &Params, level: usize) -> Result<&KeySwitchKey, Error> {
         let missing = Error::MissingKey { op: Op::Mul, element: 0, level };
-        self.relin.as_deref().filter(|k| k.level() >= level).ok_or(missing)
+        self.relin.as_deref().filter(|k| k.serves(params.relin_gadget(), level)).ok_or(missing)
     }
 
     pub(crate) fn galois(
         &self,
+        params: &Params,
         op: Op,
         element: GaloisElement,
         level: usize,
     ) -> Result<&KeySwitchKey, Error> {
         let missing = Error::MissingKey { op, element: element.0, level };
-        self.galois.get(&element).map(|k| &**k).filter(|k| k.level() >= level).ok_or(missing)
+        self.galois
+            .get(&element)
+            .map(|k| &**k)
+            .filter(|k| k.serves(params.galois_gadget(), level))
+            .ok_or(missing)
     }
 
     /// Bytes they take in memory.

@@ -368,6 +368,9 @@ impl Params {
             hash.update(&q.to_le_bytes());
         }
         hash.update(&rns::sample::SIGMA.to_le_bytes());
+        for gadget in [&galois_gadget, &relin_gadget] {
+            hash.update(&(gadget.digit_limbs as u64).to_le_bytes());
+        }
         let mut fingerprint = [0; 16];
         fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
 
@@ -501,7 +504,7 @@ impl Params {
         &self.0.imaginary_unit
     }
 
-    /// The permutation of values under X → X^`element`, made once.
+    /// The permutation of values under X → X^`element`, an odd number, made once.
     pub fn permutation(&self, element: u64) -> Arc<Permutation> {
         let mut cache = self.0.permutations.lock().unwrap_or_else(|e| e.into_inner());
         cache

@@ -150,7 +150,7 @@ proptest! {
         let element = (element > 0).then_some(GaloisElement(2 * element + 1));
         let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
         let b = (0..gadget.digits(level)).map(|_| random(basis, &mut rng)).collect();
-        let key = KeySwitchKey::new(params, level, b, mask);
+        let key = KeySwitchKey::new(params, gadget, level, b, mask);
         let switch = ckks::write_key_switch_key(params, id, element, &key);
         let (read_element, read) = ckks::read_key_switch_key(params, id, &switch).unwrap();
         prop_assert!(read == key && read_element == element);
@@ -181,7 +181,12 @@ fn key_switch_headers_are_checked() {
     let b = (0..params.relin_gadget().digits(1))
         .map(|_| Poly::zero(params.n(), params.qp_basis(1).len()))
         .collect();
-    let bytes = ckks::write_key_switch_key(params, id, None, &KeySwitchKey::new(params, 1, b, [0; 32]));
+    let bytes = ckks::write_key_switch_key(
+        params,
+        id,
+        None,
+        &KeySwitchKey::new(params, params.relin_gadget(), 1, b, [0; 32]),
+    );
     let payload = &bytes[ckks::FRAME_HEADER_BYTES..bytes.len() - ckks::FRAME_DIGEST_BYTES];
     let good = FrameHeader {
         kind: FrameKind::KeySwitchKey,

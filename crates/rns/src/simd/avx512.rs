@@ -177,6 +177,10 @@ enum Reduction {
 
 impl Reduction {
     fn of(terms: usize, bits: u32) -> Option<Self> {
+        // More would also not fit the accumulators.
+        if terms > 1 << 11 {
+            return None;
+        }
         match (terms as u64) << bits {
             bound if bound <= 1 << 52 => Some(Reduction::Once),
             bound if bound <= 3 << 52 => Some(Reduction::Twice),
@@ -517,7 +521,7 @@ pub(super) fn pair_products_into(
     let Some(r) = Reduction::of(x.len() + plus.terms(), m.lazy_bits()) else {
         return slow(out0, out1);
     };
-    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, to, r), slow(out0, out1))
+    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (to, r)), slow(out0, out1))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
@@ -528,8 +532,7 @@ fn pair_products<const N: usize>(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
-    to: Option<&Permutation>,
-    r: Reduction,
+    (to, r): (Option<&Permutation>, Reduction),
 ) {
     let l = Lanes::new(m);
     let xs: [&[u64]; N] = array(x);

@@ -178,6 +178,7 @@ pub(super) fn pair_products_into(
     to: Option<&Permutation>,
 ) {
     assert!(x.len() <= pairs.pairs(), "more terms than pairs");
+    assert!(x.len() + plus.terms() <= 1 << 13, "more terms than a sum holds");
     for (o, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
         let i = to.map_or(o, |to| to.indices()[o] as usize);
         let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
