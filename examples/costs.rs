@@ -194,7 +194,9 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
             relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext; `sum_of_4_rotations` \
             adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
-            result on the wire.\n";
+            result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of up to eight arms run; C, A and B are \
+            sizes that other libraries are measured at, S is a small one: first prime + levels × bits, then P, of 50 + 8 × 40 + \
+            58 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B), 40 + 3 × 30 + 83 bits (S).\n";
     for (label, log_n) in
         distinct(rows.iter().filter(|r| r.layer() == "ckks"), |r| (r.part("set"), r.part("n")))
     {
@@ -221,7 +223,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \
             clear. `argmax` is the default comparison with differences and product over a row; `decide` is score, \
             argmax and answer; `refresh_encrypt` is the device's part. \
-            16 features with 64 arms have no row: a decision would take 21 levels, and the largest set has 19 (`helba-keygen plan`).\n\n\
+            16 features with 64 arms have no row: a decision would take 21 levels, and the largest set that `helba-keygen` chooses has 19 (`helba-keygen plan`).\n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
     for r in helba().filter(|r| r.part("threads") == "1") {
@@ -354,9 +356,10 @@ fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
     let mut out = format!(
         "\n### Native builds, of another day\n\nThe fastest of OpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and Lattigo \
          6.2.0 (on two threads OpenFHE alone), on a machine like this one that was not idle (record `{}`); `mul` with its \
-         rescaling. Their sets A and B have a first prime of 60 bits. Machines of one kind differ by a third from hour to \
-         hour, so the last column divides both times by that of one transform of `tfhe-ntt` of the same length, on one \
-         thread: theirs of that day, ours in turns with each operation (`benches/openfhe/compare.py --peers tfhe-ntt`).\n\n\
+         rescaling. Their sets A and B have a first prime of 60 bits. **Not measured in one run with ours.** Machines of one kind differ by a \
+         third from hour to hour, so the last column is (our time / our transform) / (their time / their transform): a \
+         transform is one of `tfhe-ntt`, of the same length, on one thread, of that day for them, and for us in turns with \
+         each operation (`benches/openfhe/compare.py --peers tfhe-ntt`). Below 1 we are faster.\n\n\
          | operation | set | threads | fastest other | its ms | our ms | ours/theirs | in transforms |\n\
          |---|---|---:|---|---:|---:|---:|---:|\n",
         file.file_name().unwrap_or_default().to_string_lossy()

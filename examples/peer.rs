@@ -18,7 +18,7 @@ use std::time::Instant;
 use support::operations::{Fixture, Operation};
 
 const YARDSTICK: &str = "ntt_tfhe";
-const TRANSFORMS: u32 = 32;
+const TRANSFORMS: u32 = 64;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -33,7 +33,8 @@ fn main() -> Result<()> {
     // As wide as its fast kernel takes.
     let q = rns::primes::largest(50, 2 * n as u64, &[])?;
     let plan = tfhe_ntt::prime64::Plan::try_new(n, q).context("a prime for tfhe-ntt")?;
-    let mut limb: Vec<u64> = (0..n as u64).collect();
+    let mut limb = rns::Buffer::scratch(n);
+    limb.iter_mut().zip(0..).for_each(|(x, i)| *x = i);
     let mut out = std::io::stdout();
     writeln!(out, "{}", names.join(" "))?;
     out.flush()?;
@@ -42,6 +43,8 @@ fn main() -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         if line == YARDSTICK {
+            // As many before, for a processor that wakes slowly.
+            (0..TRANSFORMS).for_each(|_| plan.fwd(black_box(&mut limb)));
             let start = Instant::now();
             (0..TRANSFORMS).for_each(|_| plan.fwd(black_box(&mut limb)));
             writeln!(out, "{:.9} nan", (start.elapsed() / TRANSFORMS).as_secs_f64())?;

@@ -3,17 +3,17 @@
     cargo build --release --example peer
     python benches/openfhe/compare.py --sets C A --threads 1 --samples 15 [--out FILE.csv]
 
-Each library is used through its Python wheel (`openfhe`; `tenseal` for SEAL) where it can be imported; without any of
-them this says so and does nothing. Same ring degree, same bits of every ciphertext prime, uniform ternary secrets; the
+Each library is used through its Python wheel (`openfhe`; `tenseal` for SEAL) where it can be imported; what cannot be is
+named and left out. Same ring degree, same bits of every ciphertext prime, uniform ternary secrets; the
 special primes and digits are what each library can choose under the 128-bit bound of the security table. Times include
 one call from Python, some microseconds. `tfhe-ntt` is a yardstick, not a rival: its transform of one limb of 50 bits, timed
 in turns with each of our operations, says how fast the machine was while it ran. The ratio is theirs over ours, of medians, with a 95 % interval from
-resampling pairs; above 1 we are faster. One peer, one set and one thread count a process: pools are sized at start.
+resampling pairs; above 1 we are faster. One thread count a run: pools are sized at start.
 """
 
 import argparse
 import csv
-import importlib.util
+import importlib
 import math
 import os
 import pathlib
@@ -170,6 +170,14 @@ def compare(peer, label, threads, samples, binary):
         yield [f"{v:.6g}" if isinstance(v, float) else v for v in row]
 
 
+def importable(peer):
+    try:
+        importlib.import_module(peer)
+    except ImportError:
+        return False
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=["C", "A"], choices=list(SETS))
@@ -182,7 +190,7 @@ def main():
     parser.add_argument("--binary", default=f"{target}/release/examples/peer")
     args = parser.parse_args()
 
-    found = [p for p in args.peers if p == YARDSTICK or importlib.util.find_spec(p)]
+    found = [p for p in args.peers if p == YARDSTICK or importable(p)]
     if absent := [p for p in args.peers if p not in found]:
         print("Cannot be imported:", ", ".join(absent), file=sys.stderr)
         print("OpenFHE: pip install openfhe (its wheel is for one version of Python); SEAL: pip install tenseal.", file=sys.stderr)
