@@ -7,10 +7,13 @@
 
 mod support;
 
+use ckks::Cut;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{Addends, BaseConverter, Basis, Buffer, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Rows};
+use rns::{
+    Addends, BaseConverter, Basis, Buffer, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Radix, Rows,
+};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
@@ -72,18 +75,28 @@ fn conversions(c: &mut Criterion) {
         let params = spec.validate().expect("sets of the benches are valid");
         let top = params.max_level();
         let (q, qp, p) = (params.q_basis(top), params.qp_basis(top), params.p_basis());
-        let (mine, others) = qp.tables().split_at(params.galois_gadget().digit_limbs());
-        let [digit, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
-        let converter = BaseConverter::loose(&digit, &rest);
-        let source = rns::sample::uniform(&digit, &mut rng);
+        // The first digit of a rotation, from values to values modulo the primes that it has not.
+        let own = params.galois_gadget().limbs(0, top).len();
+        let (mine, others) = qp.tables().split_at(own);
+        let [mine, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
+        let (radix, converter) = match params.galois_gadget().cut() {
+            Cut::Limbs(_) => (None, BaseConverter::loose(&mine, &rest)),
+            Cut::Bits(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
+        };
+        let from = if radix.is_some() { q } else { &mine };
+        let source = rns::sample::uniform(from, &mut rng);
         let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
         bench.time(&id("mod_up"), true, Fact::default(), || {
             timed(|| {
-                let prepared = converter.prepare(&digit, |i, w, y| {
-                    digit.tables()[i].inverse_with(y, Some(source.limb(i)), w);
-                });
+                let limb = |i: usize, w: u64, y: &mut [u64]| {
+                    from.tables()[i].inverse_with(y, Some(source.limb(i)), w);
+                };
+                let digits = match &radix {
+                    Some(radix) => radix.split(from, limb),
+                    None => vec![converter.prepare(from, limb)],
+                };
                 let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
-                out.for_each_limb(|j, limb| converter.values(&rest, j, &prepared, limb, Output::Limb));
+                out.for_each_limb(|j, limb| converter.values(&rest, j, &digits[0], limb, Output::Limb));
                 out
             })
         });

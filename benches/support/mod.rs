@@ -17,7 +17,7 @@ use std::time::Duration;
 /// first prime has 60 bits, ours at most 50); H is what bandits of up to eight arms run on. All claim 128 bits.
 pub(crate) const SETS: [(&str, ParamsSpec); 5] = [
     ("S", set("bench-logn13", 13, 40, 3, 30, &[42, 41])),
-    ("C", set("bench-logn14", 14, 50, 8, 40, &[29, 29])),
+    ("C", set("bench-logn14", 14, 50, 8, 40, &[50])),
     ("H", ckks::LOGN15_LOGQP858_DEPTH18),
     ("A", set("bench-logn15", 15, 50, 18, 40, &[48, 48])),
     ("B", set("bench-logn16", 16, 50, 30, 45, &[48; 7])),

@@ -27,18 +27,20 @@ struct Sizes {
     relin: Digits,
 }
 
-/// How many there are, and the limbs of one.
+/// How many there are, what the values of one are made of, and the transforms that make those of all.
 #[derive(Debug, Clone, Copy)]
 struct Digits {
     count: f64,
-    limbs: f64,
+    rows: f64,
+    transforms: f64,
 }
 
 impl Sizes {
     fn new(params: &Params, level: usize) -> Self {
         let digits = |gadget: &Gadget| Digits {
             count: gadget.digits(level) as f64,
-            limbs: gadget.digit_limbs().min(level + 1) as f64,
+            rows: gadget.rows(level) as f64,
+            transforms: gadget.transforms(level, params.qp_basis(level).len()) as f64,
         };
         Sizes {
             n: params.n() as f64,
@@ -51,9 +53,7 @@ impl Sizes {
 
     /// A polynomial to digits modulo QP, once for all keys.
     fn decompose(&self, digits: Digits) -> f64 {
-        let Sizes { q, p, .. } = *self;
-        let outputs = digits.count * (q + p) - q;
-        q + outputs * (1.0 + COMBINE_A_TERM * (digits.limbs + 1.0))
+        self.q + digits.transforms * (1.0 + COMBINE_A_TERM * (digits.rows + 1.0))
     }
 
     /// Digits times a key.

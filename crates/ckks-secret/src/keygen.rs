@@ -55,8 +55,8 @@ fn switch_key<R: CryptoRng>(
             b.neg_assign(basis);
             b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
             b.for_each_limb(|i, limb| {
-                if gadget.limbs(j, level).contains(&i) {
-                    rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), params.p_constants()[i]);
+                if let Some(weight) = gadget.weight(params, j, level, i) {
+                    rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), weight);
                 }
             });
             b

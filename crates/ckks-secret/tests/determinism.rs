@@ -2,16 +2,22 @@
 
 mod common;
 
-use ckks::{DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Plaintext, TOY_LOGN12_DEPTH21};
+use ckks::{
+    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, ParamsSpec, Plaintext, TOY_LOGN12_DEPTH21,
+};
 use ckks_secret::SecretKey;
-use common::{rng, values};
+use common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use num_complex::Complex64;
 use std::process::Command;
 use std::sync::Arc;
 
 /// The digests of frames that every operation went into: keys, encryptions and results.
 fn digests() -> Vec<String> {
-    let params = TOY_LOGN12_DEPTH21.validate().unwrap();
+    [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME].into_iter().flat_map(digests_of).collect()
+}
+
+fn digests_of(spec: ParamsSpec) -> Vec<String> {
+    let params = spec.validate().unwrap();
     let (mut rng, top) = (rng(7), params.max_level());
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
@@ -59,7 +65,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let in_pool =
         |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(digests);
     let one = in_pool(1);
-    assert_eq!(one.len(), 12);
+    assert_eq!(one.len(), 2 * 12);
     for threads in [2, 4] {
         assert_eq!(in_pool(threads), one, "{threads} threads");
     }

@@ -4,9 +4,9 @@
 
 mod common;
 
-use ckks::{Ciphertext, Gadget, KeyId, Params, Plaintext};
+use ckks::{Ciphertext, Cut, Gadget, KeyId, Params, Plaintext};
 use ckks_secret::{SecretKey, decrypt};
-use common::{Fixture, fixture, rng};
+use common::{Fixture, fixture, fixture_cut_by_bits, rng};
 use num_complex::Complex64;
 use rns::sample::SIGMA;
 
@@ -130,11 +130,20 @@ fn rescaling_adds_one_rounding() {
 }
 
 /// What a key switch adds besides the rounding: Σ over digits of N·σ²·k·B²/12, divided by the square of the divisor, for
-/// digits of k primes.
+/// groups of k primes; k is 1 for digits of bits.
 fn digits_error(params: &Params, gadget: &Gadget, level: usize, log_divisor: f64) -> f64 {
     let log: Vec<f64> = params.q_basis(level).primes().map(|q| (q as f64).log2()).collect();
-    let digit = |d: &[f64]| d.len() as f64 * (2.0 * (d.iter().sum::<f64>() - log_divisor)).exp2();
-    log.chunks(gadget.digit_limbs()).map(digit).sum::<f64>() * params.n() as f64 * SIGMA * SIGMA / 12.0
+    let digit = |j: usize| match gadget.cut() {
+        Cut::Limbs(_) => {
+            let digit = &log[gadget.limbs(j, level)];
+            digit.len() as f64 * (2.0 * (digit.iter().sum::<f64>() - log_divisor)).exp2()
+        }
+        Cut::Bits(ends) => {
+            let start = if j == 0 { 0 } else { ends[j - 1] };
+            (2.0 * (f64::from(ends[j] - start) - log_divisor)).exp2()
+        }
+    };
+    (0..gadget.digits(level)).map(digit).sum::<f64>() * params.n() as f64 * SIGMA * SIGMA / 12.0
 }
 
 fn rotation_error(f: &Fixture, level: usize) -> f64 {
@@ -166,6 +175,26 @@ fn a_key_switch_adds_one_rounding() {
     assert_noise(&all, rounding(f) + fresh + mean, 0.0);
     // Three images of one error under the group are as good as independent.
     assert_noise(&hoisted, rounding(f) + 3.0 * (fresh + mean), 0.02);
+}
+
+/// Digits of bits, at every level: one rounding and what they leave, which is no more than it.
+#[test]
+fn digits_of_bits_add_no_more_than_a_rounding() {
+    let (f, mut rng) = (fixture_cut_by_bits(), rng(57));
+    assert!(matches!(f.params.galois_gadget().cut(), Cut::Bits(_)));
+    let levels: Vec<usize> = (0..=8).collect::<Vec<_>>().repeat(4);
+    let (mut all, mut hoisted) = (Vec::new(), Vec::new());
+    for &level in &levels {
+        let ct = ckks_secret::encrypt(&f.secret, &zero(f, level), &mut rng).expand(&f.secret);
+        all.extend(error(f, &f.eval.rotate(&ct, 5).unwrap()));
+        hoisted.extend(error(f, &f.eval.sum_of_rotations(&ct, &[(1, false), (3, true)]).unwrap()));
+        assert!(rotation_error(f, level) < rounding(f), "level {level}");
+    }
+    let mean = levels.iter().map(|&l| rotation_error(f, l)).sum::<f64>() / levels.len() as f64;
+    let fresh = SIGMA * SIGMA;
+    // The last digit is not uniform.
+    assert_noise(&all, rounding(f) + fresh + mean, 0.05);
+    assert_noise(&hoisted, rounding(f) + 2.0 * (fresh + mean), 0.05);
 }
 
 /// A product is relinearised and rescaled in one division: one rounding, and the digits' error, which is over another prime.

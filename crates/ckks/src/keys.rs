@@ -1,6 +1,6 @@
 //! Keys that a server may hold. They are data here; `ckks-secret` makes them.
 
-use crate::{Error, Gadget, Op, Params};
+use crate::{Cut, Error, Gadget, Op, Params};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{LimbPairs, Ntt, Poly};
@@ -93,12 +93,12 @@ impl PublicKey {
 }
 
 /// Takes a polynomial times one secret to a ciphertext under another, at any level up to its own:
-/// digit j is (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ + P·1[limb in digit j]·s_from.
+/// digit j is (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ + wⱼ·s_from, wⱼ its [`Gadget::weight`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeySwitchKey {
     level: usize,
     /// Of the gadget that its digits belong to.
-    digit_limbs: usize,
+    cut: Cut,
     seed: Seed,
     /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P.
     limbs: Vec<LimbPairs>,
@@ -119,7 +119,7 @@ impl KeySwitchKey {
                 LimbPairs::new(m, &pairs)
             })
             .collect();
-        KeySwitchKey { level, digit_limbs: gadget.digit_limbs(), seed, limbs }
+        KeySwitchKey { level, cut: gadget.cut().clone(), seed, limbs }
     }
 
     /// aⱼ.
@@ -158,7 +158,7 @@ impl KeySwitchKey {
     }
 
     fn serves(&self, gadget: &Gadget, level: usize) -> bool {
-        self.level >= level && self.digit_limbs == gadget.digit_limbs()
+        self.level >= level && self.cut == *gadget.cut()
     }
 
     /// The highest level it works at.

@@ -4,7 +4,6 @@
 //! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
 
 use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
-use rayon::prelude::*;
 use rns::{Addends, Basis, Buffer, Ntt, Output, Permutation, Poly, Prepared};
 use std::cell::RefCell;
 
@@ -21,7 +20,7 @@ pub(crate) struct Digits<'a> {
     gadget: &'a Gadget,
     level: usize,
     source: Source<'a>,
-    /// For each digit: yᵢ of the base conversion.
+    /// What the values of each digit are made of.
     prepared: Vec<Prepared>,
 }
 
@@ -29,20 +28,13 @@ impl<'a> Digits<'a> {
     /// Decomposes `source`, which has level + 1 limbs.
     pub(crate) fn new(params: &'a Params, gadget: &'a Gadget, source: Source<'a>, level: usize) -> Self {
         let basis = params.q_basis(level);
-        let prepared = (0..gadget.digits(level))
-            .into_par_iter()
-            .map(|j| {
-                let limbs = gadget.limbs(j, level);
-                let (from, converter) = gadget.digit(j, limbs.len());
-                converter.prepare(from, |i, w, y| match source {
-                    Source::Poly(a) => from.tables()[i].inverse_with(y, Some(a.limb(limbs.start + i)), w),
-                    Source::Products(_) => {
-                        source.limb_into(basis, limbs.start + i, y);
-                        from.tables()[i].inverse_with(y, None, w);
-                    }
-                })
-            })
-            .collect();
+        let prepared = gadget.split(basis, level, |i, w, y| match source {
+            Source::Poly(a) => basis.tables()[i].inverse_with(y, Some(a.limb(i)), w),
+            Source::Products(_) => {
+                source.limb_into(basis, i, y);
+                basis.tables()[i].inverse_with(y, None, w);
+            }
+        });
         Digits { params, gadget, level, source, prepared }
     }
 
@@ -64,7 +56,7 @@ impl<'a> Digits<'a> {
     fn limbs_into(&self, j: usize, i: usize, out: &mut [u64]) {
         let (params, level) = (self.params, self.level);
         let full = params.qp_basis(params.max_level());
-        let (_, converter) = self.gadget.digit(j, self.prepared[j].limbs());
+        let converter = self.gadget.converter(j, &self.prepared[j]);
         let prime = |i: usize| if i <= level { i } else { i + params.max_level() - level };
         let single = |i: usize, out: &mut [u64]| {
             if self.stored(j, i).is_some() {
@@ -90,7 +82,7 @@ impl<'a> Digits<'a> {
     }
 
     /// Calls `f(i, digits, outputs)` for every limb i over QP with limb i of every digit and of every output, in parallel.
-    /// Two limbs are made at a time, so that the digits are read half as often.
+    /// Two limbs are made at a time, so that digits of several rows are read half as often.
     pub(crate) fn for_each_limb<const K: usize>(
         &self,
         outputs: &mut [Poly<Ntt>],
@@ -99,24 +91,27 @@ impl<'a> Digits<'a> {
         // One buffer a thread, so that it stays in the cache: two limbs of every digit, then K limbs for `f`.
         thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
         let (n, digits) = (self.params.n(), self.prepared.len());
+        let at_a_time = self.gadget.rows(self.level).min(2);
         Poly::for_each_two_limbs_of(outputs, |first, rows| {
             SCRATCH.with_borrow_mut(|scratch| {
                 if scratch.len() < (2 * digits + K) * n {
                     *scratch = Buffer::scratch((2 * digits + K) * n);
                 }
                 let (x, rest) = scratch.split_at_mut(2 * digits * n);
-                let made = rows.len() * n;
-                x.chunks_exact_mut(2 * n)
-                    .enumerate()
-                    .for_each(|(j, x)| self.limbs_into(j, first, &mut x[..made]));
                 let mut rest = rest.chunks_exact_mut(n);
                 // There are K limbs after the digits.
                 let mut own: [&mut [u64]; K] = std::array::from_fn(|_| rest.next().unwrap_or_default());
-                for (k, row) in rows.iter_mut().enumerate() {
-                    let x: Vec<&[u64]> = (x.chunks_exact(2 * n).enumerate())
-                        .map(|(j, made)| self.stored(j, first + k).unwrap_or(&made[k * n..(k + 1) * n]))
-                        .collect();
-                    f(first + k, &x, row, &mut own);
+                for (first, rows) in (first..).step_by(at_a_time).zip(rows.chunks_mut(at_a_time)) {
+                    let made = rows.len() * n;
+                    x.chunks_exact_mut(2 * n)
+                        .enumerate()
+                        .for_each(|(j, x)| self.limbs_into(j, first, &mut x[..made]));
+                    for (k, row) in rows.iter_mut().enumerate() {
+                        let x: Vec<&[u64]> = (x.chunks_exact(2 * n).enumerate())
+                            .map(|(j, made)| self.stored(j, first + k).unwrap_or(&made[k * n..(k + 1) * n]))
+                            .collect();
+                        f(first + k, &x, row, &mut own);
+                    }
                 }
             });
         });

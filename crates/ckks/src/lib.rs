@@ -14,6 +14,7 @@ mod encrypt;
 mod error;
 mod evaluate;
 mod frame;
+mod gadget;
 mod keys;
 mod keyswitch;
 mod linear;
@@ -29,10 +30,11 @@ pub use frame::{
     read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1, uniform_c1_limb,
     write_ciphertext, write_frame, write_key_switch_key, write_public_key, write_seeded_ciphertext,
 };
+pub use gadget::{Cut, Gadget};
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use params::{
-    Fingerprint, Gadget, LOGN15_LOGQP826_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
+    Fingerprint, LOGN15_LOGQP826_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
     LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, Params, ParamsSpec, Security, TOY_LOGN12_DEPTH21,
     TOY_LOGN14_DEPTH21,
 };

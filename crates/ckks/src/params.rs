@@ -1,7 +1,7 @@
 //! Parameter sets and the security rule.
 
-use crate::{Encoder, Error, Op};
-use rns::{BaseConverter, Basis, Divider, Modulus, Ntt, NttTable, Permutation, Poly, primes};
+use crate::{Encoder, Error, Gadget, Op};
+use rns::{Basis, Divider, Modulus, Ntt, NttTable, Permutation, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -176,57 +176,6 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// How a key switch cuts the chain into digits, each a group of so many primes from q₀ on (Han, Ki 2020).
-#[derive(Debug)]
-pub struct Gadget {
-    digit_limbs: usize,
-    /// [digit][limbs in it − 1]: its primes, and from them to every prime of QP.
-    digits: Vec<Vec<(Basis, BaseConverter)>>,
-}
-
-impl Gadget {
-    /// Bits that a digit stays below what its key switch is divided by, so that it adds less noise than that division's
-    /// rounding, although a digit of k primes is only kept within k times its half.
-    const SPARE_BITS: f64 = 6.0;
-
-    /// The largest groups of primes of `chain` whose product has at most `room` bits; `None` if a prime alone has more.
-    fn new(chain: &Basis, full: &Basis, room: f64) -> Option<Self> {
-        let log: Vec<f64> = chain.primes().map(|q| (q as f64).log2()).collect();
-        let fits = |k: &usize| log.chunks(*k).all(|digit| digit.iter().sum::<f64>() <= room);
-        let digit_limbs = (1..=chain.len()).rev().find(fits)?;
-        let sizes = |primes: &[Arc<NttTable>]| {
-            let of = |k| {
-                let basis = Basis::new(chain.n(), primes[..k].to_vec());
-                let converter = BaseConverter::loose(&basis, full);
-                (basis, converter)
-            };
-            (1..=primes.len()).map(of).collect()
-        };
-        Some(Gadget { digit_limbs, digits: chain.tables().chunks(digit_limbs).map(sizes).collect() })
-    }
-
-    /// Primes in a digit.
-    pub fn digit_limbs(&self) -> usize {
-        self.digit_limbs
-    }
-
-    /// Digits that a key switch at `level` takes.
-    pub fn digits(&self, level: usize) -> usize {
-        (level + 1).div_ceil(self.digit_limbs)
-    }
-
-    /// The limbs of digit `digit` among those of `level`.
-    pub fn limbs(&self, digit: usize, level: usize) -> std::ops::Range<usize> {
-        let first = digit * self.digit_limbs;
-        first..(first + self.digit_limbs).min(level + 1)
-    }
-
-    /// The primes of the first `limbs` limbs of `digit`, and from them to every prime of QP.
-    pub(crate) fn digit(&self, digit: usize, limbs: usize) -> &(Basis, BaseConverter) {
-        &self.digits[digit][limbs - 1]
-    }
-}
-
 /// Validated parameters: immutable, cheap to clone, checked once.
 #[derive(Clone)]
 pub struct Params(Arc<Inner>);
@@ -329,17 +278,13 @@ impl Params {
         let full = &qp[depth];
 
         // A rotation ends with a division by P, a product with one by P and the prime of its level.
-        let room = p.log2() - Gadget::SPARE_BITS;
         let least = chain[1..].iter().min().map_or(0.0, |&q| (q as f64).log2());
         let gadget = |room: f64| {
-            Gadget::new(&q[depth], full, room).ok_or_else(|| {
-                Error::BadParams(format!(
-                    "special primes of {:.0} bits do not cover one prime of the chain",
-                    p.log2()
-                ))
+            Gadget::new(&q, full, room).ok_or_else(|| {
+                Error::BadParams(format!("special primes of {:.0} bits leave no room for digits", p.log2()))
             })
         };
-        let (galois_gadget, relin_gadget) = (gadget(room)?, gadget(room + least)?);
+        let (galois_gadget, relin_gadget) = (gadget(p.log2())?, gadget(p.log2() + least)?);
 
         let mod_down = (0..=depth).map(|l| Divider::new(&q[l], &p)).collect();
         let below = |l: usize, dropped: Basis| (l > 0).then(|| Divider::new(&q[l - 1], &dropped));
@@ -369,7 +314,9 @@ impl Params {
         }
         hash.update(&rns::sample::SIGMA.to_le_bytes());
         for gadget in [&galois_gadget, &relin_gadget] {
-            hash.update(&(gadget.digit_limbs as u64).to_le_bytes());
+            gadget.cut().words().iter().for_each(|x| {
+                hash.update(&x.to_le_bytes());
+            });
         }
         let mut fingerprint = [0; 16];
         fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);

@@ -1,8 +1,8 @@
 //! Galois elements, the scale chain, and frames of every bit width.
 
 use ckks::{
-    Ciphertext, Error, FrameHeader, FrameKind, GaloisElement, KeyId, KeySwitchKey, Params, ParamsSpec,
-    Plaintext, PublicKey, Security, TOY_LOGN12_DEPTH21,
+    Ciphertext, Cut, Error, FrameHeader, FrameKind, Gadget, GaloisElement, KeyId, KeySwitchKey, Params,
+    ParamsSpec, Plaintext, PublicKey, Security, TOY_LOGN12_DEPTH21,
 };
 use num_complex::Complex64;
 use proptest::prelude::*;
@@ -14,6 +14,13 @@ use std::sync::OnceLock;
 fn small() -> &'static Params {
     static PARAMS: OnceLock<Params> = OnceLock::new();
     PARAMS.get_or_init(|| spec(33, 27, 2).validate().unwrap())
+}
+
+/// Its rotations have digits of bits: two for three primes.
+fn cut_by_bits() -> &'static Params {
+    static PARAMS: OnceLock<Params> = OnceLock::new();
+    let spec = ParamsSpec { log_p: &[50], ..spec(32, 28, 2) };
+    PARAMS.get_or_init(|| spec.validate().unwrap())
 }
 
 fn spec(log_q0: u32, log_scale: u32, depth: usize) -> ParamsSpec {
@@ -96,19 +103,39 @@ proptest! {
         primes.sort_unstable();
         primes.dedup();
         prop_assert_eq!(primes.len(), all);
-        // A digit is smaller than P by six bits: then its part of the key-switching error is below the rounding.
+        // A digit is smaller than P by some bits: then its part of the key-switching error is below the rounding.
         let log = |q: u64| (q as f64).log2();
         let chain: Vec<f64> = params.q_basis(depth).primes().map(log).collect();
         // A product's is smaller than P and any prime that it may be divided by.
         let least = chain[1..].iter().fold(f64::INFINITY, |least, q| least.min(*q));
         for (gadget, more) in [(params.galois_gadget(), 0.0), (params.relin_gadget(), least)] {
-            let fits = |k| {
-                let room = params.p_basis().log2() + more - 6.0;
-                chain.chunks(k).all(|digit: &[f64]| digit.iter().sum::<f64>() <= room)
-            };
-            let k = gadget.digit_limbs();
-            prop_assert!(fits(k) && (k > depth || !fits(k + 1)));
-            prop_assert_eq!(gadget.digits(depth), chain.chunks(k).count());
+            let divisor = params.p_basis().log2() + more;
+            let digits = gadget.digits(depth);
+            prop_assert!((0..=depth).all(|level| (1..=digits).contains(&gadget.digits(level))));
+            match gadget.cut() {
+                Cut::Limbs(_) => {
+                    let room = divisor - Gadget::SPARE_OF_LIMBS;
+                    let mut next = 0;
+                    for j in 0..digits {
+                        let limbs = gadget.limbs(j, depth);
+                        let bits: f64 = chain[limbs.clone()].iter().sum();
+                        let more = chain.get(limbs.end).is_none_or(|next| bits + next > room);
+                        prop_assert!(limbs.start == next && !limbs.is_empty() && bits <= room && more);
+                        next = limbs.end;
+                    }
+                    prop_assert_eq!(next, chain.len());
+                }
+                Cut::Bits(ends) => {
+                    let starts = [0].into_iter().chain(ends.iter().copied());
+                    let widest = starts.zip(ends).map(|(start, end)| end - start).max();
+                    let room = divisor - Gadget::SPARE_OF_BITS;
+                    prop_assert!(widest.is_some_and(|bits| bits <= 47 && f64::from(bits) <= room + 1.0));
+                    prop_assert!(f64::from(ends[digits - 1]) > chain.iter().sum::<f64>());
+                    // One digit less would not do.
+                    let bits = chain.iter().sum::<f64>();
+                    prop_assert!((digits - 1) as f64 * room.min(47.0) < bits + 0.01);
+                }
+            }
         }
     }
 
@@ -135,8 +162,10 @@ proptest! {
 
     /// Keys come back from their frames; one changed bit anywhere, or any length but the right one, is refused.
     #[test]
-    fn key_frames_round_trip(level in 0usize..=2, element in 0u64..1024, at: prop::sample::Index, seed: u64) {
-        let params = small();
+    fn key_frames_round_trip(
+        bits: bool, level in 0usize..=2, element in 0u64..1024, at: prop::sample::Index, seed: u64,
+    ) {
+        let params = if bits { cut_by_bits() } else { small() };
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut mask = [0; 32];
         rng.fill_bytes(&mut mask);
@@ -171,6 +200,27 @@ proptest! {
 fn toy() -> &'static Params {
     static PARAMS: OnceLock<Params> = OnceLock::new();
     PARAMS.get_or_init(|| TOY_LOGN12_DEPTH21.validate().unwrap())
+}
+
+/// Which sets have digits of bits, which do not, and what the first ones count for: their first bit's power of two, times P.
+#[test]
+fn digits_are_cut_where_that_takes_the_fewest_transforms() {
+    let params = cut_by_bits();
+    let gadget = params.galois_gadget();
+    assert_eq!((0..=2).map(|level| gadget.digits(level)).collect::<Vec<_>>(), [1, 2, 2]);
+    let Cut::Bits(ends) = gadget.cut() else { panic!("{:?}", gadget.cut()) };
+    let m = params.q_basis(2).modulus(1);
+    let p = params.p_basis().primes().fold(1, |p, q| m.mul(p, m.reduce(q)));
+    assert_eq!(gadget.weight(params, 0, 2, 1).map(|w| w.value), Some(p));
+    assert_eq!(gadget.weight(params, 1, 2, 1).map(|w| w.value), Some(m.mul(p, m.pow(2, ends[0].into()))));
+    assert!(gadget.weight(params, 1, 2, 3).is_none(), "nothing modulo P");
+    assert_eq!(params.relin_gadget().cut(), &Cut::Limbs(vec![2, 3]));
+    // As many digits of bits as of primes would spare no transform.
+    assert_eq!(small().galois_gadget().cut(), &Cut::Limbs(vec![3]));
+    for spec in ParamsSpec::named() {
+        let params = spec.validate().unwrap();
+        assert!(matches!(params.galois_gadget().cut(), Cut::Limbs(_)), "{}", spec.name);
+    }
 }
 
 /// A key-switch key whose header is not its own is refused, digest or not.

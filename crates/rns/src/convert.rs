@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 /// Takes residues modulo the primes of one basis to residues, modulo other primes, of a small representative.
 #[derive(Debug, Clone)]
 pub struct BaseConverter {
-    /// From a single prime, to each of the output's; the rest is then not used.
+    /// From a single prime or digit, to each of the output's; the rest is then not used.
     lifts: Vec<Lift>,
     /// (Q/qᵢ)⁻¹ mod qᵢ.
     scale: Vec<u64>,
@@ -71,6 +71,18 @@ impl BaseConverter {
             loose: true,
             matrix: (0..to.len()).map(matrix).collect(),
             ..exact
+        }
+    }
+
+    /// From digits of `bits` bits ([`crate::Radix::split`]) to the primes of `to`.
+    pub fn of_digit(bits: u32, to: &Basis) -> Self {
+        BaseConverter {
+            lifts: (0..to.len()).map(|j| Lift::of_digit(bits, to.modulus(j))).collect(),
+            scale: Vec::new(),
+            weight: Vec::new(),
+            loose: false,
+            matrix: Vec::new(),
+            narrow: false,
         }
     }
 
@@ -237,6 +249,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    pub(crate) fn digit(row: Buffer) -> Self {
+        Prepared { rows: vec![row], limbs: 1, narrow: false }
+    }
+
     /// Limbs it was made of.
     pub fn limbs(&self) -> usize {
         self.limbs

@@ -14,6 +14,7 @@ mod pairs;
 mod poly;
 mod pool;
 pub mod primes;
+mod radix;
 pub mod sample;
 mod simd;
 
@@ -25,6 +26,7 @@ pub use ntt::{Input, Lift, NttKernel, NttTable, Output, Permutation, bit_reverse
 pub use pairs::{Addends, LimbPairs};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
+pub use radix::Radix;
 pub use simd::{
     Affine, Kernel, Rows, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
     inner_products_short_into as inner_products_short, kernels, mul_add_assign, mul_constant_add, mul_into,

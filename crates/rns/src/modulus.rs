@@ -67,10 +67,10 @@ impl Modulus {
         self.shift + 2
     }
 
-    /// Bits of a value as a transform may leave it ([`crate::Output::Lazy`]): 34q is below 2ᵇ where sums of many products
-    /// can still be reduced, q elsewhere.
+    /// Bits of a value as a transform may leave it ([`crate::Output::Lazy`]): 34q is below 2ᵇ, and up to 41 bits so is 34q more than
+    /// the widest digit, where sums of many products can still be reduced; q elsewhere.
     pub fn lazy_bits(&self) -> u32 {
-        if self.bits() <= 44 { self.bits() + 6 } else { self.bits() }
+        if self.bits() <= 44 { (self.bits() + 6).max(48) } else { self.bits() }
     }
 
     /// Prepares `w` for repeated products; `w` is reduced first.

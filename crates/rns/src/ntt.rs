@@ -28,7 +28,7 @@ pub trait NttKernel: Send + Sync {
 pub enum Input<'a> {
     /// In the limb.
     Limb,
-    /// In a limb of another prime, reduced there.
+    /// In a limb of another prime, reduced there, or of digits.
     Lifted(Lift, &'a [u64]),
 }
 
@@ -44,15 +44,25 @@ pub enum Output<'a> {
     Quotient(&'a mut [u64], Constant),
 }
 
-/// Takes residues modulo one prime p to residues, modulo another, of the representative in (−p/2, p/2).
+/// Takes small numbers to residues modulo a prime.
 #[derive(Debug, Clone, Copy)]
-pub struct Lift {
-    /// ⌊p/2⌋.
-    pub(crate) half: u64,
-    /// −p: as it is if that makes a residue of what is in the upper half, or reduced.
-    pub(crate) less: u64,
-    /// Whether the sum is a residue already.
-    pub(crate) exact: bool,
+pub enum Lift {
+    /// Residues modulo another prime p, to those of the representative in (−p/2, p/2).
+    Residue {
+        /// p.
+        prime: u64,
+        /// −p: as it is if that makes a residue of what is in the upper half, or reduced.
+        less: u64,
+        /// Whether the sum is a residue already.
+        exact: bool,
+    },
+    /// Digits of so many bits, at most [`crate::Radix::MAX_BITS`], each stored plus half of its range.
+    Digit {
+        /// b.
+        bits: u32,
+        /// −2ᵇ⁻¹, reduced.
+        less: u64,
+    },
 }
 
 impl Lift {
@@ -61,15 +71,27 @@ impl Lift {
         let (p, q) = (from.value(), to.value());
         // ⌊p/2⌋ and q − ⌊p/2⌋ are then below q.
         let exact = p < 2 * q;
-        Lift { half: p / 2, less: if exact { q.wrapping_sub(p) } else { to.neg(to.reduce(p)) }, exact }
+        let less = if exact { q.wrapping_sub(p) } else { to.neg(to.reduce(p)) };
+        Lift::Residue { prime: p, less, exact }
     }
 
-    /// Of one residue. Branch-free.
+    /// From digits of `bits` bits to residues modulo `to`.
+    pub fn of_digit(bits: u32, to: &Modulus) -> Self {
+        assert!((1..=crate::Radix::MAX_BITS).contains(&bits), "no digit of {bits} bits");
+        Lift::Digit { bits, less: to.neg(to.reduce(1 << (bits - 1))) }
+    }
+
+    /// Of one number. Branch-free.
     #[inline(always)]
     pub(crate) fn apply(&self, to: &Modulus, x: u64) -> u64 {
-        let x = x.wrapping_add(self.less.wrapping_mul(u64::from(x > self.half)));
-        // Both terms are below 2⁵⁰.
-        if self.exact { x } else { to.mul_constant(x, to.one) }
+        // All terms are below 2⁵⁰.
+        match *self {
+            Lift::Residue { prime, less, exact } => {
+                let x = x.wrapping_add(less.wrapping_mul(u64::from(x > prime / 2)));
+                if exact { x } else { to.mul_constant(x, to.one) }
+            }
+            Lift::Digit { less, .. } => to.mul_constant(x + less, to.one),
+        }
     }
 }
 
@@ -432,6 +454,49 @@ mod tests {
                     let mut kept = x.clone();
                     table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Quotient(&mut kept, w));
                     assert!(kept == quotient, "divided, {from_bits} to {bits} bits, 2^{log_n}");
+                }
+            }
+        }
+    }
+
+    /// Digits go into a transform as they are where its values have room for them, for primes on both sides of each bound, and
+    /// come out as those of the residues, both ends of their range too.
+    #[test]
+    fn digits_are_transformed_like_their_residues() {
+        for (log_n, bits) in [4, 9, 13, 16]
+            .into_iter()
+            .flat_map(|l| [20, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 50].map(|b| (l, b)))
+        {
+            let n = 1usize << log_n;
+            let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
+            let table = NttTable::new(log_n, q).unwrap();
+            let m = *table.modulus();
+            for width in [1, 20, 41, 46, 47] {
+                let (lift, half) = (Lift::of_digit(width, &m), 1i64 << (width - 1));
+                let ends = random(n, 2, 7).iter().map(|&x| x * ((1 << width) - 1)).collect();
+                for stored in [random(n, 1 << width, 8), ends, vec![(1 << width) - 1; n], vec![0; n]] {
+                    let mut values: Vec<u64> =
+                        stored.iter().map(|&x| (x as i64 - half).rem_euclid(q as i64) as u64).collect();
+                    let mut made = vec![7; n];
+                    simd::lift_into(&m, &mut made, &stored, lift);
+                    assert!(made == values, "lifted, {width} to {bits} bits");
+                    table.forward(&mut values);
+                    table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Limb);
+                    assert!(made == values, "{width} to {bits} bits, 2^{log_n}");
+                    table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Lazy);
+                    let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
+                    made.iter_mut().for_each(|x| *x %= q);
+                    assert!(below && made == values, "unreduced, {width} to {bits} bits, 2^{log_n}");
+                    let w = m.constant(q - 2);
+                    let x = random(n, q, 9);
+                    let mut kept = x.clone();
+                    table.forward_with(
+                        &mut made,
+                        Input::Lifted(lift, &stored),
+                        Output::Quotient(&mut kept, w),
+                    );
+                    let quotient = x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value));
+                    assert!(kept.into_iter().eq(quotient), "divided, {width} to {bits} bits, 2^{log_n}");
                 }
             }
         }

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
     Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, Modulus, Ntt, NttTable, Output, Permutation,
-    Poly, Rows, primes,
+    Poly, Radix, Rows, primes,
 };
 use std::sync::Arc;
 
@@ -182,6 +182,53 @@ proptest! {
             to.tables()[0].inverse(&mut a);
             to.tables()[j].inverse(&mut b);
             prop_assert!(a == want.limb(0) && b == want.limb(j));
+        }
+    }
+
+    /// Digits in base two sum to the centred representative, each in its range, and go to any prime as what they are.
+    #[test]
+    fn digits_sum_to_the_centred_representative(from in sizes(1..=13), to in sizes(1..=3), width in 17u32..=46, seed: u64) {
+        let mut used = Vec::new();
+        let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
+        let q = product(&from);
+        let bits = Radix::bits(&from);
+        // Widths differ by one, and there are more digits than needed.
+        let ends: Vec<u32> = (1..=bits as u32 / width + 3).map(|t| t * width + t % 2).collect();
+        let radix = Radix::new(&from, &ends).unwrap();
+        let fewest = ends.iter().take_while(|&&end| f64::from(end) < bits).count() + 1;
+        prop_assert_eq!(radix.digits(), fewest);
+        let x = values(&q, &mut ChaCha20Rng::seed_from_u64(seed));
+        let input = poly(&from, &x);
+        let prepared = radix.split(&from, |i, w, out| {
+            let m = from.modulus(i);
+            out.iter_mut().zip(input.limb(i)).for_each(|(o, &x)| *o = m.mul(x, w));
+        });
+        let mut sum = vec![BigInt::ZERO; N];
+        let (mut start, mut wide) = (0, Vec::new());
+        for (digit, &end) in prepared.iter().zip(&ends) {
+            let bits = end - start;
+            let converter = BaseConverter::of_digit(bits, &to);
+            // A prime wider than any digit has its value.
+            let widest = basis(&[50], &mut wide);
+            let mut values = vec![0; N];
+            BaseConverter::of_digit(bits, &widest).output(&widest, 0, digit, &mut values);
+            let values: Vec<i64> = values.iter().map(|&x| widest.modulus(0).centered(x)).collect();
+            let half = 1i64 << (bits - 1);
+            prop_assert!(values.iter().all(|d| (-half..half).contains(d)));
+            sum.iter_mut().zip(&values).for_each(|(s, &d)| *s += BigInt::from(d) << start);
+            let want = poly(&to, &values.iter().map(|&d| BigInt::from(d)).collect::<Vec<_>>());
+            for j in 0..to.len() {
+                let mut out = vec![0; N];
+                converter.output(&to, j, digit, &mut out);
+                prop_assert_eq!(&out[..], want.limb(j));
+                converter.values(&to, j, digit, &mut out, Output::Limb);
+                to.tables()[j].inverse(&mut out);
+                prop_assert_eq!(&out[..], want.limb(j));
+            }
+            start = end;
+        }
+        for (x, sum) in x.iter().zip(&sum) {
+            prop_assert_eq!(x, sum);
         }
     }
 

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, PublicKey, TOY_LOGN12_DEPTH21,
+    Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Params, ParamsSpec, Plaintext, PublicKey, Security,
+    TOY_LOGN12_DEPTH21,
 };
 use ckks_secret::{SecretKey, decrypt};
 use num_complex::Complex64;
@@ -23,8 +24,28 @@ pub(crate) struct Fixture {
 
 pub(crate) fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| {
-        let params = TOY_LOGN12_DEPTH21.validate().unwrap();
+    FIXTURE.get_or_init(|| Fixture::new(TOY_LOGN12_DEPTH21))
+}
+
+/// A single special prime, narrower than the chain's first: its rotations have digits of bits.
+pub(crate) const TOY_ONE_SPECIAL_PRIME: ParamsSpec = ParamsSpec {
+    name: "toy-one-special-prime",
+    log_n: 12,
+    log_q0: 50,
+    depth: 8,
+    log_scale: 40,
+    log_p: &[50],
+    security: Security::None,
+};
+
+pub(crate) fn fixture_cut_by_bits() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| Fixture::new(TOY_ONE_SPECIAL_PRIME))
+}
+
+impl Fixture {
+    fn new(spec: ParamsSpec) -> Self {
+        let params = spec.validate().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(100);
         let (secret, top) = (SecretKey::generate(&params, &mut rng), params.max_level());
         let public = ckks_secret::public_key(&secret, &mut rng);
@@ -35,7 +56,7 @@ pub(crate) fn fixture() -> &'static Fixture {
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng)));
         }
         Fixture { eval: Evaluator::new(params.clone(), keys), params, secret, public }
-    })
+    }
 }
 
 pub(crate) fn rng(seed: u64) -> ChaCha20Rng {

@@ -8,7 +8,8 @@ use super::scalar::{self, by_size, factors};
 use super::{Affine, Rows};
 use crate::ntt::Lift;
 use crate::pairs::LANES;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
+use crate::radix::WORD;
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
 use std::arch::x86_64::*;
 
 macro_rules! recompiled {
@@ -176,12 +177,17 @@ enum Reduction {
 }
 
 impl Reduction {
+    /// For a sum of so many terms whose free factors have so many bits.
     fn of(terms: usize, bits: u32) -> Option<Self> {
+        Self::of_all([(terms, bits)])
+    }
+
+    fn of_all<const N: usize>(terms: [(usize, u32); N]) -> Option<Self> {
         // More would also not fit the accumulators.
-        if terms > 1 << 11 {
+        if terms.iter().map(|(terms, _)| terms).sum::<usize>() > 1 << 11 {
             return None;
         }
-        match (terms as u64) << bits {
+        match terms.iter().map(|(terms, bits)| (*terms as u64) << bits).sum::<u64>() {
             bound if bound <= 1 << 52 => Some(Reduction::Once),
             bound if bound <= 3 << 52 => Some(Reduction::Twice),
             bound if bound <= 7 << 52 => Some(Reduction::Thrice),
@@ -454,18 +460,75 @@ fn products_times_constant<const N: usize>(
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
     let (l, end) = (Lanes::new(m), whole(out.len()));
-    let (half, less, one) = (splat(lift.half), splat(lift.less), splat(m.one.value));
+    // Nothing is above the half of all words.
+    let (half, less, plus, exact) = match lift {
+        Lift::Residue { prime, less, exact } => (prime / 2, less, 0, exact),
+        Lift::Digit { less, .. } => (u64::MAX, 0, less, false),
+    };
+    let (half, less, plus, one) = (splat(half), splat(less), splat(plus), splat(m.one.value));
     for i in (0..end).step_by(LANES) {
         // SAFETY: i + 8 <= end <= both lengths.
         unsafe {
-            let x = load(x, i);
+            let x = _mm512_add_epi64(load(x, i), plus);
             let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, half), x, less);
-            let reduced =
-                if lift.exact { x } else { l.reduce_once(l.mul_constant_lazy(x, one, l.one_quotient)) };
+            let reduced = if exact { x } else { l.reduce_once(l.mul_constant_lazy(x, one, l.one_quotient)) };
             store(out, i, reduced);
         }
     }
     scalar::lift_into(m, &mut out[end..], &x[end..], lift);
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
+    let len = rows.first().map_or(0, |row| row.len());
+    if !len.is_multiple_of(LANES) || radix.start.len() >= MOST_WORDS {
+        return scalar::split_in_place(rows, radix);
+    }
+    by_terms!(radix.scale.len(), split(rows, radix), scalar::split_in_place(rows, radix))
+}
+
+/// Words of a number that is cut into digits, and one above.
+const MOST_WORDS: usize = 16;
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+fn split<const N: usize>(rows: &mut [&mut [u64]], radix: &Radix) {
+    let (zero, mask) = (_mm512_setzero_si512(), splat((1 << WORD) - 1));
+    let weight: [f64; N] = std::array::from_fn(|j| radix.weight[j]);
+    let factors: Vec<(&[u64; N], u64)> =
+        radix.factors.iter().filter_map(|f| Some((f.first_chunk()?, *f.get(N)?))).collect();
+    // Each is written before it is read, but for the last, which stays 0.
+    let mut words = [zero; MOST_WORDS];
+    let len = rows.first().map_or(0, |row| row.len());
+    for i in (0..len).step_by(LANES) {
+        // SAFETY: all rows have one length, a multiple of eight.
+        let y: [__m512i; N] = std::array::from_fn(|j| unsafe { load(rows[j], i) });
+        let mut multiple = _mm512_set1_pd(0.5);
+        for (&y, &f) in y.iter().zip(&weight) {
+            multiple = _mm512_add_pd(multiple, _mm512_mul_pd(_mm512_cvtepu64_pd(y), _mm512_set1_pd(f)));
+        }
+        let multiple = _mm512_cvttpd_epu64(multiple);
+        let (mut above, mut carry) = (zero, zero);
+        for ((word, (factors, last)), &start) in words.iter_mut().zip(&factors).zip(&radix.start) {
+            let (mut low, mut high) = (splat(start), zero);
+            for (&y, &factor) in y.iter().zip(*factors) {
+                low = _mm512_madd52lo_epu64(low, y, splat(factor));
+                high = _mm512_madd52hi_epu64(high, y, splat(factor));
+            }
+            // Known last.
+            low = _mm512_madd52lo_epu64(low, multiple, splat(*last));
+            high = _mm512_madd52hi_epu64(high, multiple, splat(*last));
+            let t = _mm512_add_epi64(_mm512_add_epi64(low, above), carry);
+            (*word, carry, above) = (_mm512_and_si512(t, mask), _mm512_srli_epi64::<{ WORD }>(t), high);
+        }
+        for (out, &(first, bits)) in rows.iter_mut().zip(&radix.digits) {
+            let (word, shift) = ((first / WORD) as usize, first % WORD);
+            let low = _mm512_srlv_epi64(words[word], splat(shift.into()));
+            let high = _mm512_sllv_epi64(words[word + 1], splat((WORD - shift).into()));
+            let digit = _mm512_and_si512(_mm512_or_si512(low, high), splat((1 << bits) - 1));
+            // SAFETY: as above.
+            unsafe { store(out, i, digit) };
+        }
+    }
 }
 
 /// Entries of `a` at eight indices from `permutation[i]` on.
@@ -518,7 +581,7 @@ pub(super) fn pair_products_into(
 ) {
     let slow =
         |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus, to);
-    let Some(r) = Reduction::of(x.len() + plus.terms(), m.lazy_bits()) else {
+    let Some(r) = Reduction::of_all([(x.len(), m.lazy_bits()), (plus.terms(), m.bits())]) else {
         return slow(out0, out1);
     };
     by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (to, r)), slow(out0, out1))

@@ -16,7 +16,7 @@ mod scalar;
 pub(crate) use ntt512::VectorNtt;
 
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
 use std::sync::OnceLock;
 
 /// Which version of the kernels this process runs.
@@ -127,7 +127,7 @@ kernel! {
     pub(crate) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
 }
 kernel! {
-    /// out ← x, lifted from another prime to `m`.
+    /// out ← x, lifted to residues modulo `m`.
     pub(crate) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) same_length out.len(), x.len()
 }
 kernel! {
@@ -163,6 +163,11 @@ kernel! {
     /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
     pub(crate) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64])
     same_length out.len(), x.shortest().unwrap_or(out.len())
+}
+kernel! {
+    /// The first rows ← the digits of what they hold scaled residues of, each plus half of its range.
+    pub(crate) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix)
+    same_length rows.iter().map(|x| x.len()).min().unwrap_or(0), rows.iter().map(|x| x.len()).max().unwrap_or(0)
 }
 
 kernel! {
@@ -352,6 +357,24 @@ mod tests {
                 }
                 prop_assert_eq!([s0[i], s1[i]], want.map(big));
             }
+
+            // Numbers of several words, cut where they come.
+            let (words, len) = (1 + (seed % 16) as usize, 8 * (n % 5) + n % 2);
+            let mut word = |bound: u64| rng.next_u64() % bound;
+            let digits = (0..words as u32 * 52 / 50).map(|t| (50 * t + t % 2, 1 + (7 * t + 40) % 47)).collect::<Vec<_>>();
+            let radix = Radix {
+                scale: vec![1; terms],
+                weight: vec![1.0 / q as f64; terms],
+                factors: (0..words).map(|_| (0..=terms).map(|_| word(1 << 52)).collect()).collect(),
+                start: (0..words).map(|_| word(1 << 52)).collect(),
+                digits,
+            };
+            let rows: Vec<_> = (0..terms.max(radix.digits())).map(|_| limb(&mut rng, len, 1 << 50)).collect();
+            let (mut s, mut v) = (rows.clone(), rows);
+            scalar::split_in_place(&mut s.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>(), &radix);
+            // SAFETY: as above.
+            unsafe { avx512::split_in_place(&mut v.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>(), &radix) };
+            prop_assert_eq!(s, v);
 
             let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
             for rows in [&Rows::Wide(rounded[..terms].to_vec()), &narrow] {

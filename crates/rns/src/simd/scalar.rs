@@ -2,7 +2,8 @@
 
 use super::{Affine, Rows};
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation};
+use crate::radix::WORD;
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -81,6 +82,29 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
 pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
     for (o, &x) in out.iter_mut().zip(x) {
         *o = lift.apply(m, x);
+    }
+}
+
+pub(super) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
+    let len = rows.first().map_or(0, |row| row.len());
+    let mut words = vec![0; radix.start.len() + 1];
+    for i in 0..len {
+        let (mut high, mut carry) = (0u64, 0u64);
+        let multiple = rows.iter().zip(&radix.weight).fold(0.5, |sum, (y, &f)| sum + y[i] as f64 * f) as u64;
+        for ((word, factors), &start) in words.iter_mut().zip(&radix.factors).zip(&radix.start) {
+            let y = rows[..radix.weight.len()].iter().map(|y| y[i]).chain([multiple]);
+            let products = y.zip(factors).map(|(y, &f)| u128::from(y) * u128::from(f));
+            let (low, above) = products
+                .fold((0, 0), |(low, above), p| (low + (p & MASK52) as u64, above + (p >> WORD) as u64));
+            let t = low + high + start + carry;
+            (*word, carry, high) = (t & MASK52 as u64, t >> WORD, above);
+        }
+        for (out, &(first, bits)) in rows.iter_mut().zip(&radix.digits) {
+            let (word, shift) = ((first / WORD) as usize, first % WORD);
+            // A digit has fewer bits than a word, so it lies in two at most.
+            let two = u128::from(words[word]) | u128::from(words[word + 1]) << WORD;
+            out[i] = (two >> shift) as u64 & ((1 << bits) - 1);
+        }
     }
 }
 

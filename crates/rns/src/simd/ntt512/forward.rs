@@ -2,12 +2,15 @@
 
 use super::*;
 
-/// In residues of another prime, to be lifted, which makes residues at once or not.
+/// In residues of another prime, to be lifted: `EXACT` if that makes what the first pass takes.
 #[derive(Clone, Copy)]
 pub(super) struct Lifted<'a, const EXACT: bool> {
     pub(super) from: &'a [u64],
     pub(super) half: __m512i,
+    /// What is added to those above the half.
     pub(super) less: __m512i,
+    /// A multiple of q that is added to all.
+    pub(super) first: __m512i,
 }
 
 impl<const EXACT: bool> Source for Lifted<'_, EXACT> {
@@ -19,6 +22,39 @@ impl<const EXACT: bool> Source for Lifted<'_, EXACT> {
             let x = _mm512_mask_add_epi64(x, _mm512_cmpgt_epu64_mask(x, self.half), x, self.less);
             if EXACT { x } else { lanes.reduce(x) }
         }
+    }
+
+    #[inline(always)]
+    fn first(self, _: &Lanes) -> __m512i {
+        self.first
+    }
+}
+
+/// In digits, each stored plus half of its range, for a pass that starts as `START`; [`LAZY`] reduces them first.
+#[derive(Clone, Copy)]
+pub(super) struct Digit<'a, const START: u8> {
+    pub(super) from: &'a [u64],
+    /// Minus that half, reduced: never 0, as no power of two is.
+    pub(super) less: __m512i,
+}
+
+impl<const START: u8> Source for Digit<'_, START> {
+    #[inline(always)]
+    unsafe fn load(self, lanes: &Lanes, _: &[u64], at: usize) -> __m512i {
+        // SAFETY: by the caller's promise. Both terms are below 2⁵⁰.
+        unsafe {
+            let x = load(self.from, at);
+            match START {
+                FIRST => x,
+                TIGHT => _mm512_add_epi64(x, self.less),
+                _ => lanes.reduce(_mm512_add_epi64(x, self.less)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn first(self, lanes: &Lanes) -> __m512i {
+        if START == FIRST { self.less } else { lanes.q }
     }
 }
 
@@ -142,6 +178,7 @@ unsafe fn forward_pass<const W: usize, const MODE: u8>(
 ) {
     let stride = block.len() / W;
     let w = forward_roots::<W>(t, root);
+    let first = source.first(lanes);
     for i in (0..stride).step_by(LANES * REGISTERS / W) {
         // SAFETY: by the caller's promise.
         let mut v = unsafe { load_columns::<W>(lanes, source, block, i) };
@@ -152,7 +189,7 @@ unsafe fn forward_pass<const W: usize, const MODE: u8>(
         }
         if MODE == FIRST {
             for v in &mut v {
-                *v = _mm512_add_epi64(*v, lanes.q);
+                *v = _mm512_add_epi64(*v, first);
             }
         }
         forward_stage::<8, MODE>(lanes, &mut v, &w);

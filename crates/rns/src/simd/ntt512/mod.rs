@@ -26,9 +26,9 @@ use super::avx512::{load, splat, store};
 use super::{Kernel, kernels};
 use crate::Modulus;
 use crate::modulus::inverse_modulo_word;
-use crate::ntt::{Input, NttKernel, Output};
+use crate::ntt::{Input, Lift, NttKernel, Output};
 use crate::pairs::LANES;
-use forward::{Lifted, Quotient, Unreduced, forward};
+use forward::{Digit, Lifted, Quotient, Unreduced, forward};
 use inverse::inverse;
 use std::arch::x86_64::*;
 
@@ -51,7 +51,7 @@ const INVERSE_LAZY_BITS: u32 = 35;
 
 /// Chained products, no reduction.
 const LAZY: u8 = 0;
-/// The same for the first forward pass, which lifts its input by q, so that nothing is 0.
+/// The same for the first forward pass, which adds q to its input or what else makes residues of it, so that nothing is 0.
 const FIRST: u8 = 1;
 /// Chained products, inverse values kept below 2q.
 const MIDDLE: u8 = 2;
@@ -144,9 +144,12 @@ impl VectorNtt {
 }
 
 impl VectorNtt {
+    /// Of coefficients that are larger by less than `above` than [`Source::load`] has them.
+    ///
     /// SAFETY: the CPU has what the transform needs.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-    unsafe fn forward_from(&self, limb: &mut [u64], source: impl Source, output: Output) {
+    unsafe fn forward_from(&self, limb: &mut [u64], source: impl Source, output: Output, above: u64) {
+        let q = self.modulus.value();
         // SAFETY: the caller checked that all have one length.
         unsafe {
             match output {
@@ -158,21 +161,32 @@ impl VectorNtt {
                 }
                 Output::Limb | Output::Lazy => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
                 Output::Quotient(x, w) if self.chained() => {
-                    // Values end below 34q, and 35q is below R.
-                    let sink = Quotient::<true> {
-                        x,
-                        w: self.exact(w.value),
-                        above: splat(34 * self.modulus.value()),
-                    };
-                    forward::<FIRST, LAZY>(self, limb, source, sink);
+                    // Values end below 34q more, and with another q that is below R.
+                    let above = splat((34 + above.div_ceil(q)) * q);
+                    forward::<FIRST, LAZY>(
+                        self,
+                        limb,
+                        source,
+                        Quotient::<true> { x, w: self.exact(w.value), above },
+                    );
                 }
                 Output::Quotient(x, w) => {
-                    let sink =
-                        Quotient::<false> { x, w: self.exact(w.value), above: splat(self.modulus.value()) };
+                    let sink = Quotient::<false> { x, w: self.exact(w.value), above: splat(q) };
                     forward::<TIGHT, TIGHT>(self, limb, source, sink);
                 }
             }
         }
+    }
+
+    /// Whether coefficients that are larger by less than `above` need not be reduced: chained values are then larger by as much
+    /// throughout.
+    fn takes(&self, above: u64, output: &Output) -> bool {
+        let lazy = self.modulus.lazy_bits();
+        let bits = match output {
+            Output::Lazy if lazy > self.modulus.bits() => lazy.min(51),
+            _ => 51,
+        };
+        self.chained() && above + 34 * self.modulus.value() <= 1 << bits
     }
 
     fn chained(&self) -> bool {
@@ -196,13 +210,31 @@ impl NttKernel for VectorNtt {
         // SAFETY: `new` asked the CPU.
         unsafe {
             match input {
-                Input::Limb => self.forward_from(limb, InPlace, output),
-                Input::Lifted(lift, from) => {
-                    let (half, less) = (splat(lift.half), splat(lift.less));
-                    if lift.exact {
-                        self.forward_from(limb, Lifted::<true> { from, half, less }, output);
+                Input::Limb => self.forward_from(limb, InPlace, output, 0),
+                Input::Lifted(Lift::Residue { prime, less, exact }, from) => {
+                    let (q, half) = (self.modulus.value(), splat(prime / 2));
+                    if exact {
+                        let source = Lifted::<true> { from, half, less: splat(less), first: splat(q) };
+                        self.forward_from(limb, source, output, 0);
+                    } else if self.takes(prime, &output) {
+                        // The multiple of q that makes all positive.
+                        let first = splat((prime / 2 / q + 1) * q);
+                        let less = splat(prime.wrapping_neg());
+                        self.forward_from(limb, Lifted::<true> { from, half, less, first }, output, prime);
                     } else {
-                        self.forward_from(limb, Lifted::<false> { from, half, less }, output);
+                        let source = Lifted::<false> { from, half, less: splat(less), first: splat(q) };
+                        self.forward_from(limb, source, output, 0);
+                    }
+                }
+                Input::Lifted(Lift::Digit { bits, less }, from) => {
+                    let (digit, less) = (1 << bits, splat(less));
+                    if self.takes(digit, &output) {
+                        self.forward_from(limb, Digit::<FIRST> { from, less }, output, digit);
+                    } else if !self.chained() && digit <= 3 * self.modulus.value() {
+                        // Exact values start below 4q.
+                        self.forward_from(limb, Digit::<TIGHT> { from, less }, output, 0);
+                    } else {
+                        self.forward_from(limb, Digit::<LAZY> { from, less }, output, 0);
                     }
                 }
             }
@@ -358,10 +390,15 @@ impl Lanes {
 
 /// Where a pass finds its values.
 trait Source: Copy {
-    /// Eight values from entry `at` of the limb on: below q for the first pass.
+    /// Eight values from entry `at` of the limb on: below q for the first pass, unless [`VectorNtt::takes`] larger ones.
     ///
     /// SAFETY: `at + 8 <= limb.len()`, the length of what the source holds; the CPU has what the transform needs.
     unsafe fn load(self, lanes: &Lanes, limb: &[u64], at: usize) -> __m512i;
+
+    /// What the first pass adds in [`FIRST`]: then nothing is 0.
+    fn first(self, lanes: &Lanes) -> __m512i {
+        lanes.q
+    }
 }
 
 /// In the limb.

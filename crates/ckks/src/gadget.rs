@@ -1,0 +1,187 @@
+//! How a key switch cuts a polynomial into digits.
+
+use crate::Params;
+use rayon::prelude::*;
+use rns::{BaseConverter, Basis, Constant, Prepared, Radix};
+use std::ops::Range;
+
+/// Where digits end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cut {
+    /// Before these limbs: a digit is the residues modulo a group of primes (Han, Ki 2020). A key switch spares the transforms of
+    /// each digit's own limbs.
+    Limbs(Vec<usize>),
+    /// Before these bits: a digit is some bits of a whole number, so that digits need not be as small as the largest prime is, nor
+    /// as many as there are primes.
+    Bits(Vec<u32>),
+}
+
+impl Cut {
+    /// What tells it from every other cut of the same chain: the size of the groups if they have one; else a 0, for bits two, and the ends.
+    pub(crate) fn words(&self) -> Vec<u64> {
+        match self {
+            Cut::Limbs(ends) => {
+                let (size, chain) = (ends[0], ends[ends.len() - 1]);
+                if ends.iter().copied().eq((size..).step_by(size).map(|end| end.min(chain)).take(ends.len()))
+                {
+                    return vec![size as u64];
+                }
+                [0].into_iter().chain(ends.iter().map(|&end| end as u64)).collect()
+            }
+            Cut::Bits(ends) => [0, 0].into_iter().chain(ends.iter().map(|&end| end.into())).collect(),
+        }
+    }
+}
+
+/// How a key switch cuts the chain into digits.
+#[derive(Debug)]
+pub struct Gadget {
+    cut: Cut,
+    /// At each level.
+    digits: Vec<usize>,
+    tables: Tables,
+}
+
+#[derive(Debug)]
+enum Tables {
+    /// [digit][limbs in it − 1]: its primes, and from them to every prime of QP.
+    Limbs(Vec<Vec<(Basis, BaseConverter)>>),
+    /// For each level, and from each digit to every prime of QP.
+    Bits(Vec<Radix>, Vec<BaseConverter>),
+}
+
+impl Gadget {
+    /// Bits that a group of primes stays below what its key switch is divided by, so that it adds less noise than that division's
+    /// rounding, although a digit of k primes is only kept within k times its half.
+    pub const SPARE_OF_LIMBS: f64 = 6.0;
+    /// The same for digits of bits, which are kept within their half.
+    pub const SPARE_OF_BITS: f64 = 3.0;
+
+    /// The gadget whose key switch takes the fewest transforms, for digits that are divided by a number of `room` bits; `None` if
+    /// there is none. `q` are the primes of each level, `full` those of QP.
+    pub(crate) fn new(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
+        let limbs = Self::of_limbs(q, full, room - Self::SPARE_OF_LIMBS);
+        let bits = Self::of_bits(q, full, room - Self::SPARE_OF_BITS);
+        limbs.into_iter().chain(bits).min_by_key(|gadget| gadget.transforms(q.len() - 1, full.len()))
+    }
+
+    /// Groups of primes from q₀ on, each as many as have at most `room` bits together.
+    fn of_limbs(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
+        let chain = q.last()?;
+        let (mut ends, mut bits) = (Vec::new(), 0.0);
+        for (i, prime) in chain.primes().enumerate() {
+            let log = (prime as f64).log2();
+            if log > room {
+                return None;
+            }
+            if bits + log > room {
+                ends.push(i);
+                bits = 0.0;
+            }
+            bits += log;
+        }
+        ends.push(chain.len());
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        let sizes = |(start, &end): (usize, &usize)| {
+            let of = |k: usize| {
+                let basis = Basis::new(chain.n(), chain.tables()[start..start + k].to_vec());
+                let converter = BaseConverter::loose(&basis, full);
+                (basis, converter)
+            };
+            (1..=end - start).map(of).collect()
+        };
+        let tables = Tables::Limbs(starts.zip(&ends).map(sizes).collect());
+        let digits = (0..q.len()).map(|level| 1 + ends.iter().filter(|&&end| end <= level).count()).collect();
+        Some(Gadget { cut: Cut::Limbs(ends), digits, tables })
+    }
+
+    /// The fewest digits of at most `room` bits, of one width as nearly as may be.
+    fn of_bits(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
+        let room = room.min(f64::from(Radix::MAX_BITS));
+        if room < 1.0 {
+            return None;
+        }
+        let bits = Radix::bits(q.last()?);
+        let count = (bits / room).ceil();
+        let end = |t: u32| (f64::from(t) * bits / count).ceil() as u32;
+        let ends: Vec<u32> = (1..=count as u32).map(end).collect();
+        let levels: Vec<Radix> = q.iter().map(|from| Radix::new(from, &ends)).collect::<Option<_>>()?;
+        let converter = |(start, &end): (u32, &u32)| BaseConverter::of_digit(end - start, full);
+        let converters = [0].into_iter().chain(ends.iter().copied()).zip(&ends).map(converter).collect();
+        let digits = levels.iter().map(Radix::digits).collect();
+        Some(Gadget { cut: Cut::Bits(ends), digits, tables: Tables::Bits(levels, converters) })
+    }
+
+    /// Where digits end.
+    pub fn cut(&self) -> &Cut {
+        &self.cut
+    }
+
+    /// Digits that a key switch at `level` takes.
+    pub fn digits(&self, level: usize) -> usize {
+        self.digits[level]
+    }
+
+    /// The limbs of digit `digit` among those of `level`, if it has its own.
+    pub fn limbs(&self, digit: usize, level: usize) -> Range<usize> {
+        match &self.cut {
+            Cut::Limbs(ends) => {
+                let first = if digit == 0 { 0 } else { ends[digit - 1] };
+                first..ends[digit].min(level + 1)
+            }
+            Cut::Bits(_) => 0..0,
+        }
+    }
+
+    /// Rows that the values of a digit of `level` are made of, at most.
+    pub fn rows(&self, level: usize) -> usize {
+        (0..self.digits(level)).map(|j| self.limbs(j, level).len()).max().unwrap_or(0).max(1)
+    }
+
+    /// Transforms that make values modulo `outputs` primes, the chain's among them, of the digits of `level`.
+    pub fn transforms(&self, level: usize, outputs: usize) -> usize {
+        let own: usize = (0..self.digits(level)).map(|j| self.limbs(j, level).len()).sum();
+        self.digits(level) * outputs - own
+    }
+
+    /// What digit `digit` counts for modulo limb `limb` of `level`, times P: what its key holds of the secret there. `None` is 0.
+    pub fn weight(&self, params: &Params, digit: usize, level: usize, limb: usize) -> Option<Constant> {
+        let p = params.p_constants().get(limb).filter(|_| limb <= level)?;
+        match &self.cut {
+            Cut::Limbs(_) => self.limbs(digit, level).contains(&limb).then_some(*p),
+            Cut::Bits(ends) => {
+                let m = params.q_basis(level).modulus(limb);
+                let start = if digit == 0 { 0 } else { ends[digit - 1] };
+                Some(m.constant(m.mul_constant(m.pow(2, start.into()), *p)))
+            }
+        }
+    }
+
+    /// The digits of x over the primes `from` of `level`; `limb(i, w, out)` writes w times limb i of x in the coefficient domain.
+    pub(crate) fn split(
+        &self,
+        from: &Basis,
+        level: usize,
+        limb: impl Fn(usize, u64, &mut [u64]) + Send + Sync,
+    ) -> Vec<Prepared> {
+        match &self.tables {
+            Tables::Limbs(digits) => (0..self.digits(level))
+                .into_par_iter()
+                .map(|j| {
+                    let limbs = self.limbs(j, level);
+                    let (from, converter) = &digits[j][limbs.len() - 1];
+                    converter.prepare(from, |i, w, y| limb(limbs.start + i, w, y))
+                })
+                .collect(),
+            Tables::Bits(levels, _) => levels[level].split(from, limb),
+        }
+    }
+
+    /// From digit `digit`, as it was prepared, to every prime of QP.
+    pub(crate) fn converter(&self, digit: usize, prepared: &Prepared) -> &BaseConverter {
+        match &self.tables {
+            Tables::Limbs(digits) => &digits[digit][prepared.limbs() - 1].1,
+            Tables::Bits(_, converters) => &converters[digit],
+        }
+    }
+}
