@@ -455,8 +455,7 @@ impl Evaluator {
         let rotated = self.baby_steps(Op::Linear, a, &t.babies)?;
         let babies: BTreeMap<i64, &[Poly<Ntt>]> =
             t.babies.iter().copied().zip(rotated.chunks_exact(2)).collect();
-        let zero = || Poly::<Ntt>::zero(p.n(), basis.len());
-        let (mut sum0, mut sum1) = (zero(), zero());
+        let mut sums: [Poly<Ntt>; 2] = std::array::from_fn(|_| Poly::zero(p.n(), basis.len()));
         for (&giant, terms) in &t.giants {
             let [mut u0, mut u1] = keyswitch::scratch(p, level);
             Poly::for_each_limb_pair(&mut u0, &mut u1, |i, o0, o1| {
@@ -467,19 +466,22 @@ impl Evaluator {
             });
             let element = GaloisElement::rotation(p, giant);
             if element.0 == 1 {
-                sum0.add_assign(basis, &u0);
-                sum1.add_assign(basis, &u1);
+                sums.iter_mut().zip([&u0, &u1]).for_each(|(sum, u)| sum.add_assign(basis, u));
                 continue;
             }
             let key = self.keys.galois(p, Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let [mut v0, v1] = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level)
-                .multiply(key, |_| Addends::default());
-            v0.add_assign(basis, &u0);
             let permutation = p.permutation(element.0);
-            sum0.add_assign(basis, &v0.permuted(&permutation));
-            sum1.add_assign(basis, &v1.permuted(&permutation));
+            let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level);
+            digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
+                let plus = Addends { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..Addends::default() };
+                digits.times_key(i, x, key, &plus, None, [&mut *t0, &mut *t1]);
+                for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
+                    rns::gather_add(basis.modulus(i), sum, t, &permutation, false);
+                }
+            });
         }
+        let [sum0, sum1] = sums;
         let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
         // Canonical if `a` was, else off by the same factor.
         let scale = a.scale / p.scale(level) * p.scale(level - 1);

@@ -2,6 +2,7 @@
 
 use crate::{Error, Evaluator, Op};
 use num_complex::Complex64;
+use rayon::prelude::*;
 use rns::{Ntt, Poly};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -40,10 +41,9 @@ impl Evaluator {
         let p = self.params();
         let scale = self.factor_scale(Op::Linear, level)?;
         let basis = p.qp_basis(level);
-        let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
         // All of one length, a power of two each: what is multiplied at once has one layout.
         let period = t.terms.iter().map(|(_, _, d)| d.len()).max().unwrap_or(1);
-        for (giant, baby, diagonal) in &t.terms {
+        let encoded = |(giant, _, diagonal): &(i64, i64, Vec<Complex64>)| {
             if !diagonal.len().is_power_of_two() {
                 return Err(Error::SlotCount { op: Op::Linear, got: diagonal.len(), max: p.max_slots() });
             }
@@ -51,7 +51,11 @@ impl Evaluator {
             let mut turned: Vec<Complex64> = diagonal.iter().copied().cycle().take(period).collect();
             turned.rotate_right(giant.rem_euclid(period as i64) as usize);
             let integers = p.encoder().integers(&turned, scale)?;
-            let poly = Poly::from_signed_short(basis, &integers).into_montgomery(basis);
+            Ok(Poly::from_signed_short(basis, &integers).into_montgomery(basis))
+        };
+        let polys: Vec<Poly<Ntt>> = t.terms.par_iter().map(encoded).collect::<Result<_, Error>>()?;
+        let (mut babies, mut giants) = (Vec::new(), BTreeMap::<i64, BTreeMap<i64, Poly<Ntt>>>::new());
+        for ((giant, baby, _), poly) in t.terms.iter().zip(polys) {
             if !babies.contains(baby) {
                 babies.push(*baby);
             }

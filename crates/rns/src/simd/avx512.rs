@@ -701,7 +701,7 @@ pub(super) fn inner_products_short_into(
     z: &[&[u64]],
 ) {
     let stride = x.first().map_or(1, |x| out0.len() / x.len());
-    let fits = stride == 1 || stride.is_multiple_of(LANES);
+    let fits = LANES.is_multiple_of(stride) || stride.is_multiple_of(LANES);
     let even = x.iter().all(|x| x.len() * stride == out0.len()) && out0.len().is_multiple_of(LANES);
     match Reduction::of(x.len(), m.bits()) {
         Some(r) if fits && even => by_terms!(
@@ -713,7 +713,7 @@ pub(super) fn inner_products_short_into(
     }
 }
 
-/// `stride` is 1 or a multiple of eight, `out0.len()` a multiple of it and of eight, and every x has `out0.len() / stride` entries.
+/// `stride` divides eight or is a multiple of it, `out0.len()` a multiple of it and of eight, and every x has `out0.len() / stride` entries.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn inner_products_short<const N: usize>(
     m: &Modulus,
@@ -728,13 +728,18 @@ fn inner_products_short<const N: usize>(
     let (xs, ys, zs) = (array::<N, _>(x), array::<N, _>(y), array::<N, _>(z));
     let zero = _mm512_setzero_si512();
     let block = stride.max(LANES);
+    // The entries that a register takes, and the one for each lane.
+    let entries = LANES.div_ceil(stride);
+    let (mask, lanes): (u8, [u64; LANES]) =
+        (((1u16 << entries) - 1) as u8, std::array::from_fn(|i| (i / stride) as u64));
+    // SAFETY: eight words.
+    let lanes = unsafe { load(&lanes, 0) };
     for start in (0..out0.len()).step_by(block) {
-        let x: [__m512i; N] = if stride == 1 {
-            // SAFETY: start + 8 <= all lengths.
-            std::array::from_fn(|j| unsafe { load(xs[j], start) })
-        } else {
-            std::array::from_fn(|j| splat(xs[j][start / stride]))
-        };
+        let x: [__m512i; N] = std::array::from_fn(|j| {
+            let held = &xs[j][start / stride..][..entries];
+            // SAFETY: no word is read but those.
+            _mm512_permutexvar_epi64(lanes, unsafe { _mm512_maskz_loadu_epi64(mask, held.as_ptr().cast()) })
+        });
         for i in (start..start + block).step_by(LANES) {
             let (mut low0, mut high0, mut low1, mut high1) = (zero, zero, zero, zero);
             for (j, &x) in x.iter().enumerate() {

@@ -290,7 +290,7 @@ mod tests {
             let (x, y) = rounded.split_at(terms);
             let sum = |i: usize| big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum());
             both!(products_times_constant_add(x, y, w), a, |i| big(wide(a[i]) + wide(sum(i)) * wide(w.value)));
-            let (stride, short) = ([1, 4, 8, 32][n % 4], 8);
+            let (stride, short) = ([1, 2, 4, 8, 32][n % 5], 8);
             let long: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, stride * short, q)).collect();
             let long: Vec<&[u64]> = long.iter().map(|x| &x[..]).collect();
             let few: Vec<_> = (0..terms).map(|_| limb(&mut rng, short, q)).collect();
