@@ -382,7 +382,9 @@ mod tests {
     #[test]
     fn kernels_agree_bit_for_bit() {
         let mut pairs = 0;
-        for (log_n, bits) in (4..=16).flat_map(|l| [20, 31, 32, 35, 36, 42, 46, 47, 49, 50].map(|b| (l, b))) {
+        for (log_n, bits) in
+            (4..=16).flat_map(|l| [20, 31, 32, 35, 36, 39, 42, 44, 45, 46, 47, 49, 50].map(|b| (l, b)))
+        {
             let n = 1usize << log_n;
             let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
             pairs += 1;

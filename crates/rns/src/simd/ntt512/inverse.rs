@@ -7,8 +7,18 @@ pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: O
     let lanes = Lanes::new(t);
     let m = &t.modulus;
     let ends = [t.inverse_n, t.last_root].map(|w| t.exact(m.mul(w, factor)));
-    let (across, within) = t.passes.split_at(t.across);
-    let mut blocks = 1 << across.iter().sum::<u32>();
+    let mut passes = [Pass::default(); 4];
+    // Before a pass values are below 2ˢ·q, s the stages since they were reduced.
+    let mut grown = TAIL.trailing_zeros();
+    for (pass, &stages) in passes.iter_mut().zip(t.passes.iter().rev()) {
+        // Differences of the last stage are below 2^(s + stages)·q.
+        let reduced = MODE == LAZY && grown + stages + m.bits() > 51;
+        grown = if reduced { 0 } else { grown };
+        *pass = Pass { stages, grown, reduced };
+        grown += stages;
+    }
+    let (within, across) = passes[..t.passes.len()].split_at(t.passes.len() - t.across);
+    let mut blocks = 1 << across.iter().map(|pass| pass.stages).sum::<u32>();
     for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
         // Of the first part; the roots go down while the parts go up.
         let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
@@ -16,19 +26,27 @@ pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: O
             let from = values.map(|values| &values[k * (t.n / blocks) + j * TAIL..][..TAIL]);
             inverse_tail::<MODE>(t, &lanes, tail, from, root - j);
         }
-        for &stages in within.iter().rev() {
-            (root, len) = (root >> stages, len << stages);
+        for pass in within {
+            (root, len) = (root >> pass.stages, len << pass.stages);
             for (j, part) in block.chunks_exact_mut(len).enumerate() {
-                inverse_stages::<MODE>(t, &lanes, stages, part, root - j, ends);
+                inverse_stages::<MODE>(t, &lanes, *pass, part, root - j, ends);
             }
         }
     }
-    for &stages in across.iter().rev() {
-        blocks >>= stages;
+    for pass in across {
+        blocks >>= pass.stages;
         for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-            inverse_stages::<MODE>(t, &lanes, stages, block, 2 * blocks - 1 - k, ends);
+            inverse_stages::<MODE>(t, &lanes, *pass, block, 2 * blocks - 1 - k, ends);
         }
     }
+}
+
+/// Stages over memory, of values that are first reduced or have doubled so often.
+#[derive(Clone, Copy, Default)]
+struct Pass {
+    stages: u32,
+    grown: u32,
+    reduced: bool,
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -36,16 +54,16 @@ pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: O
 fn inverse_stages<const MODE: u8>(
     t: &VectorNtt,
     lanes: &Lanes,
-    stages: u32,
+    pass: Pass,
     block: &mut [u64],
     root: usize,
     ends: [RootLanes; 2],
 ) {
-    match (stages, root) {
-        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, block, root, ends),
-        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, block, root, ends),
-        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, block, root, ends),
-        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, block, root, ends),
+    match (pass.stages, root) {
+        (2, 1) => inverse_pass::<4, MODE, true>(t, lanes, pass, block, root, ends),
+        (2, _) => inverse_pass::<4, MODE, false>(t, lanes, pass, block, root, ends),
+        (_, 1) => inverse_pass::<8, MODE, true>(t, lanes, pass, block, root, ends),
+        (_, _) => inverse_pass::<8, MODE, false>(t, lanes, pass, block, root, ends),
     }
 }
 
@@ -55,16 +73,20 @@ fn inverse_stages<const MODE: u8>(
 fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
     t: &VectorNtt,
     lanes: &Lanes,
+    pass: Pass,
     block: &mut [u64],
     root: usize,
     [scale, last]: [RootLanes; 2],
 ) {
     let stride = block.len() / W;
     let w = inverse_roots::<W>(t, root);
-    let bounds = bounds::<MODE>(lanes, stride.trailing_zeros());
+    let bounds = bounds::<MODE>(lanes, pass.grown);
     for i in (0..stride).step_by(LANES * REGISTERS / W) {
         // SAFETY: it reads the block itself.
         let mut v = unsafe { load_columns::<W>(lanes, InPlace, block, i) };
+        if MODE == LAZY && pass.reduced {
+            v.iter_mut().for_each(|v| *v = lanes.reduce(*v));
+        }
         if W == 8 {
             inverse_stage::<2, MODE>(lanes, bounds[0], &mut v, &w);
             inverse_stage::<4, MODE>(lanes, bounds[1], &mut v, &w);
@@ -159,13 +181,13 @@ fn inverse_tail<const MODE: u8>(
     }
 }
 
-/// What values are below before each of the four stages from `stage` on.
+/// What values that have doubled so often are below before each of the next four stages.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
-fn bounds<const MODE: u8>(lanes: &Lanes, stage: u32) -> [__m512i; 4] {
+fn bounds<const MODE: u8>(lanes: &Lanes, grown: u32) -> [__m512i; 4] {
     if MODE != LAZY {
         return [lanes.two_q; 4];
     }
-    let first = _mm512_sll_epi64(lanes.q, _mm_cvtsi32_si128(stage as i32));
+    let first = _mm512_sll_epi64(lanes.q, _mm_cvtsi32_si128(grown as i32));
     [first, _mm512_slli_epi64::<1>(first), _mm512_slli_epi64::<2>(first), _mm512_slli_epi64::<3>(first)]
 }

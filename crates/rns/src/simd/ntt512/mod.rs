@@ -45,9 +45,9 @@ const BLOCK: usize = 1 << 12;
 /// Chained products, and no reduction in a forward stage: values start below 2q and grow by less than 2q a stage, so that
 /// the last of sixteen finds them below 32q, which is at most R/2 up to here.
 const CHAINED_BITS: u32 = 46;
-/// No reduction in an inverse stage: values double at each, and the last of sixteen takes differences below 2¹⁶q, which is
-/// at most R/2 up to here.
-const INVERSE_LAZY_BITS: u32 = 35;
+/// No reduction in an inverse stage but before a pass that needs one: values double at each, and the last of the first seven takes
+/// differences below 2⁷q, which is at most R/2 up to here.
+const INVERSE_LAZY_BITS: u32 = 44;
 
 /// Chained products, no reduction.
 const LAZY: u8 = 0;
