@@ -43,13 +43,13 @@ enum Command {
     /// Says what a problem would run on and cost: parameters, keys, messages, memory, seconds.
     Plan {
         /// Features of an arm, d.
-        #[arg(long, alias = "d")]
+        #[arg(long, visible_alias = "d")]
         features: usize,
         /// Arms, K.
-        #[arg(long, alias = "k")]
+        #[arg(long, visible_alias = "k")]
         arms: usize,
         /// Rounds to plan for.
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
         /// One JSON object instead of text.
         #[arg(long)]

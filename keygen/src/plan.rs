@@ -467,7 +467,11 @@ impl std::fmt::Display for Report {
                 s.all_rounds_at_most
             )?;
         }
-        write!(f, "prices        measured at {}, carried over by limbs", self.measured_at)
+        writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
+        write!(
+            f,
+            "              arithmetic alone, on an idle machine: clients, HTTP, disk and other work come on top"
+        )
     }
 }
 
