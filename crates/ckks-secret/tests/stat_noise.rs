@@ -4,11 +4,14 @@
 
 mod common;
 
-use ckks::{Ciphertext, Cut, Gadget, KeyId, Params, Plaintext};
+use ckks::{
+    Ciphertext, Cut, EvaluationKeys, Evaluator, Gadget, GaloisElement, KeyId, Params, ParamsSpec, Plaintext,
+};
 use ckks_secret::{SecretKey, decrypt};
-use common::{Fixture, fixture, fixture_cut_by_bits, rng};
+use common::{Fixture, TOY_ONE_SPECIAL_PRIME, fixture, fixture_cut_by_bits, rng};
 use num_complex::Complex64;
 use rns::sample::SIGMA;
+use std::sync::Arc;
 
 /// The coefficients of a ciphertext of zero, in units of the message before division by the scale: its error.
 fn error(f: &Fixture, ct: &Ciphertext) -> Vec<f64> {
@@ -195,6 +198,38 @@ fn digits_of_bits_add_no_more_than_a_rounding() {
     // The last digit is not uniform.
     assert_noise(&all, rounding(f) + fresh + mean, 0.05);
     assert_noise(&hoisted, rounding(f) + 2.0 * (fresh + mean), 0.05);
+}
+
+/// Keys for lower levels, and products whose digits are of bits too.
+#[test]
+fn digits_of_bits_work_below_the_top_and_for_products() {
+    let spec = ParamsSpec { log_scale: 20, depth: 2, log_p: &[30], ..TOY_ONE_SPECIAL_PRIME };
+    let params = spec.validate().unwrap();
+    assert!([params.relin_gadget(), params.galois_gadget()].iter().all(|g| matches!(g.cut(), Cut::Bits(_))));
+    let mut rng = rng(58);
+    let secret = SecretKey::generate(&params, &mut rng);
+    let values = common::values(params.max_slots(), true, &mut rng);
+    let g = GaloisElement::rotation(&params, 3);
+    for top in 0..=2 {
+        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, top, &mut rng)));
+        let galois = Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng));
+        let eval = Evaluator::new(params.clone(), EvaluationKeys { relin, galois: [(g, galois)].into() });
+        for level in 0..=top {
+            let m = Plaintext::encode(&params, &values, level).unwrap();
+            let ct = ckks_secret::encrypt(&secret, &m, &mut rng).expand(&secret);
+            let near = |ct: &Ciphertext, want: &[Complex64]| {
+                decrypt(&secret, ct, values.len()).with(|got| {
+                    let worst = got.iter().zip(want).map(|(g, w)| (g - w).norm()).fold(0.0, f64::max);
+                    assert!(worst < 0.02, "keys of level {top}, level {level}: {worst}");
+                });
+            };
+            near(&eval.rotate(&ct, 3).unwrap(), &common::rotated(&values, 3));
+            if level > 0 {
+                let squares: Vec<Complex64> = values.iter().map(|v| v * v).collect();
+                near(&eval.mul(&ct, &ct).unwrap(), &squares);
+            }
+        }
+    }
 }
 
 /// A product is relinearised and rescaled in one division: one rounding, and the digits' error, which is over another prime.

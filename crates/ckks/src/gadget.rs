@@ -2,6 +2,7 @@
 
 use crate::Params;
 use rayon::prelude::*;
+use rns::sample::SIGMA;
 use rns::{BaseConverter, Basis, Constant, Prepared, Radix};
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ pub enum Cut {
     /// Before these limbs: a digit is the residues modulo a group of primes (Han, Ki 2020). A key switch spares the transforms of
     /// each digit's own limbs.
     Limbs(Vec<usize>),
-    /// Before these bits: a digit is some bits of a whole number, so that digits need not be as small as the largest prime is, nor
-    /// as many as there are primes.
+    /// Before these bits: a digit is some bits of a whole number, whatever the primes are. One special prime is then enough, but all
+    /// digits together add up to one rounding's noise.
     Bits(Vec<u32>),
 }
 
@@ -53,16 +54,18 @@ enum Tables {
 impl Gadget {
     /// Bits that a group of primes stays below what its key switch is divided by, so that it adds less noise than that division's
     /// rounding, although a digit of k primes is only kept within k times its half.
-    pub const SPARE_OF_LIMBS: f64 = 6.0;
-    /// The same for digits of bits, which are kept within their half.
-    pub const SPARE_OF_BITS: f64 = 3.0;
+    pub const SPARE_BITS: f64 = 6.0;
 
-    /// The gadget whose key switch takes the fewest transforms, for digits that are divided by a number of `room` bits; `None` if
-    /// there is none. `q` are the primes of each level, `full` those of QP.
+    /// The gadget for digits that are divided by a number of `room` bits: of limbs, or of bits if some prime is too large for that; `None`
+    /// if there is none. `q` are the primes of each level, `full` those of QP.
     pub(crate) fn new(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
-        let limbs = Self::of_limbs(q, full, room - Self::SPARE_OF_LIMBS);
-        let bits = Self::of_bits(q, full, room - Self::SPARE_OF_BITS);
-        limbs.into_iter().chain(bits).min_by_key(|gadget| gadget.transforms(q.len() - 1, full.len()))
+        Self::of_limbs(q, full, room - Self::SPARE_BITS).or_else(|| Self::of_bits(q, full, room))
+    }
+
+    /// Variance that digits of so many bits add to a coefficient when their products with a key are divided by a number of `room` bits,
+    /// in those of the division's rounding, N/18 ([`Params::rounding_error`]): Σ N·σ²·4^(bits − room)/12.
+    pub fn noise_of_bits(bits: impl Iterator<Item = u32>, room: f64) -> f64 {
+        bits.map(|bits| (2.0 * (f64::from(bits) - room)).exp2()).sum::<f64>() * SIGMA * SIGMA * 18.0 / 12.0
     }
 
     /// Groups of primes from q₀ on, each as many as have at most `room` bits together.
@@ -95,19 +98,21 @@ impl Gadget {
         Some(Gadget { cut: Cut::Limbs(ends), digits, tables })
     }
 
-    /// The fewest digits of at most `room` bits, of one width as nearly as may be.
+    /// The fewest digits that add no more noise than the rounding, of one width as nearly as may be.
     fn of_bits(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
-        let room = room.min(f64::from(Radix::MAX_BITS));
-        if room < 1.0 {
-            return None;
-        }
         let bits = Radix::bits(q.last()?);
-        let count = (bits / room).ceil();
-        let end = |t: u32| (f64::from(t) * bits / count).ceil() as u32;
-        let ends: Vec<u32> = (1..=count as u32).map(end).collect();
+        let least = (bits / f64::from(Radix::MAX_BITS)).ceil() as u32;
+        let most = (bits / f64::from(Radix::MIN_BITS)).ceil() as u32;
+        let ends = |count: u32| -> Vec<u32> {
+            (1..=count).map(|t| (f64::from(t) * bits / f64::from(count)).ceil() as u32).collect()
+        };
+        let widths = |ends: &[u32]| -> Vec<u32> {
+            [0].into_iter().chain(ends.iter().copied()).zip(ends).map(|(start, end)| end - start).collect()
+        };
+        let quiet = |ends: &Vec<u32>| Self::noise_of_bits(widths(ends).into_iter(), room) <= 1.0;
+        let ends = (least..=most).map(ends).find(quiet)?;
         let levels: Vec<Radix> = q.iter().map(|from| Radix::new(from, &ends)).collect::<Option<_>>()?;
-        let converter = |(start, &end): (u32, &u32)| BaseConverter::of_digit(end - start, full);
-        let converters = [0].into_iter().chain(ends.iter().copied()).zip(&ends).map(converter).collect();
+        let converters = widths(&ends).into_iter().map(|bits| BaseConverter::of_digit(bits, full)).collect();
         let digits = levels.iter().map(Radix::digits).collect();
         Some(Gadget { cut: Cut::Bits(ends), digits, tables: Tables::Bits(levels, converters) })
     }
@@ -183,5 +188,35 @@ impl Gadget {
             Tables::Limbs(digits) => &digits[digit][prepared.limbs() - 1].1,
             Tables::Bits(_, converters) => &converters[digit],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two cuts of one chain are never told apart by their kind alone, nor confused.
+    #[test]
+    fn cuts_have_words_of_their_own() {
+        let cuts = [
+            Cut::Limbs(vec![1, 2, 3, 4, 5]),
+            Cut::Limbs(vec![2, 4, 5]),
+            Cut::Limbs(vec![3, 5]),
+            Cut::Limbs(vec![1, 3, 5]),
+            Cut::Limbs(vec![2, 5]),
+            Cut::Limbs(vec![1, 2, 5]),
+            Cut::Limbs(vec![5]),
+            Cut::Bits(vec![31, 62, 93]),
+            Cut::Bits(vec![47, 93]),
+            Cut::Bits(vec![46, 93]),
+        ];
+        for (i, a) in cuts.iter().enumerate() {
+            for (j, b) in cuts.iter().enumerate() {
+                // Neither is the beginning of the other: the words of two gadgets follow each other.
+                assert_eq!(i == j, a.words().starts_with(&b.words()), "{a:?}, {b:?}");
+            }
+        }
+        // Groups of one size have the word they always had.
+        assert_eq!(cuts[1].words(), [2]);
     }
 }

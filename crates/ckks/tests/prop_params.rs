@@ -16,10 +16,10 @@ fn small() -> &'static Params {
     PARAMS.get_or_init(|| spec(33, 27, 2).validate().unwrap())
 }
 
-/// Its rotations have digits of bits: two for three primes.
+/// Its rotations have digits of bits.
 fn cut_by_bits() -> &'static Params {
     static PARAMS: OnceLock<Params> = OnceLock::new();
-    let spec = ParamsSpec { log_p: &[50], ..spec(32, 28, 2) };
+    let spec = ParamsSpec { log_p: &[50], ..spec(50, 40, 2) };
     PARAMS.get_or_init(|| spec.validate().unwrap())
 }
 
@@ -103,40 +103,31 @@ proptest! {
         primes.sort_unstable();
         primes.dedup();
         prop_assert_eq!(primes.len(), all);
-        // A digit is smaller than P by some bits: then its part of the key-switching error is below the rounding.
         let log = |q: u64| (q as f64).log2();
         let chain: Vec<f64> = params.q_basis(depth).primes().map(log).collect();
         // A product's is smaller than P and any prime that it may be divided by.
         let least = chain[1..].iter().fold(f64::INFINITY, |least, q| least.min(*q));
         for (gadget, more) in [(params.galois_gadget(), 0.0), (params.relin_gadget(), least)] {
-            let divisor = params.p_basis().log2() + more;
-            let digits = gadget.digits(depth);
-            prop_assert!((0..=depth).all(|level| (1..=digits).contains(&gadget.digits(level))));
-            match gadget.cut() {
-                Cut::Limbs(_) => {
-                    let room = divisor - Gadget::SPARE_OF_LIMBS;
-                    let mut next = 0;
-                    for j in 0..digits {
-                        let limbs = gadget.limbs(j, depth);
-                        let bits: f64 = chain[limbs.clone()].iter().sum();
-                        let more = chain.get(limbs.end).is_none_or(|next| bits + next > room);
-                        prop_assert!(limbs.start == next && !limbs.is_empty() && bits <= room && more);
-                        next = limbs.end;
-                    }
-                    prop_assert_eq!(next, chain.len());
-                }
-                Cut::Bits(ends) => {
-                    let starts = [0].into_iter().chain(ends.iter().copied());
-                    let widest = starts.zip(ends).map(|(start, end)| end - start).max();
-                    let room = divisor - Gadget::SPARE_OF_BITS;
-                    prop_assert!(widest.is_some_and(|bits| bits <= 47 && f64::from(bits) <= room + 1.0));
-                    prop_assert!(f64::from(ends[digits - 1]) > chain.iter().sum::<f64>());
-                    // One digit less would not do.
-                    let bits = chain.iter().sum::<f64>();
-                    prop_assert!((digits - 1) as f64 * room.min(47.0) < bits + 0.01);
-                }
-            }
+            check_gadget(&params, gadget, params.p_basis().log2() + more)?;
         }
+    }
+
+    /// Whatever the one special prime has room for: groups where they fit, else digits of bits that add one rounding at most, else a refusal.
+    #[test]
+    fn one_special_prime_is_used_for_what_it_has_room_for(
+        log_p in 20u32..=50, log_scale in 20u32..=44, above in 2u32..=20, depth in 1usize..=12,
+    ) {
+        let special = (20..=50u32).collect::<Vec<_>>().leak();
+        let log_p = &special[log_p as usize - 20..][..1];
+        let spec = ParamsSpec { log_p, ..spec((log_scale + above).min(50), log_scale, depth) };
+        let Ok(params) = spec.validate() else {
+            // Sixteen bits are the least that a digit has, and three or more of noise must go.
+            prop_assert!(f64::from(log_p[0]) < 20.0 + (depth as f64 * 4.0).log2());
+            return Ok(());
+        };
+        let least = (1..=depth).map(|l| (params.prime(l) as f64).log2()).fold(f64::INFINITY, f64::min);
+        check_gadget(&params, params.galois_gadget(), params.p_basis().log2())?;
+        check_gadget(&params, params.relin_gadget(), params.p_basis().log2() + least)?;
     }
 
     /// Ciphertexts come back from their frame for primes of every width, at every level.
@@ -197,25 +188,60 @@ proptest! {
     }
 }
 
+/// That the digits are as large as they may be beside a divisor of so many bits.
+fn check_gadget(params: &Params, gadget: &Gadget, divisor: f64) -> Result<(), TestCaseError> {
+    let depth = params.max_level();
+    let chain: Vec<f64> = params.q_basis(depth).primes().map(|q| (q as f64).log2()).collect();
+    let (digits, room) = (gadget.digits(depth), divisor - Gadget::SPARE_BITS);
+    prop_assert!((0..=depth).all(|level| (1..=digits).contains(&gadget.digits(level))));
+    match gadget.cut() {
+        Cut::Limbs(_) => {
+            let mut next = 0;
+            for j in 0..digits {
+                let limbs = gadget.limbs(j, depth);
+                let bits: f64 = chain[limbs.clone()].iter().sum();
+                let more = chain.get(limbs.end).is_none_or(|next| bits + next > room);
+                prop_assert!(limbs.start == next && !limbs.is_empty() && bits <= room && more);
+                next = limbs.end;
+            }
+            prop_assert_eq!(next, chain.len());
+        }
+        Cut::Bits(ends) => {
+            prop_assert!(chain.iter().any(|log| *log > room), "groups fit");
+            let (mut start, mut noise) = (0, 0.0);
+            for &end in ends {
+                prop_assert!((15..=47).contains(&(end - start)));
+                // 3.2²/12 over 1/18, as variances.
+                noise += 10.24 * 1.5 * 4f64.powf(f64::from(end - start) - divisor);
+                start = end;
+            }
+            prop_assert!(noise <= 1.0, "{noise} roundings");
+            prop_assert!(f64::from(start) >= chain.iter().sum::<f64>());
+            prop_assert_eq!(digits, ends.len());
+        }
+    }
+    Ok(())
+}
+
 fn toy() -> &'static Params {
     static PARAMS: OnceLock<Params> = OnceLock::new();
     PARAMS.get_or_init(|| TOY_LOGN12_DEPTH21.validate().unwrap())
 }
 
-/// Which sets have digits of bits, which do not, and what the first ones count for: their first bit's power of two, times P.
+/// Which sets have digits of bits, which do not, and what digits count for: their first bit's power of two, times P.
 #[test]
-fn digits_are_cut_where_that_takes_the_fewest_transforms() {
+fn digits_are_of_bits_where_no_group_fits() {
     let params = cut_by_bits();
     let gadget = params.galois_gadget();
-    assert_eq!((0..=2).map(|level| gadget.digits(level)).collect::<Vec<_>>(), [1, 2, 2]);
+    assert_eq!((0..=2).map(|level| gadget.digits(level)).collect::<Vec<_>>(), [2, 3, 3]);
     let Cut::Bits(ends) = gadget.cut() else { panic!("{:?}", gadget.cut()) };
     let m = params.q_basis(2).modulus(1);
     let p = params.p_basis().primes().fold(1, |p, q| m.mul(p, m.reduce(q)));
     assert_eq!(gadget.weight(params, 0, 2, 1).map(|w| w.value), Some(p));
     assert_eq!(gadget.weight(params, 1, 2, 1).map(|w| w.value), Some(m.mul(p, m.pow(2, ends[0].into()))));
     assert!(gadget.weight(params, 1, 2, 3).is_none(), "nothing modulo P");
-    assert_eq!(params.relin_gadget().cut(), &Cut::Limbs(vec![2, 3]));
-    // As many digits of bits as of primes would spare no transform.
+    assert!(gadget.weight(params, 1, 1, 2).is_none(), "nothing modulo P, below the top");
+    assert_eq!(params.relin_gadget().cut(), &Cut::Limbs(vec![1, 3]));
     assert_eq!(small().galois_gadget().cut(), &Cut::Limbs(vec![3]));
     for spec in ParamsSpec::named() {
         let params = spec.validate().unwrap();

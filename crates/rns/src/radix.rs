@@ -23,7 +23,7 @@ pub struct Radix {
 }
 
 impl Radix {
-    /// The narrowest digit.
+    /// The narrowest digit, give or take one that rounding leaves.
     pub const MIN_BITS: u32 = 16;
     /// The widest digit: transforms take it unreduced for primes of up to 41 bits.
     pub const MAX_BITS: u32 = 47;
@@ -40,7 +40,7 @@ impl Radix {
             .take(count)
             .map(|(start, &end)| Some((start, end.checked_sub(start)?)))
             .collect::<Option<_>>()?;
-        if !digits.iter().all(|(_, bits)| (Self::MIN_BITS..=Self::MAX_BITS).contains(bits)) {
+        if !digits.iter().all(|(_, bits)| (Self::MIN_BITS - 1..=Self::MAX_BITS).contains(bits)) {
             return None;
         }
         let words = ends[count - 1].div_ceil(WORD) as usize;

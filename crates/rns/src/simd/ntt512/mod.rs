@@ -230,8 +230,8 @@ impl NttKernel for VectorNtt {
                     let (digit, less) = (1 << bits, splat(less));
                     if self.takes(digit, &output) {
                         self.forward_from(limb, Digit::<FIRST> { from, less }, output, digit);
-                    } else if !self.chained() && digit <= 3 * self.modulus.value() {
-                        // Exact values start below 4q.
+                    } else if !self.chained() {
+                        // Exact values start below 4q: such primes have as many bits as the widest digit.
                         self.forward_from(limb, Digit::<TIGHT> { from, less }, output, 0);
                     } else {
                         self.forward_from(limb, Digit::<LAZY> { from, less }, output, 0);
