@@ -443,3 +443,30 @@ fn uniform_residues_fill_their_range() {
         assert!(chi2 < 131.4, "{chi2}");
     }
 }
+
+/// Sums of as many terms as the vector kernel takes, every factor at its end: the quotient of the reduction is as large as it gets.
+#[test]
+fn sums_at_their_bounds_are_reduced() {
+    for bits in 20..=Modulus::MAX_BITS {
+        let q = primes::largest(bits, 2 * N as u64, &[]).unwrap();
+        let m = Modulus::new(q).unwrap();
+        let (x, last) = (vec![(1 << m.lazy_bits()) - 1; 8], vec![q - 1; 8]);
+        for (terms, added) in (1..=12).flat_map(|terms| (0..=3).map(move |added| (terms, added))) {
+            let pairs = LimbPairs::new(&m, &vec![(&last[..], &last[..]); terms]);
+            let plus = Addends {
+                products: vec![(m.constant(q - 1), [&last[..]; 2], [&last[..]; 2]); added],
+                multiples: [vec![(q - 1, &last[..]); added], vec![(q - 1, &last[..]); added]],
+                constant: q - 1,
+            };
+            let (mut o0, mut o1) = (vec![0; 8], vec![0; 8]);
+            rns::pair_products(&m, &mut o0, &mut o1, &vec![&x[..]; terms], &pairs, &plus, None);
+            // Modulo q: a term is −x, a product −1 or −2, a multiple 1, the constant −1.
+            let of = |terms: usize, more: i64| {
+                let sum = -i128::from(x[0]) * terms as i128 + i128::from(more);
+                sum.rem_euclid(i128::from(q)) as u64
+            };
+            assert_eq!(o0, [of(terms, -1); 8], "{bits} bits, {terms} terms, {added} addends");
+            assert_eq!(o1, [of(terms, -(added as i64)); 8], "{bits} bits, {terms} terms, {added} addends");
+        }
+    }
+}
