@@ -194,9 +194,9 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
             relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext; `sum_of_4_rotations` \
             adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
-            result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of up to eight arms run; C, A and B are \
+            result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of five to eight arms run; C, A and B are \
             sizes that other libraries are measured at, S is a small one: first prime + levels × bits, then P, of 50 + 8 × 40 + \
-            58 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B), 40 + 3 × 30 + 83 bits (S).\n";
+            50 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B), 40 + 3 × 30 + 83 bits (S).\n";
     for (label, log_n) in
         distinct(rows.iter().filter(|r| r.layer() == "ckks"), |r| (r.part("set"), r.part("n")))
     {
@@ -256,7 +256,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         writeln!(out, "| `{}` | {} | {} | {two} |", r.what(), parts.join(", "), time(r.ns))?;
     }
     if !compared.is_empty() {
-        out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`): the Python wheels \
+        out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`) of the commit that `benches/record/README.md` names, whose set C had special primes of 58 bits: the Python wheels \
                 of OpenFHE and SEAL (TenSEAL), which are built without HEXL's vector kernels. Same ring, same bits of \
                 each ciphertext prime, special primes and digits as each library can choose under the same bound. The \
                 ratio is theirs over ours with a 95 % interval. Bits are in the mean; their operands are encrypted under \

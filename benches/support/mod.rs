@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A label and what it stands for. S is the smallest ring; C, A and B are sizes other libraries are measured at (their
-/// first prime has 60 bits, ours at most 50); H is what bandits of up to eight arms run on. All claim 128 bits.
+/// first prime has 60 bits, ours at most 50); H is what bandits of five to eight arms run on. All claim 128 bits.
 pub(crate) const SETS: [(&str, ParamsSpec); 5] = [
     ("S", set("bench-logn13", 13, 40, 3, 30, &[42, 41])),
     ("C", set("bench-logn14", 14, 50, 8, 40, &[50])),
