@@ -470,7 +470,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
         write!(
             f,
-            "              arithmetic alone, on an idle machine: decisions took up to half more where measured, and clients, HTTP and disk come on top"
+            "              arithmetic alone, on an idle machine: decisions took 1.2 to 1.8 times that where measured, and clients, HTTP and disk come on top"
         )
     }
 }
