@@ -13,6 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
     Addends, BaseConverter, Basis, Buffer, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Radix, Rows,
+    Target,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -63,7 +64,15 @@ fn kernels(c: &mut Criterion) {
             rns::combine(m, black_box(&mut out0), &rows, (&coefficients, 0));
         });
         time(&format!("pair_products_{TERMS}"), &mut || {
-            rns::pair_products(m, black_box(&mut out0), &mut out1, &x, &pairs, &Addends::default(), None);
+            rns::pair_products(
+                m,
+                black_box(&mut out0),
+                &mut out1,
+                &x,
+                &pairs,
+                &Addends::default(),
+                Target::default(),
+            );
         });
     }
 }

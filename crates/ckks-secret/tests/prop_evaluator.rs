@@ -120,6 +120,17 @@ proptest! {
         // Rotations may coincide: then amplitudes add. There is one division for all.
         let count = terms.len() as f64;
         assert_holds(f, &sum, &want, Variance::of(&f.params, count * count, 0.0, 1.0));
+        // None is added, the first is no rotation, there is no rotation.
+        let taken_off: Vec<(i64, bool)> = ks.iter().rev().map(|&k| (k, true)).collect();
+        for terms in [&taken_off[..], &[(0, true), (1, false), (0, false)], &[(0, false)], &[(0, true), (0, true)]] {
+            let mut want = vec![Complex64::ZERO; a.len()];
+            for &(k, negative) in terms {
+                want = zip(&want, &rotated(&a, k), |p, q| if negative { p - q } else { p + q });
+            }
+            let sum = f.eval.sum_of_rotations(&x, terms).unwrap();
+            let count = terms.len() as f64;
+            assert_holds(f, &sum, &want, Variance::of(&f.params, count * count, 0.0, 1.0));
+        }
         assert_holds(f, &f.eval.sum_of_rotations(&x, &[]).unwrap(), &vec![Complex64::ZERO; a.len()], Variance(0.0));
     }
 

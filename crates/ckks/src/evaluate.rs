@@ -8,7 +8,7 @@ use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
-use rns::{Addends, Ntt, Poly};
+use rns::{Addends, Mode, Ntt, Poly, Target};
 use std::collections::BTreeMap;
 
 /// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
@@ -333,35 +333,31 @@ impl Evaluator {
         terms: &[(GaloisElement, bool)],
     ) -> Result<[Poly<Ntt>; 2], Error> {
         let (p, level) = (&self.params, a.level);
-        let basis = p.qp_basis(level);
-        let terms = terms
+        let mut terms = terms
             .iter()
             .map(|&(element, negative)| {
                 let key = if element.0 == 1 { None } else { Some(self.keys.galois(p, op, element, level)?) };
                 Ok((key, p.permutation(element.0), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
+        // The first is written; one without a key has nothing to write modulo P, and what is taken off is taken off 0.
+        if let Some(first) = terms.iter().position(|(key, _, negative)| key.is_some() && !negative) {
+            terms.swap(0, first);
+        }
         let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut sums = keyswitch::scratch(p, level);
-        digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
+        digits.for_each_limb(&mut sums, |i, x, row| {
             let [sum0, sum1] = row else { return };
-            // The first rotation is written; what is taken off is taken off 0.
-            let rest = match terms.split_first() {
-                Some(((key, permutation, false), rest)) => {
-                    digits.ciphertext_times_p(i, x, *key, a, Some(permutation), [&mut *sum0, &mut *sum1]);
-                    rest
-                }
-                _ => {
-                    sum0.fill(0);
-                    sum1.fill(0);
-                    &terms
-                }
-            };
-            for (key, permutation, negative) in rest {
-                digits.ciphertext_times_p(i, x, *key, a, None, [&mut *t0, &mut *t1]);
-                for (sum, t) in [&mut *sum0, &mut *sum1].into_iter().zip([&*t0, &*t1]) {
-                    rns::gather_add(basis.modulus(i), sum, t, permutation, *negative);
-                }
+            let mut mode = Mode::Write;
+            if terms.first().is_none_or(|(_, _, negative)| *negative) {
+                sum0.fill(0);
+                sum1.fill(0);
+                mode = Mode::Add;
+            }
+            for (key, permutation, negative) in &terms {
+                let mode = if *negative { Mode::Subtract } else { std::mem::replace(&mut mode, Mode::Add) };
+                let target = Target { to: Some(permutation), mode };
+                digits.ciphertext_times_p(i, x, *key, a, target, [&mut *sum0, &mut *sum1]);
             }
         });
         Ok(sums)
@@ -411,10 +407,11 @@ impl Evaluator {
             .collect::<Result<Vec<_>, Error>>()?;
         let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
         let mut out: Vec<Poly<Ntt>> = rotations.iter().flat_map(|_| keyswitch::scratch(p, level)).collect();
-        digits.for_each_limb::<0>(&mut out, |i, x, row, _| {
+        digits.for_each_limb(&mut out, |i, x, row| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
                 if let [out0, out1] = pair {
-                    digits.ciphertext_times_p(i, x, *key, a, Some(permutation), [out0, out1]);
+                    let target = Target { to: Some(permutation), mode: Mode::Write };
+                    digits.ciphertext_times_p(i, x, *key, a, target, [out0, out1]);
                 }
             }
         });
@@ -473,11 +470,12 @@ impl Evaluator {
             let u1 = p.mod_down(level).divide(u1);
             let permutation = p.permutation(element.0);
             let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level);
-            digits.for_each_limb::<2>(&mut sums, |i, x, row, [t0, t1]| {
-                let plus = Addends { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..Addends::default() };
-                digits.times_key(i, x, key, &plus, None, [&mut *t0, &mut *t1]);
-                for (sum, t) in row.iter_mut().zip([&*t0, &*t1]) {
-                    rns::gather_add(basis.modulus(i), sum, t, &permutation, false);
+            digits.for_each_limb(&mut sums, |i, x, row| {
+                if let [sum0, sum1] = row {
+                    let plus =
+                        Addends { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..Addends::default() };
+                    let target = Target { to: Some(&permutation), mode: Mode::Add };
+                    digits.times_key(i, x, key, &plus, target, [sum0, sum1]);
                 }
             });
         }

@@ -4,7 +4,7 @@
 //! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
 
 use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
-use rns::{Addends, Basis, Buffer, Ntt, Output, Permutation, Poly, Prepared};
+use rns::{Addends, Basis, Buffer, Mode, Ntt, Output, Poly, Prepared, Target};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -83,24 +83,21 @@ impl<'a> Digits<'a> {
 
     /// Calls `f(i, digits, outputs)` for every limb i over QP with limb i of every digit and of every output, in parallel.
     /// Two limbs are made at a time, so that digits of several rows are read half as often.
-    pub(crate) fn for_each_limb<const K: usize>(
+    pub(crate) fn for_each_limb(
         &self,
         outputs: &mut [Poly<Ntt>],
-        f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]], &mut [&mut [u64]; K]) + Send + Sync,
+        f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]]) + Send + Sync,
     ) {
-        // One buffer a thread, so that it stays in the cache: two limbs of every digit, then K limbs for `f`.
+        // One buffer a thread, so that it stays in the cache: two limbs of every digit.
         thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
         let (n, digits) = (self.params.n(), self.prepared.len());
         let at_a_time = self.gadget.rows(self.level).min(2);
         Poly::for_each_two_limbs_of(outputs, |first, rows| {
             SCRATCH.with_borrow_mut(|scratch| {
-                if scratch.len() < (2 * digits + K) * n {
-                    *scratch = Buffer::scratch((2 * digits + K) * n);
+                if scratch.len() < 2 * digits * n {
+                    *scratch = Buffer::scratch(2 * digits * n);
                 }
-                let (x, rest) = scratch.split_at_mut(2 * digits * n);
-                let mut rest = rest.chunks_exact_mut(n);
-                // There are K limbs after the digits.
-                let mut own: [&mut [u64]; K] = std::array::from_fn(|_| rest.next().unwrap_or_default());
+                let x = &mut scratch[..2 * digits * n];
                 for (first, rows) in (first..).step_by(at_a_time).zip(rows.chunks_mut(at_a_time)) {
                     let made = rows.len() * n;
                     x.chunks_exact_mut(2 * n)
@@ -110,36 +107,36 @@ impl<'a> Digits<'a> {
                         let x: Vec<&[u64]> = (x.chunks_exact(2 * n).enumerate())
                             .map(|(j, made)| self.stored(j, first + k).unwrap_or(&made[k * n..(k + 1) * n]))
                             .collect();
-                        f(first + k, &x, row, &mut own);
+                        f(first + k, &x, row);
                     }
                 }
             });
         });
     }
 
-    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds, under the automorphism `to` if there is one.
+    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds, to `target` in `out`.
     pub(crate) fn times_key(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: &KeySwitchKey,
         plus: &Addends,
-        to: Option<&Permutation>,
+        target: Target,
         [o0, o1]: [&mut [u64]; 2],
     ) {
         let (m, pairs) = (self.params.qp_basis(self.level).modulus(i), key.limb(self.level, i));
-        rns::pair_products(m, o0, o1, digits, pairs, plus, to);
+        rns::pair_products(m, o0, o1, digits, pairs, plus, target);
     }
 
-    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to and then under the automorphism `to`;
-    /// or as it is, under its own.
+    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to, to `target` in `out`; or, without a key,
+    /// as it is and where it is, under its own.
     pub(crate) fn ciphertext_times_p(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: Option<&KeySwitchKey>,
         a: &Ciphertext,
-        to: Option<&Permutation>,
+        target: Target,
         out: [&mut [u64]; 2],
     ) {
         // P·c vanishes modulo the special primes.
@@ -147,12 +144,16 @@ impl<'a> Digits<'a> {
         if let Some(key) = key {
             let first = p.map(|p| (p.value, a.c0.limb(i)));
             let plus = Addends { multiples: [first.into_iter().collect(), Vec::new()], ..Addends::default() };
-            return self.times_key(i, digits, key, &plus, to, out);
+            return self.times_key(i, digits, key, &plus, target, out);
         }
         for (part, out) in out.into_iter().enumerate() {
-            out.fill(0);
+            if target.mode == Mode::Write {
+                out.fill(0);
+            }
             if let Some(p) = p {
-                rns::mul_constant_add(self.params.q_basis(self.level).modulus(i), out, a.limbs(i)[part], p);
+                let m = self.params.q_basis(self.level).modulus(i);
+                let p = if target.mode == Mode::Subtract { m.constant(m.neg(p.value)) } else { p };
+                rns::mul_constant_add(m, out, a.limbs(i)[part], p);
             }
         }
     }
@@ -164,16 +165,16 @@ impl<'a> Digits<'a> {
         plus: impl Fn(usize) -> Addends<'b> + Send + Sync,
     ) -> [Poly<Ntt>; 2] {
         let mut out = scratch(self.params, self.level);
-        self.for_each_limb::<0>(&mut out, |i, digits, row, _| {
+        self.for_each_limb(&mut out, |i, digits, row| {
             if let [o0, o1] = row {
-                self.times_key(i, digits, key, &plus(i), None, [o0, o1]);
+                self.times_key(i, digits, key, &plus(i), Target::default(), [o0, o1]);
             }
         });
         out
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// Writes limb `i`.
     fn limb_into(&self, basis: &Basis, i: usize, out: &mut [u64]) {
         match self {
@@ -181,11 +182,10 @@ impl Source<'_> {
             Source::Products([(1, a, b)]) => rns::mul_into(basis.modulus(i), out, a.limb(i), b.limb(i)),
             Source::Products(terms) => {
                 let m = basis.modulus(i);
-                out.fill(0);
-                for (k, a, b) in *terms {
-                    let k = m.constant(m.reduce_i64(*k));
-                    rns::products_times_constant_add(m, out, &[a.limb(i)], &[b.limb(i)], k);
-                }
+                let term = |(k, a, b): &(i64, &'a Poly<Ntt>, &'a Poly<Ntt>)| {
+                    (m.constant(m.reduce_i64(*k)), a.limb(i), b.limb(i))
+                };
+                rns::sum_of_products(m, out, &terms.iter().map(term).collect::<Vec<_>>());
             }
         }
     }

@@ -23,12 +23,12 @@ pub use convert::{BaseConverter, Divider, Prepared};
 pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{Input, Lift, NttKernel, NttTable, Output, Permutation, bit_reverse};
-pub use pairs::{Addends, LimbPairs};
+pub use pairs::{Addends, LimbPairs, Mode, Target};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
 pub use radix::Radix;
 pub use simd::{
-    Affine, Kernel, Rows, add_assign, add_constant, combine_into as combine, gather_add, gather_into,
+    Affine, Kernel, Rows, Term, add_assign, add_constant, combine_into as combine, gather_into,
     inner_products_short_into as inner_products_short, kernels, mul_add_assign, mul_constant_add, mul_into,
-    pair_products_into as pair_products, products_times_constant_add, signed_into, sub_assign,
+    pair_products_into as pair_products, signed_into, sub_assign, sum_of_products_into as sum_of_products,
 };

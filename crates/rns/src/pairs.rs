@@ -1,6 +1,6 @@
 //! Limbs in the order in which a sum over them reads them.
 
-use crate::{Constant, Modulus};
+use crate::{Constant, Modulus, Permutation};
 use aligned_vec::{AVec, ConstAlign};
 
 /// Entries of a limb that lie side by side: those of a vector register.
@@ -92,6 +92,39 @@ impl LimbPairs {
     /// Bytes an entry takes: as many as its prime.
     fn width(m: &Modulus) -> usize {
         m.bits().div_ceil(8) as usize
+    }
+}
+
+/// What [`crate::pair_products`] does with its sums.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Target<'a> {
+    /// Moves them.
+    pub to: Option<&'a Permutation>,
+    /// What becomes of what is there.
+    pub mode: Mode,
+}
+
+/// What becomes of what stands where a result goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// It is lost.
+    #[default]
+    Write,
+    /// The result is added to it.
+    Add,
+    /// The result is taken off it.
+    Subtract,
+}
+
+impl Mode {
+    /// What stands there afterwards, `x` and `result` being reduced. Branch-free but for the mode.
+    #[inline(always)]
+    pub(crate) fn apply(self, m: &Modulus, x: u64, result: u64) -> u64 {
+        match self {
+            Mode::Write => result,
+            Mode::Add => m.add(x, result),
+            Mode::Subtract => m.sub(x, result),
+        }
     }
 }
 

@@ -5,11 +5,11 @@
 //! one call must have the length of the first (`super` checks both).
 
 use super::scalar::{self, by_size, factors};
-use super::{Affine, Rows};
+use super::{Affine, Rows, Term};
 use crate::ntt::Lift;
 use crate::pairs::LANES;
 use crate::radix::WORD;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
+use crate::{Addends, Constant, LimbPairs, Mode, Modulus, Permutation, Radix, Target};
 use std::arch::x86_64::*;
 
 macro_rules! recompiled {
@@ -199,10 +199,6 @@ impl Reduction {
 /// The multiple of eight not above `n`.
 fn whole(n: usize) -> usize {
     n / LANES * LANES
-}
-
-fn tails<'a>(x: &[&'a [u64]], start: usize) -> Vec<&'a [u64]> {
-    x.iter().map(|x| &x[start..]).collect()
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -415,46 +411,28 @@ fn combine_pair<const N: usize>(
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn products_times_constant_add(
-    m: &Modulus,
-    acc: &mut [u64],
-    x: &[&[u64]],
-    y: &[&[u64]],
-    w: Constant,
-) {
-    by_terms!(
-        x.len(),
-        products_times_constant(m, acc, x, y, w),
-        scalar::products_times_constant_add(m, acc, x, y, w)
-    )
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-fn products_times_constant<const N: usize>(
-    m: &Modulus,
-    acc: &mut [u64],
-    x: &[&[u64]],
-    y: &[&[u64]],
-    w: Constant,
-) {
-    let (l, end) = (Lanes::new(m), whole(acc.len()));
-    let (xs, ys) = (array::<N, _>(x), array::<N, _>(y));
-    let (value, quotient) = (splat(w.value), splat(w.quotient));
+pub(super) fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms: &[Term]) {
+    let (l, end) = (Lanes::new(m), whole(out.len()));
+    // k·x is only reduced below 2q.
+    let Some(r) = Reduction::of(2 * terms.len(), m.bits()) else {
+        return scalar::sum_of_products_into(m, out, terms);
+    };
+    let products: Vec<Term> =
+        terms.iter().map(|&(k, x, y)| (m.constant(m.montgomery_factor(k.value)), x, y)).collect();
     for i in (0..end).step_by(LANES) {
         let (mut low, mut high) = (_mm512_setzero_si512(), _mm512_setzero_si512());
-        for j in 0..N {
+        for (k, x, y) in &products {
             // SAFETY: i + 8 <= end <= all lengths.
-            let (x, y) = unsafe { (load(xs[j], i), load(ys[j], i)) };
+            let (x, y) = unsafe { (load(x, i), load(y, i)) };
+            let x = l.mul_constant_lazy(x, splat(k.value), splat(k.quotient));
             low = _mm512_madd52lo_epu64(low, x, y);
             high = _mm512_madd52hi_epu64(high, x, y);
         }
-        let product = l.reduce_once(l.mul_constant_lazy(l.fold(high, low), value, quotient));
         // SAFETY: as above.
-        unsafe { store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), product))) }
+        unsafe { store(out, i, l.montgomery(high, low, r)) }
     }
-    if end < acc.len() {
-        scalar::products_times_constant_add(m, &mut acc[end..], &tails(x, end), &tails(y, end), w);
-    }
+    let rest: Vec<Term> = terms.iter().map(|(k, x, y)| (*k, &x[end..], &y[end..])).collect();
+    scalar::sum_of_products_into(m, &mut out[end..], &rest);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -548,20 +526,6 @@ unsafe fn gathered(a: &[u64], permutation: &Permutation, i: usize) -> __m512i {
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool) {
-    let l = Lanes::new(m);
-    // A permutation's length is a multiple of eight.
-    for i in (0..acc.len()).step_by(LANES) {
-        // SAFETY: i + 8 <= all lengths.
-        unsafe {
-            let x = gathered(a, permutation, i);
-            let x = if negative { _mm512_sub_epi64(l.q, x) } else { x };
-            store(acc, i, l.reduce_once(_mm512_add_epi64(load(acc, i), x)));
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation) {
     for i in (0..out.len()).step_by(LANES) {
         // SAFETY: i + 8 <= all lengths.
@@ -577,14 +541,15 @@ pub(super) fn pair_products_into(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
-    to: Option<&Permutation>,
+    target: Target,
 ) {
-    let slow =
-        |out0: &mut [u64], out1: &mut [u64]| scalar::pair_products_into(m, out0, out1, x, pairs, plus, to);
+    let slow = |out0: &mut [u64], out1: &mut [u64]| {
+        scalar::pair_products_into(m, out0, out1, x, pairs, plus, target)
+    };
     let Some(r) = Reduction::of_all([(x.len(), m.lazy_bits()), (plus.terms(), m.bits())]) else {
         return slow(out0, out1);
     };
-    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (to, r)), slow(out0, out1))
+    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (target, r)), slow(out0, out1))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
@@ -595,7 +560,7 @@ fn pair_products<const N: usize>(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
-    (to, r): (Option<&Permutation>, Reduction),
+    (Target { to, mode }, r): (Target, Reduction),
 ) {
     let l = Lanes::new(m);
     let xs: [&[u64]; N] = array(x);
@@ -671,22 +636,28 @@ fn pair_products<const N: usize>(
             add1(unsafe { load(x, i) }, splat(*k));
         }
         let (sum0, sum1) = (l.montgomery(high0, low0, r), l.montgomery(high1, low1, r));
-        let Some(to) = to else {
-            // SAFETY: as above.
-            unsafe {
-                store(out0, i, sum0);
-                store(out1, i, sum1);
+        let (at, sums) = match to {
+            None => (i, [sum0, sum1]),
+            Some(to) => {
+                let at = to.targets()[i / LANES] as usize * LANES;
+                let lanes = &to.indices()[at..at + LANES];
+                // SAFETY: eight indices were taken; lanes are taken modulo eight.
+                let lanes = unsafe { _mm512_cvtepu32_epi64(_mm256_loadu_epi32(lanes.as_ptr().cast())) };
+                (at, [sum0, sum1].map(|sum| _mm512_permutexvar_epi64(lanes, sum)))
             }
-            continue;
         };
-        let target = to.targets()[i / LANES] as usize * LANES;
-        let lanes = &to.indices()[target..target + LANES];
-        // SAFETY: eight indices were taken, so that there are eight entries of either sum, which are as long; lanes are taken
-        // modulo eight.
-        unsafe {
-            let lanes = _mm512_cvtepu32_epi64(_mm256_loadu_epi32(lanes.as_ptr().cast()));
-            store(out0, target, _mm512_permutexvar_epi64(lanes, sum0));
-            store(out1, target, _mm512_permutexvar_epi64(lanes, sum1));
+        for (out, sum) in [&mut *out0, &mut *out1].into_iter().zip(sums) {
+            // SAFETY: at + 8 <= all lengths: it is i, or there are eight indices from it on, as many in all as entries of a sum.
+            unsafe {
+                let sum = match mode {
+                    Mode::Write => sum,
+                    Mode::Add => l.reduce_once(_mm512_add_epi64(load(out, at), sum)),
+                    Mode::Subtract => {
+                        l.reduce_once(_mm512_sub_epi64(_mm512_add_epi64(load(out, at), l.q), sum))
+                    }
+                };
+                store(out, at, sum);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ mod scalar;
 pub(crate) use ntt512::VectorNtt;
 
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix, Target};
 use std::sync::OnceLock;
 
 /// Which version of the kernels this process runs.
@@ -65,6 +65,9 @@ impl Rows<'_> {
         }
     }
 }
+
+/// A factor, and two limbs that it multiplies, all reduced.
+pub type Term<'a> = (Constant, &'a [u64], &'a [u64]);
 
 /// A factor for each row of a sum, and a constant, all reduced.
 pub type Affine<'a> = (&'a [u64], u64);
@@ -141,16 +144,15 @@ kernel! {
     same_length out0.len(), out1.len(), x.shortest().unwrap_or(out0.len())
 }
 kernel! {
-    /// acc ← acc + w·Σ xᵢ·yᵢ.
-    pub fn products_times_constant_add(m: &Modulus, acc: &mut [u64], x: &[&[u64]], y: &[&[u64]], w: Constant)
-    same_length acc.len(), x.iter().chain(y).map(|x| x.len()).min().unwrap_or(acc.len())
+    /// out ← Σ k·x·y over the terms (k, x, y).
+    pub fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms: &[Term])
+    same_length out.len(), terms.iter().map(|(_, x, y)| x.len().min(y.len())).min().unwrap_or(out.len())
 }
 kernel! {
     /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds.
-    /// Entries of x are of [`Modulus::lazy_bits`]; the sums are put where `to` moves them;
-    /// at most 2¹¹ terms in all.
-    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends, to: Option<&Permutation>)
-    same_length out0.len(), out1.len(), pairs.n(), to.map_or(out0.len(), |to| to.indices().len()),
+    /// Entries of x are of [`Modulus::lazy_bits`]; at most 2¹¹ terms in all.
+    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends, target: Target)
+    same_length out0.len(), out1.len(), pairs.n(), target.to.map_or(out0.len(), |to| to.indices().len()),
         x.iter().map(|x| x.len()).chain(plus.lengths()).min().unwrap_or(out0.len())
 }
 kernel! {
@@ -180,11 +182,6 @@ kernel! {
 }
 
 kernel! {
-    /// `acc[i] ← acc[i] ± a[permutation[i]]`.
-    pub fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool)
-    same_length acc.len(), a.len(), permutation.indices().len()
-}
-kernel! {
     /// `out[i] ← a[permutation[i]]`.
     pub fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation)
     same_length out.len(), a.len(), permutation.indices().len()
@@ -194,7 +191,7 @@ kernel! {
 #[allow(unsafe_code)]
 mod tests {
     use super::*;
-    use crate::primes;
+    use crate::{Mode, primes};
     use proptest::prelude::*;
     use rand::{Rng, SeedableRng};
 
@@ -273,12 +270,10 @@ mod tests {
             {
                 let log_n = 3 + n as u32 % 4;
                 let n = 1 << log_n;
-                let (a, b) = (limb(&mut rng, n, q), limb(&mut rng, n, q));
+                let b = limb(&mut rng, n, q);
                 let permutation = Permutation::of_automorphism(log_n, u64::from(rng.next_u32()) | 1);
                 let picked = |i: usize| b[permutation.indices()[i] as usize];
-                both!(gather_add(&b, &permutation, false), a, |i| big(wide(a[i]) + wide(picked(i))));
-                both!(gather_add(&b, &permutation, true), a, |i| big(wide(a[i]) + wide(q) - wide(picked(i))));
-                let (mut s, mut v) = (a.clone(), a.clone());
+                let (mut s, mut v) = (vec![0; n], vec![0; n]);
                 scalar::gather_into(&mut s, &b, &permutation);
                 // SAFETY: as above.
                 unsafe { avx512::gather_into(&mut v, &b, &permutation) };
@@ -288,8 +283,11 @@ mod tests {
             let rs: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, n, q)).collect();
             let rounded: Vec<&[u64]> = rs.iter().map(|x| &x[..]).collect();
             let (x, y) = rounded.split_at(terms);
-            let sum = |i: usize| big((0..terms).map(|j| wide(x[j][i]) * wide(y[j][i])).sum());
-            both!(products_times_constant_add(x, y, w), a, |i| big(wide(a[i]) + wide(sum(i)) * wide(w.value)));
+            let factors: Vec<Constant> = k.iter().map(|&k| m.constant(k)).collect();
+            let products: Vec<Term> = (0..terms).map(|j| (factors[j], x[j], y[j])).collect();
+            both!(sum_of_products_into(&products), a, |i| {
+                big((0..terms).map(|j| wide(k[j]) * wide(big(wide(x[j][i]) * wide(y[j][i])))).sum())
+            });
             let (stride, short) = ([1, 2, 4, 8, 32][n % 5], 8);
             let long: Vec<_> = (0..2 * terms).map(|_| limb(&mut rng, stride * short, q)).collect();
             let long: Vec<&[u64]> = long.iter().map(|x| &x[..]).collect();
@@ -327,19 +325,32 @@ mod tests {
             };
             let mut out = [(); 4].map(|()| vec![0; len]);
             let [s0, s1, v0, v1] = &mut out;
-            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus, None);
+            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus, Target::default());
             // SAFETY: as above.
-            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus, None) };
+            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus, Target::default()) };
             prop_assert!(s0 == v0 && s1 == v1);
-            if len.is_power_of_two() {
-                let to = Permutation::of_automorphism(len.trailing_zeros(), seed | 1);
-                let mut moved = [(); 4].map(|()| vec![0; len]);
+            let automorphism = len
+                .is_power_of_two()
+                .then(|| Permutation::of_automorphism(len.trailing_zeros(), seed | 1));
+            for (to, mode) in [Mode::Write, Mode::Add, Mode::Subtract]
+                .into_iter()
+                .flat_map(|mode| [(None, mode), (automorphism.as_ref(), mode)])
+            {
+                // What was there before.
+                let (b0, b1) = (t[0], t[1]);
+                let mut moved = [b0.to_vec(), b1.to_vec(), b0.to_vec(), b1.to_vec()];
                 let [m0, m1, n0, n1] = &mut moved;
-                scalar::pair_products_into(&m, m0, m1, &x, &pairs, &plus, Some(&to));
+                scalar::pair_products_into(&m, m0, m1, &x, &pairs, &plus, Target { to, mode });
                 // SAFETY: as above.
-                unsafe { avx512::pair_products_into(&m, n0, n1, &x, &pairs, &plus, Some(&to)) };
-                for (i, &from) in to.indices().iter().enumerate() {
-                    prop_assert!(m0[i] == s0[from as usize] && m1[i] == s1[from as usize]);
+                unsafe { avx512::pair_products_into(&m, n0, n1, &x, &pairs, &plus, Target { to, mode }) };
+                for i in 0..len {
+                    let from = to.map_or(i, |to| to.indices()[i] as usize);
+                    let want = |before: u64, sum: u64| match mode {
+                        Mode::Write => sum,
+                        Mode::Add => (before + sum) % q,
+                        Mode::Subtract => (before + q - sum) % q,
+                    };
+                    prop_assert!(m0[i] == want(b0[i], s0[from]) && m1[i] == want(b1[i], s1[from]));
                 }
                 prop_assert!(m0 == n0 && m1 == n1);
             }

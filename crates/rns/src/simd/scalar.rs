@@ -1,9 +1,9 @@
 //! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
 
-use super::{Affine, Rows};
+use super::{Affine, Rows, Term};
 use crate::ntt::Lift;
 use crate::radix::WORD;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix};
+use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix, Target};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -163,24 +163,10 @@ pub(super) fn combine_pair_into(
 }
 
 #[inline(always)]
-pub(super) fn products_times_constant_add(
-    m: &Modulus,
-    acc: &mut [u64],
-    x: &[&[u64]],
-    y: &[&[u64]],
-    w: Constant,
-) {
-    for (i, o) in acc.iter_mut().enumerate() {
-        let sum: u128 = x.iter().zip(y).map(|(x, y)| u128::from(x[i]) * u128::from(y[i])).sum();
-        *o = m.add(*o, m.mul_constant(fold_sum(m, sum, x.len()), w));
-    }
-}
-
-#[inline(always)]
-pub(super) fn gather_add(m: &Modulus, acc: &mut [u64], a: &[u64], permutation: &Permutation, negative: bool) {
-    for (o, &i) in acc.iter_mut().zip(permutation.indices()) {
-        let x = a[i as usize];
-        *o = if negative { m.sub(*o, x) } else { m.add(*o, x) };
+pub(super) fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms: &[Term]) {
+    for (i, o) in out.iter_mut().enumerate() {
+        let term = |(k, x, y): &Term| m.mul(m.mul_constant(x[i], *k), y[i]);
+        *o = terms.iter().fold(0, |sum, t| m.add(sum, term(t)));
     }
 }
 
@@ -199,7 +185,7 @@ pub(super) fn pair_products_into(
     x: &[&[u64]],
     pairs: &LimbPairs,
     plus: &Addends,
-    to: Option<&Permutation>,
+    Target { to, mode }: Target,
 ) {
     assert!(x.len() <= pairs.pairs(), "more terms than pairs");
     assert!(x.len() + plus.terms() <= 1 << 13, "more terms than a sum holds");
@@ -220,8 +206,8 @@ pub(super) fn pair_products_into(
         for (s, multiples) in [&mut s0, &mut s1].into_iter().zip(&plus.multiples) {
             *s += multiples.iter().map(|(k, x)| mul(x[i], m.montgomery_factor(*k))).sum::<u128>();
         }
-        *o0 = m.montgomery(s0);
-        *o1 = m.montgomery(s1);
+        *o0 = mode.apply(m, *o0, m.montgomery(s0));
+        *o1 = mode.apply(m, *o1, m.montgomery(s1));
     }
 }
 
@@ -263,15 +249,6 @@ pub(super) fn rounded_sum<W: Copy + Into<u64>>(out: &mut [u64], x: &[&[W]], f: &
         }
         *o = sum as u64;
     }
-}
-
-/// A sum of `terms` products below 2¹⁰⁰, reduced. The high word of sixteen is below 2⁵², as `fold` wants it; that of
-/// more is reduced first.
-#[inline(always)]
-fn fold_sum(m: &Modulus, sum: u128, terms: usize) -> u64 {
-    let high = (sum >> 52) as u64;
-    let high = if terms <= 16 { high } else { m.reduce(high) };
-    m.fold(high, (sum & MASK52) as u64)
 }
 
 #[inline(always)]
