@@ -193,9 +193,7 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     bandit.feedback(&party.engine, reply.id, feedback).expect("the decision exists");
     let update = bandit.begin_update().expect("the first feedback ends the first batch");
     let mut rng = party.rng.clone();
-    // Seconds long: more threads for the small ones only, or a run takes too long.
-    let small = d < 16;
-    bench.time(&id("update", plan.statistics_level), small, Fact::default(), || {
+    bench.time(&id("update", plan.statistics_level), true, Fact::default(), || {
         timed(|| party.engine.update(black_box(&update), &mut rng))
     });
 

@@ -497,7 +497,7 @@ mod tests {
                 let c = circuit.counts;
                 let once = |yes| usize::from(yes);
                 assert_eq!(of(&|op| once(matches!(op, Op::Product { .. }))), c.products);
-                assert_eq!(of(&|op| once(matches!(op, Op::PlainProduct))), c.plain_products);
+                assert_eq!(of(&|op| once(matches!(op, Op::PlainProduct { .. }))), c.plain_products);
                 assert_eq!(of(&|op| once(matches!(op, Op::Transform { .. }))), c.transforms);
                 let rotations = of(&|op| match op {
                     Op::Rotations { count } => count,

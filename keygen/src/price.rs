@@ -14,6 +14,8 @@ const EMBEDDING: f64 = 24.0;
 const COMBINE_A_TERM: f64 = 0.075;
 const INNER_PRODUCTS_A_DIGIT: f64 = 0.20;
 const PASS: f64 = 0.15;
+/// A limb of an operand, which comes from memory.
+const OPERAND: f64 = 0.4;
 
 /// What an operation depends on at a level of a parameter set.
 #[derive(Debug, Clone, Copy)]
@@ -72,15 +74,18 @@ impl Sizes {
         let rescale = 2.0 * (1.0 + (self.q - 1.0) * (1.0 + PASS));
         match op {
             Op::Add => 2.0 * self.q * PASS,
-            Op::PlainProduct | Op::Adjust => 2.0 * self.q * PASS + rescale,
+            Op::PlainProduct { terms } => 2.0 * self.q * OPERAND * terms as f64 + rescale,
+            Op::Adjust => 2.0 * self.q * OPERAND + rescale,
             // A plaintext of fewer values than slots is repeated, not transformed.
             Op::Encode { values, wide } => {
                 let limbs = self.q + if wide { self.p } else { 0.0 };
                 (EMBEDDING + limbs) * values as f64 / (self.n / 2.0)
             }
-            Op::Product { factors } => {
-                let products = 4.0 * self.q * PASS * factors as f64;
-                self.decompose(self.relin) + self.key(self.relin) + products + self.divide(self.p + 1.0)
+            Op::Product { products, terms } => {
+                // Of a product both parts of both factors; the second once more to be decomposed, and again where a digit has it.
+                let operands = (8 * products + 2 * terms) as f64;
+                let sums = self.q * OPERAND * operands;
+                self.decompose(self.relin) + self.key(self.relin) + sums + self.divide(self.p + 1.0)
             }
             Op::Rotations { count } => {
                 self.decompose(self.galois) + count as f64 * self.key(self.galois) + self.divide(self.p)
@@ -131,9 +136,9 @@ impl<'a> Prices<'a> {
         // What was measured of the same kind; its price over its work is what carries over.
         let (name, alike) = match op {
             Op::Add => ("add", Op::Add),
-            Op::PlainProduct | Op::Adjust => ("mul_plain", Op::PlainProduct),
+            Op::PlainProduct { .. } | Op::Adjust => ("mul_plain", Op::PlainProduct { terms: 1 }),
             Op::Encode { .. } => ("encode", Op::Encode { values: self.reference.max_slots(), wide: false }),
-            Op::Product { .. } => ("mul", Op::Product { factors: 1 }),
+            Op::Product { .. } => ("mul", Op::Product { products: 1, terms: 0 }),
             Op::Rotations { count: 1 } => ("rotate", Op::Rotations { count: 1 }),
             Op::Rotations { .. } => ("sum_of_4_rotations", Op::Rotations { count: 4 }),
             Op::Transform { .. } => ("rotate", Op::Rotations { count: 1 }),
@@ -153,22 +158,15 @@ impl<'a> Prices<'a> {
         self.interpolated(name, level, |s| s.work(op) * s.limb())
     }
 
-    /// Seconds a unit of work, between the levels measured; more threads help as they do at the top.
+    /// Seconds a unit of work, between the levels measured.
     fn interpolated(&self, name: &'static str, level: usize, work: impl Fn(&Sizes) -> f64) -> f64 {
-        let Some(one) = self.measured.get(&(name, 1)) else { return f64::NAN };
+        let Some(measured) = self.measured.get(&(name, self.threads)) else { return f64::NAN };
         let rate = |(l, ns): (&usize, &f64)| (*l as f64, ns * 1e-9 / work(&Sizes::new(&self.reference, *l)));
-        let below = one.range(..=level).next_back().or_else(|| one.first_key_value());
-        let above = one.range(level..).next().or_else(|| one.last_key_value());
+        let below = measured.range(..=level).next_back().or_else(|| measured.first_key_value());
+        let above = measured.range(level..).next().or_else(|| measured.last_key_value());
         let (Some(below), Some(above)) = (below.map(rate), above.map(rate)) else { return f64::NAN };
         let share = if above.0 > below.0 { (level as f64 - below.0) / (above.0 - below.0) } else { 0.0 };
-        let single = below.1 + share * (above.1 - below.1);
-        let speedup = self
-            .measured
-            .get(&(name, self.threads))
-            .and_then(|more| more.iter().next_back())
-            .and_then(|(l, ns)| Some(ns / one.get(l)?))
-            .unwrap_or(1.0);
-        single * speedup
+        below.1 + share * (above.1 - below.1)
     }
 }
 
@@ -186,11 +184,11 @@ mod tests {
             assert_eq!(read, MEASURED.lines().count() - 1);
             for (op, growth) in [
                 (Op::Add, 2.0),
-                (Op::PlainProduct, 2.0),
+                (Op::PlainProduct { terms: 1 }, 2.0),
                 (Op::Adjust, 2.0),
                 // Half of it or more is the embedding.
                 (Op::Encode { values: 1024, wide: true }, 1.0),
-                (Op::Product { factors: 2 }, 2.0),
+                (Op::Product { products: 2, terms: 3 }, 2.0),
                 (Op::Rotations { count: 3 }, 2.0),
                 (Op::Transform { babies: 4, giants: 4, diagonals: 16 }, 2.0),
             ] {
@@ -206,7 +204,9 @@ mod tests {
     fn measured_prices_come_back() {
         let params = MEASURED_AT.validate().unwrap();
         let prices = Prices::new(&params, 1).unwrap();
-        for (name, op) in [("mul", Op::Product { factors: 1 }), ("rotate", Op::Rotations { count: 1 })] {
+        for (name, op) in
+            [("mul", Op::Product { products: 1, terms: 0 }), ("rotate", Op::Rotations { count: 1 })]
+        {
             for (level, ns) in &prices.measured[&(name, 1)] {
                 assert!((prices.seconds(op, *level) / (ns * 1e-9) - 1.0).abs() < 1e-9);
             }

@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) enum Op {
     /// A sum of ciphertexts, and whatever else touches each residue once.
     Add,
-    /// A product with a plaintext, or a sum of multiples: one rescale.
-    PlainProduct,
+    /// A product with a plaintext, or a sum of so many multiples: one rescale.
+    PlainProduct { terms: usize },
     /// Plaintexts of so many values in all, encoded for a level, or for its primes and the special ones.
     Encode { values: usize, wide: bool },
     /// A ciphertext at another level or scale.
     Adjust,
-    /// A sum of products: one relinearisation and one division.
-    Product { factors: usize },
+    /// A sum of so many products and multiples: one relinearisation and one division.
+    Product { products: usize, terms: usize },
     /// Rotations of one ciphertext, or its conjugate, summed: one decomposition and one division.
     Rotations { count: usize },
     /// Diagonals by baby and giant steps (those that are not 0).
@@ -115,18 +115,18 @@ impl SlotAlgebra for Tally {
     }
 
     fn mul(&self, a: &ClearVector, b: &ClearVector) -> Result1 {
-        self.note(Op::Product { factors: 1 }, self.align(a, b));
+        self.note(Op::Product { products: 1, terms: 0 }, self.align(a, b));
         self.clear.mul(a, b)
     }
 
     fn mul_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result1 {
         self.note(Op::Encode { values: p.len(), wide: false }, self.level(a));
-        self.note(Op::PlainProduct, self.level(a));
+        self.note(Op::PlainProduct { terms: 1 }, self.level(a));
         self.clear.mul_plain(a, p)
     }
 
     fn mul_const(&self, a: &ClearVector, c: f64) -> Result1 {
-        self.note(Op::PlainProduct, self.level(a));
+        self.note(Op::PlainProduct { terms: 1 }, self.level(a));
         self.clear.mul_const(a, c)
     }
 
@@ -149,7 +149,10 @@ impl SlotAlgebra for Tally {
         constant: f64,
         target: usize,
     ) -> Result1 {
-        let op = if products.is_empty() { Op::PlainProduct } else { Op::Product { factors: products.len() } };
+        let op = match (products.len(), terms.len()) {
+            (0, terms) => Op::PlainProduct { terms },
+            (products, terms) => Op::Product { products, terms },
+        };
         self.note(op, target + 1);
         self.clear.sum_of_products(products, terms, constant, target)
     }
