@@ -185,8 +185,8 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     let mut out = String::new();
     writeln!(
         out,
-        "# Costs\n\nMade by `cargo run --release --example costs -- --record benches/record/{record}`; the raw numbers \
-         are in that file.\n\nMachine: {about}. Times are medians of ten samples. **On a machine that does other work \
+        "# Costs\n\nMade by `cargo run --release --example costs -- --record benches/record/{record} ...` \
+         (the whole command is in [benches/record](../benches/record/README.md)); the raw numbers are in that file.\n\nMachine: {about}. Times are medians of ten samples. **On a machine that does other work \
          at the same time they are too long, those on two threads most of all;** compare only what stands in one \
          table. Bits are −log₂ of the error in the worst of all slots, against the clear result.\n\n\
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
@@ -222,8 +222,8 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     }
     out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \
             clear. `argmax` is the default comparison with differences and product over a row; `decide` is score, \
-            argmax and answer; `refresh_encrypt` is the device's part. \
-            16 features with 64 arms have no row: a decision would take 21 levels, and the largest set that `helba-keygen` chooses has 19 (`helba-keygen plan`).\n\n\
+            argmax and answer; `refresh_encrypt` is the device's part.\
+\n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
     for r in helba().filter(|r| r.part("threads") == "1") {
@@ -256,10 +256,10 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         writeln!(out, "| `{}` | {} | {} | {two} |", r.what(), parts.join(", "), time(r.ns))?;
     }
     if !compared.is_empty() {
-        out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`) of the commit that `benches/record/README.md` names, whose set C had special primes of 58 bits: the Python wheels \
+        out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`) of the commit that `benches/record/README.md` names: the Python wheels \
                 of OpenFHE and SEAL (TenSEAL), which are built without HEXL's vector kernels. Same ring, same bits of \
-                each ciphertext prime, special primes and digits as each library can choose under the same bound. The \
-                ratio is theirs over ours with a 95 % interval. Bits are in the mean; their operands are encrypted under \
+                each ciphertext prime, special primes and digits as each library can choose under the same bound. One call at a time, \
+                with the caches as the other library left them. The ratio is theirs over ours, above 1 where we are faster, with a 95 % interval. Bits are in the mean; their operands are encrypted under \
                 the public key, ours under the secret key, as devices do, which alone is worth 6 to 7 bits.\n\n\
                 | library | set | threads | operation | theirs | ours | ratio | interval | their bits | our bits |\n\
                 |---|---|---:|---|---:|---:|---:|---|---:|---:|\n";
@@ -289,7 +289,9 @@ fn problem(row: &Row) -> String {
 /// Which problems have no keys, in the engine's words.
 fn limits() -> String {
     match keygen::plan(16, 64, 1000, false) {
-        Err(e) => format!("\nThere is no row for d = 16, K = 64: {e}.\n"),
+        Err(e) => {
+            format!("\nThere is no row for d = 16, K = 64, which `helba-keygen plan` refuses: \"{e}\"\n")
+        }
         Ok(report) => format!("\nd = 16, K = 64 would run on {}.\n", report.params),
     }
 }
@@ -298,20 +300,23 @@ fn limits() -> String {
 fn predictions(rows: &[Row]) -> Result<String> {
     let mut out = String::from(
         "\n## Predictions\n\n`helba-keygen plan` knows seven operations of set H and how often a circuit does what at \
-         which level. Here is what it predicts on one thread beside what was measured in the same record.\n\n\
-         | d, K | step | predicted | measured | ratio |\n|---|---|---:|---:|---:|\n",
+         which level. Here is what it predicts beside what was measured in the same record.\n\n\
+         | d, K | step | threads | predicted | measured | ratio |\n|---|---|---:|---:|---:|---:|\n",
     );
-    let single = || rows.iter().filter(|r| r.layer() == "helba" && r.part("threads") == "1");
-    for name in distinct(single(), problem) {
+    let helba = || rows.iter().filter(|r| r.layer() == "helba");
+    for name in distinct(helba(), problem) {
         let parsed = name.split_once(", ").and_then(|(d, k)| Some((d.parse().ok()?, k.parse().ok()?)));
         let (d, k) = parsed.with_context(|| format!("not a problem: {name}"))?;
         let report = keygen::plan(d, k, 1000, false)?;
-        let s = report.seconds[0];
-        let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
-        for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
-            let Some(row) = single().find(|r| problem(r) == name && r.what() == step) else { continue };
-            let (want, got) = (time(predicted * 1e9), time(row.ns));
-            writeln!(out, "| {name} | {step} | {want} | {got} | {:.2} |", predicted * 1e9 / row.ns)?;
+        for s in report.seconds {
+            let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
+            for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
+                let threads = s.threads.to_string();
+                let of = |r: &&Row| problem(r) == name && r.what() == step && r.part("threads") == threads;
+                let Some(row) = helba().find(of) else { continue };
+                let (want, got, ratio) = (time(predicted * 1e9), time(row.ns), predicted * 1e9 / row.ns);
+                writeln!(out, "| {name} | {step} | {threads} | {want} | {got} | {ratio:.2} |")?;
+            }
         }
     }
     Ok(out)

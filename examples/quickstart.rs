@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     if let Some(path) = &args.plot {
         let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
             .map(|(name, values)| bandit::plot::Series { name, values });
-        let svg = bandit::plot::svg("Share of purchases foreseen", "hit rate", &series)?;
+        let svg = bandit::plot::svg("Share of purchases hit so far", "hit rate", &series)?;
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let seconds = log.seconds();
@@ -119,8 +119,11 @@ fn main() -> Result<()> {
     let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
     println!("\n{rounds} purchases, {k} brands, {d} features; the server never saw one of them\n");
     println!(
-        "  share foreseen    encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
+        "  share of hits     encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
     );
+    // Twice the standard deviation of a share of so many rounds, at most.
+    let chance = 1.0 / (rounds as f64).sqrt();
+    println!("                    (by chance alone, a share of {rounds} rounds is off by up to {chance:.2})");
     println!(
         "  same arm as the clear twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
         100.0 * log.agreement()

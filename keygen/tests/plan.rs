@@ -72,6 +72,28 @@ fn tool(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_helba-keygen")).arg("plan").args(arguments).output().unwrap()
 }
 
+/// Predictions on one and two threads against steps measured in the record that the prices are of.
+#[test]
+fn predictions_are_within_thirty_percent_of_the_record() {
+    let record = std::fs::read_to_string("../benches/record/2026-11-22-costs.csv").unwrap();
+    let mut compared = 0;
+    for (d, k) in [(2, 2), (8, 8), (16, 16)] {
+        for s in plan(d, k, 1000, false).unwrap().seconds {
+            let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
+            for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
+                let (start, end) = (format!("helba/{step}/d={d};K={k}/"), format!("/threads={}", s.threads));
+                let mut rows = record.lines().map(|line| line.split(',').collect::<Vec<_>>());
+                let row = rows.find(|f| f[4].starts_with(&start) && f[4].ends_with(&end)).unwrap();
+                let measured = row[5].parse::<f64>().unwrap() * 1e-9;
+                let ratio = measured / predicted;
+                assert!((1.0..1.3).contains(&ratio), "{}: {measured} s, predicted {predicted}", row[4]);
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 24);
+}
+
 #[test]
 fn json_has_every_field_and_text_the_same_numbers() {
     let arguments = ["--d", "7", "--k", "4", "--rounds", "10000"];

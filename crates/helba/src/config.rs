@@ -359,7 +359,7 @@ impl KeyPlan {
             (_, 3) => ckks::LOGN15_LOGQP858_DEPTH18,
             (_, 4) => ckks::LOGN15_LOGQP842_DEPTH19,
             (_, log_arms) => {
-                let advice = "the largest set at 128 bits holds 16 arms".to_string();
+                let advice = "the largest set that helba-keygen chooses holds 16 arms".to_string();
                 return Err(Error::Depth { what: "a decision", need: 15 + log_arms, have: 19, advice });
             }
         };
