@@ -33,7 +33,16 @@ impl BaseConverter {
     /// the other end, which is as good a representative). A single prime needs none of this: its residues are lifted as they
     /// are, exactly.
     pub fn new(from: &Basis, to: &Basis) -> Self {
-        let (k, plan) = (from.len(), Rowing::of(from));
+        Self::with_rows(Rowing::of(from), to)
+    }
+
+    /// The same for secrets: residues stay in the words they come in, so that who wipes [`Prepared`] wipes all there was.
+    pub fn wide(from: &Basis, to: &Basis) -> Self {
+        Self::with_rows(Rowing { from, narrow: false }, to)
+    }
+
+    fn with_rows(plan: Rowing, to: &Basis) -> Self {
+        let (from, k) = (plan.from, plan.from.len());
         let lifts = |j| (k == 1).then(|| Lift::new(from.modulus(0), to.modulus(j)));
         let matrix = |j| {
             let m: &Modulus = to.modulus(j);

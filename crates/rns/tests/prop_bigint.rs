@@ -129,21 +129,22 @@ proptest! {
         let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
         let x = values(&product(&from), &mut ChaCha20Rng::seed_from_u64(seed));
         let (input, want) = (poly(&from, &x), poly(&to, &x));
-        let converter = BaseConverter::new(&from, &to);
-        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
-        let pair = |i: usize| {
-            let (mut a, mut b) = (vec![0; N], vec![0; N]);
-            let outputs = [Output::Limb, Output::Limb];
-            converter.values_pair(&to, [0, i], &prepared, [&mut a, &mut b], outputs);
-            to.tables()[0].inverse(&mut a);
-            to.tables()[i].inverse(&mut b);
-            a == want.limb(0) && b == want.limb(i)
-        };
-        prop_assert!((0..to.len()).all(pair));
-        for j in 0..to.len() {
-            let mut out = vec![0; N];
-            converter.output(&to, j, &prepared, &mut out);
-            prop_assert_eq!(&out[..], want.limb(j), "prime {}", j);
+        for converter in [BaseConverter::new(&from, &to), BaseConverter::wide(&from, &to)] {
+            let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
+            let pair = |i: usize| {
+                let (mut a, mut b) = (vec![0; N], vec![0; N]);
+                let outputs = [Output::Limb, Output::Limb];
+                converter.values_pair(&to, [0, i], &prepared, [&mut a, &mut b], outputs);
+                to.tables()[0].inverse(&mut a);
+                to.tables()[i].inverse(&mut b);
+                a == want.limb(0) && b == want.limb(i)
+            };
+            prop_assert!((0..to.len()).all(pair));
+            for j in 0..to.len() {
+                let mut out = vec![0; N];
+                converter.output(&to, j, &prepared, &mut out);
+                prop_assert_eq!(&out[..], want.limb(j), "prime {}", j);
+            }
         }
     }
 
