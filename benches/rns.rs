@@ -83,38 +83,42 @@ fn conversions(c: &mut Criterion) {
     for (label, spec) in support::sets() {
         let params = spec.validate().expect("sets of the benches are valid");
         let top = params.max_level();
-        let (q, qp, p) = (params.q_basis(top), params.qp_basis(top), params.p_basis());
-        // The first digit of a rotation, from values to values modulo the primes that it has not.
-        let own = params.galois_gadget().limbs(0, top).len();
-        let (mine, others) = qp.tables().split_at(own);
-        let [mine, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
-        let (radix, converter) = match params.galois_gadget().cut() {
-            Cut::Limbs(_) => (None, BaseConverter::loose(&mine, &rest)),
-            Cut::Bits(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
-        };
-        let from = if radix.is_some() { q } else { &mine };
-        let source = rns::sample::uniform(from, &mut rng);
-        let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={top}", spec.log_n);
-        bench.time(&id("mod_up"), true, Fact::default(), || {
-            timed(|| {
-                let limb = |i: usize, w: u64, y: &mut [u64]| {
-                    from.tables()[i].inverse_with(y, Some(source.limb(i)), w);
-                };
-                let digits = match &radix {
-                    Some(radix) => radix.split(from, limb),
-                    None => vec![converter.prepare(from, limb)],
-                };
-                let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
-                out.for_each_limb(|j, limb| converter.values(&rest, j, &digits[0], limb, Output::Limb));
-                out
-            })
-        });
-        let divider = Divider::new(q, p);
-        let wide = rns::sample::uniform(qp, &mut rng);
-        bench.time(&id("mod_down"), true, Fact::default(), || {
-            let x = wide.clone();
-            timed(|| divider.divide(x))
-        });
+        let mut levels = vec![top, top / 2, 2];
+        levels.dedup();
+        for level in levels {
+            let (q, qp, p) = (params.q_basis(level), params.qp_basis(level), params.p_basis());
+            // The first digit of a rotation, from values to values modulo the primes that it has not.
+            let own = params.galois_gadget().limbs(0, level).len();
+            let (mine, others) = qp.tables().split_at(own);
+            let [mine, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
+            let (radix, converter) = match params.galois_gadget().cut() {
+                Cut::Limbs(_) => (None, BaseConverter::loose(&mine, &rest)),
+                Cut::Bits(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
+            };
+            let from = if radix.is_some() { q } else { &mine };
+            let source = rns::sample::uniform(from, &mut rng);
+            let id = |what: &str| format!("rns/{what}/set={label}/n=2^{}/l={level}", spec.log_n);
+            bench.time(&id("mod_up"), true, Fact::default(), || {
+                timed(|| {
+                    let limb = |i: usize, w: u64, y: &mut [u64]| {
+                        from.tables()[i].inverse_with(y, Some(source.limb(i)), w);
+                    };
+                    let digits = match &radix {
+                        Some(radix) => radix.split(from, limb),
+                        None => vec![converter.prepare(from, limb)],
+                    };
+                    let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
+                    out.for_each_limb(|j, limb| converter.values(&rest, j, &digits[0], limb, Output::Limb));
+                    out
+                })
+            });
+            let divider = Divider::new(q, p);
+            let wide = rns::sample::uniform(qp, &mut rng);
+            bench.time(&id("mod_down"), true, Fact::default(), || {
+                let x = wide.clone();
+                timed(|| divider.divide(x))
+            });
+        }
     }
 }
 

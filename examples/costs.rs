@@ -206,18 +206,22 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         levels.sort_unstable_by(|a, b| b.cmp(a));
         let Some(&top) = levels.first() else { continue };
         write!(out, "\n### Set {label}: N = {log_n}, {top} levels\n\n| operation |")?;
-        levels.iter().try_for_each(|l| write!(out, " level {l}, 1 thread |"))?;
-        writeln!(out, " level {top}, 2 threads | bits at {top} | bytes |")?;
-        writeln!(out, "|---|{}---:|---:|---:|", "---:|".repeat(levels.len()))?;
+        let cells: Vec<(usize, &str)> = levels.iter().flat_map(|&l| [(l, "1"), (l, "2")]).collect();
+        cells.iter().try_for_each(|(l, threads)| match *threads {
+            "1" => write!(out, " level {l}, 1 thread |"),
+            _ => write!(out, " 2 threads |"),
+        })?;
+        writeln!(out, " bits at {top} | bytes |")?;
+        writeln!(out, "|---|{}---:|---:|", "---:|".repeat(cells.len()))?;
         for what in distinct(of_set.iter().copied(), Row::what) {
             let find = |level: usize, threads: &str| {
                 of_set.iter().find(|r| r.what() == what && r.level() == level && r.part("threads") == threads)
             };
             let cell = |row: Option<&&Row>| row.map_or(String::new(), |r| time(r.ns));
             write!(out, "| `{what}` |")?;
-            levels.iter().try_for_each(|&l| write!(out, " {} |", cell(find(l, "1"))))?;
+            cells.iter().try_for_each(|&(l, threads)| write!(out, " {} |", cell(find(l, threads))))?;
             let (bits, bytes) = find(top, "1").map_or(("", String::new()), |r| (&r.bits, size(&r.bytes)));
-            writeln!(out, " {} | {bits} | {bytes} |", cell(find(top, "2")))?;
+            writeln!(out, " {bits} | {bytes} |")?;
         }
     }
     out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \

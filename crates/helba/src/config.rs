@@ -354,7 +354,7 @@ impl KeyPlan {
         let params = match (toy, shape.log_arms()) {
             (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
             (true, 0..=2) if slots <= 1 << 13 => ckks::TOY_LOGN14_DEPTH21,
-            (_, 0..=4) if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
+            _ if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
             (_, 0..=2) => ckks::LOGN15_LOGQP826_DEPTH17,
             (_, 3) => ckks::LOGN15_LOGQP858_DEPTH18,
             (_, 4) => ckks::LOGN15_LOGQP842_DEPTH19,
