@@ -127,7 +127,7 @@ pub struct Report {
 
 /// The set that carries `features` and `arms` for `rounds` rounds with default settings, and what it costs.
 ///
-/// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded steps took 1.0 to 1.3
+/// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded steps took 0.9 to 1.2
 /// times what is predicted of them. Everything else is exact. `toy` allows sets without security.
 ///
 /// # Errors
@@ -471,7 +471,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
         write!(
             f,
-            "              arithmetic alone, on an idle machine: steps took 1.0 to 1.3 times that where measured, and clients, HTTP and disk come on top"
+            "              arithmetic alone, on an idle machine: steps took 0.9 to 1.2 times that where measured, and clients, HTTP and disk come on top"
         )
     }
 }
