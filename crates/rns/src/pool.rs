@@ -17,9 +17,34 @@ static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), words: 0 });
 /// A vector load that crosses cache lines takes twice as long.
 type Words = AVec<u64, ConstAlign<64>>;
 
+/// Buffers that are free, the one given back last at the end.
 struct Pool {
     free: Vec<Words>,
     words: usize,
+}
+
+impl Pool {
+    /// The best fit, if it wastes less than half; of several the one given back last, which a cache may still hold.
+    fn take(&mut self, len: usize) -> Option<Words> {
+        let fits = |(_, b): &(usize, &Words)| b.len() >= len && b.len() < 2 * len;
+        let free = self.free.iter().enumerate().rev();
+        let (best, _) = free.filter(fits).min_by_key(|(_, b)| b.len())?;
+        let words = self.free.remove(best);
+        self.words -= words.len();
+        Some(words)
+    }
+
+    /// Keeps `words`, and returns what lay there longest and is now one too many, so that sizes that nobody asks for any more make room.
+    fn give_back(&mut self, words: Words, most: usize) -> Vec<Words> {
+        self.words += words.len();
+        self.free.push(words);
+        let mut first_kept = 0;
+        while self.words > most {
+            self.words -= self.free[first_kept].len();
+            first_kept += 1;
+        }
+        self.free.drain(..first_kept).collect()
+    }
 }
 
 /// Words on the heap, aligned to cache lines, given back to the pool when dropped.
@@ -33,14 +58,8 @@ impl Buffer {
     /// `len` words that hold anything, to be overwritten.
     pub fn scratch(len: usize) -> Self {
         if len >= SHORTEST {
-            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            // The best fit, if it wastes less than half; of several the one given back last, which a cache may still hold.
-            let fits = |(_, b): &(usize, &Words)| b.len() >= len && b.len() < 2 * len;
-            let free = pool.free.iter().enumerate().rev();
-            let best = free.filter(fits).min_by_key(|(_, b)| b.len()).map(|(i, _)| i);
-            if let Some(i) = best {
-                let words = pool.free.remove(i);
-                pool.words -= words.len();
+            let free = POOL.lock().unwrap_or_else(PoisonError::into_inner).take(len);
+            if let Some(words) = free {
                 return Buffer { words, len };
             }
         }
@@ -125,11 +144,9 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let words = std::mem::replace(&mut self.words, Words::new(0));
         if words.len() >= SHORTEST {
-            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            if pool.words + words.len() <= KEPT_WORDS {
-                pool.words += words.len();
-                pool.free.push(words);
-            }
+            let too_many = POOL.lock().unwrap_or_else(PoisonError::into_inner).give_back(words, KEPT_WORDS);
+            // The system takes them back while nobody waits for the pool.
+            drop(too_many);
         }
     }
 }
@@ -148,5 +165,27 @@ mod tests {
             short.truncate(len / 2);
             assert_eq!((short.len(), short.clone().len()), (len / 2, len / 2));
         }
+    }
+
+    #[test]
+    fn a_full_pool_keeps_what_came_last() {
+        let words = |len| {
+            let mut words = Words::new(0);
+            words.resize(len, 0);
+            words
+        };
+        let mut pool = Pool { free: Vec::new(), words: 0 };
+        for _ in 0..4 {
+            assert!(pool.give_back(words(25), 100).is_empty());
+        }
+        let freed = pool.give_back(words(60), 100);
+        assert_eq!(freed.iter().map(|w| w.len()).collect::<Vec<_>>(), [25, 25, 25]);
+        assert_eq!((pool.words, pool.free.len()), (85, 2));
+        assert!(pool.take(30).is_none(), "it wastes half");
+        assert_eq!(pool.take(31).map(|w| w.len()), Some(60));
+        assert_eq!(pool.words, 25);
+        // Larger than the pool: nothing is left, and nothing is lost count of.
+        assert_eq!(pool.give_back(words(101), 100).len(), 2);
+        assert_eq!((pool.words, pool.free.len()), (0, 0));
     }
 }
