@@ -70,6 +70,40 @@ proptest! {
     }
 
     #[test]
+    fn sums_of_products(
+        level in 1usize..=21,
+        log_size in 0u32..=11,
+        picks in prop::collection::vec((0usize..5, 0usize..3, 0usize..3), 1..5),
+        factors in prop::collection::vec(-3.0f64..3.0, 0..4),
+        constant in -3.0f64..3.0,
+        seed: u64,
+    ) {
+        let (f, mut rng) = (fixture(), rng(seed));
+        let size = 1usize << log_size;
+        let vectors: Vec<Slots> = (0..3).map(|_| values(size, true, &mut rng)).collect();
+        let cts: Vec<Ciphertext> = vectors.iter().map(|v| encrypt(f, v, level, &mut rng)).collect();
+        // A factor of its own for each product, so that none is another's.
+        let products: Vec<(i64, usize, usize)> =
+            picks.iter().enumerate().map(|(i, &(k, a, b))| ([1, -3, 20, 0, -1][(i + k) % 5], a, b)).collect();
+        let mut want = vec![Complex64::new(constant, 0.0); size];
+        for &(k, a, b) in &products {
+            want = zip(&want, &zip(&vectors[a], &vectors[b], |p, q| p * q), |p, q| p + k as f64 * q);
+        }
+        for (c, v) in factors.iter().zip(&vectors) {
+            want = zip(&want, v, |p, q| p + c * q);
+        }
+        let with: Vec<_> = products.iter().map(|&(k, a, b)| (k, &cts[a], &cts[b])).collect();
+        let terms: Vec<(f64, &Ciphertext)> = factors.iter().copied().zip(&cts).collect();
+        let scale = f.params.scale(level - 1);
+        let sum = f.eval.sum_of_products(&with, &terms, constant, level - 1, scale).unwrap();
+        prop_assert!(canonical(&sum, level - 1));
+        // Errors of one operand meet in several products: amplitudes add, of a product twice √2.
+        let amplitude = products.iter().map(|(k, _, _)| 8f64.sqrt() * k.abs() as f64).sum::<f64>()
+            + factors.iter().map(|c| c.abs()).sum::<f64>();
+        assert_holds(f, &sum, &want, Variance::of(&f.params, amplitude * amplitude, 1.0, 1.0));
+    }
+
+    #[test]
     fn levels_and_scales(level in 1usize..=21, down in 1usize..=21, log_size in 0u32..=11, complex: bool, seed: u64) {
         let (f, mut rng) = (fixture(), rng(seed));
         let a = values(1 << log_size, complex, &mut rng);
@@ -120,9 +154,9 @@ proptest! {
         // Rotations may coincide: then amplitudes add. There is one division for all.
         let count = terms.len() as f64;
         assert_holds(f, &sum, &want, Variance::of(&f.params, count * count, 0.0, 1.0));
-        // None is added, the first is no rotation, there is no rotation.
+        // None is added, the first is no rotation, there is no rotation; one without a key follows what is taken off.
         let taken_off: Vec<(i64, bool)> = ks.iter().rev().map(|&k| (k, true)).collect();
-        for terms in [&taken_off[..], &[(0, true), (1, false), (0, false)], &[(0, false)], &[(0, true), (0, true)]] {
+        for terms in [&taken_off[..], &[(0, true), (1, false), (0, false)], &[(0, false)], &[(0, true), (0, true)], &[(1, true), (0, false)], &[(0, true), (0, false)]] {
             let mut want = vec![Complex64::ZERO; a.len()];
             for &(k, negative) in terms {
                 want = zip(&want, &rotated(&a, k), |p, q| if negative { p - q } else { p + q });

@@ -340,7 +340,7 @@ impl Evaluator {
                 Ok((key, p.permutation(element.0), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        // The first is written; one without a key has nothing to write modulo P, and what is taken off is taken off 0.
+        // The first is written, which spares zeros where it has a key and is added; otherwise it goes on zeros.
         if let Some(first) = terms.iter().position(|(key, _, negative)| key.is_some() && !negative) {
             terms.swap(0, first);
         }

@@ -364,3 +364,38 @@ impl Divider {
         x
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NttTable, primes};
+    use std::sync::Arc;
+
+    /// Secrets lie in the words that their residues came in and nowhere else, and can be wiped there.
+    #[test]
+    fn wide_conversions_keep_no_copies() {
+        let (log_n, n) = (4, 16);
+        let mut found = Vec::new();
+        let mut basis = |bits: u32, count: usize| {
+            let tables = (0..count).map(|_| {
+                found.push(primes::largest(bits, 2 * n as u64, &found).unwrap());
+                Arc::new(NttTable::new(log_n, found[found.len() - 1]).unwrap())
+            });
+            Basis::new(n, tables.collect())
+        };
+        let (from, to) = (basis(30, 4), basis(40, 1));
+        let residues: Vec<u64> = (1..=n as u64).collect();
+        let prepare = |converter: &BaseConverter| converter.prepare_coeff(&from, |_| &residues);
+        let [packed, wide] = [BaseConverter::new(&from, &to), BaseConverter::wide(&from, &to)];
+        let (mut a, mut b) = (vec![0; n], vec![0; n]);
+        packed.output(&to, 0, &prepare(&packed), &mut a);
+        let mut prepared = prepare(&wide);
+        wide.output(&to, 0, &prepared, &mut b);
+        assert_eq!((&a, &b), (&residues, &residues));
+        assert!(prepare(&packed).narrow && !prepared.narrow);
+        // A row a prime, and one that counts what passes their product.
+        assert_eq!(prepared.rows.iter().map(|row| row.len()).collect::<Vec<_>>(), [n; 5]);
+        prepared.zeroize();
+        assert!(prepared.rows.iter().all(|row| row.iter().all(|&x| x == 0)));
+    }
+}

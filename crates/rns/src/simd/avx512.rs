@@ -2,7 +2,7 @@
 //! compiled for 512-bit registers. Tails shorter than a register go to the twin.
 //!
 //! Safety of every function here: the CPU must have the features named in `target_feature`, and slices of
-//! one call must have the length of the first (`super` checks both).
+//! one call must have at least the length of the first (`super` checks both).
 
 use super::scalar::{self, by_size, factors};
 use super::{Affine, Rows, Term};
@@ -290,6 +290,10 @@ macro_rules! by_terms {
             10 => $f::<10>($($arg),*),
             11 => $f::<11>($($arg),*),
             12 => $f::<12>($($arg),*),
+            13 => $f::<13>($($arg),*),
+            14 => $f::<14>($($arg),*),
+            15 => $f::<15>($($arg),*),
+            16 => $f::<16>($($arg),*),
             _ => $otherwise,
         }
     };

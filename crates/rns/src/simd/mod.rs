@@ -397,4 +397,51 @@ mod tests {
             }
         }
     }
+
+    /// On both sides of what the accumulators hold, with every factor as large as it gets.
+    #[test]
+    fn sums_of_many_products_are_exact() {
+        let len = 9;
+        for bits in [17, 32, 44, 50] {
+            let q = primes::largest(bits, 1 << 11, &[]).unwrap();
+            let m = Modulus::new(q).unwrap();
+            let last = vec![q - 1; len];
+            // The largest as it stands, and as it is stored.
+            for k in [q - 1, m.montgomery(u128::from(q - 1))] {
+                for terms in [0, 1, 13, 14, 15, 16, 17, 1023, 1024, 1025, 3000] {
+                    let products: Vec<Term> = vec![(m.constant(k), &last[..], &last[..]); terms];
+                    // (−1)·(−1)·k each.
+                    let want = (terms as u128 * u128::from(k) % u128::from(q)) as u64;
+                    let (mut twin, mut out) = (vec![1; len], vec![2; len]);
+                    scalar::sum_of_products_into(&m, &mut twin, &products);
+                    sum_of_products_into(&m, &mut out, &products);
+                    assert!(twin.iter().chain(&out).all(|&x| x == want), "{terms} terms of {bits} bits");
+                }
+            }
+        }
+    }
+
+    /// Operands that are too short are refused before a kernel reads past their end.
+    #[test]
+    fn short_operands_are_refused() {
+        let m = Modulus::new(primes::largest(40, 1 << 11, &[]).unwrap()).unwrap();
+        let (long, short) = (vec![1u64; 16], vec![1u64; 8]);
+        let refuses =
+            |f: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err();
+        let sum = |x: &[u64], y: &[u64]| {
+            let products = [(m.constant(3), &long[..], &long[..]), (m.constant(3), x, y)];
+            refuses(&mut || sum_of_products_into(&m, &mut [0; 16], &products))
+        };
+        assert!(!sum(&long, &long) && sum(&short, &long) && sum(&long, &short));
+        let pairs = LimbPairs::new(&m, &[(&long, &long)]);
+        let product = |x: &[u64], log_n: u32| {
+            let to = Permutation::of_automorphism(log_n, 3);
+            let target = Target { to: Some(&to), mode: Mode::Add };
+            let (mut out0, mut out1) = ([0; 16], [0; 16]);
+            refuses(&mut || {
+                pair_products_into(&m, &mut out0, &mut out1, &[x], &pairs, &Addends::default(), target);
+            })
+        };
+        assert!(!product(&long, 4) && product(&short, 4) && product(&long, 3) && product(&long, 5));
+    }
 }
