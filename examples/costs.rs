@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench rns --bench ckks --bench helba
-//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv --from target/criterion
+//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv --from target/criterion --load idle
 //! ```
 //! Without `--from` the pages are made from the record alone. `--compared FILE` adds a table of
 //! `benches/openfhe/compare.py`; `--prices` also renews the table that `helba-keygen plan` predicts from.
@@ -37,9 +37,9 @@ struct Args {
     /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may be repeated.
     #[arg(long)]
     yardstick: Vec<PathBuf>,
-    /// How busy the machine was, in words.
-    #[arg(long, default_value = "idle")]
-    load: String,
+    /// How busy the machine was otherwise, in words: "idle" if it was.
+    #[arg(long)]
+    load: Option<String>,
     /// The commit that was measured; default: the one checked out.
     #[arg(long)]
     commit: Option<String>,
@@ -73,15 +73,29 @@ impl Row {
     fn level(&self) -> usize {
         self.part("l").parse().unwrap_or(0)
     }
+
+    /// d and K of a bandit.
+    fn problem(&self) -> Option<(usize, usize)> {
+        let (d, k) = self.part("d").split_once(";K=")?;
+        Some((d.parse().ok()?, k.parse().ok()?))
+    }
+
+    /// Small problems and rings first.
+    fn order(&self) -> impl Ord + use<'_> {
+        let size = (self.part("n"), self.part("set"), self.part("bits"));
+        (self.layer(), self.what(), self.problem(), size, self.level(), self.part("threads"))
+    }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(folder) = &args.from {
-        fs::write(&args.record, record(folder, &args.load, args.commit)?)?;
+        let load = args.load.context("nobody knows how busy the machine was: say so with --load")?;
+        fs::write(&args.record, record(folder, &load, args.commit)?)?;
     }
     let text = fs::read_to_string(&args.record).with_context(|| args.record.display().to_string())?;
-    let (about, rows) = read(&text)?;
+    let (about, mut rows) = read(&text)?;
+    rows.sort_by(|a, b| a.order().cmp(&b.order()));
     fs::create_dir_all("docs/costs")?;
     let name = args.record.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut document = page(&about, &name, &rows, &args.compared)?;
@@ -94,6 +108,7 @@ fn main() -> Result<()> {
     if args.prices {
         fs::write("keygen/src/measured.csv", prices(&rows))?;
     }
+    println!("docs/costs.md and its charts are of {}", args.record.display());
     Ok(())
 }
 
@@ -224,9 +239,13 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
             writeln!(out, " {bits} | {bytes} |")?;
         }
     }
-    out += "\n## A bandit's steps\n\nThe level is the one before the step; bits are against the same step in the \
-            clear. `argmax` is the default comparison with differences and product over a row; `decide` is score, \
-            argmax and answer; `refresh_encrypt` is the device's part.\
+    out += "\n## A bandit's steps\n\nEach problem on the parameter set that `helba-keygen` chooses for it \
+            ([parameters.md](parameters.md)). The level is the one before the step; bits are against the same step in the \
+            clear, so that what a polynomial itself misses is not in them ([precision.md](precision.md), [circuits.md](circuits.md)). \
+            `sqrt_15` is the square root's polynomial, of degree 15; `compare_6_default` the comparison of all pairs with a \
+            resolution of 2⁻⁶, two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are minimax ones for 2⁻⁶, \
+            2⁻⁸, 2⁻¹⁰. `argmax` is the default one with differences before it and the product over a row after it; `decide` is score, \
+            argmax and answer, with the bytes of one of its two answers; `refresh_encrypt` is the device's part.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
@@ -238,10 +257,10 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
                 && t.part("threads") == "2"
         });
         let two = twin.map_or(String::new(), |t| time(t.ns));
-        let (what, problem) = (r.what(), problem(r));
+        let (what, (d, k)) = (r.what(), r.problem().unwrap_or_default());
         writeln!(
             out,
-            "| `{what}` | {problem} | {} | {} | {two} | {} | {} |",
+            "| `{what}` | {d}, {k} | {} | {} | {two} | {} | {} |",
             r.level(),
             time(r.ns),
             r.bits,
@@ -250,7 +269,9 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     }
     out += &limits();
     out += &predictions(rows)?;
-    out += "\n## Kernels\n\nOne limb, or one polynomial where a set is named.\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
+    out += "\n## Kernels\n\nOne limb, or one polynomial where a set is named, at level `l`: `ntt_forward` and `ntt_inverse` are transforms of one limb, \
+            `…_tfhe` the same by `tfhe-ntt`; `combine_5` a sum of five limbs times constants, `pair_products_5` five digits times a key's pairs; \
+            `mod_up` makes the digits of a key switch, `mod_down` divides by P ([arithmetic.md](arithmetic.md)).\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
     let kernels = || rows.iter().filter(|r| r.layer() == "rns");
     for r in kernels().filter(|r| r.part("threads") == "1") {
         let (stem, _) = r.id.rsplit_once('/').unwrap_or_default();
@@ -285,11 +306,6 @@ fn distinct<'a, T: PartialEq>(rows: impl Iterator<Item = &'a Row>, f: impl Fn(&'
     })
 }
 
-/// "8, 8" from `d=8;K=8`.
-fn problem(row: &Row) -> String {
-    row.part("d").replace(";K=", ", ")
-}
-
 /// Which problems have no keys, in the engine's words.
 fn limits() -> String {
     match keygen::plan(16, 64, 1000, false) {
@@ -305,21 +321,21 @@ fn predictions(rows: &[Row]) -> Result<String> {
     let mut out = String::from(
         "\n## Predictions\n\n`helba-keygen plan` knows seven operations of set H and how often a circuit does what at \
          which level. Here is what it predicts beside what was measured in the same record.\n\n\
-         | d, K | step | threads | predicted | measured | ratio |\n|---|---|---:|---:|---:|---:|\n",
+         | d, K | step | threads | predicted | measured | measured/predicted |\n|---|---|---:|---:|---:|---:|\n",
     );
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
-    for name in distinct(helba(), problem) {
-        let parsed = name.split_once(", ").and_then(|(d, k)| Some((d.parse().ok()?, k.parse().ok()?)));
-        let (d, k) = parsed.with_context(|| format!("not a problem: {name}"))?;
+    for name in distinct(helba().filter(|r| r.problem().is_some()), Row::problem).into_iter().flatten() {
+        let (d, k) = name;
         let report = keygen::plan(d, k, 1000, false)?;
         for s in report.seconds {
             let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
             for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
                 let threads = s.threads.to_string();
-                let of = |r: &&Row| problem(r) == name && r.what() == step && r.part("threads") == threads;
+                let of =
+                    |r: &&Row| r.problem() == Some(name) && r.what() == step && r.part("threads") == threads;
                 let Some(row) = helba().find(of) else { continue };
-                let (want, got, ratio) = (time(predicted * 1e9), time(row.ns), predicted * 1e9 / row.ns);
-                writeln!(out, "| {name} | {step} | {threads} | {want} | {got} | {ratio:.2} |")?;
+                let (want, got, ratio) = (time(predicted * 1e9), time(row.ns), row.ns / predicted / 1e9);
+                writeln!(out, "| {d}, {k} | {step} | {threads} | {want} | {got} | {ratio:.2} |")?;
             }
         }
     }
@@ -364,7 +380,7 @@ fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
     }
     let mut out = format!(
         "\n### Native builds, of another day\n\nThe fastest of OpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and Lattigo \
-         6.2.0 (on two threads OpenFHE alone), on a machine like this one that was not idle (record `{}`); `mul` with its \
+         6.2.0 (on two threads OpenFHE alone), on a machine like this one that was not idle (record `{}`), which may have cost them most on two threads; `mul` with its \
          rescaling. Their sets A and B have a first prime of 60 bits. **Not measured in one run with ours.** Machines of one kind differ by a \
          third from hour to hour, so the last column is (our time / our transform) / (their time / their transform): a \
          transform is one of `tfhe-ntt`, of the same length, on one thread, of that day for them, and for us in turns with \
@@ -425,7 +441,11 @@ fn steps_chart(rows: &[Row]) -> String {
     let bars = rows
         .iter()
         .filter(|r| r.layer() == "helba" && r.part("threads") == "1" && wanted.contains(&r.what()));
-    let bars: Vec<_> = bars.map(|r| (format!("{}, d, K = {}", r.what(), problem(r)), r.ns)).collect();
+    let label = |r: &Row| {
+        let (d, k) = r.problem().unwrap_or_default();
+        format!("{}, d = {d}, K = {k}", r.what())
+    };
+    let bars: Vec<_> = bars.map(|r| (label(r), r.ns)).collect();
     chart("Steps of a bandit, one thread", &bars)
 }
 
@@ -433,14 +453,25 @@ fn steps_chart(rows: &[Row]) -> String {
 fn chart(title: &str, bars: &[(String, f64)]) -> String {
     let low = bars.iter().map(|b| b.1).fold(f64::INFINITY, f64::min) / 2.0;
     let high = bars.iter().map(|b| b.1).fold(0.0, f64::max);
-    let height = 50 + 22 * bars.len();
+    let height = 70 + 22 * bars.len();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"{height}\" font-family=\"sans-serif\" \
          font-size=\"13\">\n<rect width=\"800\" height=\"{height}\" fill=\"white\"/>\n\
          <text x=\"10\" y=\"24\" font-size=\"17\">{title} (logarithmic)</text>\n"
     );
+    let along = |ns: f64| 400.0 * (ns / low).ln() / (high / low).ln();
+    for decade in (0..12).map(|e| 10f64.powi(e)).filter(|&ns| low < ns && ns < high) {
+        let x = 268.0 + along(decade);
+        out += &format!(
+            "<line x1=\"{x:.0}\" y1=\"36\" x2=\"{x:.0}\" y2=\"{0}\" stroke=\"#cccccc\"/>\
+             <text x=\"{x:.0}\" y=\"{1}\" text-anchor=\"middle\" fill=\"#666666\">{2}</text>\n",
+            height - 24,
+            height - 8,
+            time(decade)
+        );
+    }
     for (i, (label, ns)) in bars.iter().enumerate() {
-        let (y, width) = (40 + 22 * i, 400.0 * (ns / low).ln() / (high / low).ln());
+        let (y, width) = (40 + 22 * i, along(*ns));
         let (text, end) = (y + 13, 275.0 + width);
         out += &format!(
             "<text x=\"260\" y=\"{text}\" text-anchor=\"end\">{label}</text><rect x=\"268\" y=\"{y}\" \

@@ -24,10 +24,10 @@ struct Arguments {
 enum Command {
     /// Makes a key pair.
     Create {
-        /// Features of an arm, d: the keys carry bandits whose d rounds up to the same power of two.
+        /// Features of an arm, d, from 1: the keys carry bandits whose d rounds up to the same power of two. `plan` tells what fits.
         #[arg(long)]
         features: usize,
-        /// Arms, K: likewise.
+        /// Arms, K, from 1: likewise.
         #[arg(long)]
         arms: usize,
         /// The server's bundle, a new file.
@@ -42,16 +42,16 @@ enum Command {
     },
     /// Says what a problem would run on and cost: parameters, keys, messages, memory, seconds.
     Plan {
-        /// Features of an arm, d.
+        /// Features of an arm, d: from 1 to 16 with up to 32 arms.
         #[arg(long, visible_alias = "d")]
         features: usize,
-        /// Arms, K.
+        /// Arms, K: from 1 to 64 with up to 8 features.
         #[arg(long, visible_alias = "k")]
         arms: usize,
-        /// Rounds to plan for.
+        /// Rounds to plan for: from 1 to 10⁹.
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
-        /// One JSON object instead of text.
+        /// One JSON object instead of text; of a problem that is refused, `refused` and `instead`.
         #[arg(long)]
         json: bool,
     },
@@ -107,7 +107,11 @@ fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool)
 }
 
 fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::Result<()> {
-    let report = keygen::plan(features, arms, rounds, false)?;
+    let report = keygen::plan(features, arms, rounds, false).inspect_err(|e| {
+        if let (true, keygen::Error::NoPlan { why, instead }) = (json, e) {
+            println!("{}", serde_json::json!({ "refused": why.to_string(), "instead": instead }));
+        }
+    })?;
     if json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

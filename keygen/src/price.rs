@@ -212,4 +212,34 @@ mod tests {
             }
         }
     }
+
+    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those that are read again.
+    #[test]
+    fn operands_have_their_price() {
+        let sizes = Sizes::new(&MEASURED_AT.validate().unwrap(), 6);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let product = |products, terms| sizes.work(Op::Product { products, terms });
+        let (limbs, one) = (7.0, product(1, 0));
+        assert!(near(product(3, 0) - one, 2.0 * 8.0 * limbs * OPERAND));
+        assert!(near(product(1, 5) - one, 5.0 * 2.0 * limbs * OPERAND));
+        let plain = |terms| sizes.work(Op::PlainProduct { terms });
+        assert!(near(plain(4) - plain(1), 3.0 * 2.0 * limbs * OPERAND));
+        assert!(near(sizes.work(Op::Adjust), plain(1)));
+    }
+
+    /// Between two measured levels a unit of work costs something between what it costs at both.
+    #[test]
+    fn levels_in_between_are_interpolated() {
+        let params = MEASURED_AT.validate().unwrap();
+        for threads in [1, 2] {
+            let prices = Prices::new(&params, threads).unwrap();
+            let op = Op::Product { products: 1, terms: 0 };
+            let rate = |level: usize| prices.rate("mul", op, level);
+            let (low, middle, high) = (rate(2), rate(9), rate(18));
+            assert!(low != middle && middle != high);
+            assert!((rate(5) - (low + 3.0 / 7.0 * (middle - low))).abs() < 1e-18);
+            assert!((rate(12) - (middle + 3.0 / 9.0 * (high - middle))).abs() < 1e-18);
+            assert_eq!(rate(1), low);
+        }
+    }
 }

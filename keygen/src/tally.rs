@@ -190,3 +190,29 @@ impl SlotAlgebra for Tally {
         self.clear.linear(a, t)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums are priced by what they read, at the level they start from.
+    #[test]
+    fn sums_are_noted_with_their_operands() {
+        let tally = Tally::new(8).unwrap();
+        let v = tally.fresh(5).unwrap();
+        tally.mul(&v, &v).unwrap();
+        tally.mul_const(&v, 2.0).unwrap();
+        tally.sum_of_products(&[(1, &v, &v), (-3, &v, &v)], &[(0.5, &v); 3], 1.0, 4).unwrap();
+        tally.sum_of_products(&[], &[(0.5, &v); 4], 1.0, 3).unwrap();
+        tally.sum_of_rotations(&v, &[(0, false), (1, true), (3, false), (8, false)]).unwrap();
+        let steps: Vec<_> = tally.steps().into_iter().collect();
+        let want = [
+            ((Op::PlainProduct { terms: 1 }, 5), 1),
+            ((Op::PlainProduct { terms: 4 }, 4), 1),
+            ((Op::Product { products: 1, terms: 0 }, 5), 1),
+            ((Op::Product { products: 2, terms: 3 }, 5), 1),
+            ((Op::Rotations { count: 2 }, 5), 1),
+        ];
+        assert_eq!(steps, want);
+    }
+}

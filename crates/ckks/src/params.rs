@@ -101,7 +101,7 @@ pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP826_DEPTH17
 };
 
-/// For finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 64 where the slots are enough, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp858-depth21",
     log_n: 15,
@@ -123,6 +123,15 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
+/// K ≤ 32, twice the slots: 20 levels of 32 bits. log₂(QP) = 1066 at N = 2¹⁶, where 1747 are allowed.
+pub const LOGN16_LOGQP1066_DEPTH20: ParamsSpec = ParamsSpec {
+    name: "logn16-logqp1066-depth20",
+    log_n: 16,
+    depth: 20,
+    log_p: &[48, 48, 48, 48, 48, 48, 48, 48],
+    ..LOGN15_LOGQP826_DEPTH17
+};
+
 /// Tests only: the chain of [`LOGN15_LOGQP858_DEPTH21`] in a ring far too small for it. No security.
 pub const TOY_LOGN12_DEPTH21: ParamsSpec =
     ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
@@ -140,6 +149,7 @@ impl ParamsSpec {
             LOGN15_LOGQP842_DEPTH19,
             LOGN15_LOGQP858_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
+            LOGN16_LOGQP1066_DEPTH20,
             TOY_LOGN12_DEPTH21,
             TOY_LOGN14_DEPTH21,
         ]

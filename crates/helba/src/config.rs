@@ -142,10 +142,7 @@ impl BanditConfig {
                 ));
             }
         }
-        let comparison = self.comparison()?.depth();
-        let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
-        // Product, mask, square root, comparison, product over a row, answer mask.
-        let decision = 1 + 1 + sqrt + comparison + shape.log_arms() + 1;
+        let decision = self.decision_levels(shape)?;
         let top = params.max_level();
         if decision > top {
             let advice = format!(
@@ -187,6 +184,13 @@ impl BanditConfig {
             // Messages of order √t on both sides of V·X, whose product is of order one.
             design_scale: (growth.log2() / 2.0).round().exp2(),
         })
+    }
+
+    /// Levels of a decision.
+    fn decision_levels(&self, shape: Shape) -> Result<usize, Error> {
+        let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
+        // Product, mask, square root, comparison, product over a row, answer mask.
+        Ok(1 + 1 + sqrt + self.comparison()?.depth() + shape.log_arms() + 1)
     }
 
     /// The comparison polynomials.
@@ -332,6 +336,18 @@ impl Shape {
     }
 }
 
+/// Sets that keys are made for, the fastest first.
+const SETS: [ParamsSpec; 5] = [
+    ckks::LOGN15_LOGQP826_DEPTH17,
+    ckks::LOGN15_LOGQP858_DEPTH18,
+    ckks::LOGN15_LOGQP842_DEPTH19,
+    ckks::LOGN15_LOGQP858_DEPTH21,
+    ckks::LOGN16_LOGQP1066_DEPTH20,
+];
+
+/// Rings for tests.
+const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH21];
+
 /// The evaluation keys a shape needs, and the parameter set for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyPlan {
@@ -344,25 +360,28 @@ pub struct KeyPlan {
 }
 
 impl KeyPlan {
-    /// The smallest set of 128-bit parameters that carries `shape` with default precision; `toy` takes rings without
-    /// security, for tests.
+    /// The fastest of the shipped 128-bit sets that carries `shape` with default precision; `toy` takes rings without security, for
+    /// tests, where one is large enough.
     ///
     /// # Errors
     /// [`Error::Depth`] or [`Error::Slots`] if none does.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
-        let slots = shape.slots();
-        let params = match (toy, shape.log_arms()) {
-            (true, 0..=2) if slots <= 1 << 11 => ckks::TOY_LOGN12_DEPTH21,
-            (true, 0..=2) if slots <= 1 << 13 => ckks::TOY_LOGN14_DEPTH21,
-            _ if slots > 1 << 14 => return Err(Error::Slots { need: slots, have: 1 << 14 }),
-            (_, 0..=2) => ckks::LOGN15_LOGQP826_DEPTH17,
-            (_, 3) => ckks::LOGN15_LOGQP858_DEPTH18,
-            (_, 4) => ckks::LOGN15_LOGQP842_DEPTH19,
-            (_, log_arms) => {
-                let advice = "the largest set that helba-keygen chooses holds 16 arms".to_string();
-                return Err(Error::Depth { what: "a decision", need: 15 + log_arms, have: 19, advice });
+        let config = BanditConfig::new(shape.dim, shape.arm_slots);
+        let (slots, levels) = (shape.slots(), config.decision_levels(shape)?);
+        let fits = |set: &ParamsSpec| slots <= 1 << (set.log_n - 1) && levels <= set.depth;
+        let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
+        let params = toys.iter().chain(&SETS).find(|set| fits(set)).copied().ok_or_else(|| {
+            let most = |of: fn(&ParamsSpec) -> usize| SETS.iter().map(of).max().unwrap_or(0);
+            match most(|set| 1 << (set.log_n - 1)) {
+                have if slots > have => Error::Slots { need: slots, have },
+                _ => Error::Depth {
+                    what: "a decision",
+                    need: levels,
+                    have: most(|set| set.depth),
+                    advice: "fewer arms".into(),
+                },
             }
-        };
+        })?;
         let top = params.depth;
         let mut rotations = std::collections::BTreeMap::<i64, usize>::new();
         let mut need = |k: i64, period: usize, level: usize| {
@@ -377,7 +396,7 @@ impl KeyPlan {
             need(k, decision, top - 1);
         }
         need(crate::score::estimate_rotation(shape), decision, top - 4);
-        let argmax = crate::compare::argmax(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        let argmax = crate::compare::argmax(&config, shape)?;
         // After product, mask and the shallower square root.
         for k in argmax.rotations() {
             need(k, decision, top - 6);

@@ -47,7 +47,7 @@ pub enum Error {
         advice: String,
     },
     /// Capacity: more slots than a ciphertext holds.
-    #[error("{need} slots are needed, a ciphertext has {have}: fewer features or arms, or a larger ring")]
+    #[error("{need} slots are needed, a ciphertext has {have}: fewer features or arms")]
     Slots {
         /// Slots needed.
         need: usize,
