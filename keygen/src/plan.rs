@@ -128,7 +128,7 @@ pub struct Report {
 /// The set that carries `features` and `arms` for `rounds` rounds with default settings, and what it costs.
 ///
 /// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded scores, comparisons, updates
-/// and whole decisions took 0.9 to 1.2 times what is predicted of them. Everything else is exact. `toy` allows sets without security.
+/// and whole decisions took 0.9 to 1.3 times what is predicted of them. Everything else is exact. `toy` allows sets without security.
 ///
 /// # Errors
 /// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in practice.
@@ -184,7 +184,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
             params.max_slots()
         ),
         format!(
-            "a decision takes {} levels and an update {}: the fastest set with so many and these slots has {top}",
+            "a decision takes {} levels and an update {}: the fastest set with so many levels and slots has {top}",
             levels.context_level, levels.statistics_level
         ),
         format!(
@@ -464,7 +464,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
         write!(
             f,
-            "              arithmetic alone, on an idle machine: score, compare and update, and decisions as a whole, took 0.9 to 1.2 times that where measured; clients, HTTP and disk come on top"
+            "              arithmetic alone, on an idle machine: score, compare and update, and decisions as a whole, took 0.9 to 1.3 times that where measured; clients, HTTP and disk come on top"
         )
     }
 }
