@@ -68,7 +68,7 @@ fn contexts(d: usize, k: usize) -> Vec<Vec<f64>> {
 
 fn steps(c: &mut Criterion) {
     let mut bench = Bench::new(c);
-    for text in support::words("BENCH_SHAPES", "2,2 8,8 16,16 16,32 16,64") {
+    for text in support::words("BENCH_SHAPES", "2,2 8,8 16,16 8,32 16,32 16,64") {
         let (d, k) = text.split_once(',').expect("D,K");
         let (d, k): (usize, usize) = (d.parse().expect("a number"), k.parse().expect("a number"));
         match Party::new(Shape::for_problem(d, k)) {

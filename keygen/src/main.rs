@@ -36,16 +36,16 @@ enum Command {
         /// The users' bundle, a new file that its owner alone can read.
         #[arg(long)]
         secret: PathBuf,
-        /// Small keys without any security, for tests.
+        /// Small keys without any security, for tests; of large problems none are small enough, and these get real ones.
         #[arg(long)]
         toy: bool,
     },
     /// Says what a problem would run on and cost: parameters, keys, messages, memory, seconds.
     Plan {
-        /// Features of an arm, d: from 1 to 16 with up to 32 arms.
+        /// Features of an arm, d: from 1 to 16.
         #[arg(long, visible_alias = "d")]
         features: usize,
-        /// Arms, K: from 1 to 64 with up to 8 features.
+        /// Arms, K: from 1 to 32.
         #[arg(long, visible_alias = "k")]
         arms: usize,
         /// Rounds to plan for: from 1 to 10⁹.
@@ -138,9 +138,12 @@ fn print_manifest(m: &wire::Manifest) {
     println!("parameters    {}", m.params);
     println!("fingerprint   {}", m.fingerprint);
     println!("key id        {}", m.key_id);
-    // Sizes that round up to these.
-    let fits = |size: usize| if size == 2 { "1 to 2".into() } else { format!("{} to {size}", size / 2 + 1) };
-    println!("shape         {} features, {} arms", fits(m.shape.dim), fits(m.shape.arm_slots));
+    // Sizes that round up to these; many arms take more features than there are.
+    let fits = |size: usize, least: usize| format!("{least} to {size}");
+    let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
+    let Shape { dim, arm_slots } = m.shape;
+    let least = if Shape::for_problem(1, arm_slots).dim == dim { 1 } else { above_half(dim) };
+    println!("shape         {} features, {} arms", fits(dim, least), fits(arm_slots, above_half(arm_slots)));
     println!("security      {} bits", m.security_bits);
     println!("log2(QP)      {:.1}", m.log2_qp);
     println!("created       {}", m.created_at());

@@ -229,10 +229,10 @@ fn carried(
     rounds: u64,
     toy: bool,
 ) -> Result<(KeyPlan, Params, BanditConfig), Error> {
-    for (field, value) in [("features", features), ("arms", arms)] {
+    for (field, value, most) in [("features", features, 256), ("arms", arms, compare::MOST_ARMS)] {
         // Beyond that no set fits, and the power of two must not overflow.
-        if !(1..=256).contains(&value) {
-            let want = "from 1 to 256".into();
+        if !(1..=most).contains(&value) {
+            let want = format!("from 1 to {most}");
             return Err(helba::Error::Field { field, got: value.to_string(), want }.into());
         }
     }
@@ -244,19 +244,25 @@ fn carried(
     Ok((keys, params, config))
 }
 
+/// "1 arm", "2 arms".
+fn many(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// What would work instead.
 fn alternatives(features: usize, arms: usize, rounds: u64, why: &helba::Error) -> String {
-    if !matches!(why, helba::Error::Depth { .. } | helba::Error::Slots { .. }) {
+    use helba::Error::{Depth, Field, Slots};
+    if !matches!(why, Depth { .. } | Slots { .. } | Field { field: "features" | "arms", .. }) {
         return "change that".into();
     }
     let works = |d: usize, k: usize| carried(d, k, rounds, false).is_ok();
     let most = |f: &dyn Fn(usize) -> bool| (0..=8).rev().map(|log| 1 << log).find(|&x| x > 1 && f(x));
     let mut options = Vec::new();
     if let Some(k) = most(&|k| works(features, k)) {
-        options.push(format!("{features} features with up to {k} arms"));
+        options.push(format!("{} with up to {k} arms", many(features as u64, "feature")));
     }
     if let Some(d) = most(&|d| works(d, arms)) {
-        options.push(format!("{arms} arms with up to {d} features"));
+        options.push(format!("{} with up to {d} features", many(arms as u64, "arm")));
     }
     match options.is_empty() {
         true => "split the arms or shorten the features: no ring of the security table has the slots".into(),
@@ -416,7 +422,6 @@ impl std::fmt::Display for Report {
             let parts: Vec<String> = list.iter().map(|d| format!("{} {}", d.step, d.levels)).collect();
             format!("{}: {}", list.iter().map(|d| d.levels).sum::<usize>(), parts.join(", "))
         };
-        let many = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let (features, arms) = (many(self.features as u64, "feature"), many(self.arms as u64, "arm"));
         writeln!(f, "problem       {features}, {arms}, {}", many(self.rounds, "round"))?;
         writeln!(f, "parameters    {} (N = 2^{}, {} levels)", self.params, self.log_n, self.levels)?;
@@ -442,7 +447,7 @@ impl std::fmt::Display for Report {
         }
         writeln!(
             f,
-            "memory        {} for one bandit with its keys; buffers of requests and updates come on top, 0.3 GiB where measured",
+            "memory        {} for one bandit with its keys; buffers of requests and updates come on top, 0.2 to 0.7 GiB where measured",
             mib(self.memory)
         )?;
         for s in &self.seconds {

@@ -20,7 +20,7 @@ pub struct Decision {
     pub model_feedbacks: u64,
     /// Seconds that the server spent, by phase.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is near [0, 1]. If not, scores left the range that the comparison was made for (or the server did
+    /// Whether every entry is where a decision's can be, below [`helba::compare::largest_entry`]. If not, scores left the range that the comparison was made for (or the server did
     /// not follow the protocol): the arm means nothing, and the trace question goes unanswered.
     pub reliable: bool,
     /// The masked trace comparison.
@@ -56,7 +56,8 @@ impl Device {
         let layout = &agreement.layout;
         let (arm, action_values) = ckks_secret::decrypt(self.secret(), &action, plan.slots)
             .with(|slots| (layout.action(slots), layout.action_values(slots)));
-        let reliable = action_values.iter().all(|v| (-0.5..1.5).contains(v));
+        let entries = -0.5..helba::compare::largest_entry(self.shape());
+        let reliable = action_values.iter().all(|v| entries.contains(v));
         Ok(Decision {
             id: DecisionId(reply.decision),
             arm,

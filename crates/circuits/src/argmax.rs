@@ -14,8 +14,11 @@ use crate::{Comparison, Error, SlotAlgebra};
 
 /// Argmax by K^2 comparisons in one evaluation of the comparison polynomial, and one comparison of T beside them.
 ///
-/// Ranges: scores in [-1/2, 1/2] (empty arms hold -1/2), T and its threshold in [0, 1/2]. Then every slot of every
-/// step, unused ones included, is in [-1, 1]; leave room for the noise of the scores.
+/// Ranges: scores in [-1/2, 1/2 - [`tie_bonus`]] (empty arms hold -1/2), T and its threshold in [0, 1/2]. Then every slot of
+/// every step, unused ones included, is in [-1, 1]; leave room for the noise of the scores.
+///
+/// An arm is compared with others a little above its own score: a tie is then nearly won by both, where it would be half won. The
+/// product over a row of m equal arms would be 2^(1 - m), and drown in noise from five of them on.
 ///
 /// | step | what | levels |
 /// |---|---|---|
@@ -39,6 +42,12 @@ pub struct PaperArgmax {
     layout: Layout,
     maximum: Comparison,
     comparison: Comparison,
+}
+
+/// What an arm is compared above its own score, for a comparison of this resolution: an indicator is 0.92 or more there, and still
+/// grows, so that near ties are told apart beyond the resolution.
+pub fn tie_bonus(resolution: f64) -> f64 {
+    0.75 * resolution
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +101,7 @@ impl Argmax {
 
     /// From scores (and T) to the arguments of the comparison. 0 levels, 2 log2 K rotations.
     ///
-    /// Slot a F holds 1 (an arm does not compete with itself), slot a F + m holds score a less score (a + m) mod K;
+    /// Slot a F holds 1 (an arm does not compete with itself), slot a F + m holds score a less score (a + m) mod K, and the bonus;
     /// slot `spare + 1` holds T - `threshold`, the other slots of its row are positive whatever T is.
     ///
     /// # Errors
@@ -117,7 +126,11 @@ impl Argmax {
             alg.sub(&rotate_sum(alg, scores, -1, arms)?, &rotate_sum(alg, scores, step, arms)?)?
         };
         let mut constants = vec![Complex64::ZERO; self.slots()];
-        constants.iter_mut().step_by(block).for_each(|c| *c = Complex64::ONE);
+        let bonus = self.comparison.resolution().map_or(0.0, tie_bonus);
+        for row in constants.chunks_exact_mut(block) {
+            row[..arms].fill(bonus.into());
+            row[0] = Complex64::ONE;
+        }
         let row = &mut constants[self.spare..self.spare + arms];
         // T is in [0, 1/2]: a half more is at least a half, far above any resolution.
         row.fill(0.5.into());
@@ -303,6 +316,37 @@ mod tests {
         v
     }
 
+    /// Any number of equal arms come out above every other, and the best of near ones ahead of the next.
+    #[test]
+    fn equal_arms_stand_out() {
+        for comparison in [
+            Comparison::composite(1.0 / 64.0, &[15, 15]).unwrap(),
+            Comparison::minimax(6).unwrap(),
+            Comparison::minimax(8).unwrap(),
+            Comparison::minimax(10).unwrap(),
+        ] {
+            let resolution = comparison.resolution().unwrap();
+            let argmax = Argmax::new(32, 128, 64, comparison).unwrap();
+            let alg = Clear::new(32 * 128).unwrap();
+            let wins = |scores: &[f64]| {
+                let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
+                let action = argmax.evaluate(&alg, &v, 0.5).unwrap().0.real();
+                action.iter().step_by(128).copied().collect::<Vec<f64>>()
+            };
+            for equal in [2, 4, 8, 16, 31] {
+                let mut scores = vec![-0.2; equal];
+                scores.resize(32, -0.25);
+                let won = wins(&scores);
+                assert!(won[..equal].iter().all(|&w| w > 0.085), "{equal} of 32: {won:?}");
+                assert!(won[equal..].iter().all(|w| w.abs() < 0.02), "{equal} of 32: {won:?}");
+            }
+            let mut scores = vec![0.1, 0.1 - resolution / 2.0];
+            scores.resize(32, -0.45);
+            let won = wins(&scores);
+            assert!(won[0] > won[1] + 0.2, "{won:?}");
+        }
+    }
+
     /// Differences are where they belong, every slot stays in [-1, 1], and each step's slots equal the twin in f64.
     #[test]
     fn every_step_equals_the_twin() {
@@ -312,7 +356,8 @@ mod tests {
             let argmax = Argmax::new(arms, block, spare, Comparison::minimax(8).unwrap()).unwrap();
             let alg = Clear::new(arms * block).unwrap();
             for _ in 0..20 {
-                let scores: Vec<f64> = (0..arms).map(|_| rng.random::<f64>() - 0.5).collect();
+                let bonus = tie_bonus(1.0 / 256.0);
+                let scores: Vec<f64> = (0..arms).map(|_| rng.random::<f64>() * (1.0 - bonus) - 0.5).collect();
                 let (t, threshold) = (0.5 * rng.random::<f64>(), 0.5 * rng.random::<f64>());
                 let v = alg.fresh_real(&place(&scores, block, Some((spare, t))), argmax.depth()).unwrap();
                 let d = argmax.pairwise_differences(&alg, &v, threshold).unwrap();
@@ -327,7 +372,7 @@ mod tests {
                     let mut product = t_of(1.0);
                     assert_eq!(d_real[a * block], 1.0);
                     for m in 1..arms {
-                        let want = score - scores[(a + m) % arms];
+                        let want = score - scores[(a + m) % arms] + bonus;
                         assert!((d_real[a * block + m] - want).abs() < 1e-12);
                         product *= t_of(want);
                     }
@@ -346,7 +391,7 @@ mod tests {
     fn the_largest_wins() {
         let argmax = Argmax::new(8, 64, 32, Comparison::minimax(8).unwrap()).unwrap();
         let alg = Clear::new(512).unwrap();
-        let scores = [-0.5, 0.1, 0.104, 0.5, 0.495, -0.2, 0.3, -0.5];
+        let scores = [-0.5, 0.1, 0.104, 0.497, 0.488, -0.2, 0.3, -0.5];
         let v = alg.fresh_real(&place(&scores, 64, Some((32, 0.3))), 30).unwrap();
         let (action, answer) = argmax.evaluate(&alg, &v, 0.29).unwrap();
         for a in 0..8 {

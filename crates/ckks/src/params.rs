@@ -101,7 +101,7 @@ pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP826_DEPTH17
 };
 
-/// K ≤ 64 where the slots are enough, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 32 where the slots are enough, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp858-depth21",
     log_n: 15,

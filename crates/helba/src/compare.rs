@@ -17,6 +17,18 @@ pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
     Ok(Argmax::new(shape.arm_slots, shape.block(), trace_slot(shape), config.comparison()?)?)
 }
 
+/// The most arms: errors of the comparison multiply along a row of the product, whose entry for the trace must stay on its side of
+/// the decision about it. 1 ± 2⁻⁶·³ each, 0.67 to 1.48 in all.
+pub const MOST_ARMS: usize = 32;
+
+/// What an indicator of a comparison that was resolved misses 0 or 1 by.
+pub(crate) const INDICATOR_ERROR: f64 = 0.0125;
+
+/// Entries of an answer are below: the largest product of a row, and a half for noise.
+pub fn largest_entry(shape: Shape) -> f64 {
+    (1.0 + INDICATOR_ERROR).powi(shape.arm_slots as i32 - 1) + 0.5
+}
+
 /// Where the trace stands.
 pub(crate) fn trace_slot(shape: Shape) -> usize {
     2 * shape.square()
@@ -46,4 +58,26 @@ pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<
     let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
     mask[trace_slot(shape)].re = shape.decision_slots() as f64;
     alg.mul_plain(wins, &mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The trace's entry stays on its side of the decision, with the devices' noise of an eighth, for as many arms as there may be.
+    #[test]
+    fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
+        for comparison_bits in [6, 8, 10] {
+            let comparison =
+                BanditConfig { comparison_bits, ..BanditConfig::new(2, 2) }.comparison().unwrap();
+            let resolution = comparison.resolution().unwrap();
+            assert!(comparison.measured_error(resolution, 100_000) / 2.0 < INDICATOR_ERROR);
+        }
+        let others = MOST_ARMS as i32 - 1;
+        let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
+        assert!((1.0 - INDICATOR_ERROR).powi(others + 1) - noise > decision);
+        assert!(INDICATOR_ERROR * (1.0 + INDICATOR_ERROR).powi(others) + noise < decision);
+        let largest = largest_entry(Shape::for_problem(16, MOST_ARMS));
+        assert!((1.9..2.0).contains(&largest), "{largest}");
+    }
 }

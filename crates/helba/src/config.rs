@@ -1,7 +1,9 @@
 //! What a bandit is told before it starts, and what follows for levels, slots and keys.
 
 use crate::Error;
+use crate::compare::MOST_ARMS;
 use bandit::{LinearConfig, Schedule, Width};
+use circuits::argmax::tie_bonus;
 use circuits::matrix::{Factors, Newton, warm_steps};
 use ckks::{Params, ParamsSpec};
 use serde::{Deserialize, Serialize};
@@ -119,7 +121,7 @@ impl BanditConfig {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
         let bound = self.trace_bound(batch);
-        let resolution = (-f64::from(self.comparison_bits)).exp2();
+        let resolution = self.resolution();
         if linear.c < 2.0 * resolution * bound {
             let want = format!(
                 "at least {:.4}: the trace can reach {bound:.2}, and the comparison tells 2^−{} of twice that apart",
@@ -186,11 +188,20 @@ impl BanditConfig {
         })
     }
 
-    /// Levels of a decision.
+    /// Levels of a decision; of more arms than the comparison's errors allow there is none.
     fn decision_levels(&self, shape: Shape) -> Result<usize, Error> {
+        if shape.arm_slots > MOST_ARMS {
+            let want = format!("at most {MOST_ARMS}: the comparison's errors multiply");
+            return Err(Error::Field { field: "arms", got: shape.arm_slots.to_string(), want });
+        }
         let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
         // Product, mask, square root, comparison, product over a row, answer mask.
         Ok(1 + 1 + sqrt + self.comparison()?.depth() + shape.log_arms() + 1)
+    }
+
+    /// Of the comparison.
+    fn resolution(&self) -> f64 {
+        (-f64::from(self.comparison_bits)).exp2()
     }
 
     /// The comparison polynomials.
@@ -229,7 +240,7 @@ impl BanditConfig {
             c1,
             c2,
             least_index: -PREDICTION_BOUND,
-            range: 2.0 * PREDICTION_BOUND + beta * c2.sqrt(),
+            range: (2.0 * PREDICTION_BOUND + beta * c2.sqrt()) / (1.0 - tie_bonus(self.resolution())),
         }
     }
 }
@@ -245,8 +256,8 @@ pub struct Scalars {
     pub c2: f64,
     /// No index is below.
     pub least_index: f64,
-    /// No two indices differ by more. Departure from Prop. 10: a bound from rewards within ± 1 that also covers constant
-    /// widths.
+    /// No two indices differ by more, not even with the bonus of a tie. Departure from Prop. 10: a bound from rewards within ± 1
+    /// that also covers constant widths.
     pub range: f64,
 }
 
@@ -364,23 +375,17 @@ impl KeyPlan {
     /// tests, where one is large enough.
     ///
     /// # Errors
-    /// [`Error::Depth`] or [`Error::Slots`] if none does.
+    /// [`Error::Slots`] if none does; [`Error::Field`] for more than [`MOST_ARMS`] arms.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
         let config = BanditConfig::new(shape.dim, shape.arm_slots);
         let (slots, levels) = (shape.slots(), config.decision_levels(shape)?);
-        let fits = |set: &ParamsSpec| slots <= 1 << (set.log_n - 1) && levels <= set.depth;
+        let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
+        let fits = |set: &&ParamsSpec| slots <= holds(set) && levels <= set.depth;
         let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
-        let params = toys.iter().chain(&SETS).find(|set| fits(set)).copied().ok_or_else(|| {
-            let most = |of: fn(&ParamsSpec) -> usize| SETS.iter().map(of).max().unwrap_or(0);
-            match most(|set| 1 << (set.log_n - 1)) {
-                have if slots > have => Error::Slots { need: slots, have },
-                _ => Error::Depth {
-                    what: "a decision",
-                    need: levels,
-                    have: most(|set| set.depth),
-                    advice: "fewer arms".into(),
-                },
-            }
+        // As many arms as there may be have their levels in any set that has their slots.
+        let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
+            let have = SETS.iter().map(holds).max().unwrap_or(0);
+            Error::Slots { need: slots, have }
         })?;
         let top = params.depth;
         let mut rotations = std::collections::BTreeMap::<i64, usize>::new();

@@ -15,7 +15,7 @@ use rns::sample::Seed;
 use rns::{Basis, Ntt, Poly};
 
 /// The batch ends if the comparison comes out at this or more (section 6: precision 0.45).
-const TRACE_DECISION: f64 = 0.45;
+pub(crate) const TRACE_DECISION: f64 = 0.45;
 /// The answer's noise is drowned in uniform noise of this many bits below the scale; see [`answer`].
 const FLOOD_BITS_BELOW_SCALE: i32 = 11;
 
@@ -131,8 +131,10 @@ pub fn trace_condition(params: &Params, seed: &Seed, answer: u64) -> bool {
 }
 
 /// An answer for a user: re-randomised, its noise drowned in uniform noise 2⁻¹¹ of the scale wide a coefficient.
-/// That is a standard deviation of 0.04 in a slot, which tells arms apart, and some hundred times what the circuit
-/// leaves; it blurs what near ties tell of the model and hides nothing to a cryptographic degree (docs/threat-model.md).
+/// That is a standard deviation of 0.036 in an entry where all slots of N = 2¹⁵ are used, 0.051 at 2¹⁶, and in proportion to the root of the
+/// slots where fewer are: 0.009 for the quickstart. It tells arms apart, is far above what the circuit leaves in the mean and about
+/// that in the worst slot of the largest problems (docs/precision.md); it blurs what near ties tell of the model and hides nothing to a
+/// cryptographic degree (docs/threat-model.md).
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
