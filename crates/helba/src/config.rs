@@ -382,7 +382,7 @@ impl KeyPlan {
         let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
         let fits = |set: &&ParamsSpec| slots <= holds(set) && levels <= set.depth;
         let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
-        // As many arms as there may be have their levels in any set that has their slots.
+        // The last set has the levels of as many arms as there may be: only slots can be missing.
         let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
             let have = SETS.iter().map(holds).max().unwrap_or(0);
             Error::Slots { need: slots, have }
