@@ -27,7 +27,7 @@ use rns::{Basis, Ntt, Poly};
 /// First bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"CKKS";
 /// The format version written and read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 56;
 /// Bytes after the payload.

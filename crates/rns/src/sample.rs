@@ -1,8 +1,7 @@
 //! Samplers. Everything random comes from the generator passed in; nothing branches on a secret value.
 
 use crate::{Basis, Coeff, Modulus, Ntt, Poly, simd};
-use rand::{CryptoRng, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use rand::CryptoRng;
 use std::sync::OnceLock;
 
 /// Standard deviation parameter of the error distribution, as the security tables assume.
@@ -13,8 +12,9 @@ pub const ERROR_BOUND: i64 = 32;
 /// A seed that stands for a uniform polynomial.
 pub type Seed = [u8; 32];
 
-/// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of ChaCha20 under the
-/// seed, masked to the prime's size, residues not below the prime skipped.
+/// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of the seed, which is what BLAKE3 gives
+/// for the index (eight bytes, little endian) under it as a key. Words of the stream, little endian, of 32 bits if the prime has no
+/// more, else of 64, are masked to the prime's size, and those not below the prime skipped.
 pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Ntt> {
     let mut out = Poly::scratch(basis.n(), basis.len());
     out.for_each_limb(|i, limb| uniform_limb(basis.modulus(i), index[i], seed, limb));
@@ -23,9 +23,14 @@ pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Nt
 
 /// One limb of [`uniform_from_seed`], from the stream `index`.
 pub fn uniform_limb(m: &Modulus, index: usize, seed: &Seed, limb: &mut [u64]) {
-    let mut rng = ChaCha20Rng::from_seed(*seed);
-    rng.set_stream(index as u64);
-    fill_uniform(m.value(), limb, &mut rng);
+    /// Bytes drawn at once.
+    const DRAWN: usize = 1 << 12;
+    let mut stream = blake3::Hasher::new_keyed(seed).update(&(index as u64).to_le_bytes()).finalize_xof();
+    let (mut drawn, mut filled) = ([0u8; DRAWN], 0);
+    while filled < limb.len() {
+        stream.fill(&mut drawn);
+        filled += simd::take_residues(m.value(), &mut limb[filled..], &drawn);
+    }
 }
 
 /// A uniform polynomial over `basis`.
@@ -39,39 +44,6 @@ pub fn seed<R: CryptoRng>(rng: &mut R) -> Seed {
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
     seed
-}
-
-fn fill_uniform(q: u64, limb: &mut [u64], rng: &mut ChaCha20Rng) {
-    let mask = u64::MAX >> q.leading_zeros();
-    match u32::try_from(mask) {
-        Ok(mask) => fill_words(limb, rng, |bytes| u64::from(u32::from_le_bytes(bytes) & mask), q),
-        Err(_) => fill_words(limb, rng, |bytes| u64::from_le_bytes(bytes) & mask, q),
-    }
-}
-
-/// Words below `q`, each made of `W` bytes drawn.
-fn fill_words<const W: usize>(
-    limb: &mut [u64],
-    rng: &mut ChaCha20Rng,
-    word: impl Fn([u8; W]) -> u64,
-    q: u64,
-) {
-    use rand::Rng;
-    /// Bytes drawn at once.
-    const DRAWN: usize = 1 << 12;
-    let mut drawn = [0u8; DRAWN];
-    let mut filled = 0;
-    while filled < limb.len() {
-        rng.fill_bytes(&mut drawn);
-        for bytes in drawn.as_chunks().0 {
-            let word = word(*bytes);
-            // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch
-            // could not foresee.
-            let Some(x) = limb.get_mut(filled) else { break };
-            *x = word;
-            filled += usize::from(word < q);
-        }
-    }
 }
 
 /// Coefficients uniform in {−1, 0, 1}.
@@ -121,6 +93,7 @@ pub fn error_poly<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Coeff> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
 
     /// Chi-square against the exact distribution; false alarm below 1e-6 (fixed seed).

@@ -770,3 +770,28 @@ pub(super) fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) {
     }
     scalar::signed_into(m, &mut out[end..], &x[end..]);
 }
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
+    let (mask, below) = (splat(u64::MAX >> q.leading_zeros()), splat(q));
+    let width = if u32::try_from(q).is_ok() { 4 } else { 8 };
+    let (mut taken, mut used) = (0, 0);
+    // Eight are written whatever is kept, as long as there is room for them.
+    while taken + LANES <= out.len()
+        && let Some(bytes) = drawn.get(used..used + LANES * width)
+    {
+        // SAFETY: these are eight words of that width; the loads are unaligned.
+        let x = unsafe {
+            match width {
+                4 => _mm512_cvtepu32_epi64(_mm256_loadu_si256(bytes.as_ptr().cast())),
+                _ => _mm512_loadu_epi64(bytes.as_ptr().cast()),
+            }
+        };
+        let x = _mm512_and_si512(x, mask);
+        let kept = _mm512_cmplt_epu64_mask(x, below);
+        // SAFETY: taken + 8 <= the length of out.
+        unsafe { store(out, taken, _mm512_maskz_compress_epi64(kept, x)) };
+        (taken, used) = (taken + kept.count_ones() as usize, used + bytes.len());
+    }
+    taken + scalar::take_residues(q, &mut out[taken..], &drawn[used..])
+}

@@ -73,12 +73,14 @@ pub type Term<'a> = (Constant, &'a [u64], &'a [u64]);
 pub type Affine<'a> = (&'a [u64], u64);
 
 macro_rules! kernel {
-    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) same_length $($slice:expr),+) => {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) $(-> $out:ident)? $(same_length $($slice:expr),+)?) => {
         $(#[$doc])*
         #[allow(unsafe_code)]
-        $vis fn $name($($arg: $ty),*) {
-            let lengths = [$($slice),+];
-            assert!(lengths.iter().all(|&l| l == lengths[0]), "kernel operands of different length");
+        $vis fn $name($($arg: $ty),*) $(-> $out)? {
+            $(
+                let lengths = [$($slice),+];
+                assert!(lengths.iter().all(|&l| l == lengths[0]), "kernel operands of different length");
+            )?
             match kernels() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
@@ -179,6 +181,12 @@ kernel! {
 kernel! {
     /// For each word: how many entries of `table` its upper 63 bits reach, negative if its lowest bit is set.
     pub(crate) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) same_length out.len(), words.len()
+}
+
+kernel! {
+    /// The first entries of out ← those of the little-endian words in `drawn`, masked to the size of `q`, that are below it, until
+    /// either is used up; how many. Words are of 32 bits if q has no more, else of 64. What out held behind them is lost.
+    pub(crate) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize
 }
 
 kernel! {
@@ -304,6 +312,22 @@ mod tests {
                 let x = |j: usize| wide(m.montgomery(wide(few[j][i / stride])));
                 prop_assert_eq!(s0[i], big((0..terms).map(|j| x(j) * wide(y[j][i])).sum()));
                 prop_assert_eq!(s1[i], big((0..terms).map(|j| x(j) * wide(z[j][i])).sum()));
+            }
+
+            // Residues taken from a stream, with room for some of them or for all.
+            for room in [3, 16, 200] {
+                let mut drawn = vec![0; 8 * 64];
+                rng.fill_bytes(&mut drawn);
+                let mut out = [(); 2].map(|()| vec![0; room]);
+                let [s, v] = &mut out;
+                let taken = scalar::take_residues(q, s, &drawn);
+                // SAFETY: as above.
+                prop_assert_eq!(unsafe { avx512::take_residues(q, v, &drawn) }, taken);
+                prop_assert!(s[..taken] == v[..taken]);
+                let width = if q >> 32 == 0 { 4 } else { 8 };
+                let words = drawn.chunks(width).map(|w| w.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)));
+                let below = words.map(|w| w % (1 << m.bits())).filter(|w| *w < q).take(room);
+                prop_assert!(below.eq(s[..taken].iter().copied()));
             }
 
             // Sums over pairs, more of them stored than used, with addends or without.

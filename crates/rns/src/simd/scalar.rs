@@ -266,3 +266,22 @@ pub(super) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) {
         *o = (rank ^ -sign) + sign;
     }
 }
+
+#[inline(always)]
+pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
+    match u32::try_from(q) {
+        Ok(_) => take_words(q, out, drawn, |word| u64::from(u32::from_le_bytes(word))),
+        Err(_) => take_words(q, out, drawn, u64::from_le_bytes),
+    }
+}
+
+fn take_words<const W: usize>(q: u64, out: &mut [u64], drawn: &[u8], word: impl Fn([u8; W]) -> u64) -> usize {
+    let (mask, mut taken) = (u64::MAX >> q.leading_zeros(), 0);
+    for bytes in drawn.as_chunks().0 {
+        // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch could not foresee.
+        let Some(x) = out.get_mut(taken) else { break };
+        *x = word(*bytes) & mask;
+        taken += usize::from(*x < q);
+    }
+    taken
+}
