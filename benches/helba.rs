@@ -10,7 +10,9 @@ use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Params, Plainte
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
 use helba::score::ScoreInputs;
-use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, Shape, compare, refresh, score};
+use helba::{
+    Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, RotationKey, Shape, compare, refresh, score,
+};
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -36,9 +38,9 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
-        for (g, level) in rotations {
-            keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
+        for RotationKey { rotation, level, kept } in plan.rotations {
+            let g = GaloisElement::rotation(&params, rotation);
+            keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
         }
         let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));
         let engine = Engine::new(params.clone(), public, id, shape, keys)?;

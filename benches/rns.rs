@@ -69,7 +69,7 @@ fn kernels(c: &mut Criterion) {
                 black_box(&mut out0),
                 &mut out1,
                 &x,
-                &pairs,
+                pairs.whole(),
                 &Addends::default(),
                 Target::default(),
             );

@@ -207,7 +207,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
     )?;
     out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
-            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext; `sum_of_4_rotations` \
+            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext, `rotate_seeded` one by a key whose other half is made from its seed; `sum_of_4_rotations` \
             adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
             result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of five to eight arms run; C, A and B are \
             sizes that other libraries are measured at, S is a small one: first prime + levels × bits, then P, of 50 + 8 × 40 + \

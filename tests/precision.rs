@@ -46,7 +46,8 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
+        let rotations =
+            plan.rotations.iter().map(|key| (GaloisElement::rotation(&params, key.rotation), key.level));
         let conjugation = (GaloisElement::conjugation(&params), params.max_level());
         for (g, level) in rotations.chain([conjugation]) {
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));

@@ -3,8 +3,8 @@
 use super::Fact;
 use circuits::{Chebyshev, Encrypted};
 use ckks::{
-    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, ParamsSpec, Plaintext,
-    PublicKey,
+    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, Params, ParamsSpec,
+    Plaintext, PublicKey,
 };
 use ckks_secret::{SecretKey, decrypt, galois_key, measure, relin_key};
 use num_complex::Complex64;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const ROTATIONS: i64 = 16;
+/// The one whose key is kept by its seed.
+const SEEDED: i64 = 17;
 /// Offsets 0 to 15 of a transform as giant steps of 4 and baby steps below 4.
 const BABY_STEPS: i64 = 4;
 
@@ -77,10 +79,13 @@ impl Fixture {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(relin_key(&secret, top, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        let rotations = (1..=ROTATIONS).map(|k| GaloisElement::rotation(&params, k));
+        let rotation = |k| GaloisElement::rotation(&params, k);
+        let rotations = (1..=ROTATIONS).map(rotation);
         for g in rotations.chain([GaloisElement::conjugation(&params)]) {
             keys.galois.insert(g, Arc::new(galois_key(&secret, g, top, &mut rng)));
         }
+        let seeded = galois_key(&secret, rotation(SEEDED), top, &mut rng).keep(Kept::Seeded);
+        keys.galois.insert(rotation(SEEDED), Arc::new(seeded));
         Fixture { evaluator: Evaluator::new(params.clone(), keys), params, secret, public, rng }
     }
 
@@ -249,6 +254,15 @@ impl Fixture {
                     move |()| evaluator.rotate(&ct, 1).expect("there is a key")
                 },
                 precise(turned(&x, 1)),
+            ),
+            Operation::new(
+                "rotate_seeded",
+                nothing,
+                {
+                    let ct = ct.clone();
+                    move |()| evaluator.rotate(&ct, SEEDED).expect("there is a key")
+                },
+                precise(turned(&x, SEEDED)),
             ),
             Operation::new(
                 "rotate_16",

@@ -1,7 +1,9 @@
 use crate::Error;
-use ckks::{EvaluationKeys, GaloisElement, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security};
+use ckks::{
+    EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security,
+};
 use ckks_secret::SecretKey;
-use helba::{KeyPlan, Shape};
+use helba::{KeyPlan, RotationKey, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use std::sync::Arc;
@@ -60,9 +62,9 @@ pub fn generate<R: CryptoRng>(
     writer.frame(&ckks::write_public_key(&pair.params, &pair.public_key))?;
     let mut done = 1;
     progress(done, total);
-    for (element, level) in &pair.wanted {
-        let key = pair.key(*element, *level, rng);
-        writer.frame(&ckks::write_key_switch_key(&pair.params, pair.key_id, *element, &key))?;
+    for &wanted in &pair.wanted {
+        let (element, key) = (wanted.0, pair.key(wanted, rng));
+        writer.frame(&ckks::write_key_switch_key(&pair.params, pair.key_id, element, &key))?;
         done += 1;
         progress(done, total);
     }
@@ -82,11 +84,11 @@ pub fn generate<R: CryptoRng>(
 pub fn generate_in_memory<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Keys, Error> {
     let pair = Pair::new(request, rng)?;
     let mut keys = EvaluationKeys::default();
-    for (element, level) in &pair.wanted {
-        let key = Arc::new(pair.key(*element, *level, rng));
-        match element {
+    for &wanted in &pair.wanted {
+        let key = Arc::new(pair.key(wanted, rng));
+        match wanted.0 {
             None => keys.relin = Some(key),
-            Some(element) => _ = keys.galois.insert(*element, key),
+            Some(element) => _ = keys.galois.insert(element, key),
         }
     }
     let Pair { manifest, params, secret, public_key, key_id, .. } = pair;
@@ -100,9 +102,11 @@ struct Pair {
     secret: SecretKey,
     public_key: PublicKey,
     key_id: KeyId,
-    /// Galois elements (`None`: relinearisation) with their levels.
-    wanted: Vec<(Option<GaloisElement>, usize)>,
+    wanted: Vec<Wanted>,
 }
+
+/// An evaluation key's Galois element (`None`: relinearisation), its level, and how it is kept.
+type Wanted = (Option<GaloisElement>, usize, Kept);
 
 impl Pair {
     fn new<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Self, Error> {
@@ -114,21 +118,23 @@ impl Pair {
         let public_key = ckks_secret::public_key(&secret, rng);
         let key_id = public_key.id(&params);
 
-        let mut wanted = vec![(None, plan.relin_level)];
-        let rotations = plan.rotations.iter();
-        wanted.extend(rotations.map(|&(k, level)| (Some(GaloisElement::rotation(&params, k)), level)));
+        let mut wanted = vec![(None, plan.relin_level, Kept::Whole)];
+        wanted.extend(plan.rotations.iter().map(|&RotationKey { rotation, level, kept }| {
+            (Some(GaloisElement::rotation(&params, rotation)), level, kept)
+        }));
         // As a loaded bundle writes them.
-        wanted.sort();
+        wanted.sort_by_key(|key| key.0);
         let frames = 1 + wanted.len() as u32;
         let manifest = Manifest::new(&params, key_id, shape, created, frames);
         Ok(Pair { manifest, params, secret, public_key, key_id, wanted })
     }
 
-    fn key<R: CryptoRng>(&self, element: Option<GaloisElement>, level: usize, rng: &mut R) -> KeySwitchKey {
-        match element {
+    fn key<R: CryptoRng>(&self, (element, level, kept): Wanted, rng: &mut R) -> KeySwitchKey {
+        let key = match element {
             None => ckks_secret::relin_key(&self.secret, level, rng),
             Some(element) => ckks_secret::galois_key(&self.secret, element, level, rng),
-        }
+        };
+        key.keep(kept)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
 use circuits::matrix::{Factors, Newton};
-use ckks::{Gadget, KeySwitchKey, Params, Security, ciphertext_bytes};
+use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
 use helba::{BanditConfig, KeyPlan, Shape, compare, update};
 use serde::Serialize;
@@ -282,14 +282,16 @@ fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
 }
 
 fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
-    let switch = |kind, gadget: &Gadget, levels: &[usize]| KeyCost {
+    let switch = |kind, gadget: &Gadget, keys: &[(usize, Kept)]| KeyCost {
         kind,
-        count: levels.len(),
-        bytes: levels.iter().map(|&l| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
-        memory: levels.iter().map(|&l| KeySwitchKey::bytes_at(params, gadget, l) as u64).sum(),
+        count: keys.len(),
+        bytes: keys.iter().map(|&(l, _)| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
+        memory: keys.iter().map(|&(l, kept)| KeySwitchKey::bytes_at(params, gadget, l, kept) as u64).sum(),
     };
     let top = params.max_level();
-    let rotations: Vec<usize> = keys.rotations.iter().map(|&(_, level)| level).collect();
+    let rotations = |kept| -> Vec<_> {
+        keys.rotations.iter().filter(|key| key.kept == kept).map(|key| (key.level, kept)).collect()
+    };
     vec![
         KeyCost {
             kind: "public key",
@@ -297,8 +299,9 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
             bytes: seeded_frame(params.q_basis(top), 1),
             memory: memory_of(params, 2 * (top + 1)),
         },
-        switch("relinearisation", params.relin_gadget(), &[keys.relin_level]),
-        switch("rotations", params.galois_gadget(), &rotations),
+        switch("relinearisation", params.relin_gadget(), &[(keys.relin_level, Kept::Whole)]),
+        switch("rotations", params.galois_gadget(), &rotations(Kept::Whole)),
+        switch("rotations of updates alone, seeded", params.galois_gadget(), &rotations(Kept::Seeded)),
     ]
 }
 

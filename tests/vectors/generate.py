@@ -248,8 +248,9 @@ class Params:
 
 
 def uniform(q, n, seed, stream):
-    """What BLAKE3 keyed with the seed gives for the stream's number, masked to the size of q; what is not below q is skipped."""
-    width = 4 if q < 2**32 else 8
+    """What BLAKE3 keyed with the seed gives for the stream's number, in words of as many bytes as q has, masked to its size; those not
+    below q are skipped."""
+    width = (q.bit_length() + 7) // 8
     drawn = blake3.blake3(struct.pack("<Q", stream), key=seed).digest(length=3 * n * width)
     words = (int.from_bytes(drawn[i : i + width], "little") for i in range(0, len(drawn), width))
     out = [word for word in (word & (2 ** q.bit_length() - 1) for word in words) if word < q]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Plaintext, TOY_LOGN14_DEPTH21};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, Plaintext, TOY_LOGN14_DEPTH21};
 use ckks_secret::SecretKey;
 use common::{rng, values};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -24,18 +24,18 @@ fn measure() {
     let (mut rng, level) = (rng(3), 6);
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
-    let g = GaloisElement::rotation(&params, 1);
-    let keys = EvaluationKeys {
-        relin: Some(Arc::new(ckks_secret::relin_key(&secret, level, &mut rng))),
-        galois: [(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)))].into(),
-    };
+    let [g, h] = [1, 2].map(|k| GaloisElement::rotation(&params, k));
+    let mut galois = |g, kept| (g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
+    let galois = [galois(g, Kept::Whole), galois(h, Kept::Seeded)].into();
+    let keys =
+        EvaluationKeys { relin: Some(Arc::new(ckks_secret::relin_key(&secret, level, &mut rng))), galois };
     let eval = Evaluator::new(params.clone(), keys);
     let m = Plaintext::encode(&params, &values(64, true, &mut rng), level).unwrap();
     let [x, y] = std::array::from_fn(|_| ckks::encrypt(&params, &public, &m, &mut rng));
     let factor = eval.encode_factor(&values(64, true, &mut rng), level).unwrap();
 
     type Operation<'a> = (&'a str, Box<dyn Fn() -> Ciphertext + 'a>);
-    let operations: [Operation; 8] = [
+    let operations: [Operation; 9] = [
         ("sum", {
             let sum = || {
                 let mut sum = x.clone();
@@ -48,6 +48,7 @@ fn measure() {
         ("plaintext product", Box::new(|| eval.mul_plain(&x, &factor).unwrap())),
         ("rescaling", Box::new(|| eval.rescale(x.clone()).unwrap())),
         ("rotation", Box::new(|| eval.rotate(&x, 1).unwrap())),
+        ("rotation by a seeded key", Box::new(|| eval.rotate(&x, 2).unwrap())),
         ("hoisted rotations", Box::new(|| eval.rotate_many(&x, &[0, 1]).unwrap().remove(1))),
         ("sum of rotations", Box::new(|| eval.sum_of_rotations(&x, &[(0, false), (1, true)]).unwrap())),
         ("combination", Box::new(|| eval.linear_combination(&[(0.5, &x), (2.0, &y)], 1.0).unwrap())),

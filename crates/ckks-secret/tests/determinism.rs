@@ -1,9 +1,10 @@
-//! The same bytes whatever the number of threads, and on every kernel.
+//! The same bytes whatever the number of threads, on every kernel, and however keys are kept.
 
 mod common;
 
 use ckks::{
-    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, ParamsSpec, Plaintext, TOY_LOGN12_DEPTH21,
+    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, ParamsSpec, Plaintext,
+    TOY_LOGN12_DEPTH21,
 };
 use ckks_secret::SecretKey;
 use common::{TOY_ONE_SPECIAL_PRIME, rng, values};
@@ -13,20 +14,22 @@ use std::sync::Arc;
 
 /// The digests of frames that every operation went into: keys, encryptions and results.
 fn digests() -> Vec<String> {
-    [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME].into_iter().flat_map(digests_of).collect()
+    let kept = [Kept::Whole, Kept::Seeded];
+    let specs = [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME];
+    specs.into_iter().flat_map(|spec| kept.into_iter().flat_map(move |kept| digests_of(spec, kept))).collect()
 }
 
-fn digests_of(spec: ParamsSpec) -> Vec<String> {
+fn digests_of(spec: ParamsSpec, kept: Kept) -> Vec<String> {
     let params = spec.validate().unwrap();
     let (mut rng, top) = (rng(7), params.max_level());
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
     let id = public.id(&params);
-    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng));
+    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng).keep(kept));
     let mut keys = EvaluationKeys { relin: Some(relin.clone()), ..EvaluationKeys::default() };
     for k in [1, 2, 16] {
         let g = GaloisElement::rotation(&params, k);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng)));
+        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng).keep(kept)));
     }
     let eval = Evaluator::new(params.clone(), keys);
     let mut frames =
@@ -61,11 +64,14 @@ fn digests_of(spec: ParamsSpec) -> Vec<String> {
 }
 
 #[test]
-fn results_do_not_depend_on_the_number_of_threads() {
+fn results_do_not_depend_on_the_number_of_threads_or_how_keys_are_kept() {
     let in_pool =
         |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(digests);
     let one = in_pool(1);
-    assert_eq!(one.len(), 2 * 12);
+    assert_eq!(one.len(), 4 * 12);
+    for whole_and_seeded in one.chunks(24) {
+        assert_eq!(whole_and_seeded[..12], whole_and_seeded[12..]);
+    }
     for threads in [2, 4] {
         assert_eq!(in_pool(threads), one, "{threads} threads");
     }

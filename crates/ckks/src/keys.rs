@@ -3,7 +3,8 @@
 use crate::{Cut, Error, Gadget, Op, Params};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
-use rns::{LimbPairs, Ntt, Poly};
+use rns::{Buffer, LimbPairs, Ntt, Pairs, Poly};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -100,8 +101,17 @@ pub struct KeySwitchKey {
     /// Of the gadget that its digits belong to.
     cut: Cut,
     seed: Seed,
-    /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P.
+    /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P; those of a key that is kept small without aⱼ.
     limbs: Vec<LimbPairs>,
+}
+
+/// How a [`KeySwitchKey`] is kept in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// As it is multiplied.
+    Whole,
+    /// Without its a, which every use makes anew from the seed: half the memory, for a fifth to a third more time (`docs/costs.md`).
+    Seeded,
 }
 
 impl KeySwitchKey {
@@ -134,9 +144,42 @@ impl KeySwitchKey {
         digit * 256 + i
     }
 
-    /// The pairs (bⱼ, aⱼ) modulo limb i of `level`, over Q then P.
-    pub(crate) fn limb(&self, level: usize, i: usize) -> &LimbPairs {
-        &self.limbs[if i <= level { i } else { i + self.level - level }]
+    /// The same key, kept like that; what was dropped does not come back.
+    pub fn keep(mut self, kept: Kept) -> Self {
+        if kept == Kept::Seeded {
+            self.limbs = self.limbs.into_iter().map(LimbPairs::into_firsts).collect();
+        }
+        self
+    }
+
+    /// Calls `f` with the first pairs (bⱼ, aⱼ) modulo limb i of `level`, over Q then P, at least as many as `digits`.
+    pub(crate) fn with_limb(
+        &self,
+        params: &Params,
+        level: usize,
+        i: usize,
+        digits: usize,
+        f: impl FnOnce(Pairs),
+    ) {
+        // One buffer a thread, so that it stays in the cache.
+        thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
+        let (m, own) =
+            (params.qp_basis(level).modulus(i), if i <= level { i } else { i + self.level - level });
+        let (limb, n) = (&self.limbs[own], params.n());
+        if limb.is_whole() {
+            return f(limb.whole());
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            if scratch.len() < digits * n {
+                *scratch = Buffer::scratch(digits * n);
+            }
+            let masks = &mut scratch[..digits * n];
+            for (j, a) in masks.chunks_exact_mut(n).enumerate() {
+                sample::uniform_limb(m, Self::stream(j, own), &self.seed, a);
+                LimbPairs::prepare_second(m, a);
+            }
+            f(limb.with_seconds(&masks.chunks_exact(n).collect::<Vec<_>>()));
+        });
     }
 
     /// Number of digits.
@@ -167,9 +210,10 @@ impl KeySwitchKey {
     }
 
     /// Bytes a key of `level` for the digits of `gadget` takes in memory.
-    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize) -> usize {
+    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize, kept: Kept) -> usize {
         let basis = params.qp_basis(level);
-        let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), gadget.digits(level));
+        let whole = kept == Kept::Whole;
+        let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), gadget.digits(level), whole);
         (0..basis.len()).map(limb).sum()
     }
 

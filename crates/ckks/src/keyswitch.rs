@@ -124,8 +124,10 @@ impl<'a> Digits<'a> {
         target: Target,
         [o0, o1]: [&mut [u64]; 2],
     ) {
-        let (m, pairs) = (self.params.qp_basis(self.level).modulus(i), key.limb(self.level, i));
-        rns::pair_products(m, o0, o1, digits, pairs, plus, target);
+        let m = self.params.qp_basis(self.level).modulus(i);
+        key.with_limb(self.params, self.level, i, digits.len(), |pairs| {
+            rns::pair_products(m, o0, o1, digits, pairs, plus, target);
+        });
     }
 
     /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to, to `target` in `out`; or, without a key,

@@ -5,7 +5,7 @@ use crate::compare::MOST_ARMS;
 use bandit::{LinearConfig, Schedule, Width};
 use circuits::argmax::tie_bonus;
 use circuits::matrix::{Factors, Newton, warm_steps};
-use ckks::{Params, ParamsSpec};
+use ckks::{Kept, Params, ParamsSpec};
 use serde::{Deserialize, Serialize};
 
 /// Newton stops when ‖A·V − I‖ is below this: regret does not notice (docs/circuits.md).
@@ -366,8 +366,19 @@ pub struct KeyPlan {
     pub params: ParamsSpec,
     /// Level of the relinearisation key.
     pub relin_level: usize,
-    /// Rotations, canonical in [0, slots), with the highest level each is used at.
-    pub rotations: Vec<(i64, usize)>,
+    /// Those of rotations, by the slots they move by.
+    pub rotations: Vec<RotationKey>,
+}
+
+/// The key of a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RotationKey {
+    /// Slots to the left, canonical in [0, slots).
+    pub rotation: i64,
+    /// The highest level it is used at.
+    pub level: usize,
+    /// How a server keeps it: seeded if only batch updates use it.
+    pub kept: Kept,
 }
 
 impl KeyPlan {
@@ -388,27 +399,28 @@ impl KeyPlan {
             Error::Slots { need: slots, have }
         })?;
         let top = params.depth;
-        let mut rotations = std::collections::BTreeMap::<i64, usize>::new();
-        let mut need = |k: i64, period: usize, level: usize| {
-            let k = k.rem_euclid(period as i64);
-            if k != 0 {
-                let entry = rotations.entry(k).or_default();
-                *entry = level.max(*entry);
+        let mut rotations = std::collections::BTreeMap::<i64, RotationKey>::new();
+        // Decisions come first: whatever an update adds to them is its own.
+        let mut need = |k: i64, period: usize, level: usize, kept: Kept| {
+            let rotation = k.rem_euclid(period as i64);
+            if rotation != 0 {
+                let key = rotations.entry(rotation).or_insert(RotationKey { rotation, level, kept });
+                key.level = level.max(key.level);
             }
         };
         let decision = shape.decision_slots();
         for k in crate::score::rotations(shape) {
-            need(k, decision, top - 1);
+            need(k, decision, top - 1, Kept::Whole);
         }
-        need(crate::score::estimate_rotation(shape), decision, top - 4);
+        need(crate::score::estimate_rotation(shape), decision, top - 4, Kept::Whole);
         let argmax = crate::compare::argmax(&config, shape)?;
         // After product, mask and the shallower square root.
         for k in argmax.rotations() {
-            need(k, decision, top - 6);
+            need(k, decision, top - 6, Kept::Whole);
         }
         for k in Newton::new(shape.dim, Factors::plain(2), 1.0)?.rotations() {
-            need(k, shape.update_slots(), shape.update_level(top));
+            need(k, shape.update_slots(), shape.update_level(top), Kept::Seeded);
         }
-        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_iter().collect() })
+        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_values().collect() })
     }
 }

@@ -28,7 +28,7 @@ pub use bandit_state::{
     Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs,
     UpdateOutput,
 };
-pub use config::{BanditConfig, KeyPlan, Plan, Scalars, Shape};
+pub use config::{BanditConfig, KeyPlan, Plan, RotationKey, Scalars, Shape};
 pub use engine::{DecisionOutput, Engine};
 pub use error::Error;
 pub use layout::Layout;

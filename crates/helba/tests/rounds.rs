@@ -2,7 +2,7 @@
 
 use ckks::{Ciphertext, EvaluationKeys, GaloisElement, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, Shape, Status};
+use helba::{Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, RotationKey, Shape, Status};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 use rand::{Rng, SeedableRng};
@@ -25,9 +25,9 @@ fn party(shape: Shape, seed: u64) -> Party {
         relin: Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng))),
         ..EvaluationKeys::default()
     };
-    let rotations = plan.rotations.iter().map(|&(k, level)| (GaloisElement::rotation(&params, k), level));
-    for (g, level) in rotations {
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
+    for RotationKey { rotation, level, kept } in plan.rotations {
+        let g = GaloisElement::rotation(&params, rotation);
+        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
     }
     let id: KeyId = public.id(&params);
     Party { engine: Engine::new(params, public, id, shape, keys).unwrap(), secret, rng }

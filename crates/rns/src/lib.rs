@@ -23,7 +23,7 @@ pub use convert::{BaseConverter, Divider, Prepared};
 pub use error::Error;
 pub use modulus::{Constant, Modulus};
 pub use ntt::{Input, Lift, NttKernel, NttTable, Output, Permutation, bit_reverse};
-pub use pairs::{Addends, LimbPairs, Mode, Target};
+pub use pairs::{Addends, LimbPairs, Mode, Pairs, Target};
 pub use poly::{Coeff, Domain, Ntt, Poly};
 pub use pool::Buffer;
 pub use radix::Radix;

@@ -13,8 +13,8 @@ pub const ERROR_BOUND: i64 = 32;
 pub type Seed = [u8; 32];
 
 /// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of the seed, which is what BLAKE3 gives
-/// for the index (eight bytes, little endian) under it as a key. Words of the stream, little endian, of 32 bits if the prime has no
-/// more, else of 64, are masked to the prime's size, and those not below the prime skipped.
+/// for the index (eight bytes, little endian) under it as a key. Words of the stream, little endian, of as many bytes as the prime
+/// has, are masked to the prime's size, and those not below the prime skipped.
 pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Ntt> {
     let mut out = Poly::scratch(basis.n(), basis.len());
     out.for_each_limb(|i, limb| uniform_limb(basis.modulus(i), index[i], seed, limb));
@@ -23,13 +23,15 @@ pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Nt
 
 /// One limb of [`uniform_from_seed`], from the stream `index`.
 pub fn uniform_limb(m: &Modulus, index: usize, seed: &Seed, limb: &mut [u64]) {
-    /// Bytes drawn at once.
-    const DRAWN: usize = 1 << 12;
+    /// Words drawn at once.
+    const DRAWN: usize = 1 << 10;
+    let width = m.bits().div_ceil(8) as usize;
     let mut stream = blake3::Hasher::new_keyed(seed).update(&(index as u64).to_le_bytes()).finalize_xof();
-    let (mut drawn, mut filled) = ([0u8; DRAWN], 0);
+    let (mut drawn, mut filled) = ([0u8; 8 * DRAWN], 0);
     while filled < limb.len() {
-        stream.fill(&mut drawn);
-        filled += simd::take_residues(m.value(), &mut limb[filled..], &drawn);
+        let drawn = &mut drawn[..DRAWN * width];
+        stream.fill(drawn);
+        filled += simd::take_residues(m.value(), &mut limb[filled..], drawn);
     }
 }
 

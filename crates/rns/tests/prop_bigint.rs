@@ -351,7 +351,7 @@ proptest! {
             multiples: [vec![(q - 1, &added[..16]); 2], vec![(q - 1, &added[..16]); 3]],
             constant: q - 1,
         };
-        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, &pairs, &plus, Target::default());
+        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, pairs.whole(), &plus, Target::default());
         rns::combine(&m, &mut o2, &Rows::Wide(views(&x)), (&c, q - 1));
         for i in 0..COUNT {
             let (yi, zi, xi) = (column(&y, i), column(&z, i), column(&x, i));
@@ -460,7 +460,15 @@ fn sums_at_their_bounds_are_reduced() {
                 constant: q - 1,
             };
             let (mut o0, mut o1) = (vec![0; 8], vec![0; 8]);
-            rns::pair_products(&m, &mut o0, &mut o1, &vec![&x[..]; terms], &pairs, &plus, Target::default());
+            rns::pair_products(
+                &m,
+                &mut o0,
+                &mut o1,
+                &vec![&x[..]; terms],
+                pairs.whole(),
+                &plus,
+                Target::default(),
+            );
             // Modulo q: a term is −x, a product −1 or −2, a multiple 1, the constant −1.
             let of = |terms: usize, more: i64| {
                 let sum = -i128::from(x[0]) * terms as i128 + i128::from(more);

@@ -9,7 +9,7 @@ use super::{Affine, Rows, Term};
 use crate::ntt::Lift;
 use crate::pairs::LANES;
 use crate::radix::WORD;
-use crate::{Addends, Constant, LimbPairs, Mode, Modulus, Permutation, Radix, Target};
+use crate::{Addends, Constant, Mode, Modulus, Pairs, Permutation, Radix, Target};
 use std::arch::x86_64::*;
 
 macro_rules! recompiled {
@@ -537,13 +537,40 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation)
     }
 }
 
+/// Eight words of some bytes each, side by side in a register.
+#[derive(Clone, Copy)]
+struct Words {
+    places: __m512i,
+    kept: u64,
+}
+
+impl Words {
+    /// Of `width` bytes, 1 to 8.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn new(width: usize) -> Self {
+        // Byte b of a word goes to byte b of its lane.
+        let places: [u8; 64] =
+            std::array::from_fn(|b| if b % 8 < width { (b / 8 * width + b % 8) as u8 } else { 0 });
+        let kept = (0..64).filter(|b| b % 8 < width).fold(0u64, |mask, b| mask | 1 << b);
+        // SAFETY: both have the size of a register; the load is unaligned.
+        Words { places: unsafe { _mm512_loadu_epi8(places.as_ptr().cast()) }, kept }
+    }
+
+    /// One in each lane.
+    #[target_feature(enable = "avx512f,avx512vbmi")]
+    #[inline]
+    fn spread(self, bytes: __m512i) -> __m512i {
+        _mm512_maskz_permutexvar_epi8(self.kept, self.places, bytes)
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
 pub(super) fn pair_products_into(
     m: &Modulus,
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    pairs: &LimbPairs,
+    pairs: Pairs,
     plus: &Addends,
     target: Target,
 ) {
@@ -562,7 +589,7 @@ fn pair_products<const N: usize>(
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    pairs: &LimbPairs,
+    pairs: Pairs,
     plus: &Addends,
     (Target { to, mode }, r): (Target, Reduction),
 ) {
@@ -572,17 +599,13 @@ fn pair_products<const N: usize>(
     const AHEAD: usize = 1 << 12;
     /// Bytes of a register, and of a line of the cache.
     const LINE: usize = 64;
-    // Bytes of eight entries of one limb, and of all.
-    let (row, bytes) = (pairs.row_bytes(), pairs.padded());
-    let step = 2 * pairs.pairs() * row;
-    assert!(N <= pairs.pairs() && out0.len().is_multiple_of(LANES), "more terms than pairs");
+    // Bytes of eight entries of one limb, of a pair, and of all.
+    let (row, pair, step) = (pairs.stored.row_bytes(), pairs.stored.pair_bytes(), pairs.stored.step());
+    let bytes = pairs.stored.padded();
+    let seconds: Option<[&[u64]; N]> = pairs.seconds.map(array);
+    assert!(N <= pairs.count() && out0.len().is_multiple_of(LANES), "more terms than pairs");
     assert!(bytes.len() >= out0.len() / LANES * step + LINE, "pairs shorter than the sum");
-    // Byte b of an entry lies in byte b of its lane.
-    let places: [u8; LINE] =
-        std::array::from_fn(|b| if b % 8 < row / LANES { (b / 8 * (row / LANES) + b % 8) as u8 } else { 0 });
-    let kept = (0..LINE).filter(|b| b % 8 < row / LANES).fold(0u64, |mask, b| mask | 1 << b);
-    // SAFETY: both have the size of a register; the load is unaligned.
-    let places = unsafe { _mm512_loadu_epi8(places.as_ptr().cast()) };
+    let words = Words::new(row / LANES);
     let (zero, constant) = (_mm512_setzero_si512(), splat(m.montgomery_factor(plus.constant)));
     let products: Vec<_> =
         (plus.products.iter()).map(|(k, x, y)| (m.constant(m.montgomery_factor(k.value)), x, y)).collect();
@@ -590,7 +613,7 @@ fn pair_products<const N: usize>(
         multiples.iter().map(|(k, x)| (m.montgomery_factor(*k), *x)).collect()
     });
     for (i, block) in (0..out0.len()).step_by(LANES).zip((0..).step_by(step)) {
-        for line in (block..block + 2 * N * row).step_by(LINE) {
+        for line in (block..block + N * pair).step_by(LINE) {
             _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + AHEAD).cast());
         }
         let (mut low0, mut high0, mut low1, mut high1) = (constant, zero, zero, zero);
@@ -613,13 +636,20 @@ fn pair_products<const N: usize>(
                         // One line of the cache instead of two now and then.
                         return _mm512_cvtepu32_epi64(_mm256_loadu_si256(first.cast()));
                     }
-                    _mm512_maskz_permutexvar_epi8(kept, places, _mm512_loadu_epi8(first.cast()))
+                    words.spread(_mm512_loadu_epi8(first.cast()))
                 }
             };
             // SAFETY: i + 8 <= all lengths.
             let x = unsafe { load(x, i) };
-            add0(x, entries(block + 2 * j * row));
-            add1(x, entries(block + (2 * j + 1) * row));
+            add0(x, entries(block + j * pair));
+            add1(
+                x,
+                match seconds {
+                    // SAFETY: i + 8 <= all lengths.
+                    Some(z) => unsafe { load(z[j], i) },
+                    None => entries(block + j * pair + row),
+                },
+            );
         }
         for (k, x, y) in &products {
             let (value, quotient) = (splat(k.value), splat(k.quotient));
@@ -771,22 +801,17 @@ pub(super) fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) {
     scalar::signed_into(m, &mut out[end..], &x[end..]);
 }
 
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512bw,avx512vbmi")]
 pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
-    let (mask, below) = (splat(u64::MAX >> q.leading_zeros()), splat(q));
-    let width = if u32::try_from(q).is_ok() { 4 } else { 8 };
+    let (mask, below, width) = (splat(u64::MAX >> q.leading_zeros()), splat(q), q.ilog2() as usize / 8 + 1);
+    let (words, loaded) = (Words::new(width), u64::MAX >> (64 - LANES * width));
     let (mut taken, mut used) = (0, 0);
     // Eight are written whatever is kept, as long as there is room for them.
     while taken + LANES <= out.len()
         && let Some(bytes) = drawn.get(used..used + LANES * width)
     {
-        // SAFETY: these are eight words of that width; the loads are unaligned.
-        let x = unsafe {
-            match width {
-                4 => _mm512_cvtepu32_epi64(_mm256_loadu_si256(bytes.as_ptr().cast())),
-                _ => _mm512_loadu_epi64(bytes.as_ptr().cast()),
-            }
-        };
+        // SAFETY: eight words of that width are loaded, which there are.
+        let x = words.spread(unsafe { _mm512_maskz_loadu_epi8(loaded, bytes.as_ptr().cast()) });
         let x = _mm512_and_si512(x, mask);
         let kept = _mm512_cmplt_epu64_mask(x, below);
         // SAFETY: taken + 8 <= the length of out.

@@ -16,7 +16,7 @@ mod scalar;
 pub(crate) use ntt512::VectorNtt;
 
 use crate::ntt::Lift;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix, Target};
+use crate::{Addends, Constant, Modulus, Pairs, Permutation, Radix, Target};
 use std::sync::OnceLock;
 
 /// Which version of the kernels this process runs.
@@ -153,8 +153,8 @@ kernel! {
 kernel! {
     /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds.
     /// Entries of x are of [`Modulus::lazy_bits`]; at most 2¹¹ terms in all.
-    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: &LimbPairs, plus: &Addends, target: Target)
-    same_length out0.len(), out1.len(), pairs.n(), target.to.map_or(out0.len(), |to| to.indices().len()),
+    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: Pairs, plus: &Addends, target: Target)
+    same_length out0.len(), out1.len(), pairs.stored.n(), target.to.map_or(out0.len(), |to| to.indices().len()),
         x.iter().map(|x| x.len()).chain(plus.lengths()).min().unwrap_or(out0.len())
 }
 kernel! {
@@ -185,7 +185,7 @@ kernel! {
 
 kernel! {
     /// The first entries of out ← those of the little-endian words in `drawn`, masked to the size of `q`, that are below it, until
-    /// either is used up; how many. Words are of 32 bits if q has no more, else of 64. What out held behind them is lost.
+    /// either is used up; how many. Words have as many bytes as q. What out held behind them is lost.
     pub(crate) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize
 }
 
@@ -199,7 +199,7 @@ kernel! {
 #[allow(unsafe_code)]
 mod tests {
     use super::*;
-    use crate::{Mode, primes};
+    use crate::{LimbPairs, Mode, primes};
     use proptest::prelude::*;
     use rand::{Rng, SeedableRng};
 
@@ -324,8 +324,8 @@ mod tests {
                 // SAFETY: as above.
                 prop_assert_eq!(unsafe { avx512::take_residues(q, v, &drawn) }, taken);
                 prop_assert!(s[..taken] == v[..taken]);
-                let width = if q >> 32 == 0 { 4 } else { 8 };
-                let words = drawn.chunks(width).map(|w| w.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)));
+                let width = (m.bits() as usize).div_ceil(8);
+                let words = drawn.chunks_exact(width).map(|w| w.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)));
                 let below = words.map(|w| w % (1 << m.bits())).filter(|w| *w < q).take(room);
                 prop_assert!(below.eq(s[..taken].iter().copied()));
             }
@@ -338,7 +338,15 @@ mod tests {
             let x: Vec<_> = (x[..used].iter()).map(|_| limb(&mut rng, len, 1 << m.lazy_bits())).collect();
             let x: Vec<&[u64]> = x.iter().map(|x| &x[..]).collect();
             let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
-            let pairs = LimbPairs::new(&m, &stored);
+            let whole = LimbPairs::new(&m, &stored);
+            let (firsts, mut seconds) = (whole.clone().into_firsts(), yz[terms..2 * terms].to_vec());
+            seconds.iter_mut().for_each(|z| LimbPairs::prepare_second(&m, z));
+            let seconds: Vec<&[u64]> = seconds.iter().map(|z| &z[..]).collect();
+            let pairs = match seed % 5 {
+                0 => firsts.with_seconds(&seconds),
+                1 => whole.with_seconds(&seconds),
+                _ => whole.whole(),
+            };
             let [p, r, s, t] = std::array::from_fn(|i| [&yz[2 * terms + 2 * i][..], &yz[2 * terms + 2 * i + 1][..]]);
             let plus = if seed % 3 == 0 { Addends::default() } else {
                 Addends {
@@ -349,9 +357,9 @@ mod tests {
             };
             let mut out = [(); 4].map(|()| vec![0; len]);
             let [s0, s1, v0, v1] = &mut out;
-            scalar::pair_products_into(&m, s0, s1, &x, &pairs, &plus, Target::default());
+            scalar::pair_products_into(&m, s0, s1, &x, pairs, &plus, Target::default());
             // SAFETY: as above.
-            unsafe { avx512::pair_products_into(&m, v0, v1, &x, &pairs, &plus, Target::default()) };
+            unsafe { avx512::pair_products_into(&m, v0, v1, &x, pairs, &plus, Target::default()) };
             prop_assert!(s0 == v0 && s1 == v1);
             let automorphism = len
                 .is_power_of_two()
@@ -364,9 +372,9 @@ mod tests {
                 let (b0, b1) = (t[0], t[1]);
                 let mut moved = [b0.to_vec(), b1.to_vec(), b0.to_vec(), b1.to_vec()];
                 let [m0, m1, n0, n1] = &mut moved;
-                scalar::pair_products_into(&m, m0, m1, &x, &pairs, &plus, Target { to, mode });
+                scalar::pair_products_into(&m, m0, m1, &x, pairs, &plus, Target { to, mode });
                 // SAFETY: as above.
-                unsafe { avx512::pair_products_into(&m, n0, n1, &x, &pairs, &plus, Target { to, mode }) };
+                unsafe { avx512::pair_products_into(&m, n0, n1, &x, pairs, &plus, Target { to, mode }) };
                 for i in 0..len {
                     let from = to.map_or(i, |to| to.indices()[i] as usize);
                     let want = |before: u64, sum: u64| match mode {
@@ -458,12 +466,16 @@ mod tests {
         };
         assert!(!sum(&long, &long) && sum(&short, &long) && sum(&long, &short));
         let pairs = LimbPairs::new(&m, &[(&long, &long)]);
+        assert!(refuses(&mut || _ = pairs.clone().into_firsts().whole()));
+        assert!(refuses(&mut || _ = pairs.with_seconds(&[&short])));
+        assert!(!refuses(&mut || _ = pairs.with_seconds(&[&long])));
+        let pairs = pairs.whole();
         let product = |x: &[u64], log_n: u32| {
             let to = Permutation::of_automorphism(log_n, 3);
             let target = Target { to: Some(&to), mode: Mode::Add };
             let (mut out0, mut out1) = ([0; 16], [0; 16]);
             refuses(&mut || {
-                pair_products_into(&m, &mut out0, &mut out1, &[x], &pairs, &Addends::default(), target);
+                pair_products_into(&m, &mut out0, &mut out1, &[x], pairs, &Addends::default(), target);
             })
         };
         assert!(!product(&long, 4) && product(&short, 4) && product(&long, 3) && product(&long, 5));

@@ -3,7 +3,7 @@
 use super::{Affine, Rows, Term};
 use crate::ntt::Lift;
 use crate::radix::WORD;
-use crate::{Addends, Constant, LimbPairs, Modulus, Permutation, Radix, Target};
+use crate::{Addends, Constant, Modulus, Pairs, Permutation, Radix, Target};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -183,11 +183,11 @@ pub(super) fn pair_products_into(
     out0: &mut [u64],
     out1: &mut [u64],
     x: &[&[u64]],
-    pairs: &LimbPairs,
+    pairs: Pairs,
     plus: &Addends,
     Target { to, mode }: Target,
 ) {
-    assert!(x.len() <= pairs.pairs(), "more terms than pairs");
+    assert!(x.len() <= pairs.count(), "more terms than pairs");
     assert!(x.len() + plus.terms() <= 1 << 13, "more terms than a sum holds");
     for (o, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
         let i = to.map_or(o, |to| to.indices()[o] as usize);
@@ -269,18 +269,14 @@ pub(super) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) {
 
 #[inline(always)]
 pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
-    match u32::try_from(q) {
-        Ok(_) => take_words(q, out, drawn, |word| u64::from(u32::from_le_bytes(word))),
-        Err(_) => take_words(q, out, drawn, u64::from_le_bytes),
-    }
-}
-
-fn take_words<const W: usize>(q: u64, out: &mut [u64], drawn: &[u8], word: impl Fn([u8; W]) -> u64) -> usize {
-    let (mask, mut taken) = (u64::MAX >> q.leading_zeros(), 0);
-    for bytes in drawn.as_chunks().0 {
+    let (mask, width) = (u64::MAX >> q.leading_zeros(), q.ilog2() as usize / 8 + 1);
+    let mut taken = 0;
+    for bytes in drawn.chunks_exact(width) {
         // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch could not foresee.
         let Some(x) = out.get_mut(taken) else { break };
-        *x = word(*bytes) & mask;
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        *x = u64::from_le_bytes(word) & mask;
         taken += usize::from(*x < q);
     }
     taken
