@@ -5,8 +5,9 @@
 //! cargo run --release --example peer -- SET THREADS
 //! ```
 //! Prints the names of the operations on one line; then, for each name on standard input, seconds and bits of precision of
-//! one call at the top level; `NAME 2` times the second of two, which finds threads awake as within a circuit. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what
-//! was measured with it elsewhere can be carried over.
+//! one call at the top level; `NAME warm` times the call after 20 ms of others, which finds threads awake and spread over the
+//! processors as within a circuit. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`:
+//! what was measured with it elsewhere can be carried over.
 
 #[path = "../benches/support/mod.rs"]
 mod support;
@@ -14,11 +15,14 @@ mod support;
 use anyhow::{Context, Result};
 use std::hint::black_box;
 use std::io::{BufRead, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::operations::{Fixture, Operation};
 
 const YARDSTICK: &str = "ntt_tfhe";
 const TRANSFORMS: u32 = 64;
+const WARM: &str = " warm";
+/// Some slices of the scheduler.
+const WARM_UP: Duration = Duration::from_millis(20);
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -51,11 +55,12 @@ fn main() -> Result<()> {
             out.flush()?;
             continue;
         }
-        let (name, before) = line.strip_suffix(" 2").map_or((&line[..], 0), |name| (name, 1));
+        let (name, warm_up) = line.strip_suffix(WARM).map_or((&line[..], None), |name| (name, Some(WARM_UP)));
         let index = operations.iter().position(|op: &Operation| op.name == name);
         let index = index.with_context(|| format!("no operation {name}"))?;
         let run = || {
-            for _ in 0..before {
+            let start = Instant::now();
+            while warm_up.is_some_and(|time| start.elapsed() < time) {
                 operations[index].run();
             }
             operations[index].run()

@@ -162,8 +162,8 @@ def compare(peer, label, threads, samples, binary):
     ours = Ours(binary, label, threads)
     for name, theirs, their_bits in rivals(peer, label, ours):
         _, our_bits = ours.run(name)
-        # The yardstick wakes no threads for us, so a call that does not count does.
-        line = f"{name} 2" if peer == YARDSTICK else name
+        # The yardstick wakes no threads for us, so calls that do not count do.
+        line = f"{name} warm" if peer == YARDSTICK else name
         pairs = [(theirs(), ours.run(line)[0]) for _ in range(samples)]
         row = [peer, label, threads, name, samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
         row += [*interval(pairs), their_bits, our_bits]
