@@ -1,10 +1,11 @@
 //! A plan says of keys, messages and levels what is then made, and refuses with a way out.
 
 use ckks::Kept;
-use helba::{BanditConfig, KeyPlan, Shape};
+use helba::{BanditConfig, KeyPlan, Shape, compare, score};
 use keygen::{Error, Report, Request, generate, generate_in_memory, plan};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 fn toy() -> Report {
@@ -48,7 +49,30 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
             params.galois_gadget().digits(top) * keys.rotations.len() + params.relin_gadget().digits(top);
         let unpacked = 2 * digits * params.qp_basis(top).len() * params.n() * size_of::<u64>();
         let share = memory as f64 / unpacked as f64;
-        assert!(share < limit + 0.0005, "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked");
+        assert!(
+            (share - limit).abs() < 0.0005,
+            "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked"
+        );
+    }
+}
+
+/// What every decision uses is kept as it is multiplied.
+#[test]
+fn rotations_of_updates_alone_are_seeded() {
+    for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32)] {
+        let shape = Shape::for_problem(d, k);
+        let argmax = compare::argmax(&BanditConfig::new(d, k), shape).unwrap();
+        let decision: BTreeSet<i64> = score::rotations(shape)
+            .chain([score::estimate_rotation(shape)])
+            .chain(argmax.rotations())
+            .map(|k| k.rem_euclid(shape.decision_slots() as i64))
+            .collect();
+        let keys = KeyPlan::new(shape, false).unwrap();
+        for key in &keys.rotations {
+            let want = if decision.contains(&key.rotation) { Kept::Whole } else { Kept::Seeded };
+            assert_eq!(key.kept, want, "rotation by {} of {d}, {k}", key.rotation);
+        }
+        assert!(keys.rotations.iter().any(|key| key.kept == Kept::Seeded));
     }
 }
 

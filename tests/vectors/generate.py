@@ -7,6 +7,7 @@
   zeta^(3^i), ours at zeta^(5^j). Each pair of conjugate roots has one exponent 5^j, and 3^i or -3^i is the same
   exponent, so our slot j is SEAL's slot i, conjugated in the second case: the file holds the values in our order.
 - encode_mpmath.json: the definition of the embedding, summed term by term with 60 digits.
+- uniform.json: residues that a seed stands for.
 - frame_*.json: frames written from the format's description alone, with primes, roots of unity, scales, fingerprint,
   masks and an encryption made here in Python integers; the *_bad_* ones are one fault away from a good one.
 
@@ -205,6 +206,11 @@ def encode_mpmath():
 # ---- frames ----
 
 
+def largest_prime(bits, two_n, used=()):
+    candidates = range((2**bits - 2) // two_n * two_n + 1, 2 ** (bits - 1), -two_n)
+    return next(c for c in candidates if is_prime(c) and c not in used)
+
+
 class Params:
     """The smallest ring, two levels: what `spec` in the JSON says, derived again from its description."""
 
@@ -212,15 +218,10 @@ class Params:
 
     def __init__(self):
         self.n, two_n = 1 << self.log_n, 2 << self.log_n
-        largest = lambda bits, used: next(
-            c
-            for c in range((2**bits - 2) // two_n * two_n + 1, 2 ** (bits - 1), -two_n)
-            if is_prime(c) and c not in used
-        )
-        q0 = largest(self.log_q0, [])
+        q0 = largest_prime(self.log_q0, two_n)
         special = []
         for bits in self.log_p:
-            special.append(largest(bits, [q0] + special))
+            special.append(largest_prime(bits, two_n, [q0] + special))
         taken, chain, delta = [q0] + special, [], 2.0**self.log_scale * (1 - 2.0**-8)
         self.scales = [delta]
         for _ in range(self.depth):
@@ -255,6 +256,12 @@ def uniform(q, n, seed, stream):
     words = (int.from_bytes(drawn[i : i + width], "little") for i in range(0, len(drawn), width))
     out = [word for word in (word & (2 ** q.bit_length() - 1) for word in words) if word < q]
     return out[:n]
+
+
+def limb(q, n, seed, stream):
+    residues = uniform(q, n, seed, stream)
+    digest = blake3.blake3(b"".join(struct.pack("<Q", x) for x in residues)).hexdigest()
+    return {"prime": q, "stream": stream, "first": residues[:4], "digest": digest}
 
 
 def pack(limbs):
@@ -379,6 +386,20 @@ def frames():
         ("minus zero for a scale", {"scale": -0.0}, "BadFrame"),
     ]
     # The payload is that of the good key: only header and digest are stored.
+    write(
+        "uniform.json",
+        {
+            **head,
+            "seed": seed.hex(),
+            # The first residues modulo primes of every size in bytes, and a digest of all; streams as numbered.
+            "limbs": [limb(largest_prime(bits, 2 * n), n, seed, stream) for stream, bits in enumerate((20, 31, 32, 33, 42, 48, 50))],
+            # a of each digit of a key-switch key at the top, limb by limb over Q then P: stream 256 digit + limb.
+            "masks": [
+                [limb(q, n, seed, 256 * digit + i)["digest"] for i, q in enumerate(params.q + params.p)] for digit in range(2)
+            ],
+        },
+    )
+
     cases = []
     for name, change, error in bad:
         f = frame(params, seed + b, **{**common, **change})

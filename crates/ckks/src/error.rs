@@ -127,7 +127,7 @@ pub enum Error {
     #[error("rejected: {0}")]
     BadFrame(&'static str),
     /// Untrusted: a format version this program does not read.
-    #[error("rejected: format version {got}, this program reads version {want}")]
+    #[error("rejected: format version {got}, this program reads version {want}; make it anew with this one")]
     Version {
         /// Version found.
         got: u16,

@@ -1,6 +1,6 @@
 //! Encodings and frames made by other programs (`tests/vectors/generate.py` made them; tests read the JSON only).
 
-use ckks::{Encoder, Error, KeyId, Params, ParamsSpec, Security};
+use ckks::{Encoder, Error, KeyId, KeySwitchKey, Params, ParamsSpec, Security};
 use num_complex::Complex64;
 use serde_json::Value;
 
@@ -102,6 +102,34 @@ fn ciphertext_frames_equal_those_written_elsewhere() {
     let full = ckks::write_ciphertext(&params, id, &ct);
     assert_eq!(full[full.len() - 32..], hex(&all["full_digest"]));
     assert!(ckks::read_ciphertext(&params, id, level, &full).unwrap() == ct);
+}
+
+/// Of primes of three to seven bytes, and of every digit and limb of a key: no two share a stream.
+#[test]
+fn seeds_stand_for_the_same_residues_elsewhere() {
+    let (all, params) = (vectors("uniform"), SMALL.validate().unwrap());
+    let seed: [u8; 32] = hex(&all["seed"]).try_into().unwrap();
+    let digest = |limb: &[u64]| {
+        let bytes: Vec<u8> = limb.iter().flat_map(|x| x.to_le_bytes()).collect();
+        blake3::hash(&bytes).to_hex().to_string()
+    };
+    assert_eq!(list(&all["limbs"]).len(), 7);
+    for case in list(&all["limbs"]) {
+        let number = |name: &str| case[name].as_u64().unwrap();
+        let mut limb = vec![0; params.n()];
+        let m = rns::Modulus::new(number("prime")).unwrap();
+        rns::sample::uniform_limb(&m, number("stream") as usize, &seed, &mut limb);
+        let first: Vec<u64> = list(&case["first"]).iter().map(|x| x.as_u64().unwrap()).collect();
+        assert_eq!(limb[..4], first, "modulo {}", m.value());
+        assert_eq!(digest(&limb), case["digest"].as_str().unwrap(), "modulo {}", m.value());
+    }
+    let top = params.max_level();
+    for (digit, want) in list(&all["masks"]).iter().enumerate() {
+        let mask = KeySwitchKey::mask(&params, top, digit, &seed);
+        let got: Vec<String> = (0..mask.limbs()).map(|i| digest(mask.limb(i))).collect();
+        let want: Vec<&str> = list(want).iter().map(|d| d.as_str().unwrap()).collect();
+        assert_eq!(got, want, "digit {digit}");
+    }
 }
 
 #[test]

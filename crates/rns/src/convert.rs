@@ -315,7 +315,7 @@ impl Divider {
         x.truncate(kept);
         let n = self.to.n();
         // Of two limbs at a time the rows are read half as often; one row stays in the cache with what is made of it.
-        let at_a_time = prepared.rows.len().min(2) * n;
+        let at_a_time = prepared.rows.len().clamp(1, 2) * n;
         x.for_each_two_limbs(|first, limbs| {
             let mut made = Buffer::scratch(limbs.len().min(at_a_time));
             let output = |j: usize, limb| Output::Quotient(limb, self.inverse[j]);

@@ -1,8 +1,8 @@
 //! Kernels over one limb, each in two versions that agree bit for bit: `scalar` and `avx512`
 //! (AVX-512 with IFMA, chosen once by asking the CPU; `RNS_KERNEL=scalar` forces the twin).
 //!
-//! Slices of one call have the same length (checked). Inputs are reduced unless a kernel says otherwise;
-//! outputs always are. Time does not depend on the values.
+//! Slices of one call have the same length (checked) where they are read side by side. Inputs are reduced unless a kernel says otherwise;
+//! outputs always are. Time does not depend on the values, but for [`take_residues`]: there on which words it skips.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -449,6 +449,29 @@ mod tests {
                     sum_of_products_into(&m, &mut out, &products);
                     assert!(twin.iter().chain(&out).all(|&x| x == want), "{terms} terms of {bits} bits");
                 }
+            }
+        }
+    }
+
+    /// Words at the bounds, of every width in bytes: below the prime they are taken, from it on skipped.
+    #[test]
+    fn residues_are_taken_below_the_prime() {
+        for bits in 20..=Modulus::MAX_BITS {
+            let q = primes::largest(bits, 1 << 11, &[]).unwrap();
+            // More bits than the prime has are masked off, where the width has any.
+            let width = bits.div_ceil(8) as usize;
+            let above = if bits % 8 == 0 { 0 } else { 1u64 << bits };
+            let words =
+                [0, q - 1, q, q + 1, (1 << bits) - 1, above | 5, above | (q - 1), above | q, 7, q - 2];
+            let drawn: Vec<u8> =
+                words.iter().flat_map(|w| w.to_le_bytes()[..width].to_vec()).collect::<Vec<_>>().repeat(5);
+            let want: Vec<u64> = [0, q - 1, 5, q - 1, 7, q - 2].repeat(5);
+            for room in [4, 30, 40] {
+                let taken = room.min(want.len());
+                let (mut twin, mut out) = (vec![0; room], vec![0; room]);
+                assert_eq!(scalar::take_residues(q, &mut twin, &drawn), taken);
+                assert_eq!(take_residues(q, &mut out, &drawn), taken);
+                assert!(twin[..taken] == want[..taken] && out[..taken] == want[..taken], "{bits} bits");
             }
         }
     }
