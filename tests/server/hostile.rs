@@ -58,7 +58,7 @@ fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static s
         ("one byte more", [frame, &[0]].concat(), "malformed"),
         ("one byte more, digest fits", forged(&[frame, &[0]].concat(), |_| ()), "malformed"),
         ("magic", forged(frame, |b| b[0] ^= 1), "malformed"),
-        ("version", forged(frame, |b| b[4] = 2), "wrong_version"),
+        ("version", forged(frame, |b| b[4] += 1), "wrong_version"),
         ("kind", forged(frame, |b| b[6] = 5), "malformed"),
         ("reserved byte", forged(frame, |b| b[7] = 1), "malformed"),
         ("fingerprint", forged(frame, |b| b[8] ^= 1), "wrong_parameters"),
