@@ -207,7 +207,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
     )?;
     out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
-            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext, `rotate_seeded` one by a key whose other half is made from its seed; `sum_of_4_rotations` \
+            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext, `rotate_seeded` one by a key kept with its seed for one half, as servers keep those of batch updates alone ([arithmetic.md](arithmetic.md)); `sum_of_4_rotations` \
             adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
             result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of five to eight arms run; C, A and B are \
             sizes that other libraries are measured at, S is a small one: first prime + levels × bits, then P, of 50 + 8 × 40 + \
@@ -283,8 +283,8 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     if !compared.is_empty() {
         out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`) of the commit that `benches/record/README.md` names: the Python wheels \
                 of OpenFHE and SEAL (TenSEAL), which are built without HEXL's vector kernels. Same ring, same bits of \
-                each ciphertext prime, special primes and digits as each library can choose under the same bound. One call at a time, \
-                with the caches as the other library left them. The ratio is theirs over ours, above 1 where we are faster, with a 95 % interval. Bits are in the mean; their operands are encrypted under \
+                each ciphertext prime, special primes and digits as each library can choose under the same bound. Each is timed after 20 ms of \
+                the same calls. The ratio is theirs over ours, above 1 where we are faster, with a 95 % interval. Bits are in the mean; their operands are encrypted under \
                 the public key, ours under the secret key, as devices do, which alone is worth 6 to 7 bits.\n\n\
                 | library | set | threads | operation | theirs | ours | ratio | interval | their bits | our bits |\n\
                 |---|---|---:|---|---:|---:|---:|---|---:|---:|\n";

@@ -6,7 +6,7 @@
 Each library is used through its Python wheel (`openfhe`; `tenseal` for SEAL) where it can be imported; what cannot be is
 named and left out. Same ring degree, same bits of every ciphertext prime, uniform ternary secrets; the
 special primes and digits are what each library can choose under the 128-bit bound of the security table. Times include
-one call from Python, some microseconds. `tfhe-ntt` is a yardstick, not a rival: its transform of one limb of 50 bits, timed
+one call from Python, some microseconds; each call that counts comes after 20 ms of the same. `tfhe-ntt` is a yardstick, not a rival: its transform of one limb of 50 bits, timed
 in turns with each of our operations, says how fast the machine was while it ran. The ratio is theirs over ours, of medians, with a 95 % interval from
 resampling pairs; above 1 we are faster. One thread count a run: pools are sized at start.
 """
@@ -158,13 +158,19 @@ def rivals(peer, label, ours):
             yield name, lambda call=call: timed(call), judge(call()) if judge else math.nan
 
 
+def warm(call, seconds=0.02):
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        call()
+    return call()
+
+
 def compare(peer, label, threads, samples, binary):
     ours = Ours(binary, label, threads)
     for name, theirs, their_bits in rivals(peer, label, ours):
         _, our_bits = ours.run(name)
-        # The yardstick wakes no threads for us, so calls that do not count do.
-        line = f"{name} warm" if peer == YARDSTICK else name
-        pairs = [(theirs(), ours.run(line)[0]) for _ in range(samples)]
+        # Each finds its threads awake and its caches warm: what was called before does not count.
+        pairs = [(warm(theirs), ours.run(f"{name} warm")[0]) for _ in range(samples)]
         row = [peer, label, threads, name, samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
         row += [*interval(pairs), their_bits, our_bits]
         yield [f"{v:.6g}" if isinstance(v, float) else v for v in row]

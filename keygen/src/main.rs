@@ -128,8 +128,9 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
         BundleKind::Public => "public",
         BundleKind::Secret => "secret",
     };
-    println!("bundle        {kind}, {} frames", reader.manifest().frames);
+    println!("bundle        {kind}, {} frames announced", reader.manifest().frames);
     print_manifest(reader.manifest());
+    println!("frames        not read: server and device check them when they load the bundle");
     reader.manifest().params().with_context(|| path.display().to_string())?;
     Ok(())
 }

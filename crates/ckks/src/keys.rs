@@ -110,7 +110,7 @@ pub struct KeySwitchKey {
 pub enum Kept {
     /// As it is multiplied.
     Whole,
-    /// Without its a, which every use makes anew from the seed: half the memory, for a fifth to a half more time (`docs/costs.md`).
+    /// Without its a, which every use makes anew from the seed: half the memory, for up to a half more time (`docs/costs.md`).
     Seeded,
 }
 
