@@ -6,12 +6,12 @@
 mod support;
 
 use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, Params, Plaintext};
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
 use helba::score::ScoreInputs;
 use helba::{
-    Bandit, BanditConfig, Engine, Feedback, KeyPlan, Layout, RotationKey, Shape, compare, refresh, score,
+    Bandit, BanditConfig, Engine, Feedback, GaloisKey, KeyPlan, Layout, Shape, compare, refresh, score,
 };
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
@@ -38,8 +38,8 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        for RotationKey { rotation, level, kept } in plan.rotations {
-            let g = GaloisElement::rotation(&params, rotation);
+        for GaloisKey { automorphism, level, kept } in plan.galois {
+            let g = automorphism.element(&params);
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
         }
         let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));
@@ -128,7 +128,7 @@ fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     bench.time(&id("sqrt_15", u.level()), true, fact, || timed(|| root.evaluate(&alg, &u)));
 
     let kinds = [
-        ("compare_6_default", Comparison::composite(1.0 / 64.0, &[15, 15])),
+        ("compare_6_rough", Comparison::composite(1.0 / 64.0, &[15, 15])),
         ("compare_6", Comparison::minimax(6)),
         ("compare_8", Comparison::minimax(8)),
         ("compare_10", Comparison::minimax(10)),

@@ -242,7 +242,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     out += "\n## A bandit's steps\n\nEach problem on the parameter set that `helba-keygen` chooses for it \
             ([parameters.md](parameters.md)). The level is the one before the step; bits are against the same step in the \
             clear, so that what a polynomial itself misses is not in them ([precision.md](precision.md), [circuits.md](circuits.md)). \
-            `sqrt_15` is the square root's polynomial, of degree 15; `compare_6_default` the comparison of all pairs with a \
+            `sqrt_15` is the square root's polynomial, of degree 15; `compare_6_rough` the comparison of all pairs with a \
             resolution of 2⁻⁶, two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are minimax ones for 2⁻⁶, \
             2⁻⁸, 2⁻¹⁰. `argmax` is the default one with differences before it and the product over a row after it; `decide` is score, \
             argmax and answer, with the bytes of one of its two answers; `refresh_encrypt` is the device's part.\
@@ -267,7 +267,6 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
             size(&r.bytes)
         )?;
     }
-    out += &limits();
     out += &predictions(rows)?;
     out += "\n## Kernels\n\nOne limb, or one polynomial where a set is named, at level `l`: `ntt_forward` and `ntt_inverse` are transforms of one limb, \
             `…_tfhe` the same by `tfhe-ntt`; `combine_5` a sum of five limbs times constants, `pair_products_5` five digits times a key's pairs; \
@@ -304,16 +303,6 @@ fn distinct<'a, T: PartialEq>(rows: impl Iterator<Item = &'a Row>, f: impl Fn(&'
         }
         all
     })
-}
-
-/// Which problems have no keys, in the engine's words.
-fn limits() -> String {
-    match keygen::plan(16, 64, 1000, false) {
-        Err(e) => {
-            format!("\nThere is no row for d = 16, K = 64, which `helba-keygen plan` refuses: \"{e}\"\n")
-        }
-        Ok(report) => format!("\nd = 16, K = 64 would run on {}.\n", report.params),
-    }
 }
 
 /// What `helba-keygen plan` says beside what was measured.

@@ -46,10 +46,9 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        let rotations =
-            plan.rotations.iter().map(|key| (GaloisElement::rotation(&params, key.rotation), key.level));
+        let galois = plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level));
         let conjugation = (GaloisElement::conjugation(&params), params.max_level());
-        for (g, level) in rotations.chain([conjugation]) {
+        for (g, level) in galois.chain([conjugation]) {
             keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
         }
         Party { evaluator: Evaluator::new(params, keys), public, secret, rng }
@@ -176,7 +175,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
 
     // A decision on the first model, A = I/lambda and an estimate of some size.
     let model = layout.model(|i, j| if i == j { 1.0 } else { 0.0 }, |i| 0.3 * played[i.min(d - 1)]);
-    let contexts = layout.contexts(&rows).unwrap();
+    let (contexts, trace) = (layout.contexts(&rows).unwrap(), layout.trace_features(&played).unwrap());
     let (clear, encrypted) = (
         Clear::new(shape.decision_slots()).unwrap(),
         Encrypted::new(party.evaluator.clone(), shape.decision_slots()).unwrap(),
@@ -188,9 +187,13 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         scalars: config.scalars(1, 0),
         trace_bound: 5.0,
     };
-    let x = party.encrypt(&contexts, plan.context_level);
+    let mut x = party.encrypt(&contexts, plan.context_level);
+    let trace_x = party.encrypt(&trace, plan.trace_level);
     let m = party.encrypt(&model, plan.model_level);
     row(page, "contexts", &party, &x, &contexts);
+    row(page, "trace statistics", &party, &trace_x, &trace);
+    party.evaluator.add_assign(&mut x, &trace_x).unwrap();
+    let contexts: Vec<Complex64> = contexts.iter().zip(&trace).map(|(a, b)| a + b).collect();
     row(page, "model", &party, &m, &model);
     let (ex, em) =
         (clear.fresh(&contexts, plan.context_level).unwrap(), clear.fresh(&model, plan.model_level).unwrap());
@@ -237,11 +240,11 @@ fn rounds(page: &mut String, d: usize, k: usize) {
 }
 
 #[test]
-#[ignore = "long: real parameters up to d = 16, K = 32"]
+#[ignore = "long: real parameters up to d = 16, K = 64"]
 fn the_page_is_current() {
     let mut page = HEAD.to_string();
     primitives(&mut page);
-    for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (8, 32), (16, 32)] {
+    for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
         rounds(&mut page, d, k);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/precision.md");

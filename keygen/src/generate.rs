@@ -3,7 +3,7 @@ use ckks::{
     EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security,
 };
 use ckks_secret::SecretKey;
-use helba::{KeyPlan, RotationKey, Shape};
+use helba::{GaloisKey, KeyPlan, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl Pair {
         let key_id = public_key.id(&params);
 
         let mut wanted = vec![(None, plan.relin_level, Kept::Whole)];
-        wanted.extend(plan.rotations.iter().map(|&RotationKey { rotation, level, kept }| {
-            (Some(GaloisElement::rotation(&params, rotation)), level, kept)
+        wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, kept }| {
+            (Some(automorphism.element(&params)), level, kept)
         }));
         // As a loaded bundle writes them.
         wanted.sort_by_key(|key| key.0);

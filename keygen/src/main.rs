@@ -45,7 +45,7 @@ enum Command {
         /// Features of an arm, d: from 1 to 16.
         #[arg(long, visible_alias = "d")]
         features: usize,
-        /// Arms, K: from 1 to 32.
+        /// Arms, K: from 1 to 64.
         #[arg(long, visible_alias = "k")]
         arms: usize,
         /// Rounds to plan for: from 1 to 10⁹.

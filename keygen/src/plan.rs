@@ -290,7 +290,7 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
     };
     let top = params.max_level();
     let rotations = |kept| -> Vec<_> {
-        keys.rotations.iter().filter(|key| key.kept == kept).map(|key| (key.level, kept)).collect()
+        keys.galois.iter().filter(|key| key.kept == kept).map(|key| (key.level, kept)).collect()
     };
     vec![
         KeyCost {
@@ -300,7 +300,7 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
             memory: memory_of(params, 2 * (top + 1)),
         },
         switch("relinearisation", params.relin_gadget(), &[(keys.relin_level, Kept::Whole)]),
-        switch("rotations", params.galois_gadget(), &rotations(Kept::Whole)),
+        switch("rotations and conjugation", params.galois_gadget(), &rotations(Kept::Whole)),
         switch("rotations of updates alone, seeded", params.galois_gadget(), &rotations(Kept::Seeded)),
     ]
 }

@@ -100,7 +100,7 @@ fn contradictions_in_a_bundle_are_refused() {
         other => panic!("{name}: {other:?}"),
     };
     field(&|m| m.params = "none".into(), "params");
-    field(&|m| m.params = "toy-logn14-depth21".into(), "fingerprint");
+    field(&|m| m.params = "toy-logn14-depth22".into(), "fingerprint");
     field(&|m| m.fingerprint = "00".into(), "fingerprint");
     field(&|m| m.key_id = "00".into(), "key_id");
     field(&|m| m.security_bits = 128, "security_bits");

@@ -231,7 +231,7 @@ pub(crate) fn forged(frame: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 
 /// A well-formed ciphertext frame of another ring.
 pub(crate) fn foreign_frame() -> Vec<u8> {
-    let params = ckks::TOY_LOGN14_DEPTH21.validate().unwrap();
+    let params = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let scale = params.scale(0);
     let header = FrameHeader { kind: FrameKind::Ciphertext, level: 0, parts: 2, element: 0, scale };
     let payload = 2 * params.q_basis(0).modulus(0).bits() as usize * params.n() / 8;

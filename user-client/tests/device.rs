@@ -327,7 +327,7 @@ fn other_bundles_are_refused() {
     let around = |manifest: &wire::Manifest| {
         read(&SecretBundle::write(manifest, &bundle.frame, Vec::new()).unwrap().0).unwrap_err()
     };
-    let spec = ckks::TOY_LOGN14_DEPTH21.validate().unwrap();
+    let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let id = world().device.key_id();
     let e = around(&wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 1));
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");

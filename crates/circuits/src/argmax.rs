@@ -319,29 +319,29 @@ mod tests {
     /// Any number of equal arms come out above every other, and the best of near ones ahead of the next.
     #[test]
     fn equal_arms_stand_out() {
-        for comparison in [
-            Comparison::composite(1.0 / 64.0, &[15, 15]).unwrap(),
-            Comparison::minimax(6).unwrap(),
-            Comparison::minimax(8).unwrap(),
-            Comparison::minimax(10).unwrap(),
+        for (comparison, arms) in [
+            (Comparison::composite(1.0 / 64.0, &[15, 15]).unwrap(), 32),
+            (Comparison::minimax(6).unwrap(), 64),
+            (Comparison::minimax(8).unwrap(), 32),
+            (Comparison::minimax(10).unwrap(), 32),
         ] {
             let resolution = comparison.resolution().unwrap();
-            let argmax = Argmax::new(32, 128, 64, comparison).unwrap();
-            let alg = Clear::new(32 * 128).unwrap();
+            let argmax = Argmax::new(arms, 128, 64, comparison).unwrap();
+            let alg = Clear::new(arms * 128).unwrap();
             let wins = |scores: &[f64]| {
                 let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
                 let action = argmax.evaluate(&alg, &v, 0.5).unwrap().0.real();
                 action.iter().step_by(128).copied().collect::<Vec<f64>>()
             };
-            for equal in [2, 4, 8, 16, 31] {
+            for equal in [2, 4, 8, 16, 31, 63].into_iter().filter(|&n| n < arms) {
                 let mut scores = vec![-0.2; equal];
-                scores.resize(32, -0.25);
+                scores.resize(arms, -0.25);
                 let won = wins(&scores);
-                assert!(won[..equal].iter().all(|&w| w > 0.085), "{equal} of 32: {won:?}");
-                assert!(won[equal..].iter().all(|w| w.abs() < 0.02), "{equal} of 32: {won:?}");
+                assert!(won[..equal].iter().all(|&w| w > 0.085), "{equal} of {arms}: {won:?}");
+                assert!(won[equal..].iter().all(|w| w.abs() < 0.02), "{equal} of {arms}: {won:?}");
             }
             let mut scores = vec![0.1, 0.1 - resolution / 2.0];
-            scores.resize(32, -0.45);
+            scores.resize(arms, -0.45);
             let won = wins(&scores);
             assert!(won[0] > won[1] + 0.2, "{won:?}");
         }

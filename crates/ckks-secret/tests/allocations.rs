@@ -2,7 +2,7 @@
 
 mod common;
 
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, Plaintext, TOY_LOGN14_DEPTH21};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, Plaintext, TOY_LOGN14_DEPTH22};
 use ckks_secret::SecretKey;
 use common::{rng, values};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -20,7 +20,7 @@ fn no_operation_allocates_as_much_as_one_limb() {
 }
 
 fn measure() {
-    let params = TOY_LOGN14_DEPTH21.validate().unwrap();
+    let params = TOY_LOGN14_DEPTH22.validate().unwrap();
     let (mut rng, level) = (rng(3), 6);
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);

@@ -35,6 +35,6 @@ pub use keys::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, PublicK
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use params::{
     Fingerprint, LOGN15_LOGQP826_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
-    LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1066_DEPTH20, Params, ParamsSpec, Security,
-    TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH21,
+    LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, Security,
+    TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };

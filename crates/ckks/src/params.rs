@@ -101,7 +101,7 @@ pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP826_DEPTH17
 };
 
-/// K ≤ 32 where the slots are enough, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+/// K ≤ 32, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp858-depth21",
     log_n: 15,
@@ -123,11 +123,11 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// K ≤ 32, twice the slots: 20 levels of 32 bits. log₂(QP) = 1066 at N = 2¹⁶, where 1747 are allowed.
-pub const LOGN16_LOGQP1066_DEPTH20: ParamsSpec = ParamsSpec {
-    name: "logn16-logqp1066-depth20",
+/// K ≤ 64, twice the slots: 22 levels of 32 bits. log₂(QP) = 1130 at N = 2¹⁶, where 1747 are allowed.
+pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
+    name: "logn16-logqp1130-depth22",
     log_n: 16,
-    depth: 20,
+    depth: 22,
     log_p: &[48, 48, 48, 48, 48, 48, 48, 48],
     ..LOGN15_LOGQP826_DEPTH17
 };
@@ -136,9 +136,13 @@ pub const LOGN16_LOGQP1066_DEPTH20: ParamsSpec = ParamsSpec {
 pub const TOY_LOGN12_DEPTH21: ParamsSpec =
     ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
 
-/// Tests only: as [`TOY_LOGN12_DEPTH21`] with more slots. No security.
-pub const TOY_LOGN14_DEPTH21: ParamsSpec =
-    ParamsSpec { name: "toy-logn14-depth21", log_n: 14, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
+/// Tests only: the chain of [`LOGN16_LOGQP1130_DEPTH22`], likewise. No security.
+pub const TOY_LOGN14_DEPTH22: ParamsSpec = ParamsSpec {
+    name: "toy-logn14-depth22",
+    log_n: 14,
+    security: Security::None,
+    ..LOGN16_LOGQP1130_DEPTH22
+};
 
 impl ParamsSpec {
     /// The sets that have a name.
@@ -149,9 +153,9 @@ impl ParamsSpec {
             LOGN15_LOGQP842_DEPTH19,
             LOGN15_LOGQP858_DEPTH21,
             LOGN15_LOGQP866_DEPTH23,
-            LOGN16_LOGQP1066_DEPTH20,
+            LOGN16_LOGQP1130_DEPTH22,
             TOY_LOGN12_DEPTH21,
-            TOY_LOGN14_DEPTH21,
+            TOY_LOGN14_DEPTH22,
         ]
     }
 

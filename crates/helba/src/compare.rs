@@ -9,7 +9,7 @@ use crate::{BanditConfig, Error, Shape};
 use circuits::argmax::Argmax;
 use circuits::{Complex64, SlotAlgebra};
 
-/// The comparison of a bandit: arms in their blocks, the trace at slot 2D² of the first.
+/// The comparison of a bandit: arms in their blocks, the trace at slot D² of the first.
 ///
 /// # Errors
 /// [`Error::Circuit`] for a comparison that does not exist.
@@ -17,21 +17,27 @@ pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
     Ok(Argmax::new(shape.arm_slots, shape.block(), trace_slot(shape), config.comparison()?)?)
 }
 
-/// The most arms: errors of the comparison multiply along a row of the product, whose entry for the trace must stay on its side of
-/// the decision about it. 1 ± 2⁻⁶·³ each, 0.67 to 1.49 in all.
-pub const MOST_ARMS: usize = 32;
+/// The most arms: 128 would need squares of 16 features for their rows, and 2¹⁶ slots.
+pub const MOST_ARMS: usize = 64;
+
+/// The most arms that a comparison with an error of 2^−5.4 is sharp enough for: errors multiply along a row of the product, whose
+/// entry for the trace must stay on its side of the decision about it. 1 ± 2^−6.3 each, 0.67 to 1.49 in all; more arms are
+/// compared to 2^−7.5 or better.
+pub(crate) const ROUGH_ARMS: usize = 32;
 
 /// What an indicator of a comparison that was resolved misses 0 or 1 by.
-pub(crate) const INDICATOR_ERROR: f64 = 0.0125;
+fn indicator_error(arms: usize) -> f64 {
+    if arms <= ROUGH_ARMS { 0.0125 } else { 0.003 }
+}
 
 /// Entries of an answer are below: the largest product of a row, and a half for noise.
 pub fn largest_entry(shape: Shape) -> f64 {
-    (1.0 + INDICATOR_ERROR).powi(shape.arm_slots as i32) + 0.5
+    (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
 }
 
 /// Where the trace stands.
 pub(crate) fn trace_slot(shape: Shape) -> usize {
-    2 * shape.square()
+    shape.square()
 }
 
 /// Near 1 at slot (a, 0) if arm a beats all others, and at the trace's slot if it reached its threshold; other slots
@@ -67,17 +73,19 @@ mod tests {
     /// The trace's entry stays on its side of the decision, with the devices' noise of an eighth, for as many arms as there may be.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
-        for comparison_bits in [6, 8, 10] {
-            let comparison =
-                BanditConfig { comparison_bits, ..BanditConfig::new(2, 2) }.comparison().unwrap();
-            let resolution = comparison.resolution().unwrap();
-            assert!(comparison.measured_error(resolution, 100_000) / 2.0 < INDICATOR_ERROR);
+        for arms in [ROUGH_ARMS, MOST_ARMS] {
+            for comparison_bits in [6, 8, 10] {
+                let comparison =
+                    BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) }.comparison().unwrap();
+                let resolution = comparison.resolution().unwrap();
+                assert!(comparison.measured_error(resolution, 100_000) / 2.0 < indicator_error(arms));
+            }
+            let (row, error) = (arms as i32, indicator_error(arms));
+            let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
+            assert!((1.0 - error).powi(row) - noise > decision);
+            assert!(error * (1.0 + error).powi(row - 1) + noise < decision);
+            let largest = largest_entry(Shape::for_problem(16, arms));
+            assert!((1.5..2.0).contains(&largest), "{largest}");
         }
-        let row = MOST_ARMS as i32;
-        let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
-        assert!((1.0 - INDICATOR_ERROR).powi(row) - noise > decision);
-        assert!(INDICATOR_ERROR * (1.0 + INDICATOR_ERROR).powi(row - 1) + noise < decision);
-        let largest = largest_entry(Shape::for_problem(16, MOST_ARMS));
-        assert!((1.9..2.0).contains(&largest), "{largest}");
     }
 }

@@ -1,11 +1,12 @@
 //! What a bandit is told before it starts, and what follows for levels, slots and keys.
 
 use crate::Error;
-use crate::compare::MOST_ARMS;
+use crate::compare::{MOST_ARMS, ROUGH_ARMS};
 use bandit::{LinearConfig, Schedule, Width};
 use circuits::argmax::tie_bonus;
-use circuits::matrix::{Factors, Newton, warm_steps};
-use ckks::{Kept, Params, ParamsSpec};
+use circuits::matrix::{Factors, warm_steps};
+use ckks::Params;
+use num_complex::Complex64;
 use serde::{Deserialize, Serialize};
 
 /// Newton stops when ‖A·V − I‖ is below this: regret does not notice (docs/circuits.md).
@@ -188,10 +189,13 @@ impl BanditConfig {
         })
     }
 
-    /// Levels of a decision; of more arms than the comparison's errors allow there is none.
-    fn decision_levels(&self, shape: Shape) -> Result<usize, Error> {
+    /// Levels of a decision.
+    ///
+    /// # Errors
+    /// [`Error::Field`] for more than [`MOST_ARMS`] arms.
+    pub(crate) fn decision_levels(&self, shape: Shape) -> Result<usize, Error> {
         if shape.arm_slots > MOST_ARMS {
-            let want = format!("at most {MOST_ARMS}: the comparison's errors multiply");
+            let want = format!("at most {MOST_ARMS}: no ring has slots for more");
             return Err(Error::Field { field: "arms", got: shape.arm_slots.to_string(), want });
         }
         let sqrt = (self.sqrt_degree + 1).ilog2() as usize;
@@ -209,7 +213,7 @@ impl BanditConfig {
         Ok(match self.comparison_bits {
             // Eight levels for an error of 2^−5.4, which is sharp enough to choose by; users play the largest entry, and
             // that is the right one below the resolution too.
-            6 => circuits::Comparison::composite(1.0 / 64.0, &[15, 15])?,
+            6 if self.linear.k <= ROUGH_ARMS => circuits::Comparison::composite(1.0 / 64.0, &[15, 15])?,
             bits => circuits::Comparison::minimax(bits)?,
         })
     }
@@ -307,9 +311,16 @@ impl Shape {
         Shape { dim, arm_slots }
     }
 
-    /// Slots of an arm: four D × D squares.
+    /// Slots of an arm, F: four D × D squares, or two where the former would take more slots than N = 2¹⁵ has.
     pub fn block(&self) -> usize {
-        4 * self.dim * self.dim
+        let squares = if 4 * self.square() * self.arm_slots <= 1 << 14 { 4 } else { 2 };
+        squares * self.square()
+    }
+
+    /// What trace statistics are multiples of: 1 where they have slots of their own, √−1 where they share arm 1's. To tell the
+    /// parts apart again takes conjugations, a tenth of a small decision.
+    pub(crate) fn trace_unit(&self) -> Complex64 {
+        if self.block() > 2 * self.square() { Complex64::ONE } else { Complex64::I }
     }
 
     /// Period of the decision's vectors.
@@ -344,83 +355,5 @@ impl Shape {
 
     pub(crate) fn square(&self) -> usize {
         self.dim * self.dim
-    }
-}
-
-/// Sets that keys are made for, the fastest first.
-const SETS: [ParamsSpec; 5] = [
-    ckks::LOGN15_LOGQP826_DEPTH17,
-    ckks::LOGN15_LOGQP858_DEPTH18,
-    ckks::LOGN15_LOGQP842_DEPTH19,
-    ckks::LOGN15_LOGQP858_DEPTH21,
-    ckks::LOGN16_LOGQP1066_DEPTH20,
-];
-
-/// Rings for tests.
-const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH21];
-
-/// The evaluation keys a shape needs, and the parameter set for it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KeyPlan {
-    /// The parameters.
-    pub params: ParamsSpec,
-    /// Level of the relinearisation key.
-    pub relin_level: usize,
-    /// Those of rotations, by the slots they move by.
-    pub rotations: Vec<RotationKey>,
-}
-
-/// The key of a rotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RotationKey {
-    /// Slots to the left, canonical in [0, slots).
-    pub rotation: i64,
-    /// The highest level it is used at.
-    pub level: usize,
-    /// How a server keeps it: seeded if only batch updates use it.
-    pub kept: Kept,
-}
-
-impl KeyPlan {
-    /// The fastest of the shipped 128-bit sets that carries `shape` with default precision; `toy` takes rings without security, for
-    /// tests, where one is large enough.
-    ///
-    /// # Errors
-    /// [`Error::Slots`] if none does; [`Error::Field`] for more than [`MOST_ARMS`] arms.
-    pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
-        let config = BanditConfig::new(shape.dim, shape.arm_slots);
-        let (slots, levels) = (shape.slots(), config.decision_levels(shape)?);
-        let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
-        let fits = |set: &&ParamsSpec| slots <= holds(set) && levels <= set.depth;
-        let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
-        // The last set has the levels of as many arms as there may be: only slots can be missing.
-        let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
-            let have = SETS.iter().map(holds).max().unwrap_or(0);
-            Error::Slots { need: slots, have }
-        })?;
-        let top = params.depth;
-        let mut rotations = std::collections::BTreeMap::<i64, RotationKey>::new();
-        // Decisions come first: whatever an update adds to them is its own.
-        let mut need = |k: i64, period: usize, level: usize, kept: Kept| {
-            let rotation = k.rem_euclid(period as i64);
-            if rotation != 0 {
-                let key = rotations.entry(rotation).or_insert(RotationKey { rotation, level, kept });
-                key.level = level.max(key.level);
-            }
-        };
-        let decision = shape.decision_slots();
-        for k in crate::score::rotations(shape) {
-            need(k, decision, top - 1, Kept::Whole);
-        }
-        need(crate::score::estimate_rotation(shape), decision, top - 4, Kept::Whole);
-        let argmax = crate::compare::argmax(&config, shape)?;
-        // After product, mask and the shallower square root.
-        for k in argmax.rotations() {
-            need(k, decision, top - 6, Kept::Whole);
-        }
-        for k in Newton::new(shape.dim, Factors::plain(2), 1.0)?.rotations() {
-            need(k, shape.update_slots(), shape.update_level(top), Kept::Seeded);
-        }
-        Ok(KeyPlan { params, relin_level: top, rotations: rotations.into_values().collect() })
     }
 }

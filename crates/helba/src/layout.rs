@@ -1,16 +1,17 @@
 //! Which slot holds what.
 //!
-//! An arm has a block of four D × D squares, h = 0 … 3; slot h·D² + i·D + j of arm a's block is (a, h, i, j).
+//! An arm has a block of F slots, two or four D × D squares ([`Shape::block`]); slot h·D² + i·D + j of arm a's block is (a, h, i, j).
 //!
 //! ```text
-//! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·4D²
-//! trace statistics  (0, 2, i, j) = x_i x_j                               else 0        period Ka·4D²
+//! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·F
+//! trace statistics  slot 2D² + i·D + j = x_i x_j                         else 0        period Ka·F
 //! model             (h even, i, j) = A_ij      (h odd, 0, j) = ω_j       else 0        period 2D²
 //! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
-//! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·4D²
+//! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
 //! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩ of every arm and
-//! the trace ⟨A, Σxxᵀ⟩: one product for all three.
+//! the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D² is where arm 1's begins: trace
+//! statistics are imaginary there, and so is the trace.
 
 use crate::{BanditConfig, Error, Plan, Shape};
 use num_complex::Complex64;
@@ -110,11 +111,11 @@ impl Layout {
     /// [`Error::ContextShape`], [`Error::BadFeatures`].
     pub fn trace_features(&self, features: &[f64]) -> Result<Vec<Complex64>, Error> {
         self.check(0, features)?;
-        let (dim, square) = (self.shape.dim, self.shape.square());
+        let (dim, square, unit) = (self.shape.dim, self.shape.square(), self.shape.trace_unit());
         let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
         for (i, xi) in features.iter().enumerate() {
             for (j, xj) in features.iter().enumerate() {
-                out[2 * square + i * dim + j].re = xi * xj;
+                out[2 * square + i * dim + j] = unit * xi * xj;
             }
         }
         Ok(out)

@@ -19,6 +19,7 @@ pub mod compare;
 mod config;
 mod engine;
 mod error;
+mod key_plan;
 mod layout;
 pub mod refresh;
 pub mod score;
@@ -28,7 +29,8 @@ pub use bandit_state::{
     Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs,
     UpdateOutput,
 };
-pub use config::{BanditConfig, KeyPlan, Plan, RotationKey, Scalars, Shape};
+pub use config::{BanditConfig, Plan, Scalars, Shape};
 pub use engine::{DecisionOutput, Engine};
 pub use error::Error;
+pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;

@@ -3,7 +3,8 @@
 //! Levels in → out: l → l − 2 − log₂(degree + 1).
 //!
 //! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace.
-//! u and the trace enter the index linearly, so they are picked out only at the level where they are added.
+//! u and the trace enter the index linearly, so they are picked out only at the level where they are added. Where the trace is
+//! the imaginary part of a z, conjugation tells them apart.
 //!
 //! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
 //! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is left out.
@@ -43,13 +44,13 @@ pub fn rotations(shape: Shape) -> impl Iterator<Item = i64> {
     circuits::sum_rotations(1, shape.square())
 }
 
-/// The rotation that brings u to z, at the context's level − 4 or below.
+/// The rotation that brings u to z, and the trace to its slot, at the context's level − 4 or below.
 pub fn estimate_rotation(shape: Shape) -> i64 {
     shape.square() as i64
 }
 
 /// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound) at slot
-/// (0, 2D²); 0 elsewhere.
+/// (0, D²); 0 elsewhere.
 ///
 /// # Errors
 /// Of the algebra; out of levels below 2 + log₂(degree + 1).
@@ -62,27 +63,32 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let ScoreInputs { shape, arms, scalars, .. } = inputs;
     let (square, block, range, slots) =
         (shape.square(), shape.block(), scalars.range, shape.decision_slots());
+    let unit = shape.trace_unit();
     let at_arms = |value: f64| {
         let mut mask = vec![Complex64::ZERO; slots];
         mask.iter_mut().step_by(block).take(*arms).for_each(|v| v.re = value);
         mask
     };
-    let mut at_trace = vec![Complex64::ZERO; slots];
-    at_trace[crate::compare::trace_slot(*shape)].re = 1.0 / (2.0 * inputs.trace_bound);
+    // The real part, where there is another.
+    let imaginary = unit.im != 0.0;
+    let share = if imaginary { 0.5 } else { 1.0 };
+    let real = |v: A::Vector| if imaginary { alg.add(&v, &alg.conjugate(&v)?) } else { Ok(v) };
 
     // Valid at the first slot of each square; other slots hold parts of two squares until the masks.
     let sums = circuits::rotate_sum(alg, &alg.mul(contexts, model)?, 1, square)?;
     // 2(z + c₁)/c₂ − 1.
     let at_zero = 2.0 * scalars.c1 / scalars.c2 - 1.0;
-    let z = alg.add_const(&alg.mul_plain(&sums, &at_arms(2.0 / scalars.c2))?, at_zero.into())?;
+    let z = real(alg.mul_plain(&sums, &at_arms(share * 2.0 / scalars.c2))?)?;
+    let z = alg.add_const(&z, at_zero.into())?;
     let (factor, c2) = (scalars.beta / range, scalars.c2);
     let root = |x: f64| factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
     let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
     // u/range and trace/(2·bound), one level above where the root comes out.
-    let pick = [(estimate_rotation(*shape), at_arms(1.0 / range)), (0, at_trace)];
-    let pick = LinearTransform::new(slots, slots, pick)?.with_baby_step(slots)?;
+    let mut pick = at_arms(share / range);
+    pick[crate::compare::trace_slot(*shape)] = unit.conj() * share / (2.0 * inputs.trace_bound);
+    let pick = LinearTransform::new(slots, slots, [(estimate_rotation(*shape), pick)])?;
     let level = alg.level(&z) + 2 - sqrt.depth();
-    let linear = alg.linear(&alg.drop_to(&sums, level)?, &pick)?;
+    let linear = real(alg.linear(&alg.drop_to(&sums, level)?, &pick.with_baby_step(slots)?)?)?;
     let index = sqrt.evaluate_plus(alg, &z, &[(1.0, &linear)])?;
 
     let middle = scalars.least_index / range + 0.5;
@@ -93,4 +99,86 @@ pub fn optimistic_index<A: SlotAlgebra>(
         clear[a * block].re = if a < *arms { -middle } else { -0.5 - rest };
     }
     alg.add_plain(&index, &clear)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BanditConfig, Layout};
+    use circuits::Clear;
+
+    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features and arms: what the
+    /// formulas say, but for what the square root's polynomial misses, and nothing in any other slot.
+    #[test]
+    fn indices_and_trace_are_what_the_formulas_say() {
+        for (d, k) in [(2, 2), (3, 5), (16, 16), (11, 32), (16, 64)] {
+            let config = BanditConfig { sqrt_degree: 31, ..BanditConfig::new(d, k) };
+            let shape = Shape::for_problem(d, k);
+            let levels = 20;
+            let plan = crate::Plan {
+                context_level: levels,
+                trace_level: levels,
+                model_level: levels,
+                statistics_level: levels,
+                refresh_level: 2,
+                answer_level: 0,
+                newton_steps: 1,
+                slots: shape.decision_slots(),
+                model_slots: shape.model_slots(),
+                design_scale: 1.0,
+            };
+            let layout = Layout::new(&config, &plan);
+            let wave = |seed: usize| {
+                let x: Vec<f64> = (0..d).map(|i| ((7 * seed + 3 * i + 1) as f64).sin()).collect();
+                let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+                x.iter().map(|v| v / norm).collect::<Vec<f64>>()
+            };
+            let rows: Vec<Vec<f64>> = (0..k).map(wave).collect();
+            let (played, omega, axis) = ([wave(100), wave(101)], wave(102), wave(103));
+            // Positive definite, at most 1, with entries beside the diagonal.
+            let a = |i: usize, j: usize| {
+                let v = |i: usize| axis.get(i).copied().unwrap_or(0.0);
+                (if i == j { 0.3 } else { 0.0 }) + 0.6 * v(i) * v(j)
+            };
+            let quadratic = |x: &[f64]| -> f64 {
+                (0..d).map(|i| (0..d).map(|j| x[i] * a(i, j) * x[j]).sum::<f64>()).sum()
+            };
+
+            let alg = Clear::new(shape.decision_slots()).unwrap();
+            let fresh = |slots: &[Complex64]| alg.fresh(slots, levels).unwrap();
+            let contexts = fresh(&layout.contexts(&rows).unwrap());
+            let traces = played.iter().map(|x| fresh(&layout.trace_features(x).unwrap()));
+            let sum = traces.fold(contexts, |sum, t| alg.add(&sum, &t).unwrap());
+            let model = fresh(&layout.model(a, |j| omega.get(j).copied().unwrap_or(0.0)));
+            let inputs = ScoreInputs {
+                shape,
+                arms: k,
+                sqrt_degree: config.sqrt_degree,
+                scalars: config.scalars(5, 3),
+                trace_bound: config.trace_bound(4),
+            };
+            let index = optimistic_index(&alg, &inputs, &sum, &model).unwrap();
+            assert_eq!(alg.level(&index), levels - 2 - 5);
+
+            let s = inputs.scalars;
+            let mut want = vec![Complex64::ZERO; shape.decision_slots()];
+            for (arm, slot) in (0..shape.arm_slots).zip(want.iter_mut().step_by(shape.block())) {
+                slot.re = rows.get(arm).map_or(-0.5, |x| {
+                    let u: f64 = x.iter().zip(&omega).map(|(a, b)| a * b).sum();
+                    let width = s.beta * (quadratic(x) + s.c1).sqrt();
+                    (u + width - s.least_index) / s.range - 0.5
+                });
+            }
+            let trace: f64 = played.iter().map(|x| quadratic(x)).sum();
+            want[crate::compare::trace_slot(shape)].re = trace / (2.0 * inputs.trace_bound);
+            for (j, (got, want)) in index.values().iter().zip(&want).enumerate() {
+                let (block, offset) = (j / shape.block(), j % shape.block());
+                let tolerance = if offset == 0 { 1e-2 } else { 1e-9 };
+                assert!(
+                    (got.re - want.re).abs() < tolerance && got.im.abs() < 1e-9,
+                    "{d}, {k}: slot {offset} of arm {block} holds {got}, not {want}"
+                );
+            }
+        }
+    }
 }

@@ -16,7 +16,7 @@ fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
 
 #[test]
 fn shipped_sets_carry_their_shapes_at_128_bits() {
-    for (d, k) in [(2, 2), (7, 4), (8, 4), (8, 8), (16, 8), (16, 16), (8, 32), (16, 32)] {
+    for (d, k) in [(2, 2), (7, 4), (8, 4), (8, 8), (16, 8), (16, 16), (8, 32), (16, 32), (2, 64), (16, 64)] {
         let plan = plan(&BanditConfig::new(d, k)).unwrap_or_else(|e| panic!("d = {d}, K = {k}: {e}"));
         assert_eq!(plan.answer_level, 0);
         let set = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().params;
@@ -55,6 +55,6 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Trace)), "linear.schedule");
     // Proposition 7.
     assert_eq!(field(&with(|c| c.linear.c = 0.26)), "config:");
-    assert_eq!(field(&BanditConfig::new(7, 33)), "arms");
+    assert_eq!(field(&BanditConfig::new(7, 65)), "arms");
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
 }

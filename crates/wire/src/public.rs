@@ -1,7 +1,7 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
-use ckks::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, Params, PublicKey};
-use helba::{Engine, KeyPlan, RotationKey};
+use ckks::{EvaluationKeys, Kept, KeyId, KeySwitchKey, Params, PublicKey};
+use helba::{Engine, GaloisKey, KeyPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -53,9 +53,8 @@ impl PublicBundle {
         let (public_key, key_id) = ckks::read_public_key(&params, &frame)?;
         manifest.check_key(key_id)?;
 
-        let of_updates = plan.rotations.iter().filter(|key| key.kept == Kept::Seeded);
-        let seeded: BTreeSet<_> =
-            of_updates.map(|key| Some(GaloisElement::rotation(&params, key.rotation))).collect();
+        let of_updates = plan.galois.iter().filter(|key| key.kept == Kept::Seeded);
+        let seeded: BTreeSet<_> = of_updates.map(|key| Some(key.automorphism.element(&params))).collect();
         let mut keys = EvaluationKeys::default();
         while reader.next_frame(limits.key_switch_key, &mut frame)? {
             let (element, key) = ckks::read_key_switch_key(&params, key_id, &frame)?;
@@ -116,9 +115,9 @@ fn check_complete(params: &Params, plan: &KeyPlan, keys: &EvaluationKeys) -> Res
         _ => Err(Error::MissingKey { what, level }),
     };
     check("relinearisation key".into(), keys.relin.as_ref(), plan.relin_level)?;
-    plan.rotations.iter().try_for_each(|&RotationKey { rotation, level, .. }| {
-        let element = GaloisElement::rotation(params, rotation);
-        check(format!("key for rotation by {rotation}"), keys.galois.get(&element), level)
+    plan.galois.iter().try_for_each(|&GaloisKey { automorphism, level, .. }| {
+        let key = keys.galois.get(&automorphism.element(params));
+        check(format!("key for {automorphism}"), key, level)
     })
 }
 
