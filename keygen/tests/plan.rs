@@ -116,7 +116,7 @@ fn tool(arguments: &[&str]) -> Output {
 fn steps_take_what_is_predicted() {
     let record = std::fs::read_to_string("../benches/record/2026-11-22-costs.csv").unwrap();
     let mut compared = 0;
-    for (d, k) in [(2, 2), (8, 8), (16, 16), (8, 32)] {
+    for (d, k) in [(2, 2), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
         for s in plan(d, k, 1000, false).unwrap().seconds {
             let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
             for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
@@ -130,7 +130,7 @@ fn steps_take_what_is_predicted() {
             }
         }
     }
-    assert_eq!(compared, 32);
+    assert_eq!(compared, 48);
 }
 
 #[test]

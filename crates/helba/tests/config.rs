@@ -1,7 +1,7 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use helba::{BanditConfig, Error, KeyPlan, Shape};
+use helba::{Automorphism, BanditConfig, Error, KeyPlan, Shape};
 
 fn plan(config: &BanditConfig) -> Result<helba::Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
@@ -21,6 +21,15 @@ fn shipped_sets_carry_their_shapes_at_128_bits() {
         assert_eq!(plan.answer_level, 0);
         let set = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().params;
         assert_eq!(set.security.bits(), 128);
+    }
+}
+
+/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a decision.
+#[test]
+fn only_crowded_problems_conjugate() {
+    for (d, k, crowded) in [(2, 2, false), (16, 16, false), (8, 64, false), (16, 17, true), (9, 64, true)] {
+        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().galois;
+        assert_eq!(keys.iter().any(|key| key.automorphism == Automorphism::Conjugation), crowded, "{d}, {k}");
     }
 }
 
