@@ -6,6 +6,7 @@ use helba::Shape;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Request, create_files, os_rng};
 use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -62,6 +63,11 @@ enum Command {
     },
 }
 
+/// As `println!`, but an error that can be told when nobody reads on.
+macro_rules! say {
+    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Create { features, arms, public, secret, toy } => {
@@ -72,6 +78,10 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has read enough.
+        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
         Err(e) => {
             eprintln!("helba-keygen: {e:#}");
             ExitCode::FAILURE
@@ -95,27 +105,31 @@ fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool)
     });
     bar.finish_and_clear();
     let summary = result?;
-    print_manifest(&summary.manifest);
+    print_manifest(&summary.manifest)?;
     match summary.max_log2_qp {
-        Some(allowed) => println!("table limit   {allowed}  ({SECURITY_TABLE})"),
-        None => println!("NO SECURITY: toy keys, for tests only"),
+        Some(allowed) => say!("table limit   {allowed}  ({SECURITY_TABLE})"),
+        None => say!("NO SECURITY: toy keys, for tests only"),
     }
-    println!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
-    println!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
-    println!("time          {:.1} s", start.elapsed().as_secs_f64());
+    say!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
+    say!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
+    say!("time          {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
 fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::Result<()> {
-    let report = keygen::plan(features, arms, rounds, false).inspect_err(|e| {
-        if let (true, keygen::Error::NoPlan { why, instead }) = (json, e) {
-            println!("{}", serde_json::json!({ "refused": why.to_string(), "instead": instead }));
+    let report = match keygen::plan(features, arms, rounds, false) {
+        Ok(report) => report,
+        Err(e) => {
+            if let (true, keygen::Error::NoPlan { why, instead }) = (json, &e) {
+                say!("{}", serde_json::json!({ "refused": why.to_string(), "instead": instead }));
+            }
+            return Err(e.into());
         }
-    })?;
+    };
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!("{report}");
+        say!("{report}");
     }
     Ok(())
 }
@@ -128,26 +142,27 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
         BundleKind::Public => "public",
         BundleKind::Secret => "secret",
     };
-    println!("bundle        {kind}, {} frames announced", reader.manifest().frames);
-    print_manifest(reader.manifest());
-    println!("frames        not read: server and device check them when they load the bundle");
+    say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
+    print_manifest(reader.manifest())?;
+    say!("frames        not read: server and device check them when they load the bundle");
     reader.manifest().params().with_context(|| path.display().to_string())?;
     Ok(())
 }
 
-fn print_manifest(m: &wire::Manifest) {
-    println!("parameters    {}", m.params);
-    println!("fingerprint   {}", m.fingerprint);
-    println!("key id        {}", m.key_id);
+fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
+    say!("parameters    {}", m.params);
+    say!("fingerprint   {}", m.fingerprint);
+    say!("key id        {}", m.key_id);
     // Sizes that round up to these; many arms take more features than there are.
     let fits = |size: usize, least: usize| format!("{least} to {size}");
     let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
     let Shape { dim, arm_slots } = m.shape;
     let least = if Shape::for_problem(1, arm_slots).dim == dim { 1 } else { above_half(dim) };
-    println!("shape         {} features, {} arms", fits(dim, least), fits(arm_slots, above_half(arm_slots)));
-    println!("security      {} bits", m.security_bits);
-    println!("log2(QP)      {:.1}", m.log2_qp);
-    println!("created       {}", m.created_at());
+    say!("shape         {} features, {} arms", fits(dim, least), fits(arm_slots, above_half(arm_slots)));
+    say!("security      {} bits", m.security_bits);
+    say!("log2(QP)      {:.1}", m.log2_qp);
+    say!("created       {}", m.created_at());
+    Ok(())
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -188,8 +188,8 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
             levels.context_level, levels.statistics_level
         ),
         format!(
-            "the wider P, the fewer digits a key switch has: {} of a rotation at the top, {} of a product",
-            params.galois_gadget().digits(top),
+            "the wider P, the fewer digits a key switch has: {} of a rotation, below the first product, {} of a product",
+            params.galois_gadget().digits(top - 1),
             params.relin_gadget().digits(top)
         ),
     ];
@@ -445,6 +445,8 @@ impl std::fmt::Display for Report {
             let (file, memory) = (mib(k.bytes), mib(k.memory));
             writeln!(f, "key           {} ({}): {file} in the bundle, {memory} in memory", k.kind, k.count)?;
         }
+        let all = |of: fn(&KeyCost) -> u64| mib(self.keys.iter().map(of).sum());
+        writeln!(f, "keys          {} in the bundle, {} in memory", all(|k| k.bytes), all(|k| k.memory))?;
         for m in &self.messages {
             writeln!(f, "message       {}: {}", m.what, mib(m.bytes))?;
         }

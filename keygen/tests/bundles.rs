@@ -99,7 +99,8 @@ fn contradictions_in_a_bundle_are_refused() {
         Err(wire::Error::Manifest { field, .. }) => assert_eq!(field, name),
         other => panic!("{name}: {other:?}"),
     };
-    field(&|m| m.params = "none".into(), "params");
+    let unknown = read(&|m, _| m.params = "none".into());
+    assert!(matches!(&unknown, Err(wire::Error::UnknownParams { got, .. }) if got == "none"), "{unknown:?}");
     field(&|m| m.params = "toy-logn14-depth22".into(), "fingerprint");
     field(&|m| m.fingerprint = "00".into(), "fingerprint");
     field(&|m| m.key_id = "00".into(), "key_id");

@@ -6,7 +6,7 @@ use keygen::{Error, Report, Request, generate, generate_in_memory, plan};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn toy() -> Report {
     plan(2, 2, 1000, true).unwrap()
@@ -183,4 +183,18 @@ fn what_cannot_work_is_refused_with_a_way_out() {
     assert!(!out.status.success() && json["refused"].as_str().unwrap().contains("arms = 65"), "{json}");
     assert!(json["instead"].as_str().unwrap().contains("16 features with up to 64 arms"), "{json}");
     assert!(!tool(&["--d", "2", "--k", "2", "--rounds", "0"]).status.success());
+}
+
+/// As with `| head -1`.
+#[test]
+fn whoever_stops_reading_gets_no_panic() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_helba-keygen"))
+        .args(["plan", "--d", "2", "--k", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
 }

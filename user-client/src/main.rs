@@ -245,7 +245,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            decide(&Client::new(&server.url)?, &bandit, &Device::open(&secret)?, &contexts, &pending)?;
+            decide(&Client::new(&server.url)?, &bandit, &device(&secret)?, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             let rows =
@@ -291,7 +291,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Replay { server, secret, data, rounds, bandit, tuning } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
-            let device = Device::open(&secret)?;
+            let device = device(&secret)?;
             let client = Client::new(&server.url)?;
             // Before a bandit is made that nobody could use.
             let served = client.keys()?.key_id;
@@ -371,9 +371,17 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
     Ok(())
 }
 
+/// The device of a secret bundle; errors name the file.
+fn device(secret: &Path) -> anyhow::Result<Device> {
+    Device::open(secret).map_err(|e| match e {
+        Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
+        other => other.into(),
+    })
+}
+
 fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
     let pending = Pending::load(path)?;
-    let device = Device::open(secret)?;
+    let device = device(secret)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {

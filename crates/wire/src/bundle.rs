@@ -92,11 +92,12 @@ impl Manifest {
     /// The parameters it names, checked against what else it says of them.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if this program does not know them by that name or they differ.
+    /// [`Error::UnknownParams`] if this program does not know them by that name, [`Error::Manifest`] if they differ.
     pub fn params(&self) -> Result<Params, Error> {
         let Some(spec) = ParamsSpec::by_name(&self.params) else {
             let names: Vec<&str> = ParamsSpec::named().iter().map(|s| s.name).collect();
-            return Err(differs("params", &self.params, &names.join(" or ")));
+            let got = shortened(&self.params);
+            return Err(Error::UnknownParams { got, known: names.join(" or ") });
         };
         let params = spec.validate()?;
         if self.fingerprint != params.fingerprint().to_string() {
@@ -130,7 +131,12 @@ impl Manifest {
 }
 
 pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
-    Error::Manifest { field, got: got.chars().take(64).collect(), want: want.into() }
+    Error::Manifest { field, got: shortened(got), want: want.into() }
+}
+
+/// As much as a message has room for.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 fn io(what: &str) -> impl Fn(std::io::Error) -> Error {

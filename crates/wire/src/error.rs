@@ -58,8 +58,20 @@ pub enum Error {
     /// Untrusted: a manifest that cannot be read.
     #[error("the bundle's manifest cannot be read: {0}")]
     BadManifest(String),
+    /// Untrusted: parameters that this version does not have.
+    #[error(
+        "the bundle is for parameters {got}, this version has {known}: make it anew with `helba-keygen create`"
+    )]
+    UnknownParams {
+        /// The name in the manifest.
+        got: String,
+        /// Names there are.
+        known: String,
+    },
     /// Untrusted: a manifest that contradicts the parameters or the keys beside it.
-    #[error("the bundle contradicts itself: {field} is {got} in its manifest, {want} by its content")]
+    #[error(
+        "the bundle contradicts itself: {field} is {got} in its manifest, {want} by its content; make it anew with `helba-keygen create`"
+    )]
     Manifest {
         /// Which field.
         field: &'static str,
