@@ -244,7 +244,7 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
             clear, so that what a polynomial itself misses is not in them ([precision.md](precision.md), [circuits.md](circuits.md)). \
             `sqrt_15` is the square root's polynomial, of degree 15; `compare_6_rough` the comparison of all pairs with a \
             resolution of 2⁻⁶, two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are minimax ones for 2⁻⁶, \
-            2⁻⁸, 2⁻¹⁰. `argmax` is the default one with differences before it and the product over a row after it; `decide` is score, \
+            2⁻⁸, 2⁻¹⁰. `argmax` is the default one (`compare_6_rough`, above 32 arms `compare_6`) with differences before it and the product over a row after it; `decide` is score, \
             argmax and answer, with the bytes of one of its two answers; `refresh_encrypt` is the device's part.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";

@@ -153,12 +153,7 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("parameters    {}", m.params);
     say!("fingerprint   {}", m.fingerprint);
     say!("key id        {}", m.key_id);
-    // Sizes that round up to these; many arms take more features than there are.
-    let fits = |size: usize, least: usize| format!("{least} to {size}");
-    let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
-    let Shape { dim, arm_slots } = m.shape;
-    let least = if Shape::for_problem(1, arm_slots).dim == dim { 1 } else { above_half(dim) };
-    say!("shape         {} features, {} arms", fits(dim, least), fits(arm_slots, above_half(arm_slots)));
+    say!("shape         {}", m.shape);
     say!("security      {} bits", m.security_bits);
     say!("log2(QP)      {:.1}", m.log2_qp);
     say!("created       {}", m.created_at());

@@ -49,7 +49,7 @@ pub struct Operations {
     pub products: usize,
     /// Products with plaintexts, and linear combinations.
     pub plain_products: usize,
-    /// Rotations by an offset that is not 0.
+    /// Rotations by an offset that is not 0, and conjugations.
     pub rotations: usize,
     /// Linear transforms.
     pub transforms: usize,
@@ -265,8 +265,14 @@ fn alternatives(features: usize, arms: usize, rounds: u64, why: &helba::Error) -
         options.push(format!("{} with up to {d} features", many(arms as u64, "arm")));
     }
     match options.is_empty() {
-        true => "split the arms or shorten the features: no ring of the security table has the slots".into(),
-        false => format!("what would: {}", options.join("; ")),
+        true => {
+            let d = most(&|d| works(d, 1)).unwrap_or(0);
+            let k = most(&|k| works(d, k)).unwrap_or(0);
+            format!(
+                "split the arms or shorten the features: no ring has slots for more than {d} features with {k} arms"
+            )
+        }
+        false => format!("what would work: {}", options.join("; ")),
     }
 }
 
@@ -340,7 +346,7 @@ impl Circuit {
         Operations {
             products: c.products,
             plain_products: c.plain_products,
-            rotations: c.rotations,
+            rotations: c.rotations + c.conjugations,
             transforms: c.transforms,
         }
     }
@@ -452,7 +458,7 @@ impl std::fmt::Display for Report {
         }
         writeln!(
             f,
-            "memory        {} for one bandit with its keys; buffers of requests and updates come on top, 0.2 to 0.7 GiB where measured",
+            "memory        {} for one bandit with its keys; buffers of requests and updates come on top, 0.2 to 1.1 GiB where measured",
             mib(self.memory)
         )?;
         for s in &self.seconds {
@@ -492,7 +498,7 @@ mod tests {
     /// What is priced is what the circuits count themselves.
     #[test]
     fn priced_operations_are_the_circuits_own() {
-        for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16)] {
+        for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32)] {
             let circuits = circuits(d, k);
             for circuit in [&circuits.decision, &circuits.update] {
                 let of = |f: &dyn Fn(Op) -> usize| -> usize {
@@ -508,7 +514,7 @@ mod tests {
                     Op::Transform { babies, giants, .. } => babies + giants,
                     _ => 0,
                 });
-                assert_eq!(rotations, c.rotations);
+                assert_eq!(rotations, c.rotations + c.conjugations);
             }
             // The parts of a decision: score, comparison, and a mask, which is encoded, each for action and trace.
             let total = |c: &Circuit| c.steps.values().sum::<usize>();

@@ -67,7 +67,10 @@ struct Counters {
     transforms: AtomicUsize,
     /// `usize::MAX` before the first result.
     lowest_level: AtomicUsize,
-    offsets: Mutex<BTreeSet<i64>>,
+    /// The highest level each was done at.
+    offsets: Mutex<BTreeMap<i64, usize>>,
+    /// Likewise, and one more; 0 before the first.
+    conjugated_below: AtomicUsize,
 }
 
 impl ClearVector {
@@ -152,24 +155,36 @@ impl Clear {
             counter.store(0, Relaxed);
         }
         c.lowest_level.store(usize::MAX, Relaxed);
+        c.conjugated_below.store(0, Relaxed);
         self.offsets().clear();
     }
 
     /// The distinct rotations done so far, modulo the slots: the keys that an encrypted run would need.
     pub fn rotations_used(&self) -> BTreeSet<i64> {
+        self.offsets().keys().copied().collect()
+    }
+
+    /// The highest level of each of [`Clear::rotations_used`].
+    pub fn rotation_levels(&self) -> BTreeMap<i64, usize> {
         self.offsets().clone()
     }
 
-    fn offsets(&self) -> std::sync::MutexGuard<'_, BTreeSet<i64>> {
-        // A set is whole even if a thread panicked beside it.
+    /// The highest level of a conjugation, if there was one.
+    pub fn conjugation_level(&self) -> Option<usize> {
+        self.counters.conjugated_below.load(Relaxed).checked_sub(1)
+    }
+
+    fn offsets(&self) -> std::sync::MutexGuard<'_, BTreeMap<i64, usize>> {
+        // A map is whole even if a thread panicked beside it.
         self.counters.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count_rotations(&self, offsets: impl IntoIterator<Item = i64>) {
+    fn count_rotations(&self, offsets: impl IntoIterator<Item = i64>, level: usize) {
         let n = self.slots as i64;
         let mut used = self.offsets();
         for k in offsets {
-            used.insert(k.rem_euclid(n));
+            let highest = used.entry(k.rem_euclid(n)).or_default();
+            *highest = level.max(*highest);
             self.counters.rotations.fetch_add(1, Relaxed);
         }
     }
@@ -225,6 +240,7 @@ impl Counters {
             transforms: zero(),
             lowest_level: AtomicUsize::new(usize::MAX),
             offsets: Mutex::default(),
+            conjugated_below: zero(),
         }
     }
 }
@@ -339,12 +355,13 @@ impl SlotAlgebra for Clear {
         }
         let mut values = a.values.clone();
         values.rotate_left(k);
-        self.count_rotations([k as i64]);
+        self.count_rotations([k as i64], a.level);
         Ok(self.noisy(values, a.level))
     }
 
     fn conjugate(&self, a: &ClearVector) -> Result<ClearVector, Error> {
         self.counters.conjugations.fetch_add(1, Relaxed);
+        self.counters.conjugated_below.fetch_max(a.level + 1, Relaxed);
         Ok(self.noisy(a.values.iter().map(Complex64::conj).collect(), a.level))
     }
 
@@ -392,7 +409,7 @@ impl SlotAlgebra for Clear {
             }
         }
         self.counters.transforms.fetch_add(1, Relaxed);
-        self.count_rotations(t.babies().into_iter().chain(t.giants()));
+        self.count_rotations(t.babies().into_iter().chain(t.giants()), a.level);
         self.rescaled(op, a.level, out)
     }
 }

@@ -20,9 +20,8 @@ pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
 /// The most arms: 128 would need squares of 16 features for their rows, and 2¹⁶ slots.
 pub const MOST_ARMS: usize = 64;
 
-/// The most arms that a comparison with an error of 2^−5.4 is sharp enough for: errors multiply along a row of the product, whose
-/// entry for the trace must stay on its side of the decision about it. 1 ± 2^−6.3 each, 0.67 to 1.49 in all; more arms are
-/// compared to 2^−7.5 or better.
+/// The most arms that a comparison of eight levels is sharp enough for, whose indicators miss by up to 0.0122: errors multiply along
+/// a row of the product, whose entry for the trace must stay on its side of the decision about it. 32 make 0.67 to 1.49 of 1.
 pub(crate) const ROUGH_ARMS: usize = 32;
 
 /// What an indicator of a comparison that was resolved misses 0 or 1 by.
@@ -73,18 +72,21 @@ mod tests {
     /// The trace's entry stays on its side of the decision, with the devices' noise of an eighth, for as many arms as there may be.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
-        for arms in [ROUGH_ARMS, MOST_ARMS] {
+        for arms in [ROUGH_ARMS, ROUGH_ARMS + 1, MOST_ARMS] {
+            let shape = Shape::for_problem(16, arms);
             for comparison_bits in [6, 8, 10] {
                 let comparison =
                     BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) }.comparison().unwrap();
                 let resolution = comparison.resolution().unwrap();
-                assert!(comparison.measured_error(resolution, 100_000) / 2.0 < indicator_error(arms));
+                assert!(
+                    comparison.measured_error(resolution, 100_000) / 2.0 < indicator_error(shape.arm_slots)
+                );
             }
-            let (row, error) = (arms as i32, indicator_error(arms));
+            let (row, error) = (shape.arm_slots as i32, indicator_error(shape.arm_slots));
             let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
             assert!((1.0 - error).powi(row) - noise > decision);
             assert!(error * (1.0 + error).powi(row - 1) + noise < decision);
-            let largest = largest_entry(Shape::for_problem(16, arms));
+            let largest = largest_entry(shape);
             assert!((1.5..2.0).contains(&largest), "{largest}");
         }
     }

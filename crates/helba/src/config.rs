@@ -107,16 +107,8 @@ impl BanditConfig {
         if ![6, 8, 10].contains(&self.comparison_bits) {
             return Err(field("comparison_bits", self.comparison_bits.to_string(), "6, 8 or 10"));
         }
-        let want = Shape::for_problem(linear.d, linear.k);
-        if want != shape {
-            return Err(Error::Shape {
-                features: linear.d,
-                arms: linear.k,
-                want_dim: want.dim,
-                want_arms: want.arm_slots,
-                dim: shape.dim,
-                arm_slots: shape.arm_slots,
-            });
+        if Shape::for_problem(linear.d, linear.k) != shape {
+            return Err(Error::Shape { features: linear.d, arms: linear.k, keys: shape });
         }
         if shape.slots() > params.max_slots() {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
@@ -311,6 +303,15 @@ impl Shape {
         Shape { dim, arm_slots }
     }
 
+    /// The problems that round up to it: features and arms.
+    pub fn problems(&self) -> [std::ops::RangeInclusive<usize>; 2] {
+        let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
+        // Many arms take more features than there are.
+        let alone = Shape::for_problem(1, self.arm_slots).dim == self.dim;
+        let least = if alone { 1 } else { above_half(self.dim) };
+        [least..=self.dim, above_half(self.arm_slots)..=self.arm_slots]
+    }
+
     /// Slots of an arm, F: four D × D squares, or two where the former would take more slots than N = 2¹⁵ has.
     pub fn block(&self) -> usize {
         let squares = if 4 * self.square() * self.arm_slots <= 1 << 14 { 4 } else { 2 };
@@ -355,5 +356,13 @@ impl Shape {
 
     pub(crate) fn square(&self) -> usize {
         self.dim * self.dim
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [features, arms] = self.problems();
+        let to = |r: std::ops::RangeInclusive<usize>| format!("{} to {}", r.start(), r.end());
+        write!(f, "{} features, {} arms", to(features), to(arms))
     }
 }

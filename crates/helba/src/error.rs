@@ -1,3 +1,5 @@
+use crate::Shape;
+
 /// Why a bandit refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -17,22 +19,16 @@ pub enum Error {
     },
     /// Capacity: the keys were made for a smaller problem.
     #[error(
-        "{features} features and {arms} arms need keys for dimension {want_dim} and {want_arms} arm slots; these are \
-         for {dim} and {arm_slots}: make keys with `helba-keygen create --features {features} --arms {arms}`"
+        "{features} features and {arms} arms need other keys, these are for {keys}: make some with `helba-keygen create \
+         --features {features} --arms {arms}`"
     )]
     Shape {
         /// Features asked for.
         features: usize,
         /// Arms asked for.
         arms: usize,
-        /// Padded dimension needed.
-        want_dim: usize,
-        /// Padded arms needed.
-        want_arms: usize,
-        /// Padded dimension of the keys.
-        dim: usize,
-        /// Padded arms of the keys.
-        arm_slots: usize,
+        /// What the keys are for.
+        keys: Shape,
     },
     /// Capacity: the circuit is deeper than the parameters allow.
     #[error("{what} takes {need} levels, the parameters have {have}: {advice}")]

@@ -68,7 +68,7 @@ pub struct GaloisKey {
 }
 
 impl KeyPlan {
-    /// The fastest of the shipped 128-bit sets that carries `shape` with default precision; `toy` takes rings without security, for
+    /// The first set of 32-bit levels that carries `shape` with default precision; `toy` takes rings without security, for
     /// tests, where one is large enough.
     ///
     /// # Errors

@@ -168,3 +168,40 @@ impl Layout {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyPlan;
+
+    /// What devices of every version must agree on: known answers for blocks of four squares and of two.
+    #[test]
+    fn vectors_are_where_the_table_says() {
+        let i = Complex64::I;
+        for (arms, block, unit) in [(3, 16 * 4, Complex64::ONE), (32, 256 * 2, i)] {
+            let features = if arms == 3 { 3 } else { 16 };
+            let shape = Shape::for_problem(features, arms);
+            let config = BanditConfig::new(features, arms);
+            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let layout = Layout::new(&config, &config.plan(&params, shape).unwrap());
+            let mut x = vec![0.0; features];
+            (x[1], x[2]) = (0.6, -0.8);
+            let trace = layout.trace_features(&x).unwrap();
+            let d = shape.dim;
+            let want = [(d + 1, 0.36), (d + 2, -0.48), (2 * d + 1, -0.48), (2 * d + 2, 0.64)];
+            for (slot, value) in trace.iter().enumerate() {
+                let here = want.iter().find(|(at, _)| 2 * d * d + at == slot).map_or(0.0, |(_, v)| *v);
+                assert!((value - unit * here).norm() < 1e-12, "{arms} arms, slot {slot}: {value}");
+            }
+            let mut rows = vec![vec![0.0; features]; arms];
+            rows[2] = x;
+            let contexts = layout.contexts(&rows).unwrap();
+            let linear = [(d * d + 1, 0.6), (d * d + 2, -0.8)];
+            for (slot, value) in contexts.iter().enumerate() {
+                let here = want.iter().chain(&linear).find(|(at, _)| 2 * block + at == slot);
+                let here = here.map_or(0.0, |(_, v)| *v);
+                assert!((value - here).norm() < 1e-12, "{arms} arms, slot {slot}: {value}");
+            }
+        }
+    }
+}

@@ -87,9 +87,15 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let mut pick = at_arms(share / range);
     pick[crate::compare::trace_slot(*shape)] = unit.conj() * share / (2.0 * inputs.trace_bound);
     let pick = LinearTransform::new(slots, slots, [(estimate_rotation(*shape), pick)])?;
-    let level = alg.level(&z) + 2 - sqrt.depth();
+    let depth = (inputs.sqrt_degree + 1).ilog2() as usize;
+    let level = alg.level(&z) + 2 - depth;
     let linear = real(alg.linear(&alg.drop_to(&sums, level)?, &pick.with_baby_step(slots)?)?)?;
-    let index = sqrt.evaluate_plus(alg, &z, &[(1.0, &linear)])?;
+    let index = if scalars.beta > 0.0 {
+        sqrt.evaluate_plus(alg, &z, &[(1.0, &linear)])?
+    } else {
+        // No width, and a polynomial without levels.
+        alg.drop_to(&linear, alg.level(&z) - depth)?
+    };
 
     let middle = scalars.least_index / range + 0.5;
     // Slots without an arm hold the root of c₁ now.
@@ -111,8 +117,11 @@ mod tests {
     /// formulas say, but for what the square root's polynomial misses, and nothing in any other slot.
     #[test]
     fn indices_and_trace_are_what_the_formulas_say() {
-        for (d, k) in [(2, 2), (3, 5), (16, 16), (11, 32), (16, 64)] {
-            let config = BanditConfig { sqrt_degree: 31, ..BanditConfig::new(d, k) };
+        for (d, k, alpha) in
+            [(2, 2, 0.5), (2, 2, 0.0), (3, 5, 0.5), (16, 16, 0.5), (11, 32, 0.0), (16, 64, 0.5)]
+        {
+            let mut config = BanditConfig { sqrt_degree: 31, ..BanditConfig::new(d, k) };
+            config.linear.width = bandit::Width::Constant { alpha };
             let shape = Shape::for_problem(d, k);
             let levels = 20;
             let plan = crate::Plan {

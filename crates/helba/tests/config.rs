@@ -1,7 +1,11 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use helba::{Automorphism, BanditConfig, Error, KeyPlan, Shape};
+use circuits::matrix::{Factors, Newton};
+use circuits::{Clear, Complex64};
+use helba::score::{ScoreInputs, optimistic_index};
+use helba::{Automorphism, BanditConfig, Error, KeyPlan, Shape, compare, update};
+use std::collections::BTreeMap;
 
 fn plan(config: &BanditConfig) -> Result<helba::Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
@@ -22,6 +26,25 @@ fn shipped_sets_carry_their_shapes_at_128_bits() {
         let set = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().params;
         assert_eq!(set.security.bits(), 128);
     }
+}
+
+/// A shape names the problems that round up to it, and no others.
+#[test]
+fn a_shape_says_what_it_is_for() {
+    for (d, k) in (1..=16).flat_map(|d| (1..=64).map(move |k| (d, k))) {
+        let shape = Shape::for_problem(d, k);
+        let [features, arms] = shape.problems();
+        assert!(features.contains(&d) && arms.contains(&k), "{d}, {k}: {shape}");
+        for (d, k) in [(*features.start(), *arms.start()), (*features.end(), *arms.end())] {
+            assert_eq!(Shape::for_problem(d, k), shape, "{d}, {k}");
+        }
+        for (d, k) in [(features.end() + 1, *arms.end()), (*features.end(), arms.end() + 1)] {
+            assert_ne!(Shape::for_problem(d, k), shape, "{d}, {k}");
+        }
+        assert!(*features.start() == 1 || Shape::for_problem(features.start() - 1, k) != shape);
+        assert!(*arms.start() == 1 || Shape::for_problem(d, arms.start() - 1) != shape);
+    }
+    assert_eq!(Shape::for_problem(2, 40).to_string(), "1 to 8 features, 33 to 64 arms");
 }
 
 /// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a decision.
@@ -66,4 +89,63 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.c = 0.26)), "config:");
     assert_eq!(field(&BanditConfig::new(7, 65)), "arms");
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
+}
+
+/// Decisions and updates of every shape, with the finest settings its parameters have levels for: every rotation and conjugation
+/// finds a key of its level, and no key is there for nothing.
+#[test]
+fn keys_reach_the_levels_of_their_use() {
+    let (mut shapes, mut conjugating) = (0, 0);
+    for (d, k) in (1..=4).flat_map(|d| (1..=6).map(move |k| (1 << d, 1 << k))) {
+        let shape = Shape::for_problem(d, k);
+        if (shape.dim, shape.arm_slots) != (d, k) {
+            continue;
+        }
+        let keys = KeyPlan::new(shape, false).unwrap();
+        let params = keys.params.validate().unwrap();
+        let mut used = BTreeMap::<Automorphism, usize>::new();
+        let mut note = |alg: &Clear| {
+            let rotations = alg.rotation_levels().into_iter().map(|(k, l)| (Automorphism::Rotation(k), l));
+            for (a, level) in rotations.chain(alg.conjugation_level().map(|l| (Automorphism::Conjugation, l)))
+            {
+                let highest = used.entry(a).or_default();
+                *highest = level.max(*highest);
+            }
+        };
+        for (sqrt_degree, comparison_bits) in [(15, 6), (31, 6), (15, 8), (31, 8)] {
+            let config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
+            let Ok(plan) = config.plan(&params, shape) else { continue };
+            let alg = Clear::new(shape.decision_slots()).unwrap();
+            let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
+            let inputs =
+                ScoreInputs { shape, arms: k, sqrt_degree, scalars: config.scalars(1, 0), trace_bound: 5.0 };
+            let index = optimistic_index(&alg, &inputs, &fresh(plan.context_level), &fresh(plan.model_level))
+                .unwrap();
+            let argmax = compare::argmax(&config, shape).unwrap();
+            let wins = compare::wins(&alg, &argmax, &index, 0.1).unwrap();
+            argmax.action(&alg, &wins).unwrap();
+            note(&alg);
+            let alg = Clear::new(shape.update_slots()).unwrap();
+            let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
+            let newton = Newton::new(d, Factors::plain(plan.newton_steps), plan.design_scale).unwrap();
+            update::batch_update(&alg, &newton, &fresh(plan.statistics_level), &fresh(plan.model_level))
+                .unwrap();
+            note(&alg);
+        }
+        let made: BTreeMap<_, _> = keys.galois.iter().map(|key| (key.automorphism, key.level)).collect();
+        for (a, level) in &used {
+            assert!(
+                made.get(a).is_some_and(|made| made >= level),
+                "{d}, {k}: {a} at {level}, {:?}",
+                made.get(a)
+            );
+        }
+        assert_eq!(made.len(), used.len(), "{d}, {k}: keys that nothing uses");
+        shapes += 1;
+        if let Some(level) = used.get(&Automorphism::Conjugation) {
+            assert_eq!(*level, params.max_level() - 2, "{d}, {k}");
+            conjugating += 1;
+        }
+    }
+    assert_eq!((shapes, conjugating), (18, 2));
 }

@@ -183,8 +183,9 @@ fn three_features_three_arms_with_padding() {
     run(3, 3, 4, 10, 0);
 }
 
-/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features.
+/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters, N = 2¹⁶.
 #[test]
+#[ignore = "long: N = 2^16"]
 fn two_features_forty_arms() {
     run(2, 40, 4, 10, 0);
 }
