@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// Capacity: the keys were made for a smaller problem.
     #[error(
-        "{features} features and {arms} arms need other keys, these are for {keys}: make some with `helba-keygen create \
+        "{features} features and {arms} arms need other keys, these are for {keys}: make keys with `helba-keygen create \
          --features {features} --arms {arms}`"
     )]
     Shape {
