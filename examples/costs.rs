@@ -206,7 +206,8 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
          table. Bits are −log₂ of the error in the worst of all slots, against the clear result.\n\n\
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
     )?;
-    out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation. `mul` \
+    out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation; a polynomial of degree 7, \
+            15 or 31 takes 3, 4 or 5 of them, and stands where there are as many. `mul` \
             relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext, `rotate_seeded` one by a key kept with its seed for one half, as servers keep those of batch updates alone ([arithmetic.md](arithmetic.md)); `sum_of_4_rotations` \
             adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
             result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of five to eight arms run; C, A and B are \

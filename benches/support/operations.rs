@@ -100,7 +100,7 @@ impl Fixture {
         ckks_secret::encrypt(&self.secret, &encoded, &mut self.rng).expand(&self.secret)
     }
 
-    /// All operations at `level`; polynomials and keys at the top only.
+    /// All operations at `level`; polynomials where it carries them, key pairs at the top only.
     pub(crate) fn operations(&mut self, level: usize) -> Vec<Operation<'_>> {
         let top = self.params.max_level();
         let (x, y) = (self.message(), self.message());
@@ -320,12 +320,9 @@ impl Fixture {
                 precise(x),
             ),
         ];
-        if level < top {
-            return out;
-        }
         for degree in [7, 15, 31] {
             let p = Chebyshev::interpolate(|x| (x + 1.05).sqrt(), degree, -1.0, 1.0).expect("finite");
-            if p.depth() <= top {
+            if p.depth() <= level {
                 let want = real.iter().map(|x| p.eval(x.re).into()).collect();
                 let alg = Encrypted::new(evaluator.clone(), n).expect("all slots");
                 let ct = real_ct.clone();
@@ -334,22 +331,25 @@ impl Fixture {
             }
         }
         let mut rng1 = rng.clone();
+        out.push(Operation::new(
+            "keygen_relin",
+            nothing,
+            move |()| relin_key(secret, level, &mut rng1),
+            move |key| Fact::bytes(ckks::write_key_switch_key(params, id, None, key).len()),
+        ));
+        if level < top {
+            return out;
+        }
         let mut rng2 = rng.clone();
         out.push(Operation::new(
             "keygen_pair",
             nothing,
             move |()| {
-                let secret = SecretKey::generate(params, &mut rng1);
-                let public = ckks_secret::public_key(&secret, &mut rng1);
+                let secret = SecretKey::generate(params, &mut rng2);
+                let public = ckks_secret::public_key(&secret, &mut rng2);
                 (secret, public)
             },
             |(_, public)| Fact::bytes(ckks::write_public_key(params, public).len()),
-        ));
-        out.push(Operation::new(
-            "keygen_relin",
-            nothing,
-            move |()| relin_key(secret, top, &mut rng2),
-            move |key| Fact::bytes(ckks::write_key_switch_key(params, id, None, key).len()),
         ));
         out
     }
