@@ -7,13 +7,14 @@ use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{BundleKind, BundleReader, Created, Limits, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
 
 /// A device with the secret key. No Debug, no Clone.
 pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
     shape: Shape,
+    token: AccessToken,
 }
 
 /// What a device has checked about a bandit.
@@ -24,8 +25,8 @@ pub(crate) struct Agreement {
 
 impl Device {
     /// With keys made in this process.
-    pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape) -> Self {
-        Device { secret, key_id, shape }
+    pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape, token: AccessToken) -> Self {
+        Device { secret, key_id, shape, token }
     }
 
     /// Loads a secret bundle. On Unix the file must be its owner's alone.
@@ -58,7 +59,7 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        Ok(Device { secret, key_id, shape: bundle.manifest.shape })
+        Ok(Device { secret, key_id, shape: bundle.manifest.shape, token: bundle.token })
     }
 
     /// The parameters of its key.
@@ -74,6 +75,11 @@ impl Device {
     /// What its key was made for.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Admits this device to the server, through [`Client::with_token`](crate::Client::with_token).
+    pub fn token(&self) -> &AccessToken {
+        &self.token
     }
 
     /// What the messages of a bandit may weigh.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use user_client::{Client, Device, Error, Pending, os_rng, read_contexts};
-use wire::{ClearFeedback, Created};
+use wire::{AccessToken, ClearFeedback, Created};
 
 /// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
 #[derive(Parser)]
@@ -35,6 +35,9 @@ enum Command {
         arms: Option<usize>,
         #[command(flatten)]
         tuning: Tuning,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long, conflicts_with = "policy")]
+        secret: Option<PathBuf>,
         /// The whole configuration as a JSON file, instead of the options above.
         #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
         config: Option<PathBuf>,
@@ -83,6 +86,9 @@ enum Command {
         /// In the clear: the server's address, http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
+        /// In the clear: file with the operator's token, where the server has one.
+        #[arg(long, value_name = "FILE", conflicts_with = "pending")]
+        token: Option<PathBuf>,
         /// In the clear: the bandit's id.
         #[arg(long, conflicts_with = "pending")]
         bandit: Option<String>,
@@ -92,10 +98,13 @@ enum Command {
         #[command(flatten)]
         outcome: Outcome,
     },
-    /// Lists the server's bandits: id, and policy or size.
+    /// Lists the server's bandits that the token admits to: id, and policy or size.
     List {
         #[command(flatten)]
         server: Server,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long)]
+        secret: Option<PathBuf>,
     },
     /// Deletes a bandit and all that it has learned.
     Delete {
@@ -104,6 +113,9 @@ enum Command {
         /// The bandit's id.
         #[arg(long)]
         bandit: String,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long)]
+        secret: Option<PathBuf>,
     },
     /// Shows where a bandit stands.
     Status {
@@ -157,6 +169,28 @@ struct Server {
     /// The server's address, http://HOST:PORT.
     #[arg(long = "server", value_name = "URL")]
     url: String,
+    /// File with the operator's token: 64 hexadecimal digits.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+}
+
+impl Server {
+    /// A client that sends the operator's token, if one is given, or else that of the device.
+    fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
+        connect(&self.url, self.token.as_deref(), device)
+    }
+}
+
+fn connect(url: &str, token: Option<&Path>, device: Option<&Device>) -> anyhow::Result<Client> {
+    let client = Client::new(url)?;
+    let token = match token {
+        Some(path) => Some(AccessToken::open(path)?),
+        None => device.map(|device| device.token().clone()),
+    };
+    Ok(match token {
+        Some(token) => client.with_token(token),
+        None => client,
+    })
 }
 
 /// What is most often changed; the rest is in `--config`.
@@ -214,12 +248,12 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             let parameters = serde_json::from_str(parameters.as_deref().unwrap_or("{}"))
                 .context("--parameters is not a JSON object")?;
-            let created = Client::new(&server.url)?.create_policy(&policy, parameters)?;
+            let created = server.client(None)?.create_policy(&policy, parameters)?;
             eprintln!("{}", created.privacy.statement);
             say!("{}", created.id);
         }
         Command::Policies { server } => {
-            for offer in Client::new(&server.url)?.policies()? {
+            for offer in server.client(None)?.policies()? {
                 say!("{}\n  {}", offer.about, offer.example);
             }
         }
@@ -232,7 +266,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
             )
         }
-        Command::Create { server, features, arms, tuning, config, .. } => {
+        Command::Create { server, features, arms, tuning, config, secret, .. } => {
+            let device = secret.as_deref().map(device).transpose()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -241,16 +276,17 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            say!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
+            say!("{}", server.client(device.as_ref())?.create_bandit(&config)?.id);
         }
         Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            decide(&Client::new(&server.url)?, &bandit, &device(&secret)?, &contexts, &pending)?;
+            let device = device(&secret)?;
+            decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             let rows =
                 contexts.map(|path| read_contexts(open(&path)?).with_context(|| path.display().to_string()));
-            let client = Client::new(&server.url)?;
+            let client = server.client(None)?;
             let decided = client.decide_clear(&bandit, rows.transpose()?);
             if matches!(decided, Err(Error::Refused(_))) && client.bandit(&bandit).is_ok() {
                 bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
@@ -262,26 +298,34 @@ fn run(command: Command) -> anyhow::Result<()> {
             feedback(&pending, &secret, reward, arm)?;
         }
         Command::Feedback {
-            url: Some(url), bandit: Some(bandit), decision: Some(decision), outcome, ..
+            url: Some(url),
+            bandit: Some(bandit),
+            decision: Some(decision),
+            token,
+            outcome,
+            ..
         } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            print(&Client::new(&url)?.feedback_clear(&bandit, &decision, &feedback)?)?;
+            let client = connect(&url, token.as_deref(), None)?;
+            print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
             "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
         ),
-        Command::List { server } => {
-            for bandit in Client::new(&server.url)?.bandits()? {
+        Command::List { server, secret } => {
+            let device = secret.as_deref().map(device).transpose()?;
+            for bandit in server.client(device.as_ref())?.bandits()? {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit } => {
-            Client::new(&server.url)?.delete(&bandit)?;
+        Command::Delete { server, bandit, secret } => {
+            let device = secret.as_deref().map(device).transpose()?;
+            server.client(device.as_ref())?.delete(&bandit)?;
             eprintln!("deleted {bandit}");
         }
         Command::Status { server, bandit } => {
-            let client = Client::new(&server.url)?;
+            let client = server.client(None)?;
             match client.bandit(&bandit) {
                 Ok(view) => print(&view.status)?,
                 // Not an encrypted one.
@@ -292,7 +336,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Replay { server, secret, data, rounds, bandit, tuning } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
             let device = device(&secret)?;
-            let client = Client::new(&server.url)?;
+            let client = server.client(Some(&device))?;
             // Before a bandit is made that nobody could use.
             let served = client.keys()?.key_id;
             if served != device.key_id().to_string() {
@@ -388,7 +432,8 @@ fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyh
         format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
-    let receipt = Client::new(&pending.server)?.feedback(&pending.created, decision.id, &answer)?;
+    let client = Client::new(&pending.server)?.with_token(device.token().clone());
+    let receipt = client.feedback(&pending.created, decision.id, &answer)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
 }
