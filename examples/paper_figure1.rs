@@ -248,8 +248,8 @@ fn csv(curves: &[Curve]) -> String {
 fn svg(curves: &[Curve], rounds: usize) -> Result<String> {
     let means: Vec<(&str, Vec<f64>)> =
         curves.iter().map(|c| (c.policy, (0..rounds).map(|t| c.mean(|r| r.regret[t])).collect())).collect();
-    let series: Vec<_> = means.iter().map(|(name, values)| bandit::plot::Series { name, values }).collect();
-    Ok(bandit::plot::svg("Figure 1: mean regret", "cumulative regret", &series)?)
+    let series: Vec<_> = means.iter().map(|(name, values)| plot::Series { name, values }).collect();
+    Ok(plot::svg("Figure 1: mean regret", "cumulative regret", &series)?)
 }
 
 fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64) -> serde_json::Value {

@@ -94,8 +94,8 @@ fn main() -> Result<()> {
 
     if let Some(path) = &args.plot {
         let series = [("encrypted", &encrypted), ("clear", &clear), ("random", &random)]
-            .map(|(name, values)| bandit::plot::Series { name, values });
-        let svg = bandit::plot::svg("Share of purchases hit so far", "hit rate", &series)?;
+            .map(|(name, values)| plot::Series { name, values });
+        let svg = plot::svg("Share of purchases hit so far", "hit rate", &series)?;
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let seconds = log.seconds();

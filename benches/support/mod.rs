@@ -123,6 +123,9 @@ pub(crate) fn config() -> Criterion {
 /// Where Criterion writes.
 pub(crate) fn criterion_folder() -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    variable("CRITERION_HOME")
-        .unwrap_or_else(|| variable("CARGO_TARGET_DIR").unwrap_or("target".into()).join("criterion"))
+    variable("CRITERION_HOME").unwrap_or_else(|| {
+        // Cargo runs benches in the folder of their package.
+        let target = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
+        variable("CARGO_TARGET_DIR").unwrap_or(target.into()).join("criterion")
+    })
 }

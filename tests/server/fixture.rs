@@ -121,6 +121,11 @@ impl Device {
         Device { base: self.base.clone(), agent: self.agent.clone(), keys: self.keys, bearer }
     }
 
+    /// The header of its token, for tests that speak HTTP by hand.
+    pub(crate) fn authorization(&self) -> String {
+        format!("Authorization: {}", self.bearer.as_deref().unwrap_or_default())
+    }
+
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
         match &self.bearer {
             Some(bearer) => request.header("authorization", bearer),

@@ -260,7 +260,10 @@ fn configurations_are_refused() {
 #[test]
 fn oversized_bodies_are_not_read() {
     let s = setting();
-    let head = |path: &str, header: &str| format!("POST /v1{path} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n");
+    let token = s.device.authorization();
+    let head = |path: &str, header: &str| {
+        format!("POST /v1{path} HTTP/1.1\r\nHost: x\r\n{token}\r\n{header}\r\n\r\n")
+    };
     for path in [s.decisions(), feedback_path(&s.created, &s.pending), "/bandits".into()] {
         let mut stream = TcpStream::connect(s.server.address).unwrap();
         stream.write_all(head(&path, "Content-Length: 1099511627776").as_bytes()).unwrap();
@@ -288,8 +291,9 @@ fn overload_is_answered() {
     let created = device.create(&BanditConfig::new(D, K));
     let path = decisions_path(&created);
     let mut slow = TcpStream::connect(server.address).unwrap();
-    slow.write_all(format!("POST /v1{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n").as_bytes())
-        .unwrap();
+    let token = device.authorization();
+    let head = format!("POST /v1{path} HTTP/1.1\r\nHost: x\r\n{token}\r\nContent-Length: 1000\r\n\r\n");
+    slow.write_all(head.as_bytes()).unwrap();
     let body = device.contexts(&created, &mut rng);
     let refused = |answer: &Answer| answer.status == 503;
     assert!((0..100).any(|_| {

@@ -209,10 +209,4 @@ pub enum Error {
         /// The reader's own words.
         reason: String,
     },
-    /// Misuse: a figure without a single finite point, or the drawing failed.
-    #[error("the figure cannot be drawn: {reason}")]
-    Plot {
-        /// Why.
-        reason: String,
-    },
 }

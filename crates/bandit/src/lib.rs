@@ -1,7 +1,7 @@
 //! Bandits in the clear: policies, environments, regret.
 //!
 //! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on `f64`, and the
-//! public scalars (widths, schedules) that the server itself computes: for whoever simulates, plots or checks. Those in
+//! public scalars (widths, schedules) that the server itself computes: for whoever simulates or checks. Those in
 //! [`stochastic`] and [`distributed`] protect people from what decisions reveal and state how far ([`privacy::PrivacyStatement`]);
 //! [`anonymous`] learns from late, mixed feedback and protects nobody.
 //!
@@ -25,8 +25,6 @@ mod features;
 mod helba;
 mod oful;
 pub mod paper;
-#[cfg(feature = "plot")]
-pub mod plot;
 mod policy;
 mod regret;
 mod ridge;

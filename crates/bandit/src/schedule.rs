@@ -99,7 +99,7 @@ impl LinearConfig {
     /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch multiplying
     /// the determinant by at least `1 + c` or the round number by at least `1 + eta`.
     /// Departure: the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
-    /// (`tests/bounds.rs`).
+    /// (`tests/all/bounds.rs`).
     pub fn max_batches(&self, rounds: u64) -> u64 {
         let t = rounds.max(1) as f64;
         let log_det = self.d as f64 * (self.l * self.l * t / (self.lambda * self.d as f64)).ln_1p();

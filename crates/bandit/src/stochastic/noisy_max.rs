@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 3,
 /// section 5. Departure: they take `1/epsilon` for replaced rounds and cite a claim about added ones; under
 /// replacement two sums may move in opposite directions, and `1/epsilon` costs up to `2 epsilon`
-/// (`tests/stochastic_privacy.rs`).
+/// (`tests/all/stochastic_privacy.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoisyMax {

@@ -1,9 +1,7 @@
 //! Bandits of a real service that learn from real users' processes through a real shuffler.
 
-mod common;
-
+use crate::common::{PROGRAM, bodies, party, refused};
 use bandit::Environment;
-use common::{PROGRAM, bodies, party, refused};
 use glm::shuffle::{Batch, Device, Parameters, Summation};
 use glm::{Descent, GlmEnvironment, Instance, onto_ball};
 use helba_server::{AppState, Settings, app};

@@ -7,7 +7,7 @@ use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
 
 fn vectors() -> Value {
-    serde_json::from_str(include_str!("vectors/glm.json")).unwrap()
+    serde_json::from_str(include_str!("../vectors/glm.json")).unwrap()
 }
 
 fn numbers(v: &Value) -> Vec<f64> {

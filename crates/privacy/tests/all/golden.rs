@@ -165,7 +165,7 @@ fn bad_parameters_are_refused() {
 /// Privacy-bearing noise is made from integers only.
 #[test]
 fn samplers_know_no_floats() {
-    let text = include_str!("../src/sampler.rs");
+    let text = include_str!("../../src/sampler.rs");
     let text = text.split("#[cfg(test)]").next().unwrap();
     let code: String = text.lines().filter(|l| !l.trim_start().starts_with("//")).collect();
     for float in ["f64", "f32", "ln(", "exp(", "powf", "sqrt("] {

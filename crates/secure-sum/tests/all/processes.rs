@@ -1,9 +1,7 @@
 //! Real processes on loopback ports: what they compute, what each of them sees, what they refuse.
 
-mod common;
-
+use crate::common::{PROGRAM, bodies, party, refused};
 use bandit::distributed::Model;
-use common::{PROGRAM, bodies, party, refused};
 use prio::field::Field64;
 use privacy::Ratio;
 use rand::{Rng, SeedableRng};

@@ -1,10 +1,8 @@
 //! Secrets, encryptions and frames made by another program (`tests/vectors/generate.py`), and extreme parameters.
 
-mod common;
-
+use crate::common::{rng, values};
 use ckks::{Error, FrameHeader, FrameKind, KeyId, ParamsSpec, Plaintext, Security};
 use ckks_secret::{SecretKey, measure};
-use common::{rng, values};
 use num_complex::Complex64;
 use serde_json::Value;
 

@@ -1,9 +1,7 @@
 //! Every operation against complex arithmetic, at random levels and packings; misuse against its typed error.
 
-mod common;
-
+use crate::common::{ROTATIONS, Variance, assert_holds, encrypt, fixture, rng, rotated, values};
 use ckks::{Ciphertext, DiagonalTransform, Error, EvaluationKeys, Evaluator, GaloisElement, Op, Plaintext};
-use common::{ROTATIONS, Variance, assert_holds, encrypt, fixture, rng, rotated, values};
 use num_complex::Complex64;
 use proptest::prelude::*;
 use std::sync::Arc;

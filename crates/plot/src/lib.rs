@@ -1,8 +1,15 @@
 //! Curves as SVG: cumulative regret, hit rates.
 
-use crate::Error;
 use plotters::coord::Shift;
 use plotters::prelude::*;
+
+/// A figure without a single finite point, or a drawing that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the figure cannot be drawn: {reason}")]
+pub struct Error {
+    /// Why.
+    pub reason: String,
+}
 
 /// One curve.
 #[derive(Debug, Clone, Copy)]
@@ -18,19 +25,18 @@ pub struct Series<'a> {
 /// The vertical axis holds 0 and every finite value; values that are not finite are left out.
 ///
 /// # Errors
-/// [`Error::Plot`] if there is no finite value, or the drawing fails.
+/// [`Error`] if there is no finite value, or the drawing fails.
 pub fn svg(title: &str, y_label: &str, series: &[Series<'_>]) -> Result<String, Error> {
     let rounds = series.iter().map(|s| s.values.len()).max().unwrap_or(0);
     let finite = || series.iter().flat_map(|s| s.values).copied().filter(|v| v.is_finite());
     if finite().next().is_none() {
-        return Err(Error::Plot { reason: "no finite value".to_owned() });
+        return Err(Error { reason: "no finite value".to_owned() });
     }
     let (low, high) = (finite().fold(0.0, f64::min), finite().fold(0.0, f64::max));
     let high = if high > low { high + 0.05 * (high - low) } else { low + 1.0 };
     let mut document = String::new();
     let root = SVGBackend::with_string(&mut document, (900, 560)).into_drawing_area();
-    draw(&root, title, y_label, series, rounds, low..high)
-        .map_err(|e| Error::Plot { reason: e.to_string() })?;
+    draw(&root, title, y_label, series, rounds, low..high).map_err(|e| Error { reason: e.to_string() })?;
     drop(root);
     Ok(document)
 }
@@ -97,11 +103,8 @@ mod tests {
 
     #[test]
     fn nothing_to_draw_is_an_error() {
-        assert!(matches!(svg("t", "y", &[]), Err(Error::Plot { .. })));
-        assert!(matches!(
-            svg("t", "y", &[Series { name: "a", values: &[f64::NAN] }]),
-            Err(Error::Plot { .. })
-        ));
+        assert!(matches!(svg("t", "y", &[]), Err(Error { .. })));
+        assert!(matches!(svg("t", "y", &[Series { name: "a", values: &[f64::NAN] }]), Err(Error { .. })));
         assert!(svg("t", "y", &[Series { name: "zeros", values: &[0.0, 0.0] }]).is_ok());
     }
 }

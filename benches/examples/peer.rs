@@ -9,7 +9,7 @@
 //! spread over the processors, as within a circuit. `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`:
 //! what was measured with it elsewhere can be carried over.
 
-#[path = "../benches/support/mod.rs"]
+#[path = "../support/mod.rs"]
 mod support;
 
 use anyhow::{Context, Result};

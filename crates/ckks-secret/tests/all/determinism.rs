@@ -1,13 +1,11 @@
 //! The same bytes whatever the number of threads, on every kernel, and however keys are kept.
 
-mod common;
-
+use crate::common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use ckks::{
     DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, ParamsSpec, Plaintext,
     TOY_LOGN12_DEPTH21,
 };
 use ckks_secret::SecretKey;
-use common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use num_complex::Complex64;
 use std::process::Command;
 use std::sync::Arc;
@@ -82,7 +80,7 @@ fn results_do_not_depend_on_the_number_of_threads_or_how_keys_are_kept() {
 #[test]
 fn results_do_not_depend_on_the_kernel() {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "print_digests", "--ignored", "--nocapture"]);
+    child.args(["--exact", "determinism::print_digests", "--ignored", "--nocapture"]);
     match rns::kernels() {
         rns::Kernel::Scalar => child.env_remove("RNS_KERNEL"),
         rns::Kernel::Avx512Ifma => child.env("RNS_KERNEL", "scalar"),

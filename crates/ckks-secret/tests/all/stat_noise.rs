@@ -2,13 +2,11 @@
 //! correct program fails after an unrelated change of what is drawn: below 10⁻⁸ for each assertion on a variance or
 //! mean (six standard deviations), 10⁻⁶ for each chi-square.
 
-mod common;
-
+use crate::common::{Fixture, TOY_ONE_SPECIAL_PRIME, fixture, fixture_cut_by_bits, rng};
 use ckks::{
     Ciphertext, Cut, EvaluationKeys, Evaluator, Gadget, GaloisElement, KeyId, Params, ParamsSpec, Plaintext,
 };
 use ckks_secret::{SecretKey, decrypt};
-use common::{Fixture, TOY_ONE_SPECIAL_PRIME, fixture, fixture_cut_by_bits, rng};
 use num_complex::Complex64;
 use rns::sample::SIGMA;
 use std::sync::Arc;
@@ -208,7 +206,7 @@ fn digits_of_bits_work_below_the_top_and_for_products() {
     assert!([params.relin_gadget(), params.galois_gadget()].iter().all(|g| matches!(g.cut(), Cut::Bits(_))));
     let mut rng = rng(58);
     let secret = SecretKey::generate(&params, &mut rng);
-    let values = common::values(params.max_slots(), true, &mut rng);
+    let values = crate::common::values(params.max_slots(), true, &mut rng);
     let g = GaloisElement::rotation(&params, 3);
     for top in 0..=2 {
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, top, &mut rng)));
@@ -223,7 +221,7 @@ fn digits_of_bits_work_below_the_top_and_for_products() {
                     assert!(worst < 0.02, "keys of level {top}, level {level}: {worst}");
                 });
             };
-            near(&eval.rotate(&ct, 3).unwrap(), &common::rotated(&values, 3));
+            near(&eval.rotate(&ct, 3).unwrap(), &crate::common::rotated(&values, 3));
             if level > 0 {
                 let squares: Vec<Complex64> = values.iter().map(|v| v * v).collect();
                 near(&eval.mul(&ct, &ct).unwrap(), &squares);

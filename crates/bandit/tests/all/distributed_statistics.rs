@@ -157,7 +157,7 @@ fn instances(count: usize, (low, high): (f64, f64)) -> Vec<Vec<f64>> {
     struct Instances {
         uniforms: Vec<Vec<f64>>,
     }
-    let text = include_str!("vectors/distributed_instances.json");
+    let text = include_str!("../vectors/distributed_instances.json");
     let Instances { uniforms } = serde_json::from_str(text).unwrap();
     let means = |row: &Vec<f64>| row.iter().map(|u| low + (high - low) * u).collect();
     uniforms.iter().take(count).map(means).collect()

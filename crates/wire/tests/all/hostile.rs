@@ -191,10 +191,10 @@ fn huge_lengths_take_no_memory() {
             .output()
             .unwrap()
     };
-    let good = run("under_a_memory_limit");
+    let good = run("hostile::under_a_memory_limit");
     assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
     assert!(String::from_utf8_lossy(&good.stdout).contains("1 passed"));
-    assert!(!run("breaks_a_memory_limit").status.success());
+    assert!(!run("hostile::breaks_a_memory_limit").status.success());
 }
 
 #[test]

@@ -1,0 +1,19 @@
+//! Policies and environments from outside: published values, statistics, privacy, stored state.
+//!
+//! One program for all files: each would link the whole crate again.
+
+mod anonymous_environment;
+mod anonymous_golden;
+mod anonymous_state;
+mod anonymous_statistics;
+mod bounds;
+mod distributed_golden;
+mod distributed_privacy;
+mod distributed_statistics;
+mod paper_figure_1;
+mod purchases;
+mod state;
+mod stochastic_golden;
+mod stochastic_privacy;
+mod stochastic_state;
+mod stochastic_statistics;

@@ -1,0 +1,11 @@
+//! The scheme as a whole: known answers, properties, noise, determinism.
+//!
+//! One program for all files: each would link the whole crate again.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod determinism;
+mod engine;
+mod known_answers;
+mod prop_evaluator;
+mod stat_noise;

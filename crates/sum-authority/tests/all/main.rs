@@ -1,0 +1,6 @@
+//! Exactness of opened sums, and real processes.
+//!
+//! One program for all files: each would link the whole crate again.
+
+mod exactness;
+mod processes;
