@@ -23,7 +23,7 @@ pub struct Decision {
     /// Whether every entry is where a decision's can be, below [`helba::compare::largest_entry`]. If not, scores left the range that the comparison was made for (or the server did
     /// not follow the protocol): the arm means nothing, and the trace question goes unanswered.
     pub reliable: bool,
-    /// The masked trace comparison.
+    /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
     pub(crate) refresh: Option<(u64, Ciphertext)>,
@@ -65,7 +65,8 @@ impl Device {
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds: reply.seconds,
-            trace: trace.filter(|_| reliable),
+            // Under a public schedule there is nothing to ask: whoever asks wants something else to be decrypted.
+            trace: trace.filter(|_| reliable && !created.config.linear.schedule.is_public()),
             reliable,
             refresh,
         })

@@ -1,5 +1,6 @@
 use crate::Error;
-use ckks::{KeyId, Params, Plaintext};
+use crate::answers::{Answers, AnswersSpent};
+use ckks::{KeyId, Params, Plaintext, Security};
 use ckks_secret::SecretKey;
 use helba::{Layout, Shape};
 use num_complex::Complex64;
@@ -14,6 +15,14 @@ pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
     shape: Shape,
+    answers: Answers,
+}
+
+/// How a secret bundle is opened.
+#[derive(Default)]
+pub struct Opening {
+    /// Takes keys without any security too, for tests.
+    pub toy: bool,
 }
 
 /// What a device has checked about a bandit.
@@ -23,16 +32,26 @@ pub(crate) struct Agreement {
 }
 
 impl Device {
-    /// With keys made in this process.
+    /// With keys made in this process. Trace answers are counted in memory, as long as the device lives.
     pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape) -> Self {
-        Device { secret, key_id, shape }
+        let answers = Answers::new(key_id, secret.params());
+        Device { secret, key_id, shape, answers }
     }
 
-    /// Loads a secret bundle. On Unix the file must be its owner's alone.
+    /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file beside it, its name with
+    /// `.answers`.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Permissions`]; as [`Self::read`].
+    /// As [`Self::open_with`].
     pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::open_with(path, &Opening::default())
+    }
+
+    /// As [`Self::open`], with what is not the default.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; as [`Self::read`].
+    pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
         // What it is before who may read it: a public bundle may be everybody's.
@@ -47,10 +66,15 @@ impl Device {
         }
         file.rewind().map_err(io)?;
         // Unbuffered: a buffer would keep a copy of the key.
-        Self::read(file)
+        let mut device = Self::read(file)?;
+        if device.params().spec().security == Security::None && !opening.toy {
+            return Err(Error::Toy { path: path.into() });
+        }
+        device.answers = device.answers.beside(path);
+        Ok(device)
     }
 
-    /// Reads a secret bundle.
+    /// Reads a secret bundle, of a toy too. Trace answers are counted in memory, as long as the device lives.
     ///
     /// # Errors
     /// [`Error::Wire`] for what is not one (a public bundle among it), [`Error::Secret`] for its content.
@@ -58,7 +82,19 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        Ok(Device { secret, key_id, shape: bundle.manifest.shape })
+        Ok(Self::new(secret, key_id, bundle.manifest.shape))
+    }
+
+    /// Gives at most so many trace answers under its key, if that is fewer than [`crate::most_answers`]: where devices share a key, each
+    /// takes its part of that number.
+    pub fn with_most_answers(mut self, most: u64) -> Self {
+        self.answers = self.answers.at_most(most);
+        self
+    }
+
+    /// What the user should be told, the first time that a trace question went unanswered because the key has answered often enough.
+    pub fn answers_spent(&self) -> Option<AnswersSpent> {
+        self.answers.notice()
     }
 
     /// The parameters of its key.
@@ -82,6 +118,15 @@ impl Device {
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] if it is not a bandit of this key.
     pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
         Ok(self.agree(created)?.limits)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_answers(&mut self, answers: Answers) {
+        self.answers = answers;
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     pub(crate) fn secret(&self) -> &SecretKey {

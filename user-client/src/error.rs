@@ -54,6 +54,22 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
+    /// Misuse: a toy's bundle where nobody asked for one.
+    #[error("{} holds a toy key, which protects nothing: take a bundle made without --toy, or give --toy to test with it", path.display())]
+    Toy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The count of trace answers could not be kept, so none was given. Nothing was sent.
+    #[error(
+        "cannot keep the count of trace answers in {}: {error}; make it writable for its owner, or create the bandit with a public schedule", path.display()
+    )]
+    AnswerCount {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {

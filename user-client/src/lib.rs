@@ -8,6 +8,7 @@
 
 mod action;
 mod answer;
+mod answers;
 mod client;
 mod context;
 mod device;
@@ -16,9 +17,10 @@ mod pending;
 mod reward;
 
 pub use action::Decision;
+pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
 pub use client::Client;
 pub use context::read_contexts;
-pub use device::Device;
+pub use device::{Device, Opening};
 pub use error::Error;
 pub use pending::Pending;
 

@@ -1,16 +1,16 @@
 //! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
 
 use anyhow::{Context, bail};
-use bandit::Width;
 use bandit::choice::Purchases;
-use clap::{Args, Parser, Subcommand};
+use bandit::{Schedule, Width};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use helba::BanditConfig;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use user_client::{Client, Device, Error, Pending, os_rng, read_contexts};
+use user_client::{Client, Device, Error, Opening, Pending, os_rng, read_contexts};
 use wire::{ClearFeedback, Created};
 
 /// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
@@ -36,10 +36,10 @@ enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// The whole configuration as a JSON file, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         config: Option<PathBuf>,
         /// A policy in the clear, one of `policies`, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         policy: Option<String>,
         /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -67,6 +67,8 @@ enum Command {
         /// Where the decision waits for its reward [default: the contexts' name with .pending].
         #[arg(long, requires = "secret")]
         pending: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a decision in the
     /// clear.
@@ -77,6 +79,8 @@ enum Command {
         /// The secret bundle.
         #[arg(long)]
         secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
         /// The arm that was played, if it was not the one proposed.
         #[arg(long, requires = "pending")]
         arm: Option<usize>,
@@ -127,11 +131,35 @@ enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
         /// A bandit that is there already [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
+        #[command(flatten)]
+        key: Key,
     },
+}
+
+/// How the secret bundle is used.
+#[derive(Args)]
+struct Key {
+    /// Takes a bundle of toy keys, which protect nothing: for tests.
+    #[arg(long)]
+    toy: bool,
+    /// The most trace answers that this device gives under its key [default: what the parameters allow, up to 1000]. Devices that share a
+    /// key share that number: give each its part.
+    #[arg(long, value_name = "N")]
+    trace_answers: Option<u64>,
+}
+
+/// When a batch of an encrypted bandit ends.
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Rule {
+    /// By the numbers of rounds alone: nobody is asked.
+    GrowthOrEvery,
+    /// The paper's: by the batch's trace, about which each answer tells the server one bit of a decryption.
+    TraceOrGrowth,
 }
 
 /// What the policy learns from, one of these; from -1 to 1 if encrypted.
@@ -174,6 +202,9 @@ struct Tuning {
     /// Feedbacks that may wait for the answer to their trace condition [default: 4].
     #[arg(long)]
     unanswered: Option<u64>,
+    /// When a batch ends, and inverse and estimate are computed anew [default: growth_or_every].
+    #[arg(long)]
+    schedule: Option<Rule>,
 }
 
 impl Tuning {
@@ -181,6 +212,9 @@ impl Tuning {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);
         config.unanswered = self.unanswered.unwrap_or(config.unanswered);
+        if let Some(Rule::TraceOrGrowth) = self.schedule {
+            config.linear.schedule = Schedule::TraceOrGrowth;
+        }
         if let Some(alpha) = self.alpha {
             config.linear.width = Width::Constant { alpha };
         }
@@ -241,11 +275,13 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            say!("{}", Client::new(&server.url)?.create_bandit(&config)?.id);
+            let created = Client::new(&server.url)?.create_bandit(&config)?;
+            label(&created);
+            say!("{}", created.id);
         }
-        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
+        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending, key } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            decide(&Client::new(&server.url)?, &bandit, &device(&secret)?, &contexts, &pending)?;
+            decide(&Client::new(&server.url)?, &bandit, &device(&secret, &key)?, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             let rows =
@@ -257,9 +293,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             print(&decided?)?;
         }
-        Command::Feedback { pending: Some(pending), secret: Some(secret), arm, outcome, .. } => {
+        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, outcome, .. } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
-            feedback(&pending, &secret, reward, arm)?;
+            feedback(&pending, &device(&secret, &key)?, reward, arm)?;
         }
         Command::Feedback {
             url: Some(url), bandit: Some(bandit), decision: Some(decision), outcome, ..
@@ -289,9 +325,9 @@ fn run(command: Command) -> anyhow::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Command::Replay { server, secret, data, rounds, bandit, tuning } => {
+        Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
-            let device = device(&secret)?;
+            let device = device(&secret, &key)?;
             let client = Client::new(&server.url)?;
             // Before a bandit is made that nobody could use.
             let served = client.keys()?.key_id;
@@ -311,6 +347,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                     client.create_bandit(&config)?
                 }
             };
+            label(&created);
             let all = purchases.rounds().len();
             let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
             replay(&client, &device, &created, &purchases, rounds)?;
@@ -325,7 +362,11 @@ fn line(bandit: &serde_json::Value) -> String {
     match text("policy") {
         "" => {
             let linear = &bandit["config"]["linear"];
-            format!("{}  helba, encrypted, {} features, {} arms", text("id"), linear["d"], linear["k"])
+            let bits = match serde_json::from_value::<Schedule>(linear["schedule"].clone()) {
+                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption a feedback",
+                _ => "",
+            };
+            format!("{}  helba, encrypted, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
         }
         policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
     }
@@ -372,22 +413,43 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
 }
 
 /// The device of a secret bundle; errors name the file.
-fn device(secret: &Path) -> anyhow::Result<Device> {
-    Device::open(secret).map_err(|e| match e {
+fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
+    let device = Device::open_with(secret, &Opening { toy: key.toy }).map_err(|e| match e {
         Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
         other => other.into(),
+    })?;
+    Ok(match key.trace_answers {
+        Some(most) => device.with_most_answers(most),
+        None => device,
     })
 }
 
-fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
+/// Says what a schedule that is not public costs.
+fn label(created: &Created) {
+    if !created.config.linear.schedule.is_public() {
+        eprintln!(
+            "schedule trace_or_growth: each feedback tells the server one bit of a decryption; devices stop after what their keys \
+             allow (docs/threat-model.md)"
+        );
+    }
+}
+
+/// Says, once, that trace answers have ended.
+fn note(device: &Device) {
+    if let Some(spent) = device.answers_spent() {
+        eprintln!("helba-client: {spent}");
+    }
+}
+
+fn feedback(path: &Path, device: &Device, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
     let pending = Pending::load(path)?;
-    let device = device(secret)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {
         format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
+    note(device);
     let receipt = Client::new(&pending.server)?.feedback(&pending.created, decision.id, &answer)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
@@ -426,6 +488,7 @@ fn replay(
         let decision = device.read_decision(created, &reply)?;
         let reward = f64::from(decision.arm == *bought);
         let answer = device.answer(created, &decision, &rows[decision.arm], reward, &mut rng)?;
+        note(device);
         lap(&mut spent.device);
         client.feedback(created, decision.id, &answer)?;
         lap(&mut spent.feedback);
