@@ -52,8 +52,10 @@ impl NewFile {
         }
     }
 
+    /// The bytes, and the name in its folder.
     fn sync(&self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|error| Error::Io { path: self.path.clone(), error })
+        let synced = self.file.sync_all().and_then(|()| sync_folder_of(&self.path));
+        synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
     fn keep(mut self) {
@@ -68,4 +70,17 @@ impl Drop for NewFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    // Elsewhere folders cannot be opened; the system writes names with the file.
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
 }
