@@ -4,6 +4,7 @@ use crate::{Device, Error};
 use ckks::Ciphertext;
 use helba::DecisionId;
 use wire::{Created, DecideReply};
+use zeroize::Zeroize;
 
 /// A decision as the device sees it. No Debug: values are the user's.
 pub struct Decision {
@@ -27,6 +28,12 @@ pub struct Decision {
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
     pub(crate) refresh: Option<(u64, Ciphertext)>,
+}
+
+impl Drop for Decision {
+    fn drop(&mut self) {
+        self.action_values.zeroize();
+    }
 }
 
 impl Decision {

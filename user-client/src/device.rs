@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use wire::{BundleKind, BundleReader, Created, Limits, SecretBundle};
+use zeroize::Zeroizing;
 
 /// A device with the secret key. No Debug, no Clone.
 pub struct Device {
@@ -161,7 +162,7 @@ impl Device {
         level: usize,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let message = Plaintext::encode(self.params(), slots, level)?;
+        let message = Zeroizing::new(Plaintext::encode(self.params(), slots, level)?);
         Ok(ckks_secret::encrypt(&self.secret, &message, rng).to_bytes(&self.secret, self.key_id))
     }
 }
