@@ -237,7 +237,7 @@ pub(crate) async fn shuffled(
 ) -> Result<Json<Counted>, Error> {
     let admit = || {
         let Path(id) = id?;
-        match state.find(&id)? {
+        match state.find_for(&id, request.headers())? {
             Kept::Clear(entry) if entry.config.feedback() == FeedbackKind::Batch => {
                 Ok((entry, state.admit()?))
             }

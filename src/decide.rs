@@ -14,7 +14,7 @@ pub(crate) async fn decide(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, Error> {
-    let entry = match id.map_err(Error::from).and_then(|Path(id)| state.find(&id)) {
+    let entry = match id.map_err(Error::from).and_then(|Path(id)| state.find_for(&id, request.headers())) {
         Ok(Kept::Encrypted(entry)) => entry,
         Ok(Kept::Clear(entry)) => return clear::decide(state, entry, request).await,
         Ok(Kept::Asleep) => return Err(refuse(request, Error::NoKeys).await),

@@ -1,11 +1,12 @@
 //! Keys and bandits: what a user asks before the first round.
 
+use crate::access::About;
 use crate::store::{Saved, lock};
 use crate::{AppState, Entry, Error, Kept, blocking, body, clear, refuse};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use helba::{Bandit, BanditConfig};
 use serde::Serialize;
@@ -37,13 +38,21 @@ pub(crate) enum Listed {
     Clear(PolicyCreated),
 }
 
-pub(crate) async fn list(State(state): State<AppState>) -> Result<Json<Vec<Listed>>, Error> {
+/// Those that the sender may change.
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+) -> Result<Json<Vec<Listed>>, Error> {
     let listed = |kept| match kept {
         Kept::Encrypted(entry) => Some(Listed::Encrypted(entry.created.clone())),
         Kept::Clear(entry) => entry.created().map(Listed::Clear),
         Kept::Asleep => None,
     };
-    blocking(move || Ok(Json(state.all().into_iter().filter_map(listed).collect()))).await
+    blocking(move || {
+        let may = |kept: &Kept| state.0.access.check(&headers, About::of(kept)).is_ok();
+        Ok(Json(state.all().into_iter().filter(may).filter_map(listed).collect()))
+    })
+    .await
 }
 
 pub(crate) async fn show(
@@ -69,8 +78,10 @@ pub(crate) async fn show(
 pub(crate) async fn delete(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
 ) -> Result<StatusCode, Error> {
     let Path(id) = id?;
+    state.find_for(&id, &headers)?;
     blocking(move || {
         state.delete(&id)?;
         Ok(StatusCode::NO_CONTENT)
@@ -83,6 +94,7 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
         Ok(place) => place,
         Err(error) => return Err(refuse(request, error).await),
     };
+    let headers = request.headers().clone();
     let body = body(request, CONFIG_BYTES).await?;
     blocking(move || {
         let _place = place;
@@ -91,6 +103,7 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
             // HELBA is what is meant where no policy is named.
             Ok(Value::Object(mut object)) if object.contains_key("policy") => {
                 if object["policy"] != "helba" {
+                    state.0.access.check(&headers, About::Clear)?;
                     return clear::create(&state, object);
                 }
                 object.remove("policy");
@@ -107,6 +120,7 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
             Error::BadConfig { why: format!("{e}{hint}") }
         })?;
         let engine = &state.keys()?.engine;
+        state.0.access.check(&headers, About::Encrypted)?;
         state.insert(|id| {
             let bandit = Bandit::create(engine, config)?;
             let mut saved = Saved::default();

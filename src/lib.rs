@@ -2,7 +2,7 @@
 //! Beside encrypted bandits it serves policies in the clear, each under the trust model that its privacy statement names.
 //!
 //! For operators, through the program `helba-server`, and for whoever wants to run it inside another process: [`app`] is
-//! its router. One route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
+//! its router. `access` says who may do what; one route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
 //! updates in the background), `clear` (policies in the clear); `policy` is the registry of those, `collect` the server's
 //! half of policies whose users answer a shuffler or a secure sum; `store` keeps the state, `problem` turns errors into
 //! answers.
@@ -10,6 +10,7 @@
 //! What a request may cost is bounded before it is read: bodies by the size of the ciphertexts they can hold, requests under
 //! way by [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
 
+mod access;
 mod clear;
 mod collect;
 mod decide;
@@ -20,13 +21,15 @@ mod refresh;
 mod store;
 mod update;
 
+pub use access::About;
 pub use problem::Error;
 
+use access::Access;
 use axum::Router;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use clear::ClearEntry;
 use helba::{Bandit, Engine};
@@ -40,7 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use store::{Opened, Saved, Store, Stored, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wire::{Created, Limits, Manifest, PublicBundle};
+use wire::{Created, Limits, Manifest, PublicBundle, TokenDigest};
 
 /// A body that takes longer to arrive is given up: 4 MiB at half a megabit a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,11 +60,13 @@ pub struct Settings {
     pub max_in_flight: usize,
     /// Bandits kept; each takes some tens of MB of memory.
     pub max_bandits: usize,
+    /// Digest of the operator's token. Without one, policies in the clear are open to whoever reaches the port.
+    pub operator: Option<TokenDigest>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { max_in_flight: 32, max_bandits: 64 }
+        Settings { max_in_flight: 32, max_bandits: 64, operator: None }
     }
 }
 
@@ -77,6 +82,7 @@ struct Inner {
     bandits: RwLock<BTreeMap<String, Kept>>,
     /// Held while a bandit is made, so that none comes beyond the limit.
     creating: Mutex<()>,
+    access: Access,
     in_flight: Arc<Semaphore>,
     evaluations: Arc<Semaphore>,
 }
@@ -135,6 +141,10 @@ impl AppState {
         };
         let engine = keys.as_ref().map(|keys| &keys.engine);
         let Opened { store, encrypted, clear, asleep } = Store::open(folder, engine)?;
+        let access = Access {
+            participant: keys.as_ref().map(|keys| keys.manifest.token_digest),
+            operator: settings.operator,
+        };
         let mut bandits = BTreeMap::new();
         for Stored { id, bandit, saved } in encrypted {
             let entry = Entry::new(engine.ok_or(Error::NoKeys)?, id.clone(), bandit, saved)?;
@@ -150,6 +160,7 @@ impl AppState {
             settings,
             bandits: RwLock::new(bandits),
             creating: Mutex::new(()),
+            access,
             in_flight: Arc::new(Semaphore::new(settings.max_in_flight.clamp(1, Semaphore::MAX_PERMITS))),
             evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
         }));
@@ -186,6 +197,12 @@ impl AppState {
             Some(kept) => Ok(kept.clone()),
             None => Err(Error::UnknownBandit { id: id.chars().take(64).collect() }),
         }
+    }
+
+    /// The bandit, if the sender of `headers` may change it.
+    fn find_for(&self, id: &str, headers: &HeaderMap) -> Result<Kept, Error> {
+        let kept = self.find(id)?;
+        self.0.access.check(headers, About::of(&kept)).map(|()| kept)
     }
 
     /// Keeps the bandit that `make` makes and has stored, under a fresh id, if there is room for one more.

@@ -36,6 +36,10 @@ struct Arguments {
     /// Bandits kept.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
     max_bandits: usize,
+    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` makes one). With it, policies in
+    /// the clear are created, used and deleted by its bearers alone.
+    #[arg(long, value_name = "FILE")]
+    operator_token: Option<PathBuf>,
     /// Threads that compute; one a core if not given.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -92,7 +96,7 @@ fn check_address(given: &str) -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { keys, state, listen, max_in_flight, max_bandits, .. } = arguments;
+    let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token, .. } = arguments;
     check_address(&listen)?;
     // The port first: keys take a while to load.
     let listener = TcpListener::bind(&listen).await.with_context(|| {
@@ -114,7 +118,11 @@ async fn serve(arguments: Arguments) -> Result<()> {
         }
         None => tracing::info!("no --keys: policies in the clear alone are served"),
     }
-    let settings = Settings { max_in_flight, max_bandits };
+    let operator = operator_token.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
+    if operator.is_none() && !address.ip().is_loopback() {
+        tracing::warn!("no --operator-token: whoever reaches {address} can use policies in the clear");
+    }
+    let settings = Settings { max_in_flight, max_bandits, operator };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
     let asleep = app_state.asleep();

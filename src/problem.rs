@@ -1,5 +1,6 @@
 //! Error → problem document (RFC 9457). Nothing else here knows a status code of failure.
 
+use crate::access::About;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -23,6 +24,15 @@ pub enum Error {
          lists them, or start it with the public key bundle"
     )]
     NoKeys,
+    /// Misuse: no token, or one that does not admit to this.
+    #[error(
+        "{} needs `Authorization: Bearer TOKEN` with {}",
+        .about.what(), .about.whose()
+    )]
+    Unauthorized {
+        /// What the request was about.
+        about: About,
+    },
     /// Misuse: no such path.
     #[error("nothing is served at {path}")]
     UnknownPath {
@@ -246,6 +256,7 @@ impl Error {
         match self {
             Error::UnknownBandit { .. } | Error::UnknownPath { .. } => StatusCode::NOT_FOUND,
             Error::Helba(H::UnknownDecision { .. }) => StatusCode::NOT_FOUND,
+            Error::Unauthorized { .. } => StatusCode::UNAUTHORIZED,
             Error::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Error::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Wire(W::TooLong { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -293,6 +304,7 @@ impl Error {
         match self {
             Error::UnknownBandit { .. } => "unknown_bandit",
             Error::UnknownPath { .. } => "unknown_path",
+            Error::Unauthorized { .. } => "unauthorized",
             Error::NoKeys => "no_keys",
             Error::Settled { .. } => "settled",
             Error::WrongMethod => "wrong_method",
@@ -345,6 +357,9 @@ impl IntoResponse for Error {
         let problem = Problem::new(status.as_u16(), title, detail).with_reason(self.reason());
         let mut response = (status, Json(problem)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

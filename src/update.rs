@@ -13,7 +13,9 @@ pub(crate) async fn feedback(
     names: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, Error> {
-    let found = names.map_err(Error::from).and_then(|Path((id, decision))| Ok((state.find(&id)?, decision)));
+    let found = names
+        .map_err(Error::from)
+        .and_then(|Path((id, decision))| Ok((state.find_for(&id, request.headers())?, decision)));
     let (entry, decision) = match found {
         Ok((Kept::Encrypted(entry), decision)) => (entry, decision),
         Ok((Kept::Clear(entry), decision)) => return clear::feedback(state, entry, decision, request).await,

@@ -110,10 +110,12 @@ impl Deployment {
         }
         ensure!(!address.is_empty(), "the server did not start; its message is above");
         bar.finish_and_clear();
+        let device = Device::open(&secret)?;
+        let client = Client::new(&format!("http://{}", address.trim()))?;
         Ok(Deployment {
             server,
-            client: Client::new(&format!("http://{}", address.trim()))?,
-            device: Device::open(&secret)?,
+            client: client.with_token(device.token().clone()),
+            device,
             rng: user_client::os_rng()?,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,

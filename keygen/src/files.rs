@@ -1,8 +1,10 @@
 use crate::{Error, Request, Summary, generate};
 use rand::CryptoRng;
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, ErrorKind};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use wire::AccessToken;
+use zeroize::Zeroizing;
 
 /// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only, from its
 /// first byte on. If anything fails, neither file is left behind.
@@ -26,6 +28,20 @@ pub fn create_files<R: CryptoRng>(
     secret_file.keep();
     public_file.keep();
     Ok(summary)
+}
+
+/// A fresh access token into a new file that its owner alone can read, as 64 hexadecimal digits and an end of line;
+/// durable when this returns.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::Io`].
+pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), Error> {
+    let new = NewFile::create(path, true)?;
+    let line = Zeroizing::new(AccessToken::generate(rng).to_hex() + "\n");
+    (&new.file).write_all(line.as_bytes()).map_err(|error| Error::Io { path: path.into(), error })?;
+    new.sync()?;
+    new.keep();
+    Ok(())
 }
 
 /// A file that is removed again unless it is kept.

@@ -7,7 +7,7 @@ use helba::{GaloisKey, KeyPlan, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use std::sync::Arc;
-use wire::{BundleKind, BundleWriter, Manifest, PublicBundle, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleWriter, Manifest, PublicBundle, SecretBundle};
 
 /// What keys to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Keys {
     pub public: PublicBundle,
     /// The users' half.
     pub secret: SecretKey,
+    /// Admits users to the server.
+    pub token: AccessToken,
 }
 
 /// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few keys.
@@ -54,8 +56,9 @@ pub fn generate<R: CryptoRng>(
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
     let pair = Pair::new(request, rng)?;
-    let one = Manifest { frames: 1, ..pair.manifest.clone() };
-    let (_, secret_bytes) = SecretBundle::write(&one, &pair.secret.to_bytes(pair.key_id), secret)?;
+    let two = Manifest { frames: 2, ..pair.manifest.clone() };
+    let frame = pair.secret.to_bytes(pair.key_id);
+    let (_, secret_bytes) = SecretBundle::write(&two, &frame, &pair.token, secret)?;
 
     let total = pair.manifest.frames;
     let mut writer = BundleWriter::new(BundleKind::Public, &pair.manifest, public)?;
@@ -91,17 +94,18 @@ pub fn generate_in_memory<R: CryptoRng>(request: Request, rng: &mut R) -> Result
             Some(element) => _ = keys.galois.insert(element, key),
         }
     }
-    let Pair { manifest, params, secret, public_key, key_id, .. } = pair;
-    Ok(Keys { public: PublicBundle { manifest, params, public_key, key_id, keys }, secret })
+    let Pair { manifest, params, secret, public_key, key_id, token, .. } = pair;
+    Ok(Keys { public: PublicBundle { manifest, params, public_key, key_id, keys }, secret, token })
 }
 
-/// Secret and public key, and the list of evaluation keys to make.
+/// Secret and public key, the users' access token, and the list of evaluation keys to make.
 struct Pair {
     manifest: Manifest,
     params: Params,
     secret: SecretKey,
     public_key: PublicKey,
     key_id: KeyId,
+    token: AccessToken,
     wanted: Vec<Wanted>,
 }
 
@@ -125,8 +129,9 @@ impl Pair {
         // As a loaded bundle writes them.
         wanted.sort_by_key(|key| key.0);
         let frames = 1 + wanted.len() as u32;
-        let manifest = Manifest::new(&params, key_id, shape, created, frames);
-        Ok(Pair { manifest, params, secret, public_key, key_id, wanted })
+        let token = AccessToken::generate(rng);
+        let manifest = Manifest::new(&params, key_id, shape, created, frames, token.digest());
+        Ok(Pair { manifest, params, secret, public_key, key_id, token, wanted })
     }
 
     fn key<R: CryptoRng>(&self, (element, level, kept): Wanted, rng: &mut R) -> KeySwitchKey {

@@ -12,7 +12,7 @@ mod price;
 mod tally;
 
 pub use error::Error;
-pub use files::create_files;
+pub use files::{create_files, create_token_file};
 pub use generate::{Keys, Request, Summary, generate, generate_in_memory};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};
 

@@ -56,6 +56,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Makes an operator's token, for `helba-server --operator-token FILE` and `helba-client --token FILE`.
+    Token {
+        /// A new file that its owner alone can read: 64 hexadecimal digits.
+        file: PathBuf,
+    },
     /// Shows a bundle's manifest; never a secret.
     Inspect {
         /// A public or secret bundle.
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
             create(features, arms, &public, &secret, toy)
         }
         Command::Plan { features, arms, rounds, json } => print_plan(features, arms, rounds, json),
+        Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
     };
     match result {
@@ -113,6 +119,12 @@ fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool)
     say!("public        {}  {}", public.display(), mebibytes(summary.public_bytes));
     say!("secret        {}  {}", secret.display(), mebibytes(summary.secret_bytes));
     say!("time          {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn create_token(file: &Path) -> anyhow::Result<()> {
+    keygen::create_token_file(file, &mut os_rng()?)?;
+    say!("token         {}", file.display());
     Ok(())
 }
 

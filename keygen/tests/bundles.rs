@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
 use std::process::{Command, Output};
-use wire::{BundleKind, BundleReader, BundleWriter, Manifest, PublicBundle, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleReader, BundleWriter, Manifest, PublicBundle, SecretBundle};
 
 fn request() -> Request {
     Request { shape: Shape::for_problem(2, 2), toy: true, created: 1_700_000_000 }
@@ -39,6 +39,11 @@ fn files_hold_what_memory_holds() {
     let (secret, id) = SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
     assert_eq!(id, keys.public.key_id);
     assert_eq!(*secret.to_bytes(id), *keys.secret.to_bytes(id));
+    // Both halves name the same token, and the public one does not hold it.
+    assert!(bundle.token.as_bytes() == keys.token.as_bytes());
+    assert!(bundle.token.digest() == read.manifest.token_digest);
+    assert!(!public.windows(32).any(|bytes| bytes == bundle.token.as_bytes()));
+    assert!(!public.windows(64).any(|text| text == bundle.token.to_hex().as_bytes()));
 
     let engine = read.into_engine().unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
@@ -134,8 +139,8 @@ fn a_writer_keeps_to_its_manifest() {
     let writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
     assert!(matches!(writer.finish(), Err(wire::Error::FrameCount { got: 0, .. })));
     assert!(matches!(
-        SecretBundle::write(&manifest, &secret, Vec::new()),
-        Err(wire::Error::FrameCount { got: 1, .. })
+        SecretBundle::write(&manifest, &secret, &AccessToken::generate(&mut rng(2)), Vec::new()),
+        Err(wire::Error::FrameCount { got: 2, .. })
     ));
 }
 

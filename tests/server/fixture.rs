@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 use user_client::Decision;
-use wire::{BanditView, Created, FeedbackRequest, Problem, PublicBundle, SecretBundle};
+use wire::{AccessToken, BanditView, Created, FeedbackRequest, Problem, PublicBundle, SecretBundle};
 
 /// Features and arms of every bandit here.
 pub(crate) const D: usize = 2;
@@ -46,6 +46,10 @@ impl Keys {
         let secret = SecretBundle::read(&secret[..]).unwrap();
         let (secret, _) = SecretKey::from_bytes(&bundle.params, &secret.frame).unwrap();
         Keys { bundle, secret, device, folder }
+    }
+
+    pub(crate) fn token(&self) -> &AccessToken {
+        self.device.token()
     }
 
     pub(crate) fn public_file(&self) -> PathBuf {
@@ -99,17 +103,33 @@ pub(crate) struct Device {
     base: String,
     agent: ureq::Agent,
     pub(crate) keys: &'static Keys,
+    /// Sent with every request.
+    bearer: Option<String>,
 }
 
 impl Device {
     pub(crate) fn new(address: SocketAddr, keys: &'static Keys) -> Self {
         let agent =
             ureq::Agent::config_builder().http_status_as_error(false).max_idle_connections(0).build().into();
-        Device { base: format!("http://{address}/v1"), agent, keys }
+        let bearer = Some(format!("Bearer {}", keys.device.token().to_hex()));
+        Device { base: format!("http://{address}/v1"), agent, keys, bearer }
+    }
+
+    /// As this one, with another token or none.
+    pub(crate) fn with_token(&self, token: Option<&AccessToken>) -> Self {
+        let bearer = token.map(|token| format!("Bearer {}", token.to_hex()));
+        Device { base: self.base.clone(), agent: self.agent.clone(), keys: self.keys, bearer }
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.bearer {
+            Some(bearer) => request.header("authorization", bearer),
+            None => request,
+        }
     }
 
     pub(crate) fn try_post(&self, path: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
-        self.agent.post(format!("{}{path}", self.base)).send(body).map(answer)
+        self.authorized(self.agent.post(format!("{}{path}", self.base))).send(body).map(answer)
     }
 
     pub(crate) fn post(&self, path: &str, body: &[u8]) -> Answer {
@@ -117,11 +137,11 @@ impl Device {
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
-        answer(self.agent.get(format!("{}{path}", self.base)).call().unwrap())
+        answer(self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        answer(self.agent.delete(format!("{}{path}", self.base)).call().unwrap())
+        answer(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call().unwrap())
     }
 
     pub(crate) fn create(&self, config: &BanditConfig) -> Created {
@@ -248,6 +268,12 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     pub(crate) fn start(settings: Settings) -> Self {
+        Self::open(TempDir::new().unwrap(), settings)
+    }
+
+    /// Whose policies in the clear belong to the bearers of `operator`.
+    pub(crate) fn start_operated(operator: &AccessToken) -> Self {
+        let settings = Settings { operator: Some(operator.digest()), ..Settings::default() };
         Self::open(TempDir::new().unwrap(), settings)
     }
 

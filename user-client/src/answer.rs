@@ -173,7 +173,12 @@ mod tests {
         const TRIED: usize = 150;
         let device = |change: fn(Answers) -> Answers| {
             let (secret, coefficients) = key();
-            let mut device = Device::new(secret, KeyId([1; 16]), Shape::for_problem(2, 2));
+            let mut device = Device::new(
+                secret,
+                KeyId([1; 16]),
+                Shape::for_problem(2, 2),
+                wire::AccessToken::from_bytes(&[1; 32]).unwrap(),
+            );
             let answers = Answers::new(KeyId([1; 16]), device.params());
             device.replace_answers(change(answers));
             (device, coefficients)

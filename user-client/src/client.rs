@@ -3,33 +3,69 @@ use helba::{BanditConfig, DecisionId, Receipt, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::path::Path;
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::{Agent, Body};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits, MAX_CLEAR_BYTES,
-    MAX_JSON_BYTES, Manifest, OCTET_STREAM, Offer, PolicyCreated, PolicyView, Problem, ShuffledBatch,
+    AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, Offer, PolicyCreated, PolicyView, Problem,
+    ShuffledBatch,
 };
 
-/// A server over HTTP. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
+/// A server over HTTP, with or without TLS. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
 /// what it sends to bandits in the clear ([`Self::create_policy`]) the server reads.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
     agent: Agent,
     server: String,
+    token: Option<AccessToken>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("server", &self.server).finish_non_exhaustive()
+    }
 }
 
 impl Client {
-    /// For the server at `http://HOST:PORT`. Nothing is sent yet.
+    /// For the server at `https://HOST:PORT`, whose certificate one of the authorities that browsers trust must vouch for, or at
+    /// `http://HOST:PORT`. Nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::BadUrl`].
     pub fn new(server: &str) -> Result<Self, Error> {
+        Self::trusting(server, RootCerts::WebPki)
+    }
+
+    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no others.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`], [`Error::Io`], [`Error::BadCertificates`].
+    pub fn with_ca(server: &str, ca: &Path) -> Result<Self, Error> {
+        let bytes = std::fs::read(ca).map_err(|error| Error::Io { path: ca.into(), error })?;
+        let bad = || Error::BadCertificates { path: ca.into() };
+        let certificate = |item| match item {
+            Ok(PemItem::Certificate(certificate)) => Ok(certificate),
+            _ => Err(bad()),
+        };
+        let certificates: Vec<_> = parse_pem(&bytes).map(certificate).collect::<Result<_, _>>()?;
+        if certificates.is_empty() {
+            return Err(bad());
+        }
+        Self::trusting(server, RootCerts::from(certificates))
+    }
+
+    fn trusting(server: &str, roots: RootCerts) -> Result<Self, Error> {
         let server = server.trim_end_matches('/');
-        if server.strip_prefix("http://").is_none_or(str::is_empty) {
+        let after = |scheme| server.strip_prefix(scheme).is_some_and(|host| !host.is_empty());
+        if !after("https://") && !after("http://") {
             return Err(Error::BadUrl { url: server.into() });
         }
         let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
             // What was encrypted for this server goes nowhere else.
             .max_redirects(0)
@@ -38,7 +74,14 @@ impl Client {
             // A busy server queues decisions.
             .timeout_global(Some(Duration::from_secs(300)))
             .build();
-        Ok(Client { agent: config.new_agent(), server: server.into() })
+        Ok(Client { agent: config.new_agent(), server: server.into(), token: None })
+    }
+
+    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, the operator's for
+    /// the rest.
+    pub fn with_token(mut self, token: AccessToken) -> Self {
+        self.token = Some(token);
+        self
     }
 
     /// Its address.
@@ -51,7 +94,7 @@ impl Client {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as all requests.
     pub fn keys(&self) -> Result<Manifest, Error> {
-        self.json(self.agent.get(self.url("keys")).call())
+        self.json(self.get("keys").call())
     }
 
     /// Creates a bandit.
@@ -67,7 +110,7 @@ impl Client {
     /// # Errors
     /// As [`Self::keys`].
     pub fn policies(&self) -> Result<Vec<Offer>, Error> {
-        self.json(self.agent.get(self.url("policies")).call())
+        self.json(self.get("policies").call())
     }
 
     /// Creates a bandit in the clear: `policy` and its parameters, as [`Self::policies`] shows them.
@@ -88,10 +131,7 @@ impl Client {
     /// # Errors
     /// As [`Self::bandit`].
     pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
-        self.json_up_to(
-            MAX_CLEAR_BYTES,
-            self.agent.get(self.url(&format!("bandits/{}", checked(id)?))).call(),
-        )
+        self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
     /// Asks a bandit in the clear for a decision. The server reads `contexts`.
@@ -128,7 +168,7 @@ impl Client {
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn bandit(&self, id: &str) -> Result<BanditView, Error> {
-        self.json(self.agent.get(self.url(&format!("bandits/{}", checked(id)?))).call())
+        self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
     /// Every bandit of the server, encrypted ones and those in the clear, as it was created.
@@ -136,7 +176,7 @@ impl Client {
     /// # Errors
     /// As [`Self::keys`].
     pub fn bandits(&self) -> Result<Vec<serde_json::Value>, Error> {
-        self.json_up_to(MAX_CLEAR_BYTES, self.agent.get(self.url("bandits")).call())
+        self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").call())
     }
 
     /// Deletes a bandit of either kind, for good.
@@ -144,7 +184,10 @@ impl Client {
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn delete(&self, id: &str) -> Result<(), Error> {
-        self.accepted(self.agent.delete(self.url(&format!("bandits/{}", checked(id)?))).call()).map(drop)
+        self.accepted(
+            self.authorized(self.agent.delete(self.url(&format!("bandits/{}", checked(id)?)))).call(),
+        )
+        .map(drop)
     }
 
     /// Where a bandit stands.
@@ -162,7 +205,8 @@ impl Client {
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
         let url = self.url(&format!("bandits/{}/decisions", checked(&created.id)?));
-        let mut response = self.accepted(self.agent.post(url).content_type(OCTET_STREAM).send(contexts))?;
+        let mut response =
+            self.accepted(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(contexts))?;
         self.body(&mut response, limits.decide_reply())
     }
 
@@ -172,13 +216,24 @@ impl Client {
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn feedback(&self, created: &Created, decision: DecisionId, answer: &[u8]) -> Result<Receipt, Error> {
         let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?));
-        self.json(self.agent.post(url).content_type(OCTET_STREAM).send(answer))
+        self.json(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(answer))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T, Error> {
         let body = serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))?;
-        let request = self.agent.post(self.url(path)).content_type("application/json");
+        let request = self.authorized(self.agent.post(self.url(path))).content_type("application/json");
         self.json_up_to(MAX_CLEAR_BYTES, request.send(&body[..]))
+    }
+
+    fn get(&self, path: &str) -> RequestBuilder<WithoutBody> {
+        self.authorized(self.agent.get(self.url(path)))
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("authorization", format!("Bearer {}", token.to_hex())),
+            None => request,
+        }
     }
 
     fn url(&self, path: &str) -> String {

@@ -8,7 +8,7 @@ use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{BundleKind, BundleReader, Created, Limits, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
 use zeroize::Zeroizing;
 
 /// A device with the secret key. No Debug, no Clone.
@@ -16,6 +16,7 @@ pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
     shape: Shape,
+    token: AccessToken,
     answers: Answers,
 }
 
@@ -34,9 +35,9 @@ pub(crate) struct Agreement {
 
 impl Device {
     /// With keys made in this process. Trace answers are counted in memory, as long as the device lives.
-    pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape) -> Self {
+    pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape, token: AccessToken) -> Self {
         let answers = Answers::new(key_id, secret.params());
-        Device { secret, key_id, shape, answers }
+        Device { secret, key_id, shape, token, answers }
     }
 
     /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file beside it, its name with
@@ -83,7 +84,7 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        Ok(Self::new(secret, key_id, bundle.manifest.shape))
+        Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
     }
 
     /// Gives at most so many trace answers under its key, if that is fewer than [`crate::most_answers`]: where devices share a key, each
@@ -111,6 +112,11 @@ impl Device {
     /// What its key was made for.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Admits this device to the server, through [`Client::with_token`](crate::Client::with_token).
+    pub fn token(&self) -> &AccessToken {
+        &self.token
     }
 
     /// What the messages of a bandit may weigh.

@@ -117,10 +117,18 @@ pub enum Error {
     #[error("not an id: at most 64 letters, digits, '-' or '_' are accepted")]
     BadId,
     /// Misuse: an address that cannot be reached this way.
-    #[error("{url}: give the server as http://HOST:PORT (TLS is a proxy's on the device)")]
+    #[error(
+        "{url}: give the server as https://HOST:PORT, or as http://HOST:PORT where a proxy or a cable keeps the line private"
+    )]
     BadUrl {
         /// As given.
         url: String,
+    },
+    /// Misuse: a file that holds something else than certificates.
+    #[error("{} is not a list of certificates in PEM", path.display())]
+    BadCertificates {
+        /// The file.
+        path: PathBuf,
     },
     /// The server was not reached, or the answer broke off. The same request may be sent again.
     #[error("no answer from {server}: {reason}")]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use user_client::{Client, Device, Error, Opening, Pending, os_rng, read_contexts};
-use wire::{ClearFeedback, Created};
+use wire::{AccessToken, ClearFeedback, Created};
 
 /// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
 #[derive(Parser)]
@@ -35,6 +35,11 @@ enum Command {
         arms: Option<usize>,
         #[command(flatten)]
         tuning: Tuning,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long, conflicts_with = "policy")]
+        secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
         /// The whole configuration as a JSON file, instead of the options above.
         #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         config: Option<PathBuf>,
@@ -84,9 +89,15 @@ enum Command {
         /// The arm that was played, if it was not the one proposed.
         #[arg(long, requires = "pending")]
         arm: Option<usize>,
-        /// In the clear: the server's address, http://HOST:PORT.
+        /// Certificates in PEM that vouch for the server, instead of the usual authorities.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// In the clear: the server's address, https://HOST:PORT or http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
+        /// In the clear: file with the operator's token, where the server has one.
+        #[arg(long, value_name = "FILE", conflicts_with = "pending")]
+        token: Option<PathBuf>,
         /// In the clear: the bandit's id.
         #[arg(long, conflicts_with = "pending")]
         bandit: Option<String>,
@@ -96,10 +107,15 @@ enum Command {
         #[command(flatten)]
         outcome: Outcome,
     },
-    /// Lists the server's bandits: id, and policy or size.
+    /// Lists the server's bandits that the token admits to: id, and policy or size.
     List {
         #[command(flatten)]
         server: Server,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long)]
+        secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Deletes a bandit and all that it has learned.
     Delete {
@@ -108,6 +124,11 @@ enum Command {
         /// The bandit's id.
         #[arg(long)]
         bandit: String,
+        /// The secret bundle, whose token admits to encrypted bandits.
+        #[arg(long)]
+        secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Shows where a bandit stands.
     Status {
@@ -182,9 +203,42 @@ struct Outcome {
 
 #[derive(Args)]
 struct Server {
-    /// The server's address, http://HOST:PORT.
+    /// The server's address, https://HOST:PORT or http://HOST:PORT.
     #[arg(long = "server", value_name = "URL")]
     url: String,
+    /// Certificates in PEM that vouch for the server, instead of the usual authorities: for https with an authority of one's own.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// File with the operator's token: 64 hexadecimal digits.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+}
+
+impl Server {
+    /// A client that sends the operator's token, if one is given, or else that of the device.
+    fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
+        connect(&self.url, self.ca.as_deref(), self.token.as_deref(), device)
+    }
+}
+
+fn connect(
+    url: &str,
+    ca: Option<&Path>,
+    token: Option<&Path>,
+    device: Option<&Device>,
+) -> anyhow::Result<Client> {
+    let client = match ca {
+        Some(ca) => Client::with_ca(url, ca)?,
+        None => Client::new(url)?,
+    };
+    let token = match token {
+        Some(path) => Some(AccessToken::open(path)?),
+        None => device.map(|device| device.token().clone()),
+    };
+    Ok(match token {
+        Some(token) => client.with_token(token),
+        None => client,
+    })
 }
 
 /// What is most often changed; the rest is in `--config`.
@@ -248,12 +302,12 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             let parameters = serde_json::from_str(parameters.as_deref().unwrap_or("{}"))
                 .context("--parameters is not a JSON object")?;
-            let created = Client::new(&server.url)?.create_policy(&policy, parameters)?;
+            let created = server.client(None)?.create_policy(&policy, parameters)?;
             eprintln!("{}", created.privacy.statement);
             say!("{}", created.id);
         }
         Command::Policies { server } => {
-            for offer in Client::new(&server.url)?.policies()? {
+            for offer in server.client(None)?.policies()? {
                 say!("{}\n  {}", offer.about, offer.example);
             }
         }
@@ -266,7 +320,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
             )
         }
-        Command::Create { server, features, arms, tuning, config, .. } => {
+        Command::Create { server, features, arms, tuning, config, secret, key, .. } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -275,49 +330,59 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            let created = Client::new(&server.url)?.create_bandit(&config)?;
+            let created = server.client(device.as_ref())?.create_bandit(&config)?;
             label(&created);
             say!("{}", created.id);
         }
         Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending, key } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            decide(&Client::new(&server.url)?, &bandit, &device(&secret, &key)?, &contexts, &pending)?;
+            let device = device(&secret, &key)?;
+            decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             let rows =
                 contexts.map(|path| read_contexts(open(&path)?).with_context(|| path.display().to_string()));
-            let client = Client::new(&server.url)?;
+            let client = server.client(None)?;
             let decided = client.decide_clear(&bandit, rows.transpose()?);
             if matches!(decided, Err(Error::Refused(_))) && client.bandit(&bandit).is_ok() {
                 bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
             }
             print(&decided?)?;
         }
-        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, outcome, .. } => {
+        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, ca, outcome, .. } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
-            feedback(&pending, &device(&secret, &key)?, reward, arm)?;
+            feedback(&pending, (&secret, &key), ca.as_deref(), reward, arm)?;
         }
         Command::Feedback {
-            url: Some(url), bandit: Some(bandit), decision: Some(decision), outcome, ..
+            url: Some(url),
+            bandit: Some(bandit),
+            decision: Some(decision),
+            token,
+            ca,
+            outcome,
+            ..
         } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            print(&Client::new(&url)?.feedback_clear(&bandit, &decision, &feedback)?)?;
+            let client = connect(&url, ca.as_deref(), token.as_deref(), None)?;
+            print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
             "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
         ),
-        Command::List { server } => {
-            for bandit in Client::new(&server.url)?.bandits()? {
+        Command::List { server, secret, key } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
+            for bandit in server.client(device.as_ref())?.bandits()? {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit } => {
-            Client::new(&server.url)?.delete(&bandit)?;
+        Command::Delete { server, bandit, secret, key } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
+            server.client(device.as_ref())?.delete(&bandit)?;
             eprintln!("deleted {bandit}");
         }
         Command::Status { server, bandit } => {
-            let client = Client::new(&server.url)?;
+            let client = server.client(None)?;
             match client.bandit(&bandit) {
                 Ok(view) => print(&view.status)?,
                 // Not an encrypted one.
@@ -328,7 +393,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
             let device = device(&secret, &key)?;
-            let client = Client::new(&server.url)?;
+            let client = server.client(Some(&device))?;
             // Before a bandit is made that nobody could use.
             let served = client.keys()?.key_id;
             if served != device.key_id().to_string() {
@@ -441,8 +506,15 @@ fn note(device: &Device) {
     }
 }
 
-fn feedback(path: &Path, device: &Device, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
+fn feedback(
+    path: &Path,
+    (secret, key): (&Path, &Key),
+    ca: Option<&Path>,
+    reward: f64,
+    arm: Option<usize>,
+) -> anyhow::Result<()> {
     let pending = Pending::load(path)?;
+    let device = &device(secret, key)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {
@@ -450,7 +522,8 @@ fn feedback(path: &Path, device: &Device, reward: f64, arm: Option<usize>) -> an
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
     note(device);
-    let receipt = Client::new(&pending.server)?.feedback(&pending.created, decision.id, &answer)?;
+    let client = connect(&pending.server, ca, None, Some(device))?;
+    let receipt = client.feedback(&pending.created, decision.id, &answer)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
 }

@@ -36,12 +36,13 @@ fn world() -> &'static World {
         let [ours, other] = [1, 2].map(keys);
         let shape = ours.public.manifest.shape;
         let (id, other_id) = (ours.public.key_id, other.public.key_id);
-        let manifest = wire::Manifest { frames: 1, ..ours.public.manifest.clone() };
-        let secret_bundle = SecretBundle::write(&manifest, &ours.secret.to_bytes(id), Vec::new()).unwrap().0;
+        let manifest = wire::Manifest { frames: 2, ..ours.public.manifest.clone() };
+        let frame = ours.secret.to_bytes(id);
+        let secret_bundle = SecretBundle::write(&manifest, &frame, &ours.token, Vec::new()).unwrap().0;
         World {
             engine: ours.public.into_engine().unwrap(),
-            device: Device::new(ours.secret, id, shape),
-            stranger: Device::new(other.secret, other_id, shape),
+            device: Device::new(ours.secret, id, shape, ours.token),
+            stranger: Device::new(other.secret, other_id, shape, other.token),
             secret_bundle,
         }
     })
@@ -324,12 +325,15 @@ fn other_bundles_are_refused() {
     // A manifest of other parameters, or of another key, around this secret.
     let bundle = SecretBundle::read(&secret[..]).unwrap();
     let around = |manifest: &wire::Manifest| {
-        read(&SecretBundle::write(manifest, &bundle.frame, Vec::new()).unwrap().0).unwrap_err()
+        read(&SecretBundle::write(manifest, &bundle.frame, &bundle.token, Vec::new()).unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let id = world().device.key_id();
-    let e = around(&wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 1));
+    let e = around(&wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest()));
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
+    let digest = wire::AccessToken::generate(&mut rng(3)).digest();
+    let e = around(&wire::Manifest { token_digest: digest, ..bundle.manifest.clone() });
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "token_digest", .. })), "{e}");
 }

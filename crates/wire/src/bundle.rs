@@ -9,17 +9,17 @@
 //!             8  length of the first frame
 //!             …  first frame, and so on; as many as the manifest says, no byte after the last one
 //! ```
-//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key.
+//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key, the access token.
 
-use crate::Error;
 use crate::frame::check_length;
+use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec};
 use helba::Shape;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
 /// The bundle version written and read.
-pub const BUNDLE_VERSION: u16 = 1;
+pub const BUNDLE_VERSION: u16 = 2;
 /// Where the bound on log₂(QP) comes from, for those who print it.
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
@@ -67,11 +67,20 @@ pub struct Manifest {
     pub created: u64,
     /// Frames in this bundle.
     pub frames: u32,
+    /// Digest of the token that the secret bundle holds: the server admits its bearers to encrypted bandits.
+    pub token_digest: TokenDigest,
 }
 
 impl Manifest {
     /// Of a bundle with so many `frames`.
-    pub fn new(params: &Params, key: KeyId, shape: Shape, created: u64, frames: u32) -> Self {
+    pub fn new(
+        params: &Params,
+        key: KeyId,
+        shape: Shape,
+        created: u64,
+        frames: u32,
+        token_digest: TokenDigest,
+    ) -> Self {
         Manifest {
             params: params.spec().name.into(),
             fingerprint: params.fingerprint().to_string(),
@@ -81,6 +90,7 @@ impl Manifest {
             log2_qp: params.log_qp(),
             created,
             frames,
+            token_digest,
         }
     }
 

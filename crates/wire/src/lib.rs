@@ -16,6 +16,7 @@ mod json;
 mod limits;
 mod public;
 mod secret;
+mod token;
 
 pub use action::DecideReply;
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
@@ -30,3 +31,4 @@ pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM, PROBLEM_JSON, 
 pub use limits::Limits;
 pub use public::PublicBundle;
 pub use secret::SecretBundle;
+pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};

@@ -1,10 +1,11 @@
-use crate::Error;
-use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest};
+use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
+use crate::{AccessToken, Error, TOKEN_BYTES};
 use ckks::Params;
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
-/// The container of a secret key: what stands around it, and its frame, unread. No Debug; zeroed on drop.
+/// The container of a secret key: its manifest, the key's frame, unread, and the token that admits its bearers to the
+/// server. No Debug; zeroed on drop.
 pub struct SecretBundle {
     /// What the bundle says of itself.
     pub manifest: Manifest,
@@ -12,6 +13,8 @@ pub struct SecretBundle {
     pub params: Params,
     /// The secret key's frame, for `ckks-secret`.
     pub frame: Zeroizing<Vec<u8>>,
+    /// The token whose digest is in the manifest of both bundles.
+    pub token: AccessToken,
 }
 
 impl SecretBundle {
@@ -30,19 +33,33 @@ impl SecretBundle {
             return Err(Error::Truncated { what: "the secret key" });
         }
         // Not into `frame`: asking for more clears it.
-        if reader.next_frame(0, &mut Vec::new())? {
-            return Err(Error::Malformed("more than one frame in a secret bundle"));
+        let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
+        if !reader.next_frame(TOKEN_BYTES, &mut token)? {
+            return Err(Error::Truncated { what: "the access token" });
         }
-        Ok(SecretBundle { manifest, params, frame })
+        let token = AccessToken::from_bytes(&token)?;
+        if token.digest() != manifest.token_digest {
+            return Err(differs("token_digest", "of another token", "that of its token"));
+        }
+        if reader.next_frame(0, &mut Vec::new())? {
+            return Err(Error::Malformed("more than two frames in a secret bundle"));
+        }
+        Ok(SecretBundle { manifest, params, frame, token })
     }
 
-    /// Writes a bundle of one frame; returns the writer and the bytes written.
+    /// Writes a bundle of two frames, key and token; returns the writer and the bytes written.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::FrameCount`] unless the manifest announces one frame.
-    pub fn write<W: Write>(manifest: &Manifest, frame: &[u8], out: W) -> Result<(W, u64), Error> {
+    /// [`Error::Io`]; [`Error::FrameCount`] unless the manifest announces two frames.
+    pub fn write<W: Write>(
+        manifest: &Manifest,
+        frame: &[u8],
+        token: &AccessToken,
+        out: W,
+    ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
         writer.frame(frame)?;
+        writer.frame(token.as_bytes())?;
         writer.finish()
     }
 }

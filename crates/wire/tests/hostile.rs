@@ -9,8 +9,8 @@ use rand_chacha::ChaCha20Rng;
 use std::process::Command;
 use std::sync::OnceLock;
 use wire::{
-    BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits, Manifest,
-    PublicBundle, SecretBundle,
+    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits,
+    Manifest, PublicBundle, SecretBundle,
 };
 
 struct Samples {
@@ -32,7 +32,9 @@ fn samples() -> &'static Samples {
         let secret_key = SecretKey::generate(&params, &mut rng);
         let public_key = ckks_secret::public_key(&secret_key, &mut rng);
         let id = public_key.id(&params);
-        let manifest = Manifest::new(&params, id, shape, 0, 1);
+        let token = AccessToken::generate(&mut rng);
+        let manifest = Manifest::new(&params, id, shape, 0, 1, token.digest());
+        let two = Manifest { frames: 2, ..manifest.clone() };
         let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
         writer.frame(&ckks::write_public_key(&params, &public_key)).unwrap();
         let reply = DecideReply {
@@ -55,7 +57,7 @@ fn samples() -> &'static Samples {
             reply: reply.to_bytes(),
             request: request.to_bytes(),
             public: writer.finish().unwrap().0,
-            secret: SecretBundle::write(&manifest, &secret_key.to_bytes(id), Vec::new()).unwrap().0,
+            secret: SecretBundle::write(&two, &secret_key.to_bytes(id), &token, Vec::new()).unwrap().0,
         }
     })
 }

@@ -1,0 +1,143 @@
+use crate::Error;
+use rand::CryptoRng;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// Bytes of an [`AccessToken`].
+pub const TOKEN_BYTES: usize = 32;
+const NOT_HEX: &str = "an access token that is not 64 hexadecimal digits";
+/// Of a token's file no more is read: 64 digits and an end of line, generously.
+const MAX_TOKEN_FILE: usize = 256;
+/// Separates digests of tokens from all other uses of BLAKE3.
+const CONTEXT: &str = "helba 2026 access token";
+
+/// Admits its bearer to a server: 32 random bytes, sent as `Authorization: Bearer` and 64 hexadecimal digits.
+///
+/// A server knows the [`TokenDigest`] only. No Debug, no Display; zeroed on drop.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct AccessToken([u8; TOKEN_BYTES]);
+
+impl AccessToken {
+    /// Draws a token from `rng`.
+    pub fn generate<R: CryptoRng + ?Sized>(rng: &mut R) -> Self {
+        let mut bytes = [0; TOKEN_BYTES];
+        rng.fill_bytes(&mut bytes);
+        AccessToken(bytes)
+    }
+
+    /// The token that a bundle's frame holds.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for another length than [`TOKEN_BYTES`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let wrong = |_| Error::Malformed("an access token that is not 32 bytes long");
+        bytes.try_into().map(AccessToken).map_err(wrong)
+    }
+
+    /// The token that `text` spells: 64 hexadecimal digits, white space around them ignored.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for any other text.
+    pub fn from_hex(text: &str) -> Result<Self, Error> {
+        let bytes = from_hex(text.trim()).map(AccessToken);
+        bytes.ok_or(Error::Malformed(NOT_HEX))
+    }
+
+    /// Reads a file of 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path, [`Error::Malformed`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let io = |error| Error::Io { what: format!("cannot read the token in {}", path.display()), error };
+        let mut text = Zeroizing::new(Vec::with_capacity(MAX_TOKEN_FILE));
+        File::open(path)
+            .and_then(|file| file.take(MAX_TOKEN_FILE as u64).read_to_end(&mut text))
+            .map_err(io)?;
+        let text = std::str::from_utf8(&text).map_err(|_| Error::Malformed(NOT_HEX))?;
+        Self::from_hex(text)
+    }
+
+    /// The 32 bytes, for a bundle's frame.
+    pub fn as_bytes(&self) -> &[u8; TOKEN_BYTES] {
+        &self.0
+    }
+
+    /// 64 hexadecimal digits, for a file or a request's header.
+    pub fn to_hex(&self) -> String {
+        to_hex(&self.0)
+    }
+
+    /// What a server keeps of it.
+    pub fn digest(&self) -> TokenDigest {
+        TokenDigest(blake3::derive_key(CONTEXT, &self.0))
+    }
+}
+
+/// The BLAKE3 digest of an [`AccessToken`]: tells the token from every other, and does not give it away. Public.
+///
+/// Comparison takes a time that does not depend on the content.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenDigest([u8; 32]);
+
+impl PartialEq for TokenDigest {
+    fn eq(&self, other: &Self) -> bool {
+        bool::from(subtle::ConstantTimeEq::ct_eq(&self.0[..], &other.0[..]))
+    }
+}
+
+impl Eq for TokenDigest {}
+
+impl Serialize for TokenDigest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&to_hex(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenDigest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let digest = from_hex(&text).map(TokenDigest);
+        digest.ok_or_else(|| serde::de::Error::custom("a digest must be 64 hexadecimal digits"))
+    }
+}
+
+fn to_hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut out = [0; 32];
+    if digits.len() != 2 * out.len() {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16);
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn tokens_travel_as_hexadecimal_digits_and_digests_do_not_spell_them() {
+        let token = AccessToken::generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1));
+        let other = AccessToken::generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(2));
+        assert!(AccessToken::from_hex(&format!(" {}\n", token.to_hex())).unwrap().digest() == token.digest());
+        assert!(AccessToken::from_bytes(token.as_bytes()).unwrap().digest() == token.digest());
+        assert!(token.digest() != other.digest());
+        let digest = serde_json::to_string(&token.digest()).unwrap();
+        assert!(serde_json::from_str::<TokenDigest>(&digest).unwrap() == token.digest());
+        assert!(!digest.contains(&token.to_hex()));
+        for bad in ["", "0", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(32)] {
+            assert!(AccessToken::from_hex(bad).is_err(), "{bad}");
+        }
+    }
+}

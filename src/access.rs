@@ -1,0 +1,117 @@
+//! Who may do what: bearer tokens, of which the server knows the digests alone.
+//!
+//! | bearer | may |
+//! |---|---|
+//! | of the token in the secret bundle | create, use, list and delete encrypted bandits |
+//! | of the operator's token | all of that, and the same for policies in the clear |
+//! | nobody | read health, keys, policies, and a bandit whose id is known |
+//!
+//! Without an operator's token policies in the clear are open to whoever reaches the port.
+
+use crate::{Error, Kept};
+use axum::http::{HeaderMap, header};
+use wire::{AccessToken, TokenDigest};
+
+/// The digests that a server compares with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Access {
+    /// Of the token in the secret bundle; `None` where no keys are loaded.
+    pub(crate) participant: Option<TokenDigest>,
+    /// Of the operator's token.
+    pub(crate) operator: Option<TokenDigest>,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// An encrypted bandit.
+    Encrypted,
+    /// A policy in the clear.
+    Clear,
+}
+
+impl About {
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            About::Encrypted => "an encrypted bandit",
+            About::Clear => "a policy in the clear",
+        }
+    }
+
+    pub(crate) fn whose(self) -> &'static str {
+        match self {
+            About::Encrypted => "the token of the secret bundle (`helba-client --secret FILE` sends it)",
+            About::Clear => "the operator's token (`--token FILE`)",
+        }
+    }
+
+    pub(crate) fn of(kept: &Kept) -> Self {
+        match kept {
+            Kept::Encrypted(_) | Kept::Asleep => About::Encrypted,
+            Kept::Clear(_) => About::Clear,
+        }
+    }
+}
+
+impl Access {
+    /// Whether the sender of `headers` may change what the request is about.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`].
+    pub(crate) fn check(&self, headers: &HeaderMap, about: About) -> Result<(), Error> {
+        if about == About::Clear && self.operator.is_none() {
+            return Ok(());
+        }
+        let bearer = bearer(headers);
+        let is = |digest: Option<TokenDigest>| digest.is_some() && digest == bearer;
+        if is(self.operator) || (about == About::Encrypted && is(self.participant)) {
+            return Ok(());
+        }
+        Err(Error::Unauthorized { about })
+    }
+}
+
+/// The digest of the token in `Authorization: Bearer …`.
+fn bearer(headers: &HeaderMap) -> Option<TokenDigest> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = scheme.eq_ignore_ascii_case("bearer").then(|| AccessToken::from_hex(token))?;
+    token.ok().map(|token| token.digest())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use rand::SeedableRng;
+
+    #[test]
+    fn tokens_open_what_they_are_for() {
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(1);
+        let [participant, operator, stranger] = [(); 3].map(|()| AccessToken::generate(&mut rng));
+        let with = |value: String| {
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
+        };
+        let bearer = |token: &AccessToken| with(format!("Bearer {}", token.to_hex()));
+        let digests =
+            |operator: Option<TokenDigest>| Access { participant: Some(participant.digest()), operator };
+        let allowed = |access: Access, headers: &HeaderMap| {
+            [About::Encrypted, About::Clear].map(|about| access.check(headers, about).is_ok())
+        };
+
+        let closed = digests(Some(operator.digest()));
+        assert_eq!(allowed(closed, &bearer(&participant)), [true, false]);
+        assert_eq!(allowed(closed, &bearer(&operator)), [true, true]);
+        assert_eq!(allowed(closed, &bearer(&stranger)), [false, false]);
+        assert_eq!(allowed(closed, &HeaderMap::new()), [false, false]);
+        for bad in ["Bearer", "Bearer ", "Basic QQ==", &format!("Basic {}", participant.to_hex())] {
+            assert_eq!(allowed(closed, &with(bad.to_string())), [false, false], "{bad}");
+        }
+        assert_eq!(allowed(closed, &with(format!("bearer {}", participant.to_hex()))), [true, false]);
+
+        let open = digests(None);
+        assert_eq!(allowed(open, &HeaderMap::new()), [false, true]);
+        assert_eq!(allowed(Access::default(), &HeaderMap::new()), [false, true]);
+        assert_eq!(allowed(Access::default(), &bearer(&participant)), [false, true]);
+    }
+}
