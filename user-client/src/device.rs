@@ -1,7 +1,7 @@
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent};
 use ckks::{KeyId, Params, Plaintext, Security};
-use ckks_secret::SecretKey;
+use ckks_secret::{MAX_SEALED_BYTES, Passphrase, SecretKey};
 use helba::{Layout, Shape};
 use num_complex::Complex64;
 use rand::CryptoRng;
@@ -25,6 +25,8 @@ pub struct Device {
 pub struct Opening {
     /// Takes keys without any security too, for tests.
     pub toy: bool,
+    /// Opens a bundle that is sealed.
+    pub passphrase: Option<Passphrase>,
 }
 
 /// What a device has checked about a bandit.
@@ -52,12 +54,19 @@ impl Device {
     /// As [`Self::open`], with what is not the default.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; as [`Self::read`].
+    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a passphrase, and one that is
+    /// not sealed with one; [`Error::Secret`] for a passphrase that does not open it; as [`Self::read`].
     pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
-        // What it is before who may read it: a public bundle may be everybody's.
-        BundleReader::of_kind(BundleKind::Secret, &file)?;
+        let mut start = Vec::new();
+        (&file).take(ckks_secret::SEALED_MAGIC.len() as u64).read_to_end(&mut start).map_err(io)?;
+        let sealed = start == ckks_secret::SEALED_MAGIC;
+        file.rewind().map_err(io)?;
+        if !sealed {
+            // What it is before who may read it: a public bundle may be everybody's.
+            BundleReader::of_kind(BundleKind::Secret, &file)?;
+        }
         #[cfg(unix)]
         {
             let mode =
@@ -68,7 +77,15 @@ impl Device {
         }
         file.rewind().map_err(io)?;
         // Unbuffered: a buffer would keep a copy of the key.
-        let mut device = Self::read(file)?;
+        let mut device = match (&opening.passphrase, sealed) {
+            (None, false) => Self::read(file)?,
+            (Some(passphrase), true) => {
+                let mut bytes = Vec::new();
+                file.take(MAX_SEALED_BYTES).read_to_end(&mut bytes).map_err(io)?;
+                Self::read(&ckks_secret::unseal(&bytes, passphrase)?[..])?
+            }
+            (_, sealed) => return Err(Error::Sealed { path: path.into(), sealed }),
+        };
         if device.params().spec().security == Security::None && !opening.toy {
             return Err(Error::Toy { path: path.into() });
         }

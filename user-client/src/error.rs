@@ -60,6 +60,18 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Misuse: a sealed bundle without its passphrase, or a passphrase for a bundle that is not sealed.
+    #[error("{} {}", path.display(), if *sealed {
+        "is sealed by a passphrase: give it with --passphrase-file"
+    } else {
+        "is not sealed: leave --passphrase-file out, or make keys anew with one"
+    })]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// Whether it is sealed.
+        sealed: bool,
+    },
     /// The count of trace answers could not be kept, so none was given. Nothing was sent.
     #[error(
         "cannot keep the count of trace answers in {}: {error}; make it writable for its owner, or create the bandit with a public schedule", path.display()

@@ -24,6 +24,7 @@ pub use device::{Device, Opening};
 pub use error::Error;
 pub use pending::Pending;
 
+pub use ckks_secret::Passphrase;
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;

@@ -10,7 +10,7 @@ use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use user_client::{Client, Device, Error, Opening, Pending, os_rng, read_contexts};
+use user_client::{Client, Device, Error, Opening, Passphrase, Pending, os_rng, read_contexts};
 use wire::{AccessToken, ClearFeedback, Created};
 
 /// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
@@ -167,6 +167,9 @@ struct Key {
     /// Takes a bundle of toy keys, which protect nothing: for tests.
     #[arg(long)]
     toy: bool,
+    /// File whose first line is the passphrase that the secret bundle is sealed by.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     /// The most trace answers that this device gives under its key [default: what the parameters allow, up to 1000]. Devices that share a
     /// key share that number: give each its part.
     #[arg(long, value_name = "N")]
@@ -479,7 +482,9 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
 
 /// The device of a secret bundle; errors name the file.
 fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
-    let device = Device::open_with(secret, &Opening { toy: key.toy }).map_err(|e| match e {
+    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+    let passphrase = key.passphrase_file.as_ref().map(open).transpose()?;
+    let device = Device::open_with(secret, &Opening { toy: key.toy, passphrase }).map_err(|e| match e {
         Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
         other => other.into(),
     })?;

@@ -307,9 +307,37 @@ fn a_secret_file_must_be_private() {
     let Err(Error::Toy { .. }) = Device::open(&path).map(drop) else {
         panic!("a toy, and nobody asked for one")
     };
-    let device = Device::open_with(&path, &Opening { toy: true }).unwrap();
+    let device = Device::open_with(&path, &Opening { toy: true, ..Opening::default() }).unwrap();
     assert_eq!(device.key_id(), world().device.key_id());
     assert!(matches!(Device::open(&dir.path().join("none")).map(drop), Err(Error::Io { .. })));
+}
+
+/// A sealed bundle opens with its passphrase, a bundle that is not sealed without one, and nothing else does.
+#[test]
+fn attack_a_sealed_bundle_needs_its_passphrase() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret.bundle");
+    let phrase = |text: &str| {
+        let file = dir.path().join("phrase");
+        std::fs::write(&file, format!("{text}\n")).unwrap();
+        Some(user_client::Passphrase::open(&file).unwrap())
+    };
+    let open = |passphrase| Device::open_with(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
+    let write = |bytes: &[u8]| {
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(&path, bytes).unwrap();
+        #[cfg(unix)]
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    let bundle = &world().secret_bundle;
+    write(&ckks_secret::seal(bundle, &phrase("right").unwrap(), &mut rng(9)).unwrap());
+    assert_eq!(open(phrase("right")).unwrap(), world().device.key_id());
+    let wrong = open(phrase("wrong")).unwrap_err();
+    assert!(matches!(wrong, Error::Secret(ckks_secret::Error::WrongPassphrase)), "{wrong}");
+    assert!(matches!(open(None), Err(Error::Sealed { sealed: true, .. })));
+    write(bundle);
+    assert_eq!(open(None).unwrap(), world().device.key_id());
+    assert!(matches!(open(phrase("right")), Err(Error::Sealed { sealed: false, .. })));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod error;
 mod keygen;
 mod noise;
 mod private;
+mod sealed;
 mod secret;
 
 pub use decrypt::{Slots, constant_coefficient, decrypt, recrypt};
@@ -20,4 +21,5 @@ pub use error::Error;
 pub use keygen::{galois_key, public_key, relin_key};
 pub use noise::{Precision, measure};
 pub use private::Private;
+pub use sealed::{MAX_SEALED_BYTES, Passphrase, SEALED_MAGIC, seal, unseal};
 pub use secret::SecretKey;
