@@ -166,6 +166,7 @@ fn verdict(panels: &[PanelResult]) -> Option<String> {
     let shares = shares?;
     let (least, most) = shares.iter().fold((f64::MAX, f64::MIN), |(a, b), &x| (a.min(x), b.max(x)));
     Some(format!(
-        "\nOver all problems the default's regret is {least:+.1} % to {most:+.1} % of the trace condition's away from it.\n"
+        "\nOver all problems the default's regret differs from the trace condition's by {least:+.1} % to {most:+.1} % of it. The default\n\
+         takes four Newton steps an update, as the trace condition does; batches of 64 take five, and a third of the updates.\n"
     ))
 }
