@@ -10,7 +10,8 @@ mod support;
 use anyhow::{Context, Result};
 use bandit::toy::{FIGURE_1_CONTEXTS, FIGURE_1_ROUNDS, Toy};
 use bandit::{
-    Arithmetic, Environment, Features, HelbaClear, LinearConfig, Oful, Policy, Ridge, Summary, Width,
+    Arithmetic, Environment, Features, HelbaClear, LinearConfig, Oful, Policy, Ridge, Schedule, Summary,
+    Width,
 };
 use clap::Parser;
 use helba::BanditConfig;
@@ -103,7 +104,9 @@ fn main() -> Result<()> {
     // σ are divided too and the index is R times smaller, up to the width's term t_j^(-1/2), which the paper states for
     // rewards within ±1: relative to the others it is R times as wide as on the raw rewards.
     let bound = helba.l * helba.s + 4.0 * helba.sigma;
-    let scaled = LinearConfig { s: helba.s / bound, sigma: helba.sigma / bound, ..helba };
+    // With the paper's schedule: a device tells the server one bit of a decryption a round.
+    let schedule = Schedule::TraceOrGrowth;
+    let scaled = LinearConfig { s: helba.s / bound, sigma: helba.sigma / bound, schedule, ..helba };
 
     let exact = |config| HelbaClear::new(config, Arithmetic::Exact);
     let mut curves = vec![

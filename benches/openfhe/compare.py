@@ -200,6 +200,8 @@ def main():
     if absent := [p for p in args.peers if p not in found]:
         print("Cannot be imported:", ", ".join(absent), file=sys.stderr)
         print("OpenFHE: pip install openfhe (its wheel is for one version of Python); SEAL: pip install tenseal.", file=sys.stderr)
+        if not any(p != YARDSTICK for p in found):
+            sys.exit("There is nothing to compare with.")
     if not os.path.exists(args.binary):
         sys.exit(f"{args.binary} is missing: cargo build --release --example peer")
     if "OMP_NUM_THREADS" not in os.environ:

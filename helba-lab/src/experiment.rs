@@ -46,6 +46,11 @@ pub trait Experiment: Sync {
         Vec::new()
     }
 
+    /// A page of tables in Markdown, for experiments whose figures the project's documents repeat.
+    fn page(&self, _: &Results) -> Option<String> {
+        None
+    }
+
     /// The paper's claims, judged. At [`Scale::Quick`] the runs are too short to judge by.
     fn claims(&self, results: &Results) -> Vec<Claim>;
 }

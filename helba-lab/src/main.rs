@@ -36,6 +36,9 @@ enum Command {
         /// NAME-quick].
         #[arg(long)]
         out: Option<PathBuf>,
+        /// Writes the experiment's tables as a page of Markdown, where it has one.
+        #[arg(long)]
+        page: Option<PathBuf>,
         /// One JSON object on stdout instead of the table.
         #[arg(long)]
         json: bool,
@@ -71,7 +74,7 @@ fn end_when_interrupted() -> Result<()> {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::List { json } => list(json),
-        Command::Experiment { name, quick, seeds, out, json } => {
+        Command::Experiment { name, quick, seeds, out, page, json } => {
             let experiment = experiments::find(&name)
                 .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
             let scale = if quick { Scale::Quick } else { Scale::Full };
@@ -81,6 +84,10 @@ fn run(command: Command) -> Result<()> {
             end_when_interrupted().context("listening for Ctrl-C")?;
             let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;
             let object = report::write(experiment, &results, &folder)?;
+            if let Some(path) = page {
+                let text = experiment.page(&results).context("this experiment has no page of Markdown")?;
+                runner::write_whole(&path, text.as_bytes())?;
+            }
             if json {
                 println!("{object}");
             } else {

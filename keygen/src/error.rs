@@ -44,6 +44,9 @@ pub enum Error {
     /// From the parameters.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
+    /// From the secret key and the passphrase.
+    #[error(transparent)]
+    Secret(#[from] ckks_secret::Error),
     /// From the bundles.
     #[error(transparent)]
     Wire(#[from] wire::Error),

@@ -1,4 +1,5 @@
 use crate::{Error, Request, Summary, generate};
+use ckks_secret::{MAX_SEALED_BYTES, Passphrase};
 use rand::CryptoRng;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -18,10 +19,38 @@ pub fn create_files<R: CryptoRng>(
     rng: &mut R,
     progress: impl FnMut(u32, u32),
 ) -> Result<Summary, Error> {
+    create_sealed_files(request, public, secret, None, rng, progress)
+}
+
+/// As [`create_files`]; with a passphrase the secret bundle is sealed by it ([`ckks_secret::seal`]).
+///
+/// # Errors
+/// As [`create_files`]; [`Error::Secret`] never in practice.
+pub fn create_sealed_files<R: CryptoRng>(
+    request: Request,
+    public: &Path,
+    secret: &Path,
+    passphrase: Option<&Passphrase>,
+    rng: &mut R,
+    progress: impl FnMut(u32, u32),
+) -> Result<Summary, Error> {
     let public_file = NewFile::create(public, false)?;
     let secret_file = NewFile::create(secret, true)?;
-    // Unbuffered: a buffer would keep a copy of the secret key.
-    let summary = generate(request, BufWriter::new(&public_file.file), &secret_file.file, rng, progress)?;
+    let out = BufWriter::new(&public_file.file);
+    let summary = match passphrase {
+        // Unbuffered: a buffer would keep a copy of the secret key.
+        None => generate(request, out, &secret_file.file, rng, progress)?,
+        Some(passphrase) => {
+            // All room at once: a vector that grows leaves what it held behind.
+            let mut bundle = Zeroizing::new(Vec::with_capacity(MAX_SEALED_BYTES as usize));
+            let summary = generate(request, out, &mut *bundle, rng, progress)?;
+            let sealed = ckks_secret::seal(&bundle, passphrase, rng)?;
+            (&secret_file.file)
+                .write_all(&sealed)
+                .map_err(|error| Error::Io { path: secret.into(), error })?;
+            Summary { secret_bytes: sealed.len() as u64, ..summary }
+        }
+    };
     // Both on disk before either stays.
     secret_file.sync()?;
     public_file.sync()?;
@@ -68,8 +97,10 @@ impl NewFile {
         }
     }
 
+    /// The bytes, and the name in its folder.
     fn sync(&self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|error| Error::Io { path: self.path.clone(), error })
+        let synced = self.file.sync_all().and_then(|()| sync_folder_of(&self.path));
+        synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
     fn keep(mut self) {
@@ -84,4 +115,17 @@ impl Drop for NewFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    // Elsewhere folders cannot be opened; the system writes names with the file.
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
 }

@@ -11,8 +11,9 @@ mod plan;
 mod price;
 mod tally;
 
+pub use ckks_secret::Passphrase;
 pub use error::Error;
-pub use files::{create_files, create_token_file};
+pub use files::{create_files, create_sealed_files, create_token_file};
 pub use generate::{Keys, Request, Summary, generate, generate_in_memory};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};
 

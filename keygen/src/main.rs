@@ -4,9 +4,9 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use helba::Shape;
 use indicatif::{ProgressBar, ProgressStyle};
-use keygen::{Request, create_files, os_rng};
+use keygen::{Passphrase, Request, create_sealed_files, os_rng};
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -37,6 +37,9 @@ enum Command {
         /// The users' bundle, a new file that its owner alone can read.
         #[arg(long)]
         secret: PathBuf,
+        /// File whose first line is a passphrase: the secret bundle is sealed by it.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
         /// Small keys without any security, for tests; of large problems none are small enough, and these get real ones.
         #[arg(long)]
         toy: bool,
@@ -75,8 +78,8 @@ macro_rules! say {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Create { features, arms, public, secret, toy } => {
-            create(features, arms, &public, &secret, toy)
+        Command::Create { features, arms, public, secret, passphrase_file, toy } => {
+            create(features, arms, &public, &secret, passphrase_file.as_deref(), toy)
         }
         Command::Plan { features, arms, rounds, json } => print_plan(features, arms, rounds, json),
         Command::Token { file } => create_token(&file),
@@ -95,20 +98,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn create(features: usize, arms: usize, public: &Path, secret: &Path, toy: bool) -> anyhow::Result<()> {
+fn create(
+    features: usize,
+    arms: usize,
+    public: &Path,
+    secret: &Path,
+    passphrase_file: Option<&Path>,
+    toy: bool,
+) -> anyhow::Result<()> {
     // Beyond that no set fits, and the power of two must not overflow.
     for (name, value) in [("--features", features), ("--arms", arms)] {
         anyhow::ensure!((1..=256).contains(&value), "{name} {value}: must be from 1 to 256");
     }
+    let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
+    let passphrase = passphrase_file.map(open).transpose()?;
     let start = Instant::now();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let request = Request { shape: Shape::for_problem(features, arms), toy, created };
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
     let bar = ProgressBar::new(0).with_style(style);
-    let result = create_files(request, public, secret, &mut os_rng()?, |done, total| {
-        bar.set_length(total.into());
-        bar.set_position(done.into());
-    });
+    let result =
+        create_sealed_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
+            bar.set_length(total.into());
+            bar.set_position(done.into());
+        });
     bar.finish_and_clear();
     let summary = result?;
     print_manifest(&summary.manifest)?;
@@ -148,6 +161,13 @@ fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::
 
 fn inspect(path: &Path) -> anyhow::Result<()> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut start = Vec::new();
+    (&file).take(ckks_secret::SEALED_MAGIC.len() as u64).read_to_end(&mut start)?;
+    if start == ckks_secret::SEALED_MAGIC {
+        say!("bundle        secret, sealed by a passphrase: what it says of itself is sealed with it");
+        return Ok(());
+    }
+    (&file).rewind()?;
     // Unbuffered, so that nothing behind the manifest is read.
     let reader = BundleReader::new(file).with_context(|| path.display().to_string())?;
     let kind = match reader.kind() {

@@ -7,7 +7,7 @@ use circuits::Counts;
 use circuits::matrix::{Factors, Newton};
 use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
-use helba::{BanditConfig, KeyPlan, Shape, compare, update};
+use helba::{Automorphism, BanditConfig, KeyPlan, Shape, compare, update};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -139,7 +139,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
     })?;
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&params, shape)?;
-    let circuits = Circuits::new(&config, shape, &levels)?;
+    let circuits = Circuits::new(&config, &keys, shape, &levels)?;
     let comparison = compare::argmax(&config, shape)?.comparison().depth();
     let decision_depth = [
         ("product with the model", 1),
@@ -213,7 +213,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         slots_available: params.max_slots(),
         memory: key_costs.iter().map(|k| k.memory).sum::<u64>() + state + scratch,
         keys: key_costs,
-        messages: message_costs(&params, &levels),
+        messages: message_costs(&params, &levels, !config.linear.schedule.is_public()),
         decision_operations: circuits.decision.operations(),
         update_operations: circuits.update.operations(),
         updates_at_most,
@@ -311,23 +311,27 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
     ]
 }
 
-fn message_costs(params: &Params, levels: &helba::Plan) -> Vec<MessageCost> {
+fn message_costs(params: &Params, levels: &helba::Plan, asks: bool) -> Vec<MessageCost> {
     let frame = |level, seeded| ciphertext_bytes(params, level, seeded) as u64;
     let message = |what, bytes| MessageCost { what, bytes };
-    vec![
+    let question = message(
+        "trace comparison, to the device, where the batch may end",
+        frame(levels.answer_level, false),
+    );
+    let mut out = vec![
         message("contexts, to the server", frame(levels.context_level, true)),
         message("action, to the device", frame(levels.answer_level, false)),
-        message(
-            "trace comparison, to the device, where the batch may end",
-            frame(levels.answer_level, false),
-        ),
+    ];
+    out.extend(asks.then_some(question));
+    out.extend([
         message(
             "feedback, to the server",
             frame(levels.statistics_level, true) + frame(levels.trace_level, true),
         ),
         message("masked model, to the device, once a batch", frame(levels.refresh_level, false)),
         message("model encrypted anew, to the server, once a batch", frame(levels.model_level, true)),
-    ]
+    ]);
+    out
 }
 
 /// A circuit's operations by level, and its own count of them.
@@ -363,12 +367,14 @@ struct Circuits {
     /// Score, comparison and both answers.
     decision: Circuit,
     update: Circuit,
+    /// Whether the schedule asks devices for the trace.
+    asks: bool,
     sqrt_levels: usize,
     levels: helba::Plan,
 }
 
 impl Circuits {
-    fn new(config: &BanditConfig, shape: Shape, levels: &helba::Plan) -> Result<Self, Error> {
+    fn new(config: &BanditConfig, keys: &KeyPlan, shape: Shape, levels: &helba::Plan) -> Result<Self, Error> {
         let linear = &config.linear;
         // Costs do not depend on values; the bound keeps divisions finite.
         let trace_bound = linear.c + config.unanswered as f64 * linear.l * linear.l / linear.lambda;
@@ -380,9 +386,12 @@ impl Circuits {
             trace_bound,
         };
         let tally = Tally::new(shape.decision_slots())?;
-        // With the trace statistics, as in most rounds.
-        let contexts = tally.fresh(levels.context_level)?;
-        let contexts = circuits::SlotAlgebra::add(&tally, &contexts, &tally.fresh(levels.trace_level)?)?;
+        let asks = !linear.schedule.is_public();
+        let mut contexts = tally.fresh(levels.context_level)?;
+        if asks {
+            // The trace statistics, as in most rounds.
+            contexts = circuits::SlotAlgebra::add(&tally, &contexts, &tally.fresh(levels.trace_level)?)?;
+        }
         let model = tally.fresh(levels.model_level)?;
         let index = score::optimistic_index(&tally, &inputs, &contexts, &model)?;
         let score = Circuit::of(&tally);
@@ -393,17 +402,24 @@ impl Circuits {
             compare.steps.entry(*key).and_modify(|n| *n -= times);
         }
         argmax.action(&tally, &wins)?;
-        compare::trace(&tally, shape, &wins)?;
+        if asks {
+            compare::trace(&tally, shape, &wins)?;
+        }
         let decision = Circuit::of(&tally);
 
-        let tally = Tally::new(shape.update_slots())?;
+        let seeded = keys.galois.iter().filter(|key| key.kept == Kept::Seeded);
+        let seeded = seeded.filter_map(|key| match key.automorphism {
+            Automorphism::Rotation(k) => Some(k),
+            Automorphism::Conjugation => None,
+        });
+        let tally = Tally::with_seeded(shape.update_slots(), seeded.collect())?;
         let newton = Newton::new(shape.dim, Factors::plain(levels.newton_steps), levels.design_scale)?;
         let statistics = tally.fresh(levels.statistics_level)?;
         let model = tally.fresh(levels.model_level)?;
         update::batch_update(&tally, &newton, &statistics, &model)?;
         let update = Circuit::of(&tally);
         let sqrt_levels = (config.sqrt_degree + 1).ilog2() as usize;
-        Ok(Circuits { score, compare, decision, update, sqrt_levels, levels: levels.clone() })
+        Ok(Circuits { score, compare, decision, update, asks, sqrt_levels, levels: levels.clone() })
     }
 
     fn seconds(&self, params: &Params, threads: usize, rounds: u64, updates: u64) -> Result<Seconds, Error> {
@@ -411,8 +427,9 @@ impl Circuits {
         let levels = &self.levels;
         let (score, compare) = (self.score.seconds(&prices), self.compare.seconds(&prices));
         let masks = self.decision.seconds(&prices) - score - compare;
-        // The action and the trace comparison are encrypted anew, and flooded or masked, at level 0.
-        let answer = masks + 3.0 * prices.encryption(levels.answer_level);
+        // The action and, where it is asked, the trace comparison are encrypted anew and flooded at level 0.
+        let answers = if self.asks { 2.0 } else { 1.0 };
+        let answer = masks + 1.5 * answers * prices.encryption(levels.answer_level);
         let feedback =
             prices.seconds(Op::Add, levels.statistics_level) + prices.seconds(Op::Add, levels.trace_level);
         let refresh = prices.seconds(Op::Adjust, levels.refresh_level + 1)
@@ -490,9 +507,9 @@ mod tests {
     use super::*;
 
     fn circuits(d: usize, k: usize) -> Circuits {
-        let (_, params, config) = carried(d, k, 1000, false).unwrap();
+        let (keys, params, config) = carried(d, k, 1000, false).unwrap();
         let shape = Shape::for_problem(d, k);
-        Circuits::new(&config, shape, &config.plan(&params, shape).unwrap()).unwrap()
+        Circuits::new(&config, &keys, shape, &config.plan(&params, shape).unwrap()).unwrap()
     }
 
     /// What is priced is what the circuits count themselves.
@@ -516,9 +533,9 @@ mod tests {
                 });
                 assert_eq!(rotations, c.rotations + c.conjugations);
             }
-            // The parts of a decision: score, comparison, and a mask, which is encoded, each for action and trace.
+            // The parts of a decision: score, comparison, and a mask, which is encoded, for the action: nobody is asked for the trace.
             let total = |c: &Circuit| c.steps.values().sum::<usize>();
-            assert_eq!(total(&circuits.score) + total(&circuits.compare) + 4, total(&circuits.decision));
+            assert_eq!(total(&circuits.score) + total(&circuits.compare) + 2, total(&circuits.decision));
         }
     }
 

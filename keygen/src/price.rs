@@ -4,7 +4,8 @@ use crate::tally::Op;
 use ckks::{Gadget, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
-/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`].
+/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`]; `expand_key` is `rotate_seeded`
+/// less `rotate`.
 const MEASURED: &str = include_str!("measured.csv");
 pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
 
@@ -90,6 +91,7 @@ impl Sizes {
             Op::Rotations { count } => {
                 self.decompose(self.galois) + count as f64 * self.key(self.galois) + self.divide(self.p)
             }
+            Op::Expand { keys } => keys as f64 * (self.q + self.p) * self.galois.count,
             Op::Transform { babies, giants, diagonals } => {
                 let (babies, giants, diagonals) = (babies as f64, giants as f64, diagonals as f64);
                 let wide = self.q + self.p;
@@ -102,7 +104,7 @@ impl Sizes {
         }
     }
 
-    /// That of a transform grows by N log N.
+    /// That of a transform grows by N log N; the logarithms of the rings that there are differ by a twentieth.
     fn limb(&self) -> f64 {
         self.n * self.n.log2()
     }
@@ -141,6 +143,7 @@ impl<'a> Prices<'a> {
             Op::Product { .. } => ("mul", Op::Product { products: 1, terms: 0 }),
             Op::Rotations { count: 1 } => ("rotate", Op::Rotations { count: 1 }),
             Op::Rotations { .. } => ("sum_of_4_rotations", Op::Rotations { count: 4 }),
+            Op::Expand { .. } => ("expand_key", Op::Expand { keys: 1 }),
             Op::Transform { .. } => ("rotate", Op::Rotations { count: 1 }),
         };
         let here = Sizes::new(self.params, level);
@@ -190,6 +193,7 @@ mod tests {
                 (Op::Encode { values: 1024, wide: true }, 1.0),
                 (Op::Product { products: 2, terms: 3 }, 2.0),
                 (Op::Rotations { count: 3 }, 2.0),
+                (Op::Expand { keys: 1 }, 2.0),
                 (Op::Transform { babies: 4, giants: 4, diagonals: 16 }, 2.0),
             ] {
                 let all: Vec<f64> = (1..=18).map(|l| prices.seconds(op, l)).collect();

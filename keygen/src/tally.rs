@@ -1,5 +1,5 @@
 use circuits::{Clear, ClearVector, Complex64, Counts, Error, LinearTransform, SlotAlgebra};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 /// A slot operation that takes time, with what its time depends on besides the level.
@@ -17,6 +17,8 @@ pub(crate) enum Op {
     Product { products: usize, terms: usize },
     /// Rotations of one ciphertext, or its conjugate, summed: one decomposition and one division.
     Rotations { count: usize },
+    /// Halves of so many keys that are kept as seeds, expanded.
+    Expand { keys: usize },
     /// Diagonals by baby and giant steps (those that are not 0).
     Transform { babies: usize, giants: usize, diagonals: usize },
 }
@@ -24,13 +26,28 @@ pub(crate) enum Op {
 /// Runs a circuit in the clear and writes down what an encrypted run would do, level by level.
 pub(crate) struct Tally {
     clear: Clear,
+    /// Rotations whose keys are kept with a seed, canonical in [0, slots).
+    seeded: BTreeSet<i64>,
     steps: Mutex<BTreeMap<(Op, usize), usize>>,
 }
 
 impl Tally {
     /// On vectors of `slots` values.
     pub(crate) fn new(slots: usize) -> Result<Self, Error> {
-        Ok(Tally { clear: Clear::new(slots)?, steps: Mutex::default() })
+        Self::with_seeded(slots, BTreeSet::new())
+    }
+
+    /// Where the keys of some rotations are kept with a seed, which is expanded each time.
+    pub(crate) fn with_seeded(slots: usize, seeded: BTreeSet<i64>) -> Result<Self, Error> {
+        Ok(Tally { clear: Clear::new(slots)?, seeded, steps: Mutex::default() })
+    }
+
+    fn note_keys(&self, rotations: impl IntoIterator<Item = i64>, level: usize) {
+        let canonical = |k: i64| k.rem_euclid(self.slots() as i64);
+        let keys = rotations.into_iter().filter(|&k| self.seeded.contains(&canonical(k))).count();
+        if keys > 0 {
+            self.note(Op::Expand { keys }, level);
+        }
     }
 
     /// A vector of zeros.
@@ -160,6 +177,7 @@ impl SlotAlgebra for Tally {
     fn rotate(&self, a: &ClearVector, k: i64) -> Result1 {
         if k.rem_euclid(self.slots() as i64) != 0 {
             self.note(Op::Rotations { count: 1 }, self.level(a));
+            self.note_keys([k], self.level(a));
         }
         self.clear.rotate(a, k)
     }
@@ -167,6 +185,7 @@ impl SlotAlgebra for Tally {
     fn sum_of_rotations(&self, a: &ClearVector, terms: &[(i64, bool)]) -> Result1 {
         let count = terms.iter().filter(|(k, _)| k.rem_euclid(self.slots() as i64) != 0).count();
         self.note(Op::Rotations { count }, self.level(a));
+        self.note_keys(terms.iter().map(|(k, _)| *k), self.level(a));
         self.clear.sum_of_rotations(a, terms)
     }
 
@@ -187,6 +206,7 @@ impl SlotAlgebra for Tally {
         let values = t.diagonals().map(|(_, d)| d.len()).sum();
         self.note(Op::Encode { values, wide: true }, self.level(a));
         self.note(Op::Transform { babies, giants, diagonals: t.diagonals().count() }, self.level(a));
+        self.note_keys(t.babies().into_iter().chain(t.giants()), self.level(a));
         self.clear.linear(a, t)
     }
 }
@@ -214,5 +234,18 @@ mod tests {
             ((Op::Rotations { count: 2 }, 5), 1),
         ];
         assert_eq!(steps, want);
+    }
+
+    /// Each use of a key that is kept with a seed expands it, and no other.
+    #[test]
+    fn seeded_keys_are_noted() {
+        let tally = Tally::with_seeded(8, [3, 7].into()).unwrap();
+        let v = tally.fresh(5).unwrap();
+        tally.rotate(&v, -1).unwrap();
+        tally.rotate(&v, 2).unwrap();
+        tally.sum_of_rotations(&v, &[(0, false), (3, true), (11, false), (1, false)]).unwrap();
+        let expanded: Vec<_> =
+            tally.steps().into_iter().filter(|((op, _), _)| matches!(op, Op::Expand { .. })).collect();
+        assert_eq!(expanded, [((Op::Expand { keys: 1 }, 5), 1), ((Op::Expand { keys: 2 }, 5), 1)]);
     }
 }

@@ -4,6 +4,7 @@ use crate::{Device, Error};
 use ckks::Ciphertext;
 use helba::DecisionId;
 use wire::{Created, DecideReply};
+use zeroize::Zeroize;
 
 /// A decision as the device sees it. No Debug: values are the user's.
 pub struct Decision {
@@ -23,10 +24,16 @@ pub struct Decision {
     /// Whether every entry is where a decision's can be, below [`helba::compare::largest_entry`]. If not, scores left the range that the comparison was made for (or the server did
     /// not follow the protocol): the arm means nothing, and the trace question goes unanswered.
     pub reliable: bool,
-    /// The masked trace comparison.
+    /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
     pub(crate) refresh: Option<(u64, Ciphertext)>,
+}
+
+impl Drop for Decision {
+    fn drop(&mut self) {
+        self.action_values.zeroize();
+    }
 }
 
 impl Decision {
@@ -65,7 +72,8 @@ impl Device {
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds: reply.seconds,
-            trace: trace.filter(|_| reliable),
+            // Under a public schedule there is nothing to ask: whoever asks wants something else to be decrypted.
+            trace: trace.filter(|_| reliable && !created.config.linear.schedule.is_public()),
             reliable,
             refresh,
         })

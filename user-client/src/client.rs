@@ -3,8 +3,10 @@ use helba::{BanditConfig, DecisionId, Receipt, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::path::Path;
 use std::time::Duration;
 use ureq::http::Response;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
@@ -13,7 +15,7 @@ use wire::{
     ShuffledBatch,
 };
 
-/// A server over HTTP. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
+/// A server over HTTP, with or without TLS. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
 /// what it sends to bandits in the clear ([`Self::create_policy`]) the server reads.
 #[derive(Clone)]
 pub struct Client {
@@ -29,16 +31,41 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// For the server at `http://HOST:PORT`. Nothing is sent yet.
+    /// For the server at `https://HOST:PORT`, whose certificate one of the authorities that browsers trust must vouch for, or at
+    /// `http://HOST:PORT`. Nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::BadUrl`].
     pub fn new(server: &str) -> Result<Self, Error> {
+        Self::trusting(server, RootCerts::WebPki)
+    }
+
+    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no others.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`], [`Error::Io`], [`Error::BadCertificates`].
+    pub fn with_ca(server: &str, ca: &Path) -> Result<Self, Error> {
+        let bytes = std::fs::read(ca).map_err(|error| Error::Io { path: ca.into(), error })?;
+        let bad = || Error::BadCertificates { path: ca.into() };
+        let certificate = |item| match item {
+            Ok(PemItem::Certificate(certificate)) => Ok(certificate),
+            _ => Err(bad()),
+        };
+        let certificates: Vec<_> = parse_pem(&bytes).map(certificate).collect::<Result<_, _>>()?;
+        if certificates.is_empty() {
+            return Err(bad());
+        }
+        Self::trusting(server, RootCerts::from(certificates))
+    }
+
+    fn trusting(server: &str, roots: RootCerts) -> Result<Self, Error> {
         let server = server.trim_end_matches('/');
-        if server.strip_prefix("http://").is_none_or(str::is_empty) {
+        let after = |scheme| server.strip_prefix(scheme).is_some_and(|host| !host.is_empty());
+        if !after("https://") && !after("http://") {
             return Err(Error::BadUrl { url: server.into() });
         }
         let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
             // What was encrypted for this server goes nowhere else.
             .max_redirects(0)

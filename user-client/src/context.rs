@@ -24,7 +24,10 @@ impl Device {
             return Err(Error::ArmCount { got: rows.len(), want });
         }
         rows.iter().enumerate().try_for_each(|(arm, x)| check_features(&created.config, arm, x))?;
-        self.encrypt(&agreement.layout.contexts(rows)?, created.plan.context_level, rng)
+        let mut slots = agreement.layout.contexts(rows)?;
+        let encrypted = self.encrypt(&slots, created.plan.context_level, rng);
+        ckks::zero_slots(&mut slots);
+        encrypted
     }
 }
 

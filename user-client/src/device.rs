@@ -1,6 +1,7 @@
 use crate::Error;
-use ckks::{KeyId, Params, Plaintext};
-use ckks_secret::SecretKey;
+use crate::answers::{Answers, AnswersSpent};
+use ckks::{KeyId, Params, Plaintext, Security};
+use ckks_secret::{MAX_SEALED_BYTES, Passphrase, SecretKey};
 use helba::{Layout, Shape};
 use num_complex::Complex64;
 use rand::CryptoRng;
@@ -8,6 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
+use zeroize::Zeroizing;
 
 /// A device with the secret key. No Debug, no Clone.
 pub struct Device {
@@ -15,6 +17,16 @@ pub struct Device {
     key_id: KeyId,
     shape: Shape,
     token: AccessToken,
+    answers: Answers,
+}
+
+/// How a secret bundle is opened.
+#[derive(Default)]
+pub struct Opening {
+    /// Takes keys without any security too, for tests.
+    pub toy: bool,
+    /// Opens a bundle that is sealed.
+    pub passphrase: Option<Passphrase>,
 }
 
 /// What a device has checked about a bandit.
@@ -24,20 +36,37 @@ pub(crate) struct Agreement {
 }
 
 impl Device {
-    /// With keys made in this process.
+    /// With keys made in this process. Trace answers are counted in memory, as long as the device lives.
     pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape, token: AccessToken) -> Self {
-        Device { secret, key_id, shape, token }
+        let answers = Answers::new(key_id, secret.params());
+        Device { secret, key_id, shape, token, answers }
     }
 
-    /// Loads a secret bundle. On Unix the file must be its owner's alone.
+    /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file beside it, its name with
+    /// `.answers`.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Permissions`]; as [`Self::read`].
+    /// As [`Self::open_with`].
     pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::open_with(path, &Opening::default())
+    }
+
+    /// As [`Self::open`], with what is not the default.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a passphrase, and one that is
+    /// not sealed with one; [`Error::Secret`] for a passphrase that does not open it; as [`Self::read`].
+    pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
-        // What it is before who may read it: a public bundle may be everybody's.
-        BundleReader::of_kind(BundleKind::Secret, &file)?;
+        let mut start = Vec::new();
+        (&file).take(ckks_secret::SEALED_MAGIC.len() as u64).read_to_end(&mut start).map_err(io)?;
+        let sealed = start == ckks_secret::SEALED_MAGIC;
+        file.rewind().map_err(io)?;
+        if !sealed {
+            // What it is before who may read it: a public bundle may be everybody's.
+            BundleReader::of_kind(BundleKind::Secret, &file)?;
+        }
         #[cfg(unix)]
         {
             let mode =
@@ -48,10 +77,23 @@ impl Device {
         }
         file.rewind().map_err(io)?;
         // Unbuffered: a buffer would keep a copy of the key.
-        Self::read(file)
+        let mut device = match (&opening.passphrase, sealed) {
+            (None, false) => Self::read(file)?,
+            (Some(passphrase), true) => {
+                let mut bytes = Vec::new();
+                file.take(MAX_SEALED_BYTES).read_to_end(&mut bytes).map_err(io)?;
+                Self::read(&ckks_secret::unseal(&bytes, passphrase)?[..])?
+            }
+            (_, sealed) => return Err(Error::Sealed { path: path.into(), sealed }),
+        };
+        if device.params().spec().security == Security::None && !opening.toy {
+            return Err(Error::Toy { path: path.into() });
+        }
+        device.answers = device.answers.beside(path);
+        Ok(device)
     }
 
-    /// Reads a secret bundle.
+    /// Reads a secret bundle, of a toy too. Trace answers are counted in memory, as long as the device lives.
     ///
     /// # Errors
     /// [`Error::Wire`] for what is not one (a public bundle among it), [`Error::Secret`] for its content.
@@ -59,7 +101,19 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        Ok(Device { secret, key_id, shape: bundle.manifest.shape, token: bundle.token })
+        Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
+    }
+
+    /// Gives at most so many trace answers under its key, if that is fewer than [`crate::most_answers`]: where devices share a key, each
+    /// takes its part of that number.
+    pub fn with_most_answers(mut self, most: u64) -> Self {
+        self.answers = self.answers.at_most(most);
+        self
+    }
+
+    /// What the user should be told, the first time that a trace question went unanswered because the key has answered often enough.
+    pub fn answers_spent(&self) -> Option<AnswersSpent> {
+        self.answers.notice()
     }
 
     /// The parameters of its key.
@@ -88,6 +142,15 @@ impl Device {
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] if it is not a bandit of this key.
     pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
         Ok(self.agree(created)?.limits)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_answers(&mut self, answers: Answers) {
+        self.answers = answers;
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     pub(crate) fn secret(&self) -> &SecretKey {
@@ -122,7 +185,7 @@ impl Device {
         level: usize,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let message = Plaintext::encode(self.params(), slots, level)?;
+        let message = Zeroizing::new(Plaintext::encode(self.params(), slots, level)?);
         Ok(ckks_secret::encrypt(&self.secret, &message, rng).to_bytes(&self.secret, self.key_id))
     }
 }

@@ -54,6 +54,34 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
+    /// Misuse: a toy's bundle where nobody asked for one.
+    #[error("{} holds a toy key, which protects nothing: take a bundle made without --toy, or give --toy to test with it", path.display())]
+    Toy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Misuse: a sealed bundle without its passphrase, or a passphrase for a bundle that is not sealed.
+    #[error("{} {}", path.display(), if *sealed {
+        "is sealed by a passphrase: give it with --passphrase-file"
+    } else {
+        "is not sealed: leave --passphrase-file out, or make keys anew with one"
+    })]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// Whether it is sealed.
+        sealed: bool,
+    },
+    /// The count of trace answers could not be kept, so none was given. Nothing was sent.
+    #[error(
+        "cannot keep the count of trace answers in {}: {error}; make it writable for its owner, or create the bandit with a public schedule", path.display()
+    )]
+    AnswerCount {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
@@ -101,10 +129,18 @@ pub enum Error {
     #[error("not an id: at most 64 letters, digits, '-' or '_' are accepted")]
     BadId,
     /// Misuse: an address that cannot be reached this way.
-    #[error("{url}: give the server as http://HOST:PORT (TLS is a proxy's on the device)")]
+    #[error(
+        "{url}: give the server as https://HOST:PORT, or as http://HOST:PORT where a proxy or a cable keeps the line private"
+    )]
     BadUrl {
         /// As given.
         url: String,
+    },
+    /// Misuse: a file that holds something else than certificates.
+    #[error("{} is not a list of certificates in PEM", path.display())]
+    BadCertificates {
+        /// The file.
+        path: PathBuf,
     },
     /// The server was not reached, or the answer broke off. The same request may be sent again.
     #[error("no answer from {server}: {reason}")]

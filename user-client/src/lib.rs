@@ -8,6 +8,7 @@
 
 mod action;
 mod answer;
+mod answers;
 mod client;
 mod context;
 mod device;
@@ -16,12 +17,14 @@ mod pending;
 mod reward;
 
 pub use action::Decision;
+pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
 pub use client::Client;
 pub use context::read_contexts;
-pub use device::Device;
+pub use device::{Device, Opening};
 pub use error::Error;
 pub use pending::Pending;
 
+pub use ckks_secret::Passphrase;
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;

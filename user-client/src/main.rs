@@ -1,16 +1,16 @@
 //! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
 
 use anyhow::{Context, bail};
-use bandit::Width;
 use bandit::choice::Purchases;
-use clap::{Args, Parser, Subcommand};
+use bandit::{Schedule, Width};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use helba::BanditConfig;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use user_client::{Client, Device, Error, Pending, os_rng, read_contexts};
+use user_client::{Client, Device, Error, Opening, Passphrase, Pending, os_rng, read_contexts};
 use wire::{AccessToken, ClearFeedback, Created};
 
 /// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
@@ -38,11 +38,13 @@ enum Command {
         /// The secret bundle, whose token admits to encrypted bandits.
         #[arg(long, conflicts_with = "policy")]
         secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
         /// The whole configuration as a JSON file, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         config: Option<PathBuf>,
         /// A policy in the clear, one of `policies`, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         policy: Option<String>,
         /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -70,6 +72,8 @@ enum Command {
         /// Where the decision waits for its reward [default: the contexts' name with .pending].
         #[arg(long, requires = "secret")]
         pending: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a decision in the
     /// clear.
@@ -80,10 +84,15 @@ enum Command {
         /// The secret bundle.
         #[arg(long)]
         secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
         /// The arm that was played, if it was not the one proposed.
         #[arg(long, requires = "pending")]
         arm: Option<usize>,
-        /// In the clear: the server's address, http://HOST:PORT.
+        /// Certificates in PEM that vouch for the server, instead of the usual authorities.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// In the clear: the server's address, https://HOST:PORT or http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
         /// In the clear: file with the operator's token, where the server has one.
@@ -105,6 +114,8 @@ enum Command {
         /// The secret bundle, whose token admits to encrypted bandits.
         #[arg(long)]
         secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Deletes a bandit and all that it has learned.
     Delete {
@@ -116,6 +127,8 @@ enum Command {
         /// The secret bundle, whose token admits to encrypted bandits.
         #[arg(long)]
         secret: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
     },
     /// Shows where a bandit stands.
     Status {
@@ -139,11 +152,38 @@ enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
         /// A bandit that is there already [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered"])]
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
+        #[command(flatten)]
+        key: Key,
     },
+}
+
+/// How the secret bundle is used.
+#[derive(Args)]
+struct Key {
+    /// Takes a bundle of toy keys, which protect nothing: for tests.
+    #[arg(long)]
+    toy: bool,
+    /// File whose first line is the passphrase that the secret bundle is sealed by.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// The most trace answers that this device gives under its key [default: what the parameters allow, up to 1000]. Devices that share a
+    /// key share that number: give each its part.
+    #[arg(long, value_name = "N")]
+    trace_answers: Option<u64>,
+}
+
+/// When a batch of an encrypted bandit ends.
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Rule {
+    /// By the numbers of rounds alone: nobody is asked.
+    GrowthOrEvery,
+    /// The paper's: by the batch's trace, about which each answer tells the server one bit of a decryption.
+    TraceOrGrowth,
 }
 
 /// What the policy learns from, one of these; from -1 to 1 if encrypted.
@@ -166,9 +206,12 @@ struct Outcome {
 
 #[derive(Args)]
 struct Server {
-    /// The server's address, http://HOST:PORT.
+    /// The server's address, https://HOST:PORT or http://HOST:PORT.
     #[arg(long = "server", value_name = "URL")]
     url: String,
+    /// Certificates in PEM that vouch for the server, instead of the usual authorities: for https with an authority of one's own.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// File with the operator's token: 64 hexadecimal digits.
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
@@ -177,12 +220,20 @@ struct Server {
 impl Server {
     /// A client that sends the operator's token, if one is given, or else that of the device.
     fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
-        connect(&self.url, self.token.as_deref(), device)
+        connect(&self.url, self.ca.as_deref(), self.token.as_deref(), device)
     }
 }
 
-fn connect(url: &str, token: Option<&Path>, device: Option<&Device>) -> anyhow::Result<Client> {
-    let client = Client::new(url)?;
+fn connect(
+    url: &str,
+    ca: Option<&Path>,
+    token: Option<&Path>,
+    device: Option<&Device>,
+) -> anyhow::Result<Client> {
+    let client = match ca {
+        Some(ca) => Client::with_ca(url, ca)?,
+        None => Client::new(url)?,
+    };
     let token = match token {
         Some(path) => Some(AccessToken::open(path)?),
         None => device.map(|device| device.token().clone()),
@@ -208,6 +259,9 @@ struct Tuning {
     /// Feedbacks that may wait for the answer to their trace condition [default: 4].
     #[arg(long)]
     unanswered: Option<u64>,
+    /// When a batch ends, and inverse and estimate are computed anew [default: growth_or_every].
+    #[arg(long)]
+    schedule: Option<Rule>,
 }
 
 impl Tuning {
@@ -215,6 +269,9 @@ impl Tuning {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);
         config.unanswered = self.unanswered.unwrap_or(config.unanswered);
+        if let Some(Rule::TraceOrGrowth) = self.schedule {
+            config.linear.schedule = Schedule::TraceOrGrowth;
+        }
         if let Some(alpha) = self.alpha {
             config.linear.width = Width::Constant { alpha };
         }
@@ -266,8 +323,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
             )
         }
-        Command::Create { server, features, arms, tuning, config, secret, .. } => {
-            let device = secret.as_deref().map(device).transpose()?;
+        Command::Create { server, features, arms, tuning, config, secret, key, .. } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -276,11 +333,13 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            say!("{}", server.client(device.as_ref())?.create_bandit(&config)?.id);
+            let created = server.client(device.as_ref())?.create_bandit(&config)?;
+            label(&created);
+            say!("{}", created.id);
         }
-        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending } => {
+        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending, key } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            let device = device(&secret)?;
+            let device = device(&secret, &key)?;
             decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
@@ -293,34 +352,35 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             print(&decided?)?;
         }
-        Command::Feedback { pending: Some(pending), secret: Some(secret), arm, outcome, .. } => {
+        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, ca, outcome, .. } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
-            feedback(&pending, &secret, reward, arm)?;
+            feedback(&pending, (&secret, &key), ca.as_deref(), reward, arm)?;
         }
         Command::Feedback {
             url: Some(url),
             bandit: Some(bandit),
             decision: Some(decision),
             token,
+            ca,
             outcome,
             ..
         } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            let client = connect(&url, token.as_deref(), None)?;
+            let client = connect(&url, ca.as_deref(), token.as_deref(), None)?;
             print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
             "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
         ),
-        Command::List { server, secret } => {
-            let device = secret.as_deref().map(device).transpose()?;
+        Command::List { server, secret, key } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
             for bandit in server.client(device.as_ref())?.bandits()? {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit, secret } => {
-            let device = secret.as_deref().map(device).transpose()?;
+        Command::Delete { server, bandit, secret, key } => {
+            let device = secret.as_deref().map(|path| device(path, &key)).transpose()?;
             server.client(device.as_ref())?.delete(&bandit)?;
             eprintln!("deleted {bandit}");
         }
@@ -333,9 +393,9 @@ fn run(command: Command) -> anyhow::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Command::Replay { server, secret, data, rounds, bandit, tuning } => {
+        Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
             let purchases = Purchases::read(open(&data)?).with_context(|| data.display().to_string())?;
-            let device = device(&secret)?;
+            let device = device(&secret, &key)?;
             let client = server.client(Some(&device))?;
             // Before a bandit is made that nobody could use.
             let served = client.keys()?.key_id;
@@ -355,6 +415,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                     client.create_bandit(&config)?
                 }
             };
+            label(&created);
             let all = purchases.rounds().len();
             let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
             replay(&client, &device, &created, &purchases, rounds)?;
@@ -369,7 +430,11 @@ fn line(bandit: &serde_json::Value) -> String {
     match text("policy") {
         "" => {
             let linear = &bandit["config"]["linear"];
-            format!("{}  helba, encrypted, {} features, {} arms", text("id"), linear["d"], linear["k"])
+            let bits = match serde_json::from_value::<Schedule>(linear["schedule"].clone()) {
+                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption a feedback",
+                _ => "",
+            };
+            format!("{}  helba, encrypted, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
         }
         policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
     }
@@ -416,23 +481,53 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
 }
 
 /// The device of a secret bundle; errors name the file.
-fn device(secret: &Path) -> anyhow::Result<Device> {
-    Device::open(secret).map_err(|e| match e {
+fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
+    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+    let passphrase = key.passphrase_file.as_ref().map(open).transpose()?;
+    let device = Device::open_with(secret, &Opening { toy: key.toy, passphrase }).map_err(|e| match e {
         Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
         other => other.into(),
+    })?;
+    Ok(match key.trace_answers {
+        Some(most) => device.with_most_answers(most),
+        None => device,
     })
 }
 
-fn feedback(path: &Path, secret: &Path, reward: f64, arm: Option<usize>) -> anyhow::Result<()> {
+/// Says what a schedule that is not public costs.
+fn label(created: &Created) {
+    if !created.config.linear.schedule.is_public() {
+        eprintln!(
+            "schedule trace_or_growth: each feedback tells the server one bit of a decryption; devices stop after what their keys \
+             allow (docs/threat-model.md)"
+        );
+    }
+}
+
+/// Says, once, that trace answers have ended.
+fn note(device: &Device) {
+    if let Some(spent) = device.answers_spent() {
+        eprintln!("helba-client: {spent}");
+    }
+}
+
+fn feedback(
+    path: &Path,
+    (secret, key): (&Path, &Key),
+    ca: Option<&Path>,
+    reward: f64,
+    arm: Option<usize>,
+) -> anyhow::Result<()> {
     let pending = Pending::load(path)?;
-    let device = device(secret)?;
+    let device = &device(secret, key)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {
         format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
-    let client = Client::new(&pending.server)?.with_token(device.token().clone());
+    note(device);
+    let client = connect(&pending.server, ca, None, Some(device))?;
     let receipt = client.feedback(&pending.created, decision.id, &answer)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
@@ -471,6 +566,7 @@ fn replay(
         let decision = device.read_decision(created, &reply)?;
         let reward = f64::from(decision.arm == *bought);
         let answer = device.answer(created, &decision, &rows[decision.arm], reward, &mut rng)?;
+        note(device);
         lap(&mut spent.device);
         client.feedback(created, decision.id, &answer)?;
         lap(&mut spent.feedback);

@@ -1,4 +1,5 @@
 use crate::Error;
+use crate::answers::sync_folder_of;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -29,10 +30,17 @@ impl Pending {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path).map_err(|error| match error.kind() {
+        let file = options.open(path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
             _ => Error::Io { path: path.into(), error },
-        })
+        })?;
+        // The name too: a decision whose reward cannot come back is lost.
+        if let Err(error) = sync_folder_of(path) {
+            // Nothing more can be done if that fails; the error is on its way to the caller.
+            let _ = std::fs::remove_file(path);
+            return Err(Error::Io { path: path.into(), error });
+        }
+        Ok(file)
     }
 
     /// Writes it into what [`Self::reserve`] made.

@@ -22,13 +22,15 @@ impl Device {
         if !(-1.0..=1.0).contains(&reward) {
             return Err(Error::RewardOutOfRange);
         }
-        let statistics = agreement.layout.statistics(features, reward)?;
-        let trace = agreement.layout.trace_features(features)?;
+        let mut statistics = agreement.layout.statistics(features, reward)?;
+        let mut trace = agreement.layout.trace_features(features)?;
         let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
-        let (statistics, trace) = rayon::join(
+        let encrypted = rayon::join(
             || self.encrypt(&statistics, created.plan.statistics_level, &mut first),
             || self.encrypt(&trace, created.plan.trace_level, &mut second),
         );
-        Ok((statistics?, trace?))
+        ckks::zero_slots(&mut statistics);
+        ckks::zero_slots(&mut trace);
+        Ok((encrypted.0?, encrypted.1?))
     }
 }

@@ -76,7 +76,7 @@ impl LinearConfig {
             not_negative("width.alpha", alpha)?;
         }
         match self.schedule {
-            Schedule::Every { rounds } => {
+            Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } => {
                 field_is("schedule.rounds", rounds as f64, rounds >= 1, "at least 1")
             }
             Schedule::TraceOrGrowth => self.check_switching(),
@@ -115,6 +115,7 @@ mod tests {
             ("eta", LinearConfig { eta: -0.1, ..GOOD }),
             ("width.alpha", LinearConfig { width: Width::Constant { alpha: -1.0 }, ..GOOD }),
             ("schedule.rounds", LinearConfig { schedule: Schedule::Every { rounds: 0 }, ..GOOD }),
+            ("schedule.rounds", LinearConfig { schedule: Schedule::GrowthOrEvery { rounds: 0 }, ..GOOD }),
         ];
         for (name, config) in bad {
             match config.validate() {

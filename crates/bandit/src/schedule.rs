@@ -22,6 +22,12 @@ pub enum Schedule {
         /// Length of a batch, at least 1.
         rounds: u64,
     },
+    /// [`Growth`](Self::Growth) or [`Every`](Self::Every), whichever comes first: batches grow with `t` until they have
+    /// `rounds` rounds. Public, and what a batch adds to `V` is bounded, which growth alone does not do.
+    GrowthOrEvery {
+        /// The longest batch, at least 1.
+        rounds: u64,
+    },
 }
 
 /// Where a batch stands after a round, as far as schedules ask.
@@ -40,7 +46,10 @@ pub struct BatchProgress {
 impl Schedule {
     /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows in it.
     pub fn is_public(self) -> bool {
-        matches!(self, Self::EveryRound | Self::Growth | Self::Every { .. })
+        match self {
+            Self::EveryRound | Self::Growth | Self::Every { .. } | Self::GrowthOrEvery { .. } => true,
+            Self::Determinant | Self::Trace | Self::TraceOrGrowth => false,
+        }
     }
 
     /// Where the inverse is wanted in every round, or the determinant, rank-one updates beat factorisations.
@@ -55,11 +64,13 @@ impl LinearConfig {
     /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
         let t_j = t_j.max(1);
+        let grown = || t as f64 >= (1.0 + self.eta) * t_j as f64;
         match self.schedule {
             Schedule::EveryRound => true,
             Schedule::Determinant | Schedule::Trace => false,
-            Schedule::Growth | Schedule::TraceOrGrowth => t as f64 >= (1.0 + self.eta) * t_j as f64,
+            Schedule::Growth | Schedule::TraceOrGrowth => grown(),
             Schedule::Every { rounds } => t.saturating_sub(t_j) >= rounds,
+            Schedule::GrowthOrEvery { rounds } => t.saturating_sub(t_j) >= rounds || grown(),
         }
     }
 
@@ -69,7 +80,10 @@ impl LinearConfig {
             || match self.schedule {
                 Schedule::Determinant => progress.log_det_growth >= self.c.ln_1p(),
                 Schedule::Trace | Schedule::TraceOrGrowth => progress.trace >= self.c,
-                Schedule::EveryRound | Schedule::Growth | Schedule::Every { .. } => false,
+                Schedule::EveryRound
+                | Schedule::Growth
+                | Schedule::Every { .. }
+                | Schedule::GrowthOrEvery { .. } => false,
             }
     }
 
@@ -109,6 +123,8 @@ impl LinearConfig {
             Schedule::Every { rounds: every } => return (rounds / every.max(1)).saturating_add(1),
             Schedule::Determinant | Schedule::Trace => 1.0 + log_det / self.c.ln_1p(),
             Schedule::Growth => 1.0 + growth,
+            // Each batch end but the last is one of either kind.
+            Schedule::GrowthOrEvery { rounds } => 1.0 + growth + t / rounds.max(1) as f64,
             Schedule::TraceOrGrowth => 1.0 + log_det / (self.switching_margin() - 0.25).ln_1p() + growth,
         };
         // Saturates; never more than one batch a round and the one before the first.
@@ -140,6 +156,8 @@ mod tests {
             (Schedule::TraceOrGrowth, at(11, 0.0, 0.0)),
             (Schedule::TraceOrGrowth, at(10, 1.0, 0.0)),
             (Schedule::Every { rounds: 1 }, at(11, 0.0, 0.0)),
+            (Schedule::GrowthOrEvery { rounds: 5 }, at(11, 0.0, 0.0)),
+            (Schedule::GrowthOrEvery { rounds: 1 }, at(11, 0.0, 0.0)),
         ] {
             assert!(!with(schedule).batch_ends(&before), "{schedule:?}");
             assert!(with(schedule).batch_ends(&end), "{schedule:?}");
@@ -152,7 +170,26 @@ mod tests {
         let loud = BatchProgress { round: 10, batch_start: 10, trace: 1e9, log_det_growth: 1e9 };
         assert!(!with(Schedule::Growth).batch_ends(&loud) && Schedule::Growth.is_public());
         assert!(!with(Schedule::Every { rounds: 5 }).batch_ends(&loud));
+        let either = Schedule::GrowthOrEvery { rounds: 5 };
+        assert!(!with(either).batch_ends(&loud) && either.is_public());
         assert!(with(Schedule::TraceOrGrowth).batch_ends(&loud) && !Schedule::TraceOrGrowth.is_public());
+    }
+
+    /// Batches follow growth until they have `rounds` rounds, and the length from then on.
+    #[test]
+    fn growth_or_every_grows_up_to_its_length() {
+        let config = LinearConfig { eta: 0.5, ..with(Schedule::GrowthOrEvery { rounds: 8 }) };
+        let (mut ends, mut t_j) = (Vec::new(), 0);
+        for t in 1..=50 {
+            if config.batch_ends_publicly(t, t_j) {
+                ends.push(t);
+                t_j = t;
+            }
+        }
+        assert_eq!(ends, [2, 3, 5, 8, 12, 18, 26, 34, 42, 50]);
+        let text = serde_json::to_string(&config.schedule).unwrap();
+        assert_eq!(text, r#"{"growth_or_every":{"rounds":8}}"#);
+        assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), config.schedule);
     }
 
     /// The error's advice is the exact border.

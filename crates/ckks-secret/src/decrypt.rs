@@ -64,7 +64,9 @@ pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
                 value += weight * i128::from(digits[i]);
                 weight *= i128::from(m[i].value());
             }
-            if value > product / 2 { value - product } else { value }
+            // −1 where the value is above half of the product; no branch.
+            let above = (product / 2 - value) >> 127;
+            value - (above & product)
         })
         .collect();
     poly.zeroize();
@@ -74,19 +76,28 @@ pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
 /// The first `slots` slot values; the message must have that period (a power of two up to N/2).
 pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slots> {
     let mut integers = coefficients(secret, ct);
-    let mut real: Vec<f64> = integers.iter().map(|&c| c as f64 / ct.scale()).collect();
+    let mut real: Vec<f64> = integers.iter().map(|&c| to_f64(c) / ct.scale()).collect();
     integers.zeroize();
     let values = secret.params().encoder().slots(&real, slots);
     real.zeroize();
     Private::new(Slots(values))
 }
 
+/// `c` as a float, by the words of its magnitude: the conversion of an `i128` branches on its size. Exact where that is, within one
+/// unit in the last place elsewhere.
+fn to_f64(c: i128) -> f64 {
+    let sign = c >> 127;
+    let magnitude = ((c ^ sign) - sign) as u128;
+    let value = (magnitude >> 64) as u64 as f64 * 2f64.powi(64) + (magnitude as u64 as f64);
+    (1 + 2 * sign as i64) as f64 * value
+}
+
 /// The constant coefficient of c₀ + c₁·s modulo q₀.
-pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<i128> {
+pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<u64> {
     let mut phase = phase(secret, ct, 1);
     let value = phase.limb(0)[0];
     phase.zeroize();
-    Private::new(i128::from(value))
+    Private::new(value)
 }
 
 /// Encrypts the polynomial that `masked` decrypts to, coefficient by coefficient, at a higher `level`: the device's
@@ -133,4 +144,27 @@ pub fn recrypt<R: CryptoRng>(
     let out = encrypt_poly(secret, &message, level, params.scale(level), rng);
     message.zeroize();
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_those_of_the_integers() {
+        for bits in 0..126 {
+            for c in [
+                (1i128 << bits) - 1,
+                1 << bits,
+                (1 << bits) + 1,
+                (0x5DEE_CE66_D123_4567_89AB_CDEF << 32) >> (125 - bits),
+            ] {
+                for c in [c, -c] {
+                    let (got, want) = (to_f64(c), c as f64);
+                    assert!((got - want).abs() <= want.abs() * f64::EPSILON, "{c}: {got}, {want}");
+                    assert!(bits > 62 || got == want, "{c}");
+                }
+            }
+        }
+    }
 }

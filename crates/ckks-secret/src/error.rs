@@ -8,6 +8,15 @@ pub enum Error {
     /// Untrusted: bytes that are not a secret key.
     #[error("not a secret key: {0}")]
     BadSecretKey(&'static str),
+    /// Misuse: a passphrase that cannot be one.
+    #[error("the passphrase cannot be used: {0}")]
+    BadPassphrase(&'static str),
+    /// Untrusted: bytes that are not a sealed file.
+    #[error("not a sealed secret bundle: {0}")]
+    BadSealed(&'static str),
+    /// Misuse: another passphrase than the one it was sealed with, or a damaged file.
+    #[error("the passphrase does not open this secret bundle, or the file is damaged")]
+    WrongPassphrase,
     /// Capacity: a ciphertext at too low a level to be masked safely.
     #[error("a masked value needs {need} bits of modulus, level {level} has {have:.0}")]
     TooLow {

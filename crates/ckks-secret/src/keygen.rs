@@ -5,7 +5,8 @@ use crate::SecretKey;
 use ckks::{Gadget, GaloisElement, KeySwitchKey, PublicKey};
 use rand::CryptoRng;
 use rns::sample;
-use rns::{Ntt, Poly};
+use rns::{Basis, Ntt, Poly};
+use zeroize::Zeroizing;
 
 /// b = −a·s + e modulo Q at the top level.
 pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
@@ -16,7 +17,7 @@ pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
     let basis = params.q_basis(level);
     let mut b = a.mul(basis, secret.values());
     b.neg_assign(basis);
-    b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
+    b.add_assign(basis, &error(basis, rng));
     PublicKey::new(params, b, seed)
 }
 
@@ -24,7 +25,8 @@ pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
 pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) -> KeySwitchKey {
     let s = secret.values_qp(level);
     let basis = secret.params().qp_basis(level);
-    switch_key(secret, secret.params().relin_gadget(), [&s.mul(basis, &s), &s], level, rng)
+    let square = Zeroizing::new(s.mul(basis, &s));
+    switch_key(secret, secret.params().relin_gadget(), [&square, &s], level, rng)
 }
 
 /// s → σ⁻¹(s) for the automorphism σ of `element`, usable up to `level`.
@@ -35,8 +37,12 @@ pub fn galois_key<R: CryptoRng>(
     rng: &mut R,
 ) -> KeySwitchKey {
     let s = secret.values_qp(level);
-    let target = s.permuted(&secret.params().permutation(element.inverse(secret.params()).0));
+    let target = Zeroizing::new(s.permuted(&secret.params().permutation(element.inverse(secret.params()).0)));
     switch_key(secret, secret.params().galois_gadget(), [&s, &target], level, rng)
+}
+
+fn error<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Zeroizing<Poly<Ntt>> {
+    Zeroizing::new(sample::error_poly(basis, rng).into_ntt(basis))
 }
 
 fn switch_key<R: CryptoRng>(
@@ -53,7 +59,7 @@ fn switch_key<R: CryptoRng>(
         .map(|j| {
             let mut b = KeySwitchKey::mask(params, level, j, &seed).mul(basis, to);
             b.neg_assign(basis);
-            b.add_assign(basis, &sample::error_poly(basis, rng).into_ntt(basis));
+            b.add_assign(basis, &error(basis, rng));
             b.for_each_limb(|i, limb| {
                 if let Some(weight) = gadget.weight(params, j, level, i) {
                     rns::mul_constant_add(basis.modulus(i), limb, from.limb(i), weight);

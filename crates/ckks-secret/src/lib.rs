@@ -3,8 +3,8 @@
 //! For key authorities and users' devices. A server must not depend on this crate, and a test sees to it.
 //! Nothing outside assumes that one party holds the whole key: a server knows keys by their id only.
 //!
-//! A decryption is a [`Private`] value. What leaves the device is flooded and rounded first
-//! ([`Private::release`]): an exact CKKS decryption in the server's hands gives the key away (Li, Micciancio 2021).
+//! A decryption is a [`Private`] value. What a server is told of one is a bit ([`Private::at_least`]): an exact CKKS decryption
+//! in the server's hands gives the key away (Li, Micciancio 2021).
 
 mod decrypt;
 mod encrypt;
@@ -12,6 +12,7 @@ mod error;
 mod keygen;
 mod noise;
 mod private;
+mod sealed;
 mod secret;
 
 pub use decrypt::{Slots, constant_coefficient, decrypt, recrypt};
@@ -20,4 +21,5 @@ pub use error::Error;
 pub use keygen::{galois_key, public_key, relin_key};
 pub use noise::{Precision, measure};
 pub use private::Private;
+pub use sealed::{MAX_SEALED_BYTES, Passphrase, SEALED_MAGIC, seal, unseal};
 pub use secret::SecretKey;

@@ -1,4 +1,5 @@
 use rand::CryptoRng;
+use subtle::ConstantTimeGreater;
 use zeroize::Zeroize;
 
 /// A decrypted value on the device of whoever may see it. No Debug, Clone, Serialize or PartialEq; zeroed on
@@ -17,20 +18,61 @@ impl<T: Zeroize> Private<T> {
     }
 
     /// Uses the value on this device, to show or to act on. What `f` returns must not travel to a server
-    /// unless it is coarse, such as the arm played; [`Private::release`] is for numbers.
+    /// unless it is coarse, such as the arm played; [`Private::at_least`] is for numbers.
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
         f(&self.0)
     }
 }
 
-impl Private<i128> {
-    /// The number with uniform noise of ± 2^`flood_bits` added and rounded to a multiple of 2^(`flood_bits` − 8), modulo
-    /// `modulus`: what a server may see. An error e of the ciphertext is hidden to within |e|/2^`flood_bits`.
-    pub fn release<R: CryptoRng>(&self, modulus: u64, flood_bits: u32, rng: &mut R) -> u64 {
-        let span = 1i128 << (flood_bits + 1);
-        let noise = i128::from(rng.next_u64() as i64 & (span as i64 - 1)) - span / 2;
-        let step = 1i128 << flood_bits.saturating_sub(8);
-        let rounded = (self.0 + noise).div_euclid(step) * step;
-        rounded.rem_euclid(i128::from(modulus)) as u64
+impl Private<u64> {
+    /// Whether the residue, with uniform noise of ± 2^`flood_bits` added and centred modulo `modulus`, is at least `threshold`: one bit,
+    /// and the one thing that a server may be told of a number. The threshold, 2^`flood_bits` more than that too, is below half of the
+    /// modulus. No branch and no division.
+    pub fn at_least<R: CryptoRng>(&self, threshold: u64, modulus: u64, flood_bits: u32, rng: &mut R) -> bool {
+        let width = 1u64 << flood_bits;
+        // Below 3·modulus: the noise, moved to 0 and up, less its middle.
+        let shifted = self.0 + (rng.next_u64() & (2 * width - 1)) + (modulus - width);
+        let once = shifted.min(shifted.wrapping_sub(modulus));
+        let value = once.min(once.wrapping_sub(modulus));
+        let low = !threshold.ct_gt(&value);
+        let positive = !value.ct_gt(&(modulus / 2));
+        (low & positive).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+
+    #[test]
+    fn thresholds_are_those_of_the_centred_residue() {
+        let q = 1_000_003u64;
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        for flood_bits in [0u32, 4] {
+            let noise = 1i64 << flood_bits;
+            for threshold in [16i64, 17, 450_000, q as i64 / 2 - 17] {
+                for value in [0, 1, 16, 40, 449_900, 450_000, 450_100, q / 2, q / 2 + 1, q - 20, q - 1] {
+                    let centred = if value > q / 2 { value as i64 - q as i64 } else { value as i64 };
+                    let got = Private::new(value).at_least(threshold as u64, q, flood_bits, &mut rng);
+                    // Noise takes the largest values around.
+                    let certain = (centred - threshold).abs() > noise && q as i64 / 2 - centred.abs() > noise;
+                    assert!(!certain || got == (centred >= threshold), "{value}, {threshold}, {flood_bits}");
+                }
+            }
+        }
+    }
+
+    /// Half-way up the noise the answer is a coin: 200 draws give 60 to 140 of each side but for 10⁻⁸.
+    #[test]
+    fn noise_covers_its_width_on_both_sides() {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let mut share = |value: u64| {
+            (0..200).filter(|_| Private::new(value).at_least(5000, 1_000_003, 10, &mut rng)).count()
+        };
+        assert_eq!((share(5000 - 1025), share(5000 + 1025)), (0, 200));
+        assert!((60..=140).contains(&share(5000)));
+        assert!((20..=80).contains(&share(5000 - 512)) && (120..=180).contains(&share(5000 + 512)));
     }
 }

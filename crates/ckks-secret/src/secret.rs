@@ -2,7 +2,7 @@ use crate::Error;
 use ckks::{FrameHeader, FrameKind, KeyId, Params};
 use rand::CryptoRng;
 use rns::{Ntt, Poly, sample};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 const HEADER: FrameHeader =
     FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
@@ -45,15 +45,20 @@ impl SecretKey {
     }
 
     /// s over the primes of QP at `level`.
-    pub(crate) fn values_qp(&self, level: usize) -> Poly<Ntt> {
+    pub(crate) fn values_qp(&self, level: usize) -> Zeroizing<Poly<Ntt>> {
         let (n, top) = (self.params.n(), self.params.max_level());
-        let mut data = self.values.data()[..(level + 1) * n].to_vec();
-        data.extend_from_slice(&self.values.data()[(top + 1) * n..]);
-        Poly::from_limbs(n, data)
+        let special = &self.values.data()[(top + 1) * n..];
+        let mut out = Poly::scratch(n, level + 1 + special.len() / n);
+        out.for_each_limb(|i, limb| {
+            let from =
+                if i <= level { &self.values.data()[i * n..] } else { &special[(i - level - 1) * n..] };
+            limb.copy_from_slice(&from[..n]);
+        });
+        Zeroizing::new(out)
     }
 
     /// The frame a secret bundle holds: two bits a coefficient. Zero it after use.
-    pub fn to_bytes(&self, id: KeyId) -> zeroize::Zeroizing<Vec<u8>> {
+    pub fn to_bytes(&self, id: KeyId) -> Zeroizing<Vec<u8>> {
         ckks::write_frame(&self.params, id, HEADER, self.coefficients.len() / 4, |out| {
             out.extend(
                 self.coefficients.chunks_exact(4).map(|c| {
@@ -77,12 +82,14 @@ impl SecretKey {
         if payload.len() * 4 != params.n() {
             return Err(Error::BadSecretKey("the length does not follow from the ring degree"));
         }
-        let mut coefficients: Vec<i64> =
-            payload.iter().flat_map(|&b| (0..4).map(move |i| i64::from(b >> (2 * i) & 3) - 1)).collect();
+        // All room at once: a vector that grows leaves what it held behind.
+        let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
+        for &b in payload {
+            coefficients.extend((0..4).map(|i| i64::from(b >> (2 * i) & 3) - 1));
+        }
         if coefficients.iter().any(|&c| c > 1) {
-            coefficients.zeroize();
             return Err(Error::BadSecretKey("a coefficient is not -1, 0 or 1"));
         }
-        Ok((Self::from_coefficients(params, coefficients), id))
+        Ok((Self::from_coefficients(params, std::mem::take(&mut *coefficients)), id))
     }
 }

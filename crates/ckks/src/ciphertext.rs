@@ -1,5 +1,6 @@
 use crate::Params;
 use rns::{Ntt, Poly};
+use zeroize::Zeroize;
 
 /// An encoded message: a polynomial at a level with a scale.
 #[derive(Debug, Clone, PartialEq)]
@@ -7,6 +8,13 @@ pub struct Plaintext {
     pub(crate) poly: Poly<Ntt>,
     pub(crate) level: usize,
     pub(crate) scale: f64,
+}
+
+/// For messages that are secret; its large buffer goes back to a pool when it is dropped.
+impl Zeroize for Plaintext {
+    fn zeroize(&mut self) {
+        self.poly.zeroize();
+    }
 }
 
 impl Plaintext {

@@ -3,6 +3,7 @@
 use crate::{Error, Op, Params, Plaintext};
 use num_complex::Complex64;
 use rns::Poly;
+use zeroize::{Zeroize, Zeroizing};
 
 /// The canonical embedding for ring degree N: slot j is the value at ζ^(5ʲ), ζ = e^(πi/N).
 ///
@@ -53,7 +54,10 @@ impl Encoder {
         }
         bit_reverse(&mut v);
         // Coefficient i of the short polynomial belongs to X^(i·N/(2·size)).
-        Ok(v.iter().map(|z| z.re).chain(v.iter().map(|z| z.im)).map(|c| c / size as f64).collect())
+        let mut out = Vec::with_capacity(2 * size);
+        out.extend(v.iter().map(|z| z.re).chain(v.iter().map(|z| z.im)).map(|c| c / size as f64));
+        zero_slots(&mut v);
+        Ok(out)
     }
 
     /// The first `size` slots of the polynomial with these coefficients; `size` is a power of two up to N/2,
@@ -84,17 +88,24 @@ impl Encoder {
     /// # Errors
     /// As [`Self::coefficients`]; [`Error::ValueRange`] if a value is not finite or a coefficient not below 2⁶².
     pub fn integers(&self, slots: &[Complex64], scale: f64) -> Result<Vec<i64>, Error> {
-        self.coefficients(slots)?
-            .into_iter()
-            .map(|c| {
-                let x = (c * scale).round();
-                if x.abs() < (1u64 << 62) as f64 {
-                    Ok(x as i64)
-                } else {
-                    Err(Error::ValueRange { op: Op::Encode, scale: scale.log2() })
-                }
-            })
-            .collect()
+        let coefficients = Zeroizing::new(self.coefficients(slots)?);
+        let mut out = Zeroizing::new(Vec::with_capacity(coefficients.len()));
+        for c in coefficients.iter() {
+            let x = (c * scale).round();
+            if x.abs() >= (1u64 << 62) as f64 || x.is_nan() {
+                return Err(Error::ValueRange { op: Op::Encode, scale: scale.log2() });
+            }
+            out.push(x as i64);
+        }
+        Ok(std::mem::take(&mut *out))
+    }
+}
+
+/// Overwrites slot values that may be secret.
+pub fn zero_slots(slots: &mut [Complex64]) {
+    for z in slots {
+        z.re.zeroize();
+        z.im.zeroize();
     }
 }
 
@@ -124,7 +135,7 @@ impl Plaintext {
     /// As [`Encoder::integers`]; [`Error::OutOfLevels`] for a level above the top.
     pub fn encode_at(params: &Params, slots: &[Complex64], level: usize, scale: f64) -> Result<Self, Error> {
         params.check_level(Op::Encode, level)?;
-        let integers = params.encoder().integers(slots, scale)?;
+        let integers = Zeroizing::new(params.encoder().integers(slots, scale)?);
         Ok(Plaintext { poly: Poly::from_signed_sparse(params.q_basis(level), &integers), level, scale })
     }
 }

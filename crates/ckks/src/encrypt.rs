@@ -3,6 +3,7 @@
 use crate::{Ciphertext, Params, Plaintext, PublicKey};
 use rand::CryptoRng;
 use rns::{Buffer, Poly, sample};
+use zeroize::{Zeroize, Zeroizing};
 
 /// Encrypts `plaintext`: (b·u + e₀ + m, a·u + e₁) with ternary u. The error has a standard deviation of about
 /// 3.2·√(4N/3 + 1) a coefficient, some 200 times that of an encryption under the secret key.
@@ -14,8 +15,9 @@ pub fn encrypt<R: CryptoRng>(
 ) -> Ciphertext {
     let level = plaintext.level;
     let basis = params.q_basis(level);
-    let u = sample::ternary(basis.n(), rng);
-    let (e0, e1) = (sample::error(basis.n(), rng), sample::error(basis.n(), rng));
+    // Whoever learns one of the three learns the message.
+    let u = Zeroizing::new(sample::ternary(basis.n(), rng));
+    let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(basis.n(), rng)));
     let scratch = || Poly::scratch(basis.n(), basis.len());
     let (mut c0, mut c1) = (scratch(), scratch());
     // Limb by limb, so that what belongs to one stays in the cache.
@@ -29,6 +31,7 @@ pub fn encrypt<R: CryptoRng>(
         rns::mul_add_assign(m, o0, &u_values, key.b.limb(i));
         rns::add_assign(m, o0, plaintext.poly.limb(i));
         rns::mul_add_assign(m, o1, &u_values, key.a.limb(i));
+        u_values.zeroize();
     });
     Ciphertext { c0, c1, level, scale: plaintext.scale }
 }

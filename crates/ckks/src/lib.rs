@@ -21,7 +21,7 @@ mod linear;
 mod params;
 
 pub use ciphertext::{Ciphertext, Plaintext};
-pub use encode::Encoder;
+pub use encode::{Encoder, zero_slots};
 pub use encrypt::encrypt;
 pub use error::{Error, Op};
 pub use evaluate::Evaluator;
@@ -34,7 +34,7 @@ pub use gadget::{Cut, Gadget};
 pub use keys::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use params::{
-    Fingerprint, LOGN15_LOGQP826_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
+    Fingerprint, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
     LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, Security,
     TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };

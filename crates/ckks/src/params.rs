@@ -78,11 +78,12 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 826 at N = 2¹⁵, where 868 are allowed.
-pub const LOGN15_LOGQP826_DEPTH17: ParamsSpec = ParamsSpec {
-    name: "logn15-logqp826-depth17",
+/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 are allowed, and 825 against quantum computers (128 bits,
+/// ePrint 2024/463, the quantum column of its generated tables).
+pub const LOGN15_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
+    name: "logn15-logqp825-depth17",
     log_n: 15,
-    log_q0: 42,
+    log_q0: 41,
     depth: 17,
     log_scale: 32,
     log_p: &[48, 48, 48, 48, 48],
@@ -91,14 +92,14 @@ pub const LOGN15_LOGQP826_DEPTH17: ParamsSpec = ParamsSpec {
 
 /// K ≤ 8: 18 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP858_DEPTH18: ParamsSpec =
-    ParamsSpec { name: "logn15-logqp858-depth18", depth: 18, ..LOGN15_LOGQP826_DEPTH17 };
+    ParamsSpec { name: "logn15-logqp858-depth18", log_q0: 42, depth: 18, ..LOGN15_LOGQP825_DEPTH17 };
 
 /// K ≤ 16: 19 levels of 32 bits. log₂(QP) = 842 at N = 2¹⁵, where 868 are allowed.
 pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     name: "logn15-logqp842-depth19",
     depth: 19,
     log_p: &[48, 48, 48, 48],
-    ..LOGN15_LOGQP826_DEPTH17
+    ..LOGN15_LOGQP858_DEPTH18
 };
 
 /// K ≤ 32, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
@@ -129,7 +130,7 @@ pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
     log_n: 16,
     depth: 22,
     log_p: &[48, 48, 48, 48, 48, 48, 48, 48],
-    ..LOGN15_LOGQP826_DEPTH17
+    ..LOGN15_LOGQP858_DEPTH18
 };
 
 /// Tests only: the chain of [`LOGN15_LOGQP858_DEPTH21`] in a ring far too small for it. No security.
@@ -148,7 +149,7 @@ impl ParamsSpec {
     /// The sets that have a name.
     pub fn named() -> &'static [ParamsSpec] {
         &[
-            LOGN15_LOGQP826_DEPTH17,
+            LOGN15_LOGQP825_DEPTH17,
             LOGN15_LOGQP858_DEPTH18,
             LOGN15_LOGQP842_DEPTH19,
             LOGN15_LOGQP858_DEPTH21,
@@ -495,6 +496,13 @@ mod tests {
             }
             assert!(spec.security != Security::None || spec.name.contains("toy"));
         }
+    }
+
+    /// 825 bits at N = 2¹⁵: the quantum column's value in the generated tables of ePrint 2024/463.
+    #[test]
+    fn the_default_set_keeps_the_quantum_column() {
+        assert!(LOGN15_LOGQP825_DEPTH17.validate().unwrap().log_qp() <= 825.0);
+        assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
     /// The parameters the paper reports (N = 2¹⁶, 50-bit scale, log₂ q = 4982) are refused.

@@ -10,7 +10,7 @@ use circuits::matrix::Factors;
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use rand::CryptoRng;
-use rns::sample::{self, Seed};
+use rns::sample::Seed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ use crate::DecisionOutput;
 
 /// Decisions that wait for feedback, and receipts kept for repeated feedback; the oldest go first.
 const REMEMBERED: usize = 10_000;
+
+/// The first byte of a stored state. Those before this version began with the number of features, which is smaller.
+const STATE_VERSION: u8 = 0xB2;
 
 const MODEL: &str = "model";
 const STATISTICS: &str = "statistics";
@@ -68,7 +71,7 @@ pub struct DecisionReply {
     pub model_feedbacks: u64,
     /// The encrypted action, level 0.
     pub action: Ciphertext,
-    /// The masked trace comparison, level 0.
+    /// The flooded trace comparison, level 0.
     pub trace: Option<Ciphertext>,
     /// A masked model to be encrypted anew.
     pub refresh: Option<(RefreshId, Ciphertext)>,
@@ -81,8 +84,8 @@ pub struct Feedback {
     pub statistics: Ciphertext,
     /// [`Layout::trace_features`] of the arm played.
     pub trace: Ciphertext,
-    /// The flooded, rounded constant coefficient of the trace comparison, modulo q₀.
-    pub trace_answer: Option<u64>,
+    /// Whether the trace comparison came out as reached, if it was asked and the device answers.
+    pub trace_answer: Option<bool>,
     /// The masked model at the top level.
     pub refreshed: Option<(RefreshId, Ciphertext)>,
 }
@@ -98,7 +101,8 @@ pub struct Receipt {
     pub batches: u64,
 }
 
-/// Where a bandit stands. Public: nothing in it depends on contexts or rewards but the times of the trace condition.
+/// Where a bandit stands. Public: nothing in it depends on contexts or rewards but, where the schedule is not public, the
+/// times of the trace condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Decisions made.
@@ -128,7 +132,7 @@ struct State {
     model_feedbacks: u64,
     batches: u64,
     refreshes: u64,
-    /// Feedbacks up to which the trace of this batch is known to be below C.
+    /// Feedbacks up to which the trace of this batch is known to be below C: those of the batches before, where nobody is asked.
     safe: u64,
     /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came in during
     /// an update than the levels have steps for.
@@ -141,8 +145,8 @@ struct State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase {
     Open,
-    /// Closed at so many feedbacks, `unanswered` of them since the trace was last known to be below C. `residual` is that
-    /// of the model to come.
+    /// Closed at so many feedbacks, `unanswered` of them since the batch before was closed or, where the schedule asks, since
+    /// the trace was last known to be below C. `residual` is that of the model to come.
     Closing {
         at: u64,
         unanswered: u64,
@@ -174,7 +178,6 @@ struct Tested {
     model_feedbacks: u64,
     /// Whether that was the inverse, within the tolerance.
     inverse: bool,
-    mask: Seed,
 }
 
 /// One bandit: public counters and encrypted statistics. Cheap to clone.
@@ -265,9 +268,11 @@ impl Bandit {
         state: &[u8],
         ciphertexts: BTreeMap<String, Arc<Ciphertext>>,
     ) -> Result<Self, Error> {
+        let other = || Error::BadState("it was made with other parameters or another version".into());
+        let state = state.strip_prefix(&[STATE_VERSION]).ok_or_else(other)?;
         let state: State = postcard::from_bytes(state).map_err(|e| Error::BadState(e.to_string()))?;
         if state.config.plan(engine.params(), engine.shape())? != state.plan {
-            return Err(Error::BadState("it was made with other parameters or another version".into()));
+            return Err(other());
         }
         let names: &[&str] = match state.phase {
             Phase::Open => &[MODEL, STATISTICS, TRACE],
@@ -283,7 +288,8 @@ impl Bandit {
     /// The complete state: small bytes, and ciphertexts by name. A ciphertext that did not change is the same `Arc`.
     pub fn save(&self) -> (Vec<u8>, BTreeMap<String, Arc<Ciphertext>>) {
         // Serialisation of plain data into memory cannot fail.
-        (postcard::to_stdvec(&self.state).unwrap_or_default(), self.ciphertexts.clone())
+        let state = postcard::to_extend(&self.state, vec![STATE_VERSION]).unwrap_or_default();
+        (state, self.ciphertexts.clone())
     }
 
     /// The level a stored ciphertext is at, by name, for those who read them back.
@@ -351,7 +357,7 @@ impl Bandit {
         })
     }
 
-    /// Masks what was computed and remembers what its feedback will be needed for.
+    /// Floods what was computed and remembers what its feedback will be needed for.
     ///
     /// # Errors
     /// [`Error::Ckks`] never in practice.
@@ -363,18 +369,16 @@ impl Bandit {
     ) -> Result<DecisionReply, Error> {
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
-        let seed = sample::seed(rng);
         let (batch, model_feedbacks) = (output.inputs.batch, output.inputs.model_feedbacks);
         let tested = output.inputs.trace.as_ref().map(|&(_, feedbacks)| Tested {
             batch,
             feedbacks,
             model_feedbacks,
             inverse: output.inputs.residual <= INVERSE_TOLERANCE,
-            mask: seed,
         });
         let trace = output
             .trace
-            .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, &seed, rng))
+            .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, rng))
             .transpose()?;
         let refresh = match self.state.phase {
             Phase::Refreshing { id, .. } => Some((RefreshId(id), (**self.ciphertext(MASKED)?).clone())),
@@ -433,12 +437,12 @@ impl Bandit {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| pending.refresh == Some(id.0)) {
             self.install(engine, refresh_id, &model);
         }
-        if let (Some(tested), Some(answer)) = (pending.trace, f.trace_answer)
+        if let (Some(tested), Some(reached)) = (pending.trace, f.trace_answer)
             && tested.batch == self.state.batches
         {
             let s = &self.state;
             let in_use = matches!(s.phase, Phase::Open) && tested.model_feedbacks == s.model_feedbacks;
-            if !refresh::trace_condition(engine.params(), &tested.mask, answer) {
+            if !reached {
                 // Inverses only become smaller, so one that a newer has replaced, or is about to replace, tells too.
                 if in_use || tested.inverse && self.next_residual() <= INVERSE_TOLERANCE {
                     self.state.safe = self.state.safe.max(tested.feedbacks);
@@ -453,7 +457,7 @@ impl Bandit {
         let unknown = s.feedbacks + 1 - s.safe > s.config.unanswered;
         // A model that is not the inverse yet is brought nearer at once.
         let unfinished = s.residual > INVERSE_TOLERANCE;
-        if !public && matches!(s.phase, Phase::Open) && (unknown || unfinished) {
+        if matches!(s.phase, Phase::Open) && (unfinished || !public && unknown) {
             self.close(engine)?;
         }
         // The sum takes the place of what came: nothing is copied.

@@ -17,17 +17,25 @@ pub(crate) const REFRESH_LEVEL: usize = 2;
 /// chosen against it can make them leave (up to √t/2), and then the answers leave [0, 1]: devices check that.
 const PREDICTION_BOUND: f64 = 1.5;
 
+/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the inverse back
+/// within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1. docs/schedules.md has the regret.
+pub(crate) const DEFAULT_BATCH: u64 = 16;
+/// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
+const MOST_IN_BATCH: u64 = 64;
+
 /// A bandit's configuration: the body of its creation request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BanditConfig {
-    /// The linear bandit, as in the clear. The schedule must be [`Schedule::TraceOrGrowth`] or a public one.
+    /// The linear bandit, as in the clear. The schedule must be a public one that bounds a batch, or the paper's,
+    /// [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption a round.
     pub linear: LinearConfig,
     /// Rounds the numeric scaling is made for; learning goes on beyond it, with less precision.
     #[serde(default = "default_horizon")]
     pub horizon: u64,
-    /// Feedbacks that may come in before the trace condition they were tested with is answered; one more ends the
-    /// batch. Feedbacks that arrive while a batch update runs count too. Larger values cost Newton steps.
+    /// Under [`Schedule::TraceOrGrowth`], feedbacks that may come in before the trace condition they were tested with is
+    /// answered; one more ends the batch. Feedbacks that arrive while a batch update runs count too. Larger values cost
+    /// Newton steps. Under a public schedule, the feedbacks of a batch that updates are planned for, where its own length is less.
     #[serde(default = "default_unanswered")]
     pub unanswered: u64,
     /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or 10.
@@ -52,7 +60,8 @@ fn default_sqrt_degree() -> usize {
 }
 
 impl BanditConfig {
-    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant width ½.
+    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant width ½, and a
+    /// public schedule, growth or every [`DEFAULT_BATCH`] rounds.
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {
@@ -66,7 +75,7 @@ impl BanditConfig {
                 c: 1.0,
                 eta: 0.1,
                 width: Width::Constant { alpha: 0.5 },
-                schedule: Schedule::TraceOrGrowth,
+                schedule: Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH },
             },
             horizon: default_horizon(),
             unanswered: default_unanswered(),
@@ -89,9 +98,11 @@ impl BanditConfig {
         let batch = match linear.schedule {
             Schedule::TraceOrGrowth => self.unanswered,
             Schedule::EveryRound => self.unanswered.max(1),
-            Schedule::Every { rounds } if rounds <= 64 => self.unanswered.max(rounds),
+            Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } if rounds <= MOST_IN_BATCH => {
+                self.unanswered.max(rounds)
+            }
             other => {
-                let want = "trace_or_growth, every_round, or every 1 to 64 rounds";
+                let want = "growth_or_every or every 1 to 64 rounds, every_round, or trace_or_growth";
                 return Err(field("linear.schedule", format!("{other:?}"), want));
             }
         };
@@ -115,7 +126,7 @@ impl BanditConfig {
         }
         let bound = self.trace_bound(batch);
         let resolution = self.resolution();
-        if linear.c < 2.0 * resolution * bound {
+        if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
             let want = format!(
                 "at least {:.4}: the trace can reach {bound:.2}, and the comparison tells 2^−{} of twice that apart",
                 2.0 * resolution * bound,
@@ -152,12 +163,13 @@ impl BanditConfig {
         let steps = self.newton(0.0, batch, usize::MAX)?.steps();
         let highest = shape.update_level(top);
         if update(steps) + 1 > highest {
-            let advice = format!(
-                "lower unanswered (now {}), C (now {}) or L²/lambda (now {:.3}): fewer steps of Newton's iteration",
-                self.unanswered,
-                linear.c,
-                linear.l * linear.l / linear.lambda
-            );
+            let ratio = linear.l * linear.l / linear.lambda;
+            let lower = match linear.schedule.is_public() {
+                true => format!("batches (now up to {batch} feedbacks: schedule and unanswered)"),
+                false => format!("unanswered (now {}), C (now {})", self.unanswered, linear.c),
+            };
+            let advice =
+                format!("lower {lower} or L²/lambda (now {ratio:.3}): fewer steps of Newton's iteration");
             return Err(Error::Depth {
                 what: "a batch update",
                 need: update(steps) + 1,
@@ -216,10 +228,21 @@ impl BanditConfig {
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// The batch update when `pending` feedbacks came in since the trace was known to be below C, and the eigenvalues of
-    /// A_j·V_j are within `residual` of one: as many steps as the tolerance asks for, at most `most`.
+    /// The batch update when the eigenvalues of A_j·V_j are within `residual` of one and `pending` feedbacks came in since:
+    /// since V_j under a public schedule, since the trace was known to be below C under the trace condition. As many steps as the
+    /// tolerance asks for, at most `most`.
+    ///
+    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤ (1 + residual)·V_j⁻¹ and
+    /// V_j ≥ λI. So the eigenvalues of A_j·V are at most (1 + residual)·(1 + pending·L²/λ) whatever the contexts are; the
+    /// feedbacks that the trace condition was tested with add C, up to what the comparison resolves.
     pub(crate) fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
-        let (bottom, top) = (1.0 - residual, 1.0 + residual + self.trace_bound(pending));
+        let l = &self.linear;
+        let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);
+        let tested = match l.schedule.is_public() {
+            true => 0.0,
+            false => l.c + 2.0 * self.resolution() * self.trace_bound(pending),
+        };
+        let (bottom, top) = (1.0 - residual, untested + tested);
         let steps = warm_steps(bottom, top, INVERSE_TOLERANCE)?;
         Ok(Factors::warm(bottom, top, steps.min(most))?)
     }
@@ -364,5 +387,112 @@ impl std::fmt::Display for Shape {
         let [features, arms] = self.problems();
         let to = |r: std::ops::RangeInclusive<usize>| format!("{} to {}", r.start(), r.end());
         write!(f, "{} features, {} arms", to(features), to(arms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::update::batch_update;
+    use circuits::Clear;
+    use circuits::matrix::Newton;
+    use nalgebra::{DMatrix, DVector};
+
+    /// A bandit in the clear that renews its inverse as the server does, whatever contexts it is given.
+    struct Batches {
+        config: BanditConfig,
+        design: DMatrix<f64>,
+        inverse: DMatrix<f64>,
+        residual: f64,
+        steps: usize,
+    }
+
+    impl Batches {
+        fn new(schedule: Schedule, d: usize, l: f64, lambda: f64) -> Self {
+            let mut config = BanditConfig::new(d, 2);
+            config.linear = LinearConfig { schedule, l, lambda, ..config.linear };
+            let params = ckks::LOGN15_LOGQP858_DEPTH21.validate().unwrap();
+            let steps = config.plan(&params, Shape::for_problem(d, 2)).unwrap().newton_steps;
+            let design = DMatrix::identity(d, d) * lambda;
+            Batches { config, inverse: DMatrix::identity(d, d) / lambda, design, residual: 0.0, steps }
+        }
+
+        /// The direction of norm L that the inverse knows least: the longest in its norm.
+        fn least_known(&self) -> DVector<f64> {
+            let eigen = self.inverse.clone().symmetric_eigen();
+            eigen.eigenvectors.column(eigen.eigenvalues.imax()) * self.config.linear.l
+        }
+
+        /// A batch of `n` feedbacks along `x`; returns the true distance of the new A·V from the identity.
+        fn batch(&mut self, x: &DVector<f64>, n: u64, claimed: u64) -> f64 {
+            let d = self.design.nrows();
+            self.design += x * x.transpose() * n as f64;
+            let factors = self.config.newton(self.residual, claimed, self.steps).unwrap();
+            self.residual = factors.residual();
+            let newton = Newton::new(d, factors, 1.0).unwrap();
+            let alg = Clear::new(newton.period()).unwrap();
+            let fresh = |slots: &[Complex64], level| alg.fresh(slots, level).unwrap();
+            let omega = vec![0.0; d];
+            let model = fresh(&newton.model_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
+            let statistics = fresh(&newton.design_slots(self.design.as_slice()).unwrap(), 40);
+            let model = batch_update(&alg, &newton, &statistics, &model).unwrap();
+            let (inverse, _) = newton.read_model(model.values()).unwrap();
+            self.inverse = DMatrix::from_column_slice(d, d, &inverse);
+            // The eigenvalues of A·V, by those of the symmetric V^½ A V^½.
+            let root = self.design.clone().symmetric_eigen();
+            let root = &root.eigenvectors
+                * DMatrix::from_diagonal(&root.eigenvalues.map(f64::sqrt))
+                * root.eigenvectors.transpose();
+            let product = &root * &self.inverse * &root;
+            (product - DMatrix::identity(d, d)).symmetric_eigen().eigenvalues.amax()
+        }
+    }
+
+    /// Batches of the longest length, all along the direction known least, or all along one for long and then along another: under every
+    /// public schedule the inverse stays as near as is claimed, and that is within the tolerance.
+    #[test]
+    fn public_schedules_keep_the_inverse_whatever_the_contexts() {
+        for (schedule, d, l, lambda, steps) in [
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0, 4),
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 8, 1.0, 1.0, 4),
+            (Schedule::GrowthOrEvery { rounds: MOST_IN_BATCH }, 4, 1.0, 1.0, 5),
+            (Schedule::Every { rounds: MOST_IN_BATCH }, 2, 1.0, 1.0, 5),
+            (Schedule::EveryRound, 4, 1.0, 1.0, 3),
+            (Schedule::GrowthOrEvery { rounds: 4 }, 2, 5.5, 1.0, 6),
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 4, 1.0, 0.1, 6),
+        ] {
+            let longest = match schedule {
+                Schedule::GrowthOrEvery { rounds } | Schedule::Every { rounds } => rounds,
+                _ => 1,
+            };
+            let mut batches = Batches::new(schedule, d, l, lambda);
+            assert_eq!(batches.steps, steps, "{schedule:?}");
+            for j in 0..60 {
+                let x = if j < 30 && j % 10 != 9 {
+                    DVector::from_fn(d, |i, _| if i == 0 { l } else { 0.0 })
+                } else {
+                    batches.least_known()
+                };
+                let distance = batches.batch(&x, longest, longest);
+                let claimed = batches.residual;
+                assert!(claimed <= INVERSE_TOLERANCE, "{schedule:?}, batch {j}: {claimed}");
+                assert!(distance <= claimed + 1e-9, "{schedule:?}, batch {j}: {distance}, {claimed} claimed");
+            }
+        }
+    }
+
+    /// The control: a batch that grows without a bound, as growth alone allows, leaves what the steps were planned for.
+    #[test]
+    fn a_batch_longer_than_planned_is_not_the_inverse() {
+        let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
+        let x = DVector::from_vec(vec![1.0, 0.0]);
+        assert!(batches.batch(&x, 10 * DEFAULT_BATCH, DEFAULT_BATCH) > 10.0 * INVERSE_TOLERANCE);
+        // Where the bandit counts them, it knows that one batch was not enough, and the next ones get there.
+        let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
+        let mut distances: Vec<_> =
+            [10 * DEFAULT_BATCH, 1, 1].map(|n| (batches.batch(&x, n, n), batches.residual)).into();
+        assert!(distances.iter().all(|(true_one, claimed)| *true_one <= claimed + 1e-9), "{distances:?}");
+        assert!(distances.remove(0).1 > INVERSE_TOLERANCE);
+        assert!(distances.iter().all(|(_, claimed)| *claimed <= INVERSE_TOLERANCE), "{distances:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Sets that keys are made for, the fastest first.
 const SETS: [ParamsSpec; 5] = [
-    ckks::LOGN15_LOGQP826_DEPTH17,
+    ckks::LOGN15_LOGQP825_DEPTH17,
     ckks::LOGN15_LOGQP858_DEPTH18,
     ckks::LOGN15_LOGQP842_DEPTH19,
     ckks::LOGN15_LOGQP858_DEPTH21,

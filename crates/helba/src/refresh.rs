@@ -1,10 +1,10 @@
-//! Step 4, the exchanges with a user: the masked trace answer and the masked refresh.
+//! Step 4, the exchanges with a user: the trace question, where the schedule asks it, and the masked refresh.
 //!
-//! Levels in → out: refresh 2 → top, trace answer 0.
+//! Levels in → out: refresh 2 → top, trace question 0.
 //!
 //! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1; the refresh's mask is not
-//! uniform modulo q but half as wide, so that nothing wraps (the distance from uniform is below N·2⁻⁶⁴); a user's
-//! number is flooded and rounded before it returns.
+//! uniform modulo q but two bits narrower, so that nothing wraps ([`mask_distance`] says how far that is from hiding all);
+//! a user returns one bit, not the masked number, which was a decryption to eleven bits.
 
 use crate::Error;
 use ckks::{Ciphertext, Params, Plaintext, PublicKey};
@@ -18,11 +18,14 @@ use rns::{Basis, Ntt, Poly};
 pub(crate) const TRACE_DECISION: f64 = 0.45;
 /// The answer's noise is drowned in uniform noise of this many bits below the scale; see [`answer`].
 const FLOOD_BITS_BELOW_SCALE: i32 = 11;
+/// Likewise of a trace question, whose one coefficient is near 0 or 1 and decided at 0.45. The server adds it, so that the device does not
+/// see the comparison itself, and the device adds as much again, so that the server does not see the ciphertext's own noise.
+pub const TRACE_FLOOD_BITS_BELOW_SCALE: u32 = 4;
 
 /// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
 /// over `basis`; only every `stride`-th coefficient is kept.
 fn mask(params: &Params, level: usize, seed: &Seed, stride: usize, basis: &Basis) -> Poly<Ntt> {
-    let bits = (params.log_q(level) as u32 - 2).min(126);
+    let bits = mask_bits(params, level);
     let mut rng = ChaCha20Rng::from_seed(*seed);
     let coefficients: Vec<i128> = (0..params.n())
         .map(|_| {
@@ -37,6 +40,21 @@ fn mask(params: &Params, level: usize, seed: &Seed, stride: usize, basis: &Basis
         }
     });
     out.into_ntt(basis)
+}
+
+/// Bits of the refresh's mask at `level`: b coefficients of ± 2^(b − 1).
+fn mask_bits(params: &Params, level: usize) -> u32 {
+    (params.log_q(level) as u32 - 2).min(126)
+}
+
+/// What a user can learn from a masked model of `rounds` feedbacks, as a statistical distance: N coefficients, each moved by at most v
+/// under a uniform mask of 2^b values, so at most N·v/2^b. A coefficient is at most the scale times the largest slot: an entry of A, at
+/// most 1/λ (a sixteenth more for errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
+pub fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
+    let level = crate::config::REFRESH_LEVEL;
+    let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
+    let masks = f64::from(mask_bits(params, level)).exp2();
+    params.n() as f64 * params.scale(level) * slot / masks
 }
 
 fn encrypt_zero<R: CryptoRng>(
@@ -107,7 +125,9 @@ pub fn reveal(
     shifted(params, refreshed, &mask(params, level, seed, params.max_slots() / slots, basis), true)
 }
 
-/// The comparison's result in the constant coefficient, under a mask uniform modulo q₀ in every coefficient.
+/// The comparison's result in the constant coefficient, re-randomised, and uniform noise of ± 2⁻⁴ of the scale on every
+/// coefficient. The device tells whether it is [reached](trace_threshold), no more; what it sees beyond that is the comparison of a
+/// trace near C, under that noise.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -115,19 +135,14 @@ pub fn trace_question<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
     comparison: &Ciphertext,
-    seed: &Seed,
     rng: &mut R,
 ) -> Result<Ciphertext, Error> {
-    let masked = shifted(params, comparison, &ckks::uniform_c1(params, comparison.level(), seed), false);
-    rerandomised(params, key, &masked, rng)
+    rerandomised(params, key, &flooded(params, comparison, TRACE_FLOOD_BITS_BELOW_SCALE as i32, rng), rng)
 }
 
-/// Whether the batch ends, from the user's flooded and rounded number.
-pub fn trace_condition(params: &Params, seed: &Seed, answer: u64) -> bool {
-    let basis = params.q_basis(0);
-    let m = basis.modulus(0);
-    let mask = ckks::uniform_c1(params, 0, seed).into_coeff(basis).limb(0)[0];
-    m.centered(m.sub(m.reduce(answer), mask)) as f64 >= TRACE_DECISION * params.scale(0)
+/// The batch's trace has reached C if the constant coefficient of a trace question, centred modulo q₀, is at least this.
+pub fn trace_threshold(params: &Params) -> u64 {
+    (TRACE_DECISION * params.scale(0)) as u64
 }
 
 /// An answer for a user: re-randomised, its noise drowned in uniform noise 2⁻¹¹ of the scale wide a coefficient.
@@ -144,10 +159,46 @@ pub fn answer<R: CryptoRng>(
     action: &Ciphertext,
     rng: &mut R,
 ) -> Result<Ciphertext, Error> {
-    let basis = params.q_basis(action.level());
-    let width = 1i64 << (action.scale().log2().round() as i32 - FLOOD_BITS_BELOW_SCALE).max(1);
+    rerandomised(params, key, &flooded(params, action, FLOOD_BITS_BELOW_SCALE, rng), rng)
+}
+
+/// With uniform noise of ± 2^−`bits` of the scale on every coefficient.
+fn flooded<R: CryptoRng>(params: &Params, a: &Ciphertext, bits: i32, rng: &mut R) -> Ciphertext {
+    let basis = params.q_basis(a.level());
+    let width = 1i64 << (a.scale().log2().round() as i32 - bits).max(1);
     let noise: Vec<i64> =
         (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
-    let noise = Poly::from_signed(basis, &noise).into_ntt(basis);
-    rerandomised(params, key, &shifted(params, action, &noise, false), rng)
+    shifted(params, a, &Poly::from_signed(basis, &noise).into_ntt(basis), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the least λ that is allowed.
+    #[test]
+    fn refresh_masks_are_as_wide_as_stated() {
+        for spec in ckks::ParamsSpec::named().iter().filter(|spec| spec.security.bits() > 0) {
+            let params = spec.validate().unwrap();
+            let level = crate::config::REFRESH_LEVEL;
+            let bits = mask_bits(&params, level);
+            // The largest value under the largest mask stays below a quarter of the modulus: nothing wraps.
+            let largest = params.scale(level) * 1e13f64.sqrt();
+            assert!(f64::from(bits - 1).exp2() + largest < params.log_q(level).exp2() / 4.0, "{}", spec.name);
+            let distance = |lambda, rounds| mask_distance(&params, lambda, rounds).log2();
+            let (usual, least, longest) =
+                (distance(1.0, 1000), distance(1e-4, 1000), distance(1e-4, 1_000_000_000));
+            assert!(
+                usual <= -47.0 && least <= -38.0 && longest <= -31.0,
+                "{usual:.1}, {least:.1}, {longest:.1}"
+            );
+            // By hand: N·2^scale/2ᵇ, times √1000/2 or 1.0625·10⁴.
+            let one = f64::from(spec.log_n) + params.scale(level).log2() - f64::from(bits);
+            assert!(
+                (usual - one - 3.983).abs() < 0.001 && (least - one - 13.375).abs() < 0.001,
+                "{}",
+                spec.name
+            );
+        }
+    }
 }

@@ -198,14 +198,16 @@ impl Poly<Coeff> {
 impl Poly<Ntt> {
     /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
     pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
-        let short = Self::from_signed_short(basis, coefficients);
-        if short.n == basis.n() {
-            return short;
-        }
+        let (short, stride) = (coefficients.len(), basis.n() / coefficients.len());
         let mut out = Self::scratch(basis.n(), basis.len());
-        let stride = basis.n() / coefficients.len();
         out.for_each_limb(|i, limb| {
-            limb.chunks_exact_mut(stride).zip(short.limb(i)).for_each(|(block, &value)| block.fill(value));
+            simd::signed_into(basis.modulus(i), &mut limb[..short], coefficients);
+            basis.tables()[i].forward_short(basis.n(), &mut limb[..short]);
+            // From the last value down, in place: messages may be secret, and nothing of them stays elsewhere.
+            for j in (0..if stride > 1 { short } else { 0 }).rev() {
+                let value = limb[j];
+                limb[j * stride..][..stride].fill(value);
+            }
         });
         out
     }

@@ -3,6 +3,7 @@
 use crate::{Basis, Coeff, Modulus, Ntt, Poly, simd};
 use rand::CryptoRng;
 use std::sync::OnceLock;
+use zeroize::Zeroizing;
 
 /// Standard deviation parameter of the error distribution, as the security tables assume.
 pub const SIGMA: f64 = 3.2;
@@ -81,15 +82,15 @@ pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
             })
             .collect()
     });
-    let words: Vec<u64> = (0..n).map(|_| rng.next_u64()).collect();
+    let words: Zeroizing<Vec<u64>> = Zeroizing::new((0..n).map(|_| rng.next_u64()).collect());
     let mut out = vec![0; n];
     simd::signed_ranks_into(&mut out, &words, table);
     out
 }
 
-/// [`error`] as a polynomial over `basis`.
+/// [`error`] as a polynomial over `basis`; its owner zeroes it.
 pub fn error_poly<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Coeff> {
-    Poly::from_signed(basis, &error(basis.n(), rng))
+    Poly::from_signed(basis, &Zeroizing::new(error(basis.n(), rng)))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub struct DecideReply {
     pub seconds: Vec<(String, f64)>,
     /// Frame of the encrypted action, at the plan's answer level.
     pub action: Vec<u8>,
-    /// Frame of the masked trace comparison, at the plan's answer level.
+    /// Frame of the flooded trace comparison, at the plan's answer level.
     pub trace: Option<Vec<u8>>,
     /// A refresh task: its id, and the frame of the masked model at the plan's refresh level.
     pub refresh: Option<(u64, Vec<u8>)>,

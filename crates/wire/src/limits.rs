@@ -15,7 +15,7 @@ pub struct Limits {
     pub refreshed: usize,
     /// The encrypted action.
     pub action: usize,
-    /// The masked trace comparison.
+    /// The flooded trace comparison.
     pub trace_question: usize,
     /// The masked model.
     pub refresh: usize,

@@ -28,7 +28,8 @@ impl SecretBundle {
         let params = manifest.params()?;
         // Two bits a coefficient.
         let limit = ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES;
-        let mut frame = Zeroizing::new(Vec::new());
+        // All room at once: a vector that grows leaves what it held behind.
+        let mut frame = Zeroizing::new(Vec::with_capacity(limit));
         if !reader.next_frame(limit, &mut frame)? {
             return Err(Error::Truncated { what: "the secret key" });
         }

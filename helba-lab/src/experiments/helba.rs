@@ -35,14 +35,14 @@ const RSOFUL: &str = "RSOFUL";
 const TRACE: &str = "RSOFUL-Tr";
 const HELBA: &str = "HELBA, exact";
 const POLYNOMIALS: &str = "HELBA, the paper's polynomials";
-const UPDATES: &str = "updates";
+pub(super) const UPDATES: &str = "updates";
 const PANEL: &str = "toy problem, σ = 0.5, C = 1, η = 0.1";
 
 /// Repetitions of the paper.
 const PAPER_SEEDS: usize = 25;
 
 /// A policy on one [`LinearConfig`], and where its statistics are.
-trait Linear: Policy<Context = Features, Feedback = f64> {
+pub(super) trait Linear: Policy<Context = Features, Feedback = f64> {
     fn statistics(&self) -> &Ridge;
 }
 
@@ -59,7 +59,7 @@ impl Linear for HelbaClear {
 }
 
 /// One curve of `policy` against the environment of a seed; how often its statistics were renewed stands beside it.
-fn series<P, E>(
+pub(super) fn series<P, E>(
     label: &str,
     setting: &str,
     policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,

@@ -7,6 +7,7 @@ pub mod distributed;
 pub mod glm;
 pub mod helba;
 pub mod leader;
+pub mod schedules;
 pub mod stochastic;
 
 /// Every experiment.
@@ -17,6 +18,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,
         leader::EXPERIMENTS,
+        schedules::EXPERIMENTS,
         stochastic::EXPERIMENTS,
     ]
     .concat()

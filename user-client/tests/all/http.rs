@@ -38,6 +38,76 @@ fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
     address
 }
 
+/// As [`one_answer`], over TLS 1.3 with a certificate for `name`; returns the port and the certificate that vouches for it, in PEM.
+fn one_answer_over_tls(name: &str, body: &'static [u8]) -> (u16, String) {
+    let key = rcgen::generate_simple_self_signed([name.to_string()]).unwrap();
+    let certificate = key.cert.der().clone();
+    let private = rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], private)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let connection = rustls::ServerConnection::new(std::sync::Arc::new(config)).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, stream);
+        let mut request = Vec::new();
+        let mut buffer = [0; 4096];
+        while !request.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut buffer) {
+                Ok(n) if n > 0 => request.extend(&buffer[..n]),
+                // The client does not trust the certificate, and hangs up.
+                _ => return,
+            }
+        }
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        let _ = stream.flush();
+    });
+    (port, key.cert.pem())
+}
+
+/// The control is a server whose certificate the given authority vouches for. A certificate that nobody vouches for, one that another
+/// authority vouches for, and one of another name are refused before a byte of the request is sent.
+#[test]
+fn attack_servers_without_their_certificate_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trusted, other) = (folder.path().join("ca.pem"), folder.path().join("other.pem"));
+    let (_, stranger) = one_answer_over_tls("localhost", b"[]");
+    std::fs::write(&other, stranger).unwrap();
+    let ask = |name: &str, ca: Option<&std::path::Path>| {
+        let (port, pem) = one_answer_over_tls(name, b"[]");
+        std::fs::write(&trusted, pem).unwrap();
+        let url = format!("https://localhost:{port}");
+        let client = match ca {
+            Some(ca) => Client::with_ca(&url, ca).unwrap(),
+            None => Client::new(&url).unwrap(),
+        };
+        client.bandits()
+    };
+    assert_eq!(ask("localhost", Some(&trusted)).unwrap().len(), 0);
+    for (name, ca) in
+        [("localhost", None), ("localhost", Some(&*other)), ("elsewhere.example", Some(&*trusted))]
+    {
+        match ask(name, ca) {
+            Err(Error::Unreachable { reason, .. }) => assert!(reason.contains("certificate"), "{reason}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    // What is no certificate is refused by name.
+    for bad in [&b""[..], b"hello", b"-----BEGIN CERTIFICATE-----\nAAAA\n"] {
+        std::fs::write(&other, bad).unwrap();
+        let refused = Client::with_ca("https://localhost:1", &other);
+        assert!(matches!(refused, Err(Error::BadCertificates { .. })), "{refused:?}");
+    }
+    assert!(matches!(Client::with_ca("https://x", &folder.path().join("none")), Err(Error::Io { .. })));
+}
+
 fn created() -> (Created, Limits) {
     let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
     let config = BanditConfig::new(2, 2);
@@ -96,7 +166,7 @@ fn answers_that_make_no_sense_are_refused() {
 
 #[test]
 fn requests_that_cannot_be_are_not_sent() {
-    for url in ["https://example.org", "example.org", "http://", "ftp://x", ""] {
+    for url in ["example.org", "http://", "https://", "ftp://x", ""] {
         assert!(matches!(Client::new(url), Err(Error::BadUrl { .. })), "{url}");
     }
     // Nobody listens on a port that was just given back.

@@ -46,7 +46,7 @@ proptest! {
     fn no_rule_exceeds_its_bound(d in 1usize..5, lambda in 0.5..50.0, l in 1.0..4.0, c in 0.3..3.0, eta in 0.05..2.0,
         rounds in 1u64..1500, every in 1u64..40) {
         for schedule in [Schedule::EveryRound, Schedule::Determinant, Schedule::Trace, Schedule::Growth,
-            Schedule::TraceOrGrowth, Schedule::Every { rounds: every }] {
+            Schedule::TraceOrGrowth, Schedule::Every { rounds: every }, Schedule::GrowthOrEvery { rounds: every }] {
             let config = LinearConfig { d, lambda, l, c, eta, schedule, ..BASE };
             if config.validate().is_ok() {
                 let (got, bound) = (batches(config, rounds), config.max_batches(rounds));

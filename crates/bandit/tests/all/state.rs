@@ -42,6 +42,8 @@ fn storing_does_not_change_the_future() {
     stored_midway_goes_on(HelbaClear::new(CONFIG, Arithmetic::Paper).unwrap());
     let every = LinearConfig { schedule: Schedule::Every { rounds: 7 }, ..CONFIG };
     stored_midway_goes_on(HelbaClear::new(every, Arithmetic::Exact).unwrap());
+    let either = LinearConfig { schedule: Schedule::GrowthOrEvery { rounds: 7 }, ..CONFIG };
+    stored_midway_goes_on(HelbaClear::new(either, Arithmetic::Exact).unwrap());
 }
 
 #[test]

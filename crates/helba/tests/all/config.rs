@@ -56,6 +56,15 @@ fn only_crowded_problems_conjugate() {
     }
 }
 
+/// The default asks nobody when a batch ends, and takes no more steps than the paper's schedule does.
+#[test]
+fn the_default_schedule_is_public() {
+    let default = BanditConfig::new(7, 4);
+    assert!(default.linear.schedule.is_public());
+    let traced = with(|c| c.linear.schedule = Schedule::TraceOrGrowth);
+    assert_eq!((plan(&default).unwrap().newton_steps, plan(&traced).unwrap().newton_steps), (4, 4));
+}
+
 /// The paper's toy problem, L²/λ = 30.
 #[test]
 fn figure_1_fits() {
@@ -72,13 +81,31 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
         Err(Error::Config(e)) => format!("config: {e}").chars().take(7).collect(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(field(&with(|c| c.linear.c = 1e18)), "a batch update");
-    assert_eq!(field(&with(|c| c.linear.c = 1e6)), "a batch update");
-    assert_eq!(field(&with(|c| c.linear.l = 1e9)), "linear.c");
-    assert_eq!(field(&with(|c| c.linear.lambda = 1e-17)), "linear.c");
-    assert_eq!(field(&with(|c| c.unanswered = 64)), "linear.c");
-    assert!(plan(&with(|c| c.unanswered = 20)).is_ok());
-    assert_eq!(field(&with(|c| c.linear.c = 100.0)), "a batch update");
+    let traced = |change: fn(&mut BanditConfig)| {
+        with(|c| {
+            c.linear.schedule = Schedule::TraceOrGrowth;
+            change(c);
+        })
+    };
+    assert_eq!(field(&traced(|c| c.linear.c = 1e18)), "a batch update");
+    assert_eq!(field(&traced(|c| c.linear.c = 1e6)), "a batch update");
+    assert_eq!(field(&traced(|c| c.linear.l = 1e9)), "linear.c");
+    assert_eq!(field(&traced(|c| c.linear.lambda = 1e-17)), "linear.c");
+    assert_eq!(field(&traced(|c| c.unanswered = 64)), "linear.c");
+    assert!(plan(&traced(|c| c.unanswered = 20)).is_ok());
+    assert_eq!(field(&traced(|c| c.linear.c = 100.0)), "a batch update");
+    // Under a public schedule C has no part, and a batch of 64 unit features has steps.
+    assert!(plan(&with(|c| c.linear.c = 1e18)).is_ok());
+    assert!(plan(&with(|c| c.unanswered = 64)).is_ok());
+    assert!(plan(&with(|c| c.linear.schedule = Schedule::GrowthOrEvery { rounds: 64 })).is_ok());
+    assert_eq!(
+        field(&with(|c| c.linear.schedule = Schedule::GrowthOrEvery { rounds: 65 })),
+        "linear.schedule"
+    );
+    assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Growth)), "linear.schedule");
+    assert_eq!(field(&with(|c| c.linear.lambda = 0.01)), "a batch update");
+    assert_eq!(field(&with(|c| c.linear.l = 1e9)), "linear.l");
+    assert_eq!(field(&with(|c| c.linear.lambda = 1e-17)), "linear.lambda");
     assert_eq!(field(&with(|c| c.linear.lambda = 1e308)), "linear.lambda");
     assert_eq!(field(&with(|c| c.horizon = 0)), "horizon");
     assert_eq!(field(&with(|c| c.comparison_bits = 7)), "comparison_bits");
@@ -86,7 +113,7 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.sqrt_degree = 16)), "sqrt_degree");
     assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Trace)), "linear.schedule");
     // Proposition 7.
-    assert_eq!(field(&with(|c| c.linear.c = 0.26)), "config:");
+    assert_eq!(field(&traced(|c| c.linear.c = 0.26)), "config:");
     assert_eq!(field(&BanditConfig::new(7, 65)), "arms");
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
 }

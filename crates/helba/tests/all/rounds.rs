@@ -1,8 +1,9 @@
 //! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
 
+use bandit::Schedule;
 use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{Bandit, BanditConfig, Engine, Feedback, GaloisKey, KeyPlan, Layout, Shape, Status};
+use helba::{Bandit, BanditConfig, Engine, Feedback, GaloisKey, KeyPlan, Layout, Shape, Status, refresh};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 use rand::{Rng, SeedableRng};
@@ -82,18 +83,23 @@ fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// After round 6, `burst` feedbacks come in while a model is on its way, none with an answer.
+/// On the paper's schedule. After round 6, `burst` feedbacks come in while a model is on its way, none with an answer.
 fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Status {
+    run_on(Schedule::TraceOrGrowth, d, k, unanswered, rounds, burst)
+}
+
+fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Status {
     let shape = Shape::for_problem(d, k);
     let mut party = party(shape, 7);
-    let config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
+    let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
+    config.linear.schedule = schedule;
     let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
     let mut twin = Twin { config: config.clone(), history: Vec::new() };
     let mut world = ChaCha20Rng::seed_from_u64(8);
     let theta: Vec<f64> = unit_rows(&mut world, 1, d).remove(0);
-    let mut closed_by_trace = 0;
+    let mut closed = 0;
     for t in 1..=rounds {
         let rows = unit_rows(&mut world, k, d);
         let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
@@ -116,9 +122,16 @@ fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Stat
         assert!(values.iter().all(|v| (-0.25..1.25).contains(v)) || !settled, "round {t}: {values:?}");
         let x = &rows[arm];
         let reward = x.iter().zip(&theta).map(|(a, b)| a * b).sum::<f64>();
+        assert!(reply.trace.is_none() || !schedule.is_public(), "a public schedule asks nothing");
         let trace_answer = reply.trace.as_ref().map(|question| {
-            let modulus = party.engine.params().prime(0);
-            ckks_secret::constant_coefficient(&party.secret, question).release(modulus, 29, &mut party.rng)
+            let params = party.engine.params();
+            let bits = params.spec().log_scale - refresh::TRACE_FLOOD_BITS_BELOW_SCALE;
+            ckks_secret::constant_coefficient(&party.secret, question).at_least(
+                refresh::trace_threshold(params),
+                params.prime(0),
+                bits,
+                &mut party.rng,
+            )
         });
         let refreshed = reply.refresh.as_ref().map(|(id, masked)| {
             let fresh = ckks_secret::recrypt(
@@ -141,7 +154,7 @@ fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Stat
         let receipt = bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap();
         assert_eq!(bandit.feedback(&party.engine, reply.id, feedback).unwrap(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
-        closed_by_trace += bandit.status().batches - before;
+        closed += bandit.status().batches - before;
         twin.history.push((DVector::from_column_slice(x), reward));
         if let Some(inputs) = bandit.begin_update() {
             let output = party.engine.update(&inputs, &mut party.rng).unwrap();
@@ -164,7 +177,7 @@ fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Stat
         bandit = Bandit::restore(&party.engine, &state, ciphertexts).unwrap();
     }
     let status = bandit.status();
-    assert!(status.refreshes >= 3 && closed_by_trace >= 3, "{status:?}");
+    assert!(status.refreshes >= 3 && closed >= 3, "{status:?}");
     status
 }
 
@@ -181,6 +194,18 @@ fn seven_features_four_arms_agree_with_exact_arithmetic() {
 #[test]
 fn three_features_three_arms_with_padding() {
     run(3, 3, 4, 10, 0);
+}
+
+/// The default schedule.
+#[test]
+fn seven_features_four_arms_on_a_public_schedule() {
+    run_on(BanditConfig::new(7, 4).linear.schedule, 7, 4, 4, 14, 0);
+}
+
+/// As [`a_burst_is_worked_off`], with nobody asked.
+#[test]
+fn a_burst_is_worked_off_on_a_public_schedule() {
+    run_on(Schedule::GrowthOrEvery { rounds: 2 }, 2, 2, 1, 25, 400);
 }
 
 /// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters, N = 2¹⁶.

@@ -49,7 +49,7 @@ fn samples() -> &'static Samples {
         let request = FeedbackRequest {
             statistics: vec![1; 50],
             trace: vec![2; 40],
-            trace_answer: Some(12345),
+            trace_answer: Some(true),
             refreshed: Some((3, vec![3; 30])),
         };
         Samples {

@@ -32,7 +32,7 @@ fn request() -> FeedbackRequest {
     FeedbackRequest {
         statistics: vec![1; 10],
         trace: vec![2; 20],
-        trace_answer: Some(u64::MAX),
+        trace_answer: Some(true),
         refreshed: Some((1, vec![3; 30])),
     }
 }
@@ -60,7 +60,7 @@ fn one_message_is_not_taken_for_another() {
     assert!(other(FeedbackRequest::read(&reply().to_bytes(), &limits).map(drop)));
 
     let mut bytes = request().to_bytes();
-    bytes[3] = b'2';
+    bytes[3] = b'1';
     assert!(matches!(FeedbackRequest::read(&bytes, &limits), Err(Error::Version { .. })));
     bytes[0] = b'X';
     assert!(matches!(FeedbackRequest::read(&bytes, &limits), Err(Error::Malformed(_))));

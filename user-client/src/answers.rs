@@ -1,0 +1,266 @@
+//! How often a key has answered. An answer to a trace question is one bit of a decryption, and a server that deviates from the protocol
+//! chooses of what: bits of the secret key add up over answers, so a device counts them and stops (docs/threat-model.md).
+
+use crate::Error;
+use ckks::{KeyId, Params};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The most answers that a device gives under one key, whatever the parameters.
+pub const MOST_ANSWERS: u64 = 1000;
+
+/// The most answers under a key of these parameters.
+///
+/// An answer tells a function of one linear form in the secret, so it helps an attacker no more than the form's value, which removes one
+/// dimension of the lattice (Dachman-Soled, Ducas, Gong, Rossi 2020: a perfect hint). After t answers the problem is one of N − t
+/// dimensions. The table's limit on log₂(QP) is all but proportional to N; in that proportion it still holds at N − t for
+/// t ≤ N·(1 − log₂(QP)/limit). Sets without security have no such limit.
+pub fn most_answers(params: &Params) -> u64 {
+    let spec = params.spec();
+    let allowed = spec.security.max_log_qp(spec.log_n).map_or(0.0, f64::from);
+    let margin = params.n() as f64 * (1.0 - params.log_qp() / allowed);
+    MOST_ANSWERS.min(margin.max(0.0) as u64)
+}
+
+/// What a device says once, when it stops answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswersSpent {
+    /// Answers given under this key.
+    pub given: u64,
+}
+
+impl std::fmt::Display for AnswersSpent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} trace answers were given under this key, as many as are safe: from now on feedback goes without them and batches end \
+             by their length; make new keys, or create the bandit with a public schedule (growth_or_every)",
+            self.given
+        )
+    }
+}
+
+/// Counts the answers of one key.
+pub(crate) struct Answers {
+    key: KeyId,
+    most: u64,
+    /// Where the count is kept; in memory alone for keys that have no file.
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    given: u64,
+    told: bool,
+    notice: Option<AnswersSpent>,
+}
+
+/// After the first line: an answer, and that the user was told that there will be no more.
+const ANSWER: u8 = b'.';
+const TOLD: u8 = b'!';
+
+impl Answers {
+    pub(crate) fn new(key: KeyId, params: &Params) -> Self {
+        Answers { key, most: most_answers(params), path: None, state: Mutex::default() }
+    }
+
+    /// Counts in a file beside the secret bundle.
+    pub(crate) fn beside(mut self, bundle: &Path) -> Self {
+        let mut name = bundle.as_os_str().to_owned();
+        name.push(".answers");
+        self.path = Some(name.into());
+        self
+    }
+
+    /// At most so many, if that is fewer.
+    pub(crate) fn at_most(mut self, most: u64) -> Self {
+        self.most = self.most.min(most);
+        self
+    }
+
+    /// For tests that show what the limit is for.
+    #[cfg(test)]
+    pub(crate) fn unlimited(mut self) -> Self {
+        self.most = u64::MAX;
+        self
+    }
+
+    /// Whether one more answer may leave; if so it is counted, on disk before this returns.
+    pub(crate) fn count(&self) -> Result<bool, Error> {
+        // One thread at a time, then one process at a time. A count is whole even if a thread panicked beside it.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.path {
+            None => Ok(self.decide(&mut state).0),
+            Some(path) => self
+                .count_in(path, &mut state)
+                .map_err(|error| Error::AnswerCount { path: path.clone(), error }),
+        }
+    }
+
+    /// What the user is to be told, once.
+    pub(crate) fn notice(&self) -> Option<AnswersSpent> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
+    }
+
+    /// Whether to answer, and what to write down.
+    fn decide(&self, state: &mut State) -> (bool, Option<u8>) {
+        if state.given < self.most {
+            state.given += 1;
+            return (true, Some(ANSWER));
+        }
+        if state.told {
+            return (false, None);
+        }
+        state.told = true;
+        state.notice = Some(AnswersSpent { given: state.given });
+        (false, Some(TOLD))
+    }
+
+    fn count_in(&self, path: &Path, state: &mut State) -> std::io::Result<bool> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path)?;
+        // Until the file is closed: another process with this key waits, a write and a sync.
+        file.lock()?;
+        let header = format!("answers of key {}\n", self.key);
+        // A line, the answers, and what says that the user was told; far fewer bytes than any limit that could be set.
+        let longest = header.len() as u64 + MOST_ANSWERS.max(self.most.min(1 << 32)) + 2;
+        let mut bytes = Vec::new();
+        (&mut file).take(longest).read_to_end(&mut bytes)?;
+        match bytes.strip_prefix(header.as_bytes()) {
+            Some(marks) if marks.iter().all(|b| [ANSWER, TOLD].contains(b)) => {
+                state.given = marks.iter().filter(|b| **b == ANSWER).count() as u64;
+                state.told = marks.contains(&TOLD);
+            }
+            // Made just now, or cut short before the first answer.
+            None if header.as_bytes().starts_with(&bytes) => {
+                *state = State::default();
+                file.write_all(&header.as_bytes()[bytes.len()..])?;
+                file.sync_all()?;
+                sync_folder_of(path)?;
+            }
+            _ => {
+                let what = "this is not a count of this key's answers; make new keys, or give the file back as it was";
+                return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+            }
+        }
+        let (may, mark) = self.decide(state);
+        if let Some(mark) = mark {
+            file.write_all(&[mark])?;
+            file.sync_all()?;
+        }
+        Ok(may)
+    }
+}
+
+/// Makes the name of a new file durable.
+pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    // Elsewhere folders cannot be opened; the system writes names with the file.
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyId = KeyId([7; 16]);
+
+    fn answers(path: &Path, most: u64) -> Answers {
+        let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+        Answers::new(KEY, &params).beside(path).at_most(most)
+    }
+
+    /// Every shipped set keeps its row of the table at N less the limit, and no set allows more than a thousand.
+    #[test]
+    fn limits_keep_the_table() {
+        for spec in ckks::ParamsSpec::named() {
+            let params = spec.validate().unwrap();
+            let most = most_answers(&params);
+            assert!((1..=MOST_ANSWERS).contains(&most), "{}: {most}", spec.name);
+            if let (true, Some(allowed)) = (spec.security.bits() > 0, spec.security.max_log_qp(spec.log_n)) {
+                let left = (params.n() as u64 - most) as f64 / params.n() as f64;
+                assert!(params.log_qp() <= f64::from(allowed) * left, "{}: {most}", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn attack_answers_are_counted_over_restarts_and_processes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.bundle");
+        for round in 0..5 {
+            // A restart before every answer.
+            assert_eq!(answers(&path, 3).count().unwrap(), round < 3, "{round}");
+        }
+        let file = folder.path().join("secret.bundle.answers");
+        #[cfg(unix)]
+        {
+            let mode =
+                std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // Told once, over restarts too.
+        let again = answers(&path, 3);
+        assert!(!again.count().unwrap() && again.notice().is_none());
+        // Eight writers at once, as processes would be: each opens the file for itself.
+        let path = folder.path().join("other.bundle");
+        let given: usize = std::thread::scope(|scope| {
+            let path = &path;
+            let writers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(move || (0..10).filter(|_| answers(path, 25).count().unwrap()).count()))
+                .collect();
+            writers.into_iter().map(|w| w.join().unwrap()).sum()
+        });
+        assert_eq!(given, 25);
+    }
+
+    #[test]
+    fn attack_a_count_that_cannot_be_kept_stops_the_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.bundle");
+        // Another key's count, a damaged one, a folder that is not there.
+        let counted = answers(&path, 3);
+        assert!(counted.count().unwrap());
+        let file = folder.path().join("secret.bundle.answers");
+        let good = std::fs::read(&file).unwrap();
+        for bad in
+            [&b"answers of key 00000000000000000000000000000000\n."[..], b"x", &[&good[..], b"x"].concat()]
+        {
+            std::fs::write(&file, bad).unwrap();
+            let error = counted.count().unwrap_err();
+            assert!(
+                matches!(&error, Error::AnswerCount { .. }) && error.to_string().contains("count"),
+                "{error}"
+            );
+            assert_eq!(std::fs::read(&file).unwrap(), bad, "changed");
+        }
+        // Cut short while it was made: no answer had left.
+        std::fs::write(&file, &good[..10]).unwrap();
+        assert!(counted.count().unwrap());
+        assert_eq!(std::fs::read(&file).unwrap(), good);
+        let nowhere = answers(&folder.path().join("none").join("secret.bundle"), 3);
+        assert!(matches!(nowhere.count(), Err(Error::AnswerCount { .. })));
+    }
+
+    #[test]
+    fn the_user_is_told_once() {
+        let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+        let answers = Answers::new(KEY, &params).at_most(1);
+        assert!(answers.count().unwrap() && answers.notice().is_none());
+        assert!(!answers.count().unwrap());
+        assert_eq!(answers.notice(), Some(AnswersSpent { given: 1 }));
+        assert!(!answers.count().unwrap() && answers.notice().is_none());
+    }
+}
