@@ -1,5 +1,6 @@
 //! The server from outside: bytes that are refused, state that survives, starts that fail with a sentence.
 
+mod attacks;
 mod batches;
 mod clear;
 mod durable;

@@ -153,7 +153,10 @@ fn damaged_blobs_name_the_bandit() {
     let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(6));
     let created = device.create(&every_round());
     device.round(&created, &mut rng);
+    device.wait_for_update(&created);
     server.kill();
+    // Removes what the commits have replaced, so that every file left is the bandit's.
+    Program::start(state.path()).kill();
     let blob = blobs(state.path()).pop().unwrap();
     let good = std::fs::read(&blob).unwrap();
     let mut flipped = good.clone();
