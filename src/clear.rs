@@ -4,11 +4,11 @@ mod state;
 
 pub(crate) use state::Bandit;
 
+use crate::intake::{Content, body, refuse};
 use crate::policy::{Config, offers};
 use crate::store::{Saved, lock};
-use crate::{AppState, Error, Kept, blocking, body, refuse, rng};
+use crate::{AppState, Error, Kept, blocking, rng};
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -16,13 +16,15 @@ use axum::response::{IntoResponse, Response};
 use bandit::Features;
 use helba::DecisionId;
 use privacy::PrivacyStatement;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::{Map, Value};
-use state::{Decision, Receipt};
+use state::{Clock, Decision, Receipt};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 use wire::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Offer, PolicyCreated,
-    PolicyView, Privacy, ShuffledBatch, Spent,
+    PolicyView, Privacy, Spent, SummedBatch,
 };
 
 /// Of a number in JSON, generously.
@@ -85,6 +87,27 @@ impl ClearEntry {
             pending_decisions: bandit.pending(),
             awaited: bandit.awaited()?,
             published: bandit.published()?,
+            restored: bandit.restored,
+        })
+    }
+
+    /// A decision, new or the one that waits; only a new one changes anything.
+    fn decide(
+        &self,
+        state: &AppState,
+        context: Option<Features>,
+    ) -> Result<(Decision, Option<Spent>), Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let clock = Clock { now, hold: state.0.settings.hold.as_secs() };
+        let mut rng = rng()?;
+        let mut live = lock(&self.live);
+        let bandit = live.as_ref().ok_or_else(|| self.deleted())?;
+        if let Some(waiting) = bandit.in_place_of_new(clock)? {
+            return Ok((waiting, bandit.spent()));
+        }
+        self.change_locked(state, &mut live, |bandit| {
+            let decision = bandit.decide(context, clock, &mut rng)?;
+            Ok((decision, bandit.spent()))
         })
     }
 
@@ -102,7 +125,15 @@ impl ClearEntry {
         state: &AppState,
         change: impl FnOnce(&mut Bandit) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut live = lock(&self.live);
+        self.change_locked(state, &mut lock(&self.live), change)
+    }
+
+    fn change_locked<T>(
+        &self,
+        state: &AppState,
+        live: &mut Option<Bandit>,
+        change: impl FnOnce(&mut Bandit) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut next = live.clone().ok_or_else(|| self.deleted())?;
         let out = change(&mut next)?;
         state.0.store.commit_clear(&self.id, &next)?;
@@ -155,17 +186,27 @@ pub(crate) async fn policies() -> Result<Json<Vec<Offer>>, Error> {
 }
 
 /// Makes a bandit with a policy from `request`.
-pub(crate) fn create(state: &AppState, request: Map<String, Value>) -> Result<Response, Error> {
+pub(crate) async fn create(state: AppState, request: Map<String, Value>) -> Result<Response, Error> {
     let config = Config::from_request(request)?;
-    state.insert(|id| {
-        // One at a time, in here: calibrated noise takes a while.
+    // Noise that takes a while is sized one bandit at a time, on no place that other requests need.
+    let held = if config.sizes_noise() {
+        state.check_room()?;
+        state.0.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?
+    } else {
+        state.admit()?
+    };
+    blocking(move || {
+        let _held = held;
         let bandit = Bandit::new(config)?;
-        state.0.store.commit_clear(&id, &bandit)?;
-        let entry = ClearEntry::new(id, bandit)?;
-        let location = [(header::LOCATION, format!("/v1/bandits/{}", entry.id))];
-        let answer = (StatusCode::CREATED, location, Json(entry.created())).into_response();
-        Ok((Kept::Clear(entry.into()), answer))
+        state.insert(|id| {
+            state.0.store.commit_clear(&id, &bandit)?;
+            let entry = ClearEntry::new(id, bandit)?;
+            let location = [(header::LOCATION, format!("/v1/bandits/{}", entry.id))];
+            let answer = (StatusCode::CREATED, location, Json(entry.created())).into_response();
+            Ok((Kept::Clear(entry.into()), answer))
+        })
     })
+    .await
 }
 
 pub(crate) async fn decide(
@@ -173,22 +214,15 @@ pub(crate) async fn decide(
     entry: Arc<ClearEntry>,
     request: Request,
 ) -> Result<Response, Error> {
-    let place = match state.admit() {
-        Ok(place) => place,
-        Err(error) => return Err(refuse(request, error).await),
-    };
     let values = entry.config.shape().map_or(0, |(d, k)| d * k);
-    let body = body(request, BODY_BYTES + values * NUMBER_BYTES).await?;
+    let body = body(&state, request, BODY_BYTES + values * NUMBER_BYTES, Content::Json).await?;
+    let place = state.admit()?;
     blocking(move || {
         let _place = place;
         let request =
             if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
         let context = entry.context(request)?;
-        let mut rng = rng()?;
-        let (decision, spent) = entry.change(&state, |bandit| {
-            let decision = bandit.decide(context, &mut rng)?;
-            Ok((decision, bandit.spent()))
-        })?;
+        let (decision, spent) = entry.decide(&state, context)?;
         tracing::info!(bandit = entry.id, round = decision.round, "decided");
         let Decision { id, round, arm, awaited, published } = decision;
         let privacy = entry.privacy(spent);
@@ -204,18 +238,19 @@ pub(crate) async fn feedback(
     decision: String,
     request: Request,
 ) -> Result<Response, Error> {
-    let admit = || {
+    let named = || {
         if entry.config.feedback() == FeedbackKind::Batch {
             return Err(Error::TakesBatches { id: entry.id.clone() });
         }
-        Ok((decision.parse::<DecisionId>()?, state.admit()?))
+        Ok(decision.parse::<DecisionId>()?)
     };
-    let (id, place) = match admit() {
-        Ok(admitted) => admitted,
+    let id = match named() {
+        Ok(id) => id,
         Err(error) => return Err(refuse(request, error).await),
     };
     let rewards = entry.parameters.get("arms").and_then(Value::as_u64).unwrap_or(0) as usize;
-    let body = body(request, BODY_BYTES + rewards * NUMBER_BYTES).await?;
+    let body = body(&state, request, BODY_BYTES + rewards * NUMBER_BYTES, Content::Json).await?;
+    let place = state.admit()?;
     blocking(move || {
         let _place = place;
         let feedback: ClearFeedback = json("a feedback", &body)?;
@@ -235,23 +270,22 @@ pub(crate) async fn shuffled(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Json<Counted>, Error> {
-    let admit = || {
+    let find = || {
         let Path(id) = id?;
         match state.find_for(&id, request.headers())? {
-            Kept::Clear(entry) if entry.config.feedback() == FeedbackKind::Batch => {
-                Ok((entry, state.admit()?))
-            }
+            Kept::Clear(entry) if entry.config.feedback() == FeedbackKind::Batch => Ok(entry),
             _ => Err(Error::TakesFeedback { id }),
         }
     };
-    let (entry, place) = match admit() {
-        Ok(admitted) => admitted,
+    let entry = match find() {
+        Ok(entry) => entry,
         Err(error) => return Err(refuse(request, error).await),
     };
-    let body = body(request, MAX_CLEAR_BYTES).await?;
+    let body = body(&state, request, MAX_CLEAR_BYTES, Content::Json).await?;
+    let place = state.admit()?;
     blocking(move || {
         let _place = place;
-        let batch: ShuffledBatch = json("a shuffled batch", &body)?;
+        let batch = seeded(SummedBatch::of(entry.config.labels()), "a shuffled batch", &body)?;
         drop(body);
         let mut rng = rng()?;
         let receipt = entry.change(&state, |bandit| bandit.receive(&batch, &entry.statement, &mut rng))?;
@@ -262,10 +296,61 @@ pub(crate) async fn shuffled(
 }
 
 /// Reads a message; what is wrong is named by its path.
-fn json<T: DeserializeOwned>(what: &'static str, body: &Bytes) -> Result<T, Error> {
+fn json<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Error> {
+    seeded(PhantomData::<T>, what, body)
+}
+
+/// As [`json`], of what `seed` makes of it.
+fn seeded<S: for<'a> DeserializeSeed<'a, Value = T>, T>(
+    seed: S,
+    what: &'static str,
+    body: &[u8],
+) -> Result<T, Error> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut reader);
-    let read = read.map_err(|e| Error::BadJson { what, why: e.to_string() })?;
+    let mut path = serde_path_to_error::Track::new();
+    let read = seed.deserialize(serde_path_to_error::Deserializer::new(&mut reader, &mut path));
+    let read = read.map_err(|e| {
+        let (path, why) = (path.path().to_string(), e.to_string());
+        let why = if path == "." { why } else { format!("{path}: {why}") };
+        Error::BadJson { what, why }
+    })?;
     reader.end().map_err(|e| Error::BadJson { what, why: e.to_string() })?;
     Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use serde_json::json;
+
+    fn request(value: Value) -> Map<String, Value> {
+        let Value::Object(request) = value else { unreachable!() };
+        request
+    }
+
+    /// While the noise of one bandit is sized, a second one that would be is told to come back, everything else is made, and
+    /// no place of other requests is taken. What sizes for longer than the limits allow is refused before.
+    #[tokio::test]
+    async fn attack_costly_creations_hold_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { max_in_flight: 1, ..Settings::default() };
+        let state = AppState::open(None, folder.path(), settings).unwrap();
+        let costly = json!({"policy": "shuffle-glm", "arms": 2, "features": 1, "batches": [9], "epsilon": 4,
+            "delta": 0.01, "gamma": 1, "steps": 2});
+        let make = |value: &Value| create(state.clone(), request(value.clone()));
+        let sizing = state.0.sizings.clone().try_acquire_owned().unwrap();
+        assert!(matches!(make(&costly).await, Err(Error::SizingNoise)));
+        assert!(make(&json!({"policy": "ucb1", "arms": 2})).await.is_ok());
+        drop(sizing);
+        let place = state.admit().unwrap();
+        assert!(make(&costly).await.is_ok(), "needs no place");
+        assert!(matches!(make(&json!({"policy": "ucb1", "arms": 2})).await, Err(Error::Overloaded)));
+        drop(place);
+        let mut most = costly.clone();
+        (most["batches"], most["steps"]) = (vec![125_000; 8].into(), 1000.into());
+        let refused = make(&most).await.unwrap_err().to_string();
+        assert!(refused.contains("steps times batches is 8000"), "{refused}");
+        assert_eq!(state.bandits(), 2);
+    }
 }

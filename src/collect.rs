@@ -7,12 +7,12 @@
 
 use crate::Error;
 use bandit::distributed::{Config, Model, Stage};
-use glm::shuffle::{Batch, BatchSums, Estimator, ShuffleConfig, Summation};
+use glm::shuffle::{Batch, BatchSums, Estimator, Noise as NoiseBits, ShuffleConfig, Summation};
 use glm::{Descent, Symmetric, onto_ball};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
-use wire::{Ask, Awaited, Bits, Noise, ShuffledBatch};
+use wire::{Ask, Awaited, Bits, Noise, SummedBatch};
 
 /// What came of a batch.
 pub(crate) struct Received {
@@ -106,13 +106,22 @@ impl Sums {
         Ok(())
     }
 
-    pub(crate) fn receive(&mut self, batch: &ShuffledBatch, rng: &mut dyn Rng) -> Result<Received, Error> {
+    pub(crate) fn receive(&mut self, batch: &SummedBatch, rng: &mut dyn Rng) -> Result<Received, Error> {
         let mechanism = self.stage.mechanism();
         let total = labels(batch, 1)?[0]; // has one label
         let (users, pays) = (mechanism.users(), Some(self.stage.batch()));
+        let modulus = u128::from(mechanism.modulus());
         let sum = match self.stage.config().model {
             Model::Bits { .. } => mechanism.count(total)?,
-            _ => (total % u128::from(mechanism.modulus())) as u64,
+            // Shares are residues; an intermediary may add them up as integers.
+            _ if total > u128::from(users) * (modulus - 1) => {
+                let why = format!(
+                    "labels[0] sums to {total}, {users} shares below {modulus} sum to {} at most",
+                    u128::from(users) * (modulus - 1)
+                );
+                return Err(Error::BadParameter { why });
+            }
+            _ => (total % modulus) as u64,
         };
         self.close(sum, rng)?;
         Ok(Received { users, pays })
@@ -175,6 +184,8 @@ pub(crate) struct ShuffledGlm {
 #[derive(Serialize, Deserialize)]
 struct StoredGlm {
     config: ShuffleConfig,
+    /// What calibration found, so that reading it back costs one divergence for each and not a search.
+    noise: Vec<NoiseBits>,
     exchange: u64,
     published: Vec<Batch>,
     metric: Option<(Symmetric, f64)>,
@@ -184,8 +195,8 @@ struct StoredGlm {
 impl TryFrom<StoredGlm> for ShuffledGlm {
     type Error = glm::Error;
     fn try_from(stored: StoredGlm) -> Result<Self, glm::Error> {
-        let StoredGlm { config, exchange, published, metric, gradients } = stored;
-        let (d, sums) = (config.problem.d, config.sums()?);
+        let StoredGlm { config, noise, exchange, published, metric, gradients } = stored;
+        let (d, sums) = (config.problem.d, config.sums_with(&noise)?);
         let vector = |v: &Vec<f64>| v.len() == d && v.iter().all(|x| x.is_finite());
         let matrix = |m: &Symmetric| m.d() == d && m.values().iter().all(|x| x.is_finite());
         let regulariser = |r: f64| r.is_finite() && r >= 0.0;
@@ -205,8 +216,10 @@ impl TryFrom<StoredGlm> for ShuffledGlm {
 }
 
 impl From<ShuffledGlm> for StoredGlm {
-    fn from(ShuffledGlm { config, exchange, published, metric, gradients, .. }: ShuffledGlm) -> Self {
-        StoredGlm { config, exchange, published, metric, gradients }
+    fn from(ShuffledGlm { config, sums, exchange, published, metric, gradients }: ShuffledGlm) -> Self {
+        // Sums of a service are in bits, all of them.
+        let noise = sums.iter().filter_map(BatchSums::noise).collect();
+        StoredGlm { config, noise, exchange, published, metric, gradients }
     }
 }
 
@@ -249,7 +262,7 @@ impl ShuffledGlm {
         Ok(Some(Awaited { exchange: self.exchange, batch, users, ask }))
     }
 
-    pub(crate) fn receive(&mut self, batch: &ShuffledBatch) -> Result<Received, Error> {
+    pub(crate) fn receive(&mut self, batch: &SummedBatch) -> Result<Received, Error> {
         let (k, d) = (self.published.len(), self.config.problem.d);
         let after = Error::Broken("a batch after the last");
         let (Some(&users), Some(sums)) = (self.config.batches.get(k), self.sums.get(k)) else {
@@ -313,12 +326,12 @@ impl ShuffledGlm {
 }
 
 /// The sums of exactly `want` labels.
-fn labels(batch: &ShuffledBatch, want: usize) -> Result<Vec<u128>, Error> {
-    let got = batch.labels.len();
-    if got != want {
+fn labels(batch: &SummedBatch, want: usize) -> Result<&[u128], Error> {
+    let got = batch.labels;
+    if got != want || batch.sums.len() != want {
         return Err(Error::BadParameter { why: format!("labels are {got}, this exchange has {want}") });
     }
-    Ok(batch.sums().collect())
+    Ok(&batch.sums)
 }
 
 fn bits(summation: &Summation) -> Result<Bits, Error> {
@@ -327,10 +340,11 @@ fn bits(summation: &Summation) -> Result<Bits, Error> {
 }
 
 /// Estimates from the number of ones under each label.
-fn analyse(summation: &Summation, batch: &ShuffledBatch, want: usize) -> Result<Vec<f64>, Error> {
+fn analyse(summation: &Summation, batch: &SummedBatch, want: usize) -> Result<Vec<f64>, Error> {
     let Summation::Bits(bits) = summation else { return Err(Error::Broken("sums that are not in bits")) };
-    let estimate = |ones: u128| Ok(bits.analyse(u64::try_from(ones).unwrap_or(u64::MAX))?);
-    labels(batch, want)?.into_iter().map(estimate).collect()
+    // A count of more than 64 bits is as far out of range as the largest one.
+    let estimate = |ones: &u128| Ok(bits.analyse(u64::try_from(*ones).unwrap_or(u64::MAX))?);
+    labels(batch, want)?.iter().map(estimate).collect()
 }
 
 #[cfg(test)]
@@ -346,6 +360,7 @@ mod tests {
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use std::sync::{Arc, Mutex};
+    use wire::ShuffledBatch;
 
     /// Notes every sum that it lets out.
     #[derive(Clone, Default, Serialize, Deserialize)]
@@ -393,7 +408,7 @@ mod tests {
         let mut glm = ShuffledGlm::new(config).unwrap();
         let bits = |bound| Summation::Bits(BitSum::new(bound, 8, 4, 0).unwrap());
         glm.sums[0] = BatchSums { matrix: bits(64.0), gradient: bits(32.0), lambda: (3.0, 5.0) };
-        let batch = |exchange, ones| ShuffledBatch { exchange, users: 8, labels: vec![vec![ones]] };
+        let batch = |exchange, ones| SummedBatch { exchange, users: 8, labels: 1, sums: vec![ones] };
         // 18 steps of 32 above -512; then 4 of 16 below 256.
         glm.receive(&batch(1, 18)).unwrap();
         let (metric, regulariser) = glm.metric.clone().unwrap();
@@ -442,10 +457,11 @@ mod tests {
                     let (exchange, users) = (awaited.exchange, awaited.users);
                     // In parts, as an intermediary may.
                     let labels = vec![vec![sum / 2, sum - sum / 2]];
-                    let more = vec![vec![users * mechanism.bits() + 1]];
-                    let more = ShuffledBatch { exchange, users, labels: more };
+                    let batch = SummedBatch::from(&ShuffledBatch { exchange, users, labels });
+                    let more = u128::from(users * mechanism.bits() + 1);
+                    let more = SummedBatch { sums: vec![more], ..batch.clone() };
                     assert_eq!(half.clone().receive(&more, &mut rng).is_err(), model == bits);
-                    half.receive(&ShuffledBatch { exchange, users, labels }, &mut rng).unwrap();
+                    half.receive(&batch, &mut rng).unwrap();
                     half = postcard::from_bytes(&postcard::to_stdvec(&half).unwrap()).unwrap();
                     assert_eq!(&half.stage, whole.stage());
                 }

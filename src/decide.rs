@@ -1,7 +1,8 @@
 //! A decision: encrypted contexts in, an encrypted action out.
 
+use crate::intake::{Content, body, refuse};
 use crate::store::lock;
-use crate::{AppState, Error, Kept, blocking, body, clear, refuse, rng};
+use crate::{AppState, Error, Kept, blocking, clear, rng};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -20,12 +21,9 @@ pub(crate) async fn decide(
         Ok(Kept::Asleep) => return Err(refuse(request, Error::NoKeys).await),
         Err(error) => return Err(refuse(request, error).await),
     };
-    let place = match state.admit() {
-        Ok(place) => place,
-        Err(error) => return Err(refuse(request, error).await),
-    };
     let level = entry.created.plan.context_level;
-    let body = body(request, entry.limits.contexts).await?;
+    let body = body(&state, request, entry.limits.contexts, Content::Binary).await?;
+    let place = state.admit()?;
     let turn = state.0.evaluations.clone().acquire_owned().await;
     let turn = turn.map_err(|_| Error::Broken("the evaluations were closed"))?;
     // From here on a user who hangs up interrupts nothing: places are given back when the work is done.
@@ -41,11 +39,17 @@ pub(crate) async fn decide(
         let contexts = rayon::scope(|_| read())?;
         drop(body);
         let mut seconds = vec![("parse".to_string(), lap())];
-        let inputs = lock(&entry.live).bandit.begin_decision()?;
+        let hold = state.0.settings.hold;
+        let inputs = {
+            let live = lock(&entry.live);
+            live.check_room(hold)?;
+            live.bandit.begin_decision()?
+        };
         let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         lap();
         let reply = entry.change(&state, |bandit| Ok(bandit.finish_decision(engine, output, &mut rng)?))?;
+        lock(&entry.live).note(reply.round, hold);
         seconds.push(("store".into(), lap()));
         let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
         let (action, trace) = (frame(&reply.action), reply.trace.as_ref().map(frame));

@@ -1,8 +1,9 @@
 //! Keys and bandits: what a user asks before the first round.
 
 use crate::access::About;
+use crate::intake::{Content, body};
 use crate::store::{Saved, lock};
-use crate::{AppState, Entry, Error, Kept, blocking, body, clear, refuse};
+use crate::{AppState, Entry, Error, Kept, blocking, clear};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -10,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use helba::{Bandit, BanditConfig};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use wire::{BanditView, Created, Manifest, PolicyCreated};
 
@@ -90,37 +91,21 @@ pub(crate) async fn delete(
 }
 
 pub(crate) async fn create(State(state): State<AppState>, request: Request) -> Result<Response, Error> {
-    let place = match state.admit() {
-        Ok(place) => place,
-        Err(error) => return Err(refuse(request, error).await),
-    };
     let headers = request.headers().clone();
-    let body = body(request, CONFIG_BYTES).await?;
+    let body = body(&state, request, CONFIG_BYTES, Content::Json).await?;
+    let config = match asked_for(&body)? {
+        Asked::Policy(request) => {
+            state.0.access.check(&headers, About::Clear)?;
+            return clear::create(state, request).await;
+        }
+        Asked::Encrypted(config) => config,
+    };
+    state.keys()?;
+    state.0.access.check(&headers, About::Encrypted)?;
+    let place = state.admit()?;
     blocking(move || {
         let _place = place;
-        let mut names_no_policy = false;
-        let config = match serde_json::from_slice::<Value>(&body) {
-            // HELBA is what is meant where no policy is named.
-            Ok(Value::Object(mut object)) if object.contains_key("policy") => {
-                if object["policy"] != "helba" {
-                    state.0.access.check(&headers, About::Clear)?;
-                    return clear::create(&state, object);
-                }
-                object.remove("policy");
-                serde_json::from_value(Value::Object(object))
-            }
-            Ok(_) => {
-                names_no_policy = true;
-                serde_json::from_slice(&body)
-            }
-            Err(error) => Err(error),
-        };
-        let config: BanditConfig = config.map_err(|e| {
-            let hint = if names_no_policy { "; for a policy in the clear give `policy`" } else { "" };
-            Error::BadConfig { why: format!("{e}{hint}") }
-        })?;
         let engine = &state.keys()?.engine;
-        state.0.access.check(&headers, About::Encrypted)?;
         state.insert(|id| {
             let bandit = Bandit::create(engine, config)?;
             let mut saved = Saved::default();
@@ -132,4 +117,32 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
         })
     })
     .await
+}
+
+enum Asked {
+    Encrypted(BanditConfig),
+    Policy(Map<String, Value>),
+}
+
+/// What a creation request asks for: HELBA where no policy is named.
+fn asked_for(body: &[u8]) -> Result<Asked, Error> {
+    let mut names_no_policy = false;
+    let config = match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Object(mut object)) if object.contains_key("policy") => {
+            if object["policy"] != "helba" {
+                return Ok(Asked::Policy(object));
+            }
+            object.remove("policy");
+            serde_json::from_value(Value::Object(object))
+        }
+        Ok(_) => {
+            names_no_policy = true;
+            serde_json::from_slice(body)
+        }
+        Err(error) => Err(error),
+    };
+    config.map(Asked::Encrypted).map_err(|e| {
+        let hint = if names_no_policy { "; for a policy in the clear give `policy`" } else { "" };
+        Error::BadConfig { why: format!("{e}{hint}") }
+    })
 }

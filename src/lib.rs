@@ -5,16 +5,20 @@
 //! its router. `access` says who may do what; one route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
 //! updates in the background), `clear` (policies in the clear); `policy` is the registry of those, `collect` the server's
 //! half of policies whose users answer a shuffler or a secure sum; `store` keeps the state, `problem` turns errors into
-//! answers.
+//! answers. `listen` accepts connections, `intake` reads bodies, `origin` refuses what a browser was made to send.
 //!
-//! What a request may cost is bounded before it is read: bodies by the size of the ciphertexts they can hold, requests under
-//! way by [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
+//! What a request may cost is bounded before it is read: connections by [`Connections`], bodies by the size of the
+//! ciphertexts they can hold and by [`Settings::body_memory`], requests computed by [`Settings::max_in_flight`], bandits by
+//! [`Settings::max_bandits`].
 
 mod access;
 mod clear;
 mod collect;
 mod decide;
 mod enroll;
+mod intake;
+mod listen;
+mod origin;
 mod policy;
 mod problem;
 mod refresh;
@@ -22,51 +26,67 @@ mod store;
 mod update;
 
 pub use access::About;
-pub use problem::Error;
+pub use listen::{Connections, serve};
+pub use problem::{Error, printable};
 
 use access::Access;
 use axum::Router;
-use axum::body::{Bytes, HttpBody};
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
-use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::middleware;
 use axum::routing::{get, post};
 use clear::ClearEntry;
 use helba::{Bandit, Engine};
 use rand::rngs::SysRng;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{Opened, Saved, Store, Stored, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Created, Limits, Manifest, PublicBundle, TokenDigest};
 
-/// A body that takes longer to arrive is given up: 4 MiB at half a megabit a second.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Of a refused request's body, no more than this is taken in.
-const DISCARDED_BYTES: u64 = 64 << 20;
 /// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first, which may then end
 /// with it.
 const EVALUATIONS: usize = 2;
+/// Batch updates at a time; the others wait their turn, and hold nothing meanwhile.
+const UPDATES: usize = 1;
 
 /// Limits on what the server takes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
-    /// Requests with a body read or computed at a time, each some tens of MB of memory; one more is answered 503.
+    /// Requests computed at a time, each some tens of MB of memory; one more is answered 503.
     pub max_in_flight: usize,
     /// Bandits kept; each takes some tens of MB of memory.
     pub max_bandits: usize,
+    /// Bytes of request bodies in memory at a time, beside those of 64 KiB and less; one that does not fit is answered 503.
+    pub body_memory: usize,
+    /// A decision that is still to be answered gives way to new ones after this time; before, they are refused.
+    pub hold: Duration,
+    /// Names of this server beside loopback addresses, which the `Host` of a request must be one of; `None` admits any.
+    /// A server that listens on a loopback address needs this: a page of any site can otherwise reach it from a browser on
+    /// the same machine, under a name that points there (DNS rebinding).
+    pub hosts: Option<Vec<String>>,
+    /// The state folder comes from a backup: what bandits with a privacy promise hold of single answers is dropped, since
+    /// the state that was lost may have released it.
+    pub restored: bool,
     /// Digest of the operator's token. Without one, policies in the clear are open to whoever reaches the port.
     pub operator: Option<TokenDigest>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { max_in_flight: 32, max_bandits: 64, operator: None }
+        Settings {
+            max_in_flight: 32,
+            max_bandits: 64,
+            operator: None,
+            body_memory: 256 << 20,
+            hold: Duration::from_secs(60),
+            hosts: None,
+            restored: false,
+        }
     }
 }
 
@@ -85,6 +105,12 @@ struct Inner {
     access: Access,
     in_flight: Arc<Semaphore>,
     evaluations: Arc<Semaphore>,
+    /// Batch updates: a single permit, since each uses every thread and some hundred MB.
+    updates: Arc<Semaphore>,
+    /// Creations whose noise takes seconds to size: a single permit.
+    sizings: Arc<Semaphore>,
+    /// In units of [`intake::budget`].
+    body_memory: Arc<Semaphore>,
 }
 
 /// What encrypted bandits run on.
@@ -109,11 +135,42 @@ struct Entry {
     live: Mutex<Live>,
 }
 
+impl Live {
+    /// That a decision may be begun: one more is remembered without another's place, or the oldest has had its time.
+    fn check_room(&self, hold: Duration) -> Result<(), Error> {
+        // Each evaluation under way takes a place when it is done.
+        let limit = Bandit::MOST_PENDING;
+        if self.bandit.status().pending_decisions + EVALUATIONS <= limit {
+            return Ok(());
+        }
+        let oldest = self.bandit.oldest_pending();
+        // What is not listed was made before this process began, or longer ago than `hold`.
+        let made = self.made.iter().find(|(round, _)| Some(*round) == oldest);
+        let left = made.and_then(|(_, made)| hold.checked_sub(made.elapsed()));
+        let left = left.filter(|left| !left.is_zero());
+        left.map_or(Ok(()), |left| Err(Error::TooManyOpen { limit, wait: seconds(left) }))
+    }
+
+    fn note(&mut self, round: u64, hold: Duration) {
+        while self.made.front().is_some_and(|(_, made)| made.elapsed() >= hold) {
+            self.made.pop_front();
+        }
+        self.made.push_back((round, Instant::now()));
+    }
+}
+
+/// Whole seconds, at least one.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + 1
+}
+
 struct Live {
     bandit: Bandit,
     saved: Saved,
-    /// A batch update runs.
+    /// A batch update runs, or waits for its turn.
     updating: bool,
+    /// Rounds of this process and when each was decided, as far back as decisions are held.
+    made: VecDeque<(u64, Instant)>,
     /// Deleted: requests that found it before do not bring it back.
     gone: bool,
 }
@@ -126,7 +183,8 @@ impl AppState {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
+    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`],
+    /// [`Error::FolderIsShared`], and those of the disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
         folder: &Path,
@@ -140,7 +198,7 @@ impl AppState {
             None => None,
         };
         let engine = keys.as_ref().map(|keys| &keys.engine);
-        let Opened { store, encrypted, clear, asleep } = Store::open(folder, engine)?;
+        let Opened { store, encrypted, clear, asleep } = Store::open(folder, engine, settings.restored)?;
         let access = Access {
             participant: keys.as_ref().map(|keys| keys.manifest.token_digest),
             operator: settings.operator,
@@ -157,12 +215,15 @@ impl AppState {
         let state = AppState(Arc::new(Inner {
             keys,
             store,
-            settings,
             bandits: RwLock::new(bandits),
             creating: Mutex::new(()),
             access,
             in_flight: Arc::new(Semaphore::new(settings.max_in_flight.clamp(1, Semaphore::MAX_PERMITS))),
             evaluations: Arc::new(Semaphore::new(EVALUATIONS)),
+            updates: Arc::new(Semaphore::new(UPDATES)),
+            sizings: Arc::new(Semaphore::new(1)),
+            body_memory: Arc::new(Semaphore::new(intake::budget(settings.body_memory))),
+            settings,
         }));
         for kept in state.all() {
             if let Kept::Encrypted(entry) = kept {
@@ -208,10 +269,7 @@ impl AppState {
     /// Keeps the bandit that `make` makes and has stored, under a fresh id, if there is room for one more.
     fn insert<T>(&self, make: impl FnOnce(String) -> Result<(Kept, T), Error>) -> Result<T, Error> {
         let _alone = lock(&self.0.creating);
-        let limit = self.0.settings.max_bandits;
-        if self.bandits() >= limit {
-            return Err(Error::TooManyBandits { limit });
-        }
+        self.check_room()?;
         let mut id = [0; 16];
         rng()?.fill_bytes(&mut id);
         let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
@@ -219,6 +277,12 @@ impl AppState {
         tracing::info!(bandit = id, "created");
         self.0.bandits.write().unwrap_or_else(PoisonError::into_inner).insert(id, kept);
         Ok(answer)
+    }
+
+    /// That one more bandit may be kept.
+    fn check_room(&self) -> Result<(), Error> {
+        let limit = self.0.settings.max_bandits;
+        if self.bandits() < limit { Ok(()) } else { Err(Error::TooManyBandits { limit }) }
     }
 
     /// Forgets a bandit and what is stored of it, for good.
@@ -256,7 +320,8 @@ impl Entry {
             fingerprint: engine.params().fingerprint().to_string(),
         };
         let limits = Limits::new(engine.params(), bandit.plan())?;
-        Ok(Entry { created, limits, live: Mutex::new(Live { bandit, saved, updating: false, gone: false }) })
+        let live = Live { bandit, saved, updating: false, made: VecDeque::new(), gone: false };
+        Ok(Entry { created, limits, live: Mutex::new(live) })
     }
 
     /// Changes the bandit, stores it, and only then lets others see it: on an error nothing has changed.
@@ -295,43 +360,8 @@ pub fn app(state: AppState) -> Router {
             path: request.uri().path().chars().take(200).collect(),
         })
         .method_not_allowed_fallback(async || Error::WrongMethod)
+        .layer(middleware::from_fn_with_state(state.clone(), origin::check))
         .with_state(state)
-}
-
-/// The body, read only if it is at most `limit` bytes.
-async fn body(mut request: Request, limit: usize) -> Result<Bytes, Error> {
-    if announced(&request).is_some_and(|length| length > limit as u64) {
-        return Err(refuse(request, Error::BodyTooLarge { limit }).await);
-    }
-    DefaultBodyLimit::max(limit).apply(&mut request);
-    let late = |_| Error::BodyLost { why: format!("it took longer than {} s", BODY_TIMEOUT.as_secs()) };
-    match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await.map_err(late)? {
-        Ok(bytes) => Ok(bytes),
-        Err(BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_))) => {
-            Err(Error::BodyTooLarge { limit })
-        }
-        Err(error) => Err(Error::BodyLost { why: error.body_text() }),
-    }
-}
-
-/// `error`, after the body was taken in and thrown away if it is not too long: many clients read an answer only when they
-/// have sent everything, and see a broken connection instead of it otherwise.
-async fn refuse(request: Request, error: Error) -> Error {
-    if announced(&request).is_some_and(|length| length <= DISCARDED_BYTES) {
-        let mut body = request.into_body();
-        let discard = async {
-            while let Some(Ok(_)) =
-                std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
-            {}
-        };
-        // Late or broken, the answer is the same.
-        let _ = tokio::time::timeout(BODY_TIMEOUT, discard).await;
-    }
-    error
-}
-
-fn announced(request: &Request) -> Option<u64> {
-    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Runs what takes longer than a network task may.

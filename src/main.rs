@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use helba_server::{AppState, Settings, app};
-use std::future::IntoFuture;
+use helba_server::{AppState, Connections, Settings, app, printable};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,13 +23,16 @@ struct Arguments {
     /// Public key bundle, made by `helba-keygen create --public FILE`. Without it only policies in the clear are served.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+    /// Takes a bundle of toy keys, which protect nothing: for tests.
+    #[arg(long)]
+    toy: bool,
     /// Folder for the state of bandits; made if it is not there.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
     /// Address and port; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
-    /// Requests read or computed at a time; one more is answered 503.
+    /// Requests computed at a time; one more is answered 503.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight)]
     max_in_flight: usize,
     /// Bandits kept.
@@ -40,6 +42,26 @@ struct Arguments {
     /// the clear are created, used and deleted by its bearers alone.
     #[arg(long, value_name = "FILE")]
     operator_token: Option<PathBuf>,
+    /// Memory of request bodies, beside those of 64 KiB and less; one that does not fit is answered 503.
+    #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
+    max_body_memory: usize,
+    /// Connections open at a time; beyond them, the one that has waited longest for a request is closed.
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
+    max_connections: usize,
+    /// The same of one address. A proxy is one address.
+    #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address)]
+    max_connections_an_address: usize,
+    /// Seconds that a decision waits for its feedback before new decisions may take its place; they are refused until then.
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().hold.as_secs())]
+    hold: u64,
+    /// Name of this server, such as the proxy's, that requests may name as their host; may be given several times. Loopback
+    /// addresses and localhost are always served. Without it any name is served, unless --listen is a loopback address.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// The state folder was brought back from a backup: bandits with a privacy promise begin anew, keeping count of what
+    /// they spent, since rewards in the folder may have been released since. Give it once, at the first start after.
+    #[arg(long)]
+    restored: bool,
     /// Threads that compute; one a core if not given.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -96,7 +118,12 @@ fn check_address(given: &str) -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token, .. } = arguments;
+    let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token, restored, .. } =
+        arguments;
+    let connections = Connections {
+        most: arguments.max_connections,
+        most_an_address: arguments.max_connections_an_address,
+    };
     check_address(&listen)?;
     // The port first: keys take a while to load.
     let listener = TcpListener::bind(&listen).await.with_context(|| {
@@ -111,9 +138,13 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let bundle = keys.map(open).transpose()?;
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
-            tracing::info!(key = manifest.key_id, parameters = manifest.params, "keys loaded");
-            if manifest.security_bits == 0 {
-                tracing::warn!("these are toy keys: they protect nothing");
+            let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
+            tracing::info!(key, parameters, "keys loaded");
+            if manifest.security_bits == 0 && !arguments.toy {
+                bail!(
+                    "the bundle holds toy keys, which protect nothing: make others with `helba-keygen create` without --toy, or \
+                     say --toy here"
+                );
             }
         }
         None => tracing::info!("no --keys: policies in the clear alone are served"),
@@ -122,7 +153,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
     if operator.is_none() && !address.ip().is_loopback() {
         tracing::warn!("no --operator-token: whoever reaches {address} can use policies in the clear");
     }
-    let settings = Settings { max_in_flight, max_bandits, operator };
+    let hosts = (address.ip().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
+    let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
+    let hold = Duration::from_secs(arguments.hold);
+    let settings = Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
     let asleep = app_state.asleep();
@@ -134,16 +168,16 @@ async fn serve(arguments: Arguments) -> Result<()> {
     }
 
     let (stop, stopped) = tokio::sync::oneshot::channel();
-    let server = axum::serve(listener, app(app_state)).with_graceful_shutdown(async {
+    let server = helba_server::serve(listener, app(app_state), connections, async {
         let _ = stopped.await;
     });
-    let server = tokio::spawn(server.into_future());
+    let server = tokio::spawn(server);
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     signal().await?;
     tracing::info!("stopping");
     let _ = stop.send(());
     match tokio::time::timeout(GRACE, server).await {
-        Ok(served) => served.context("serving")?.context("serving")?,
+        Ok(served) => served.context("serving")?,
         Err(_) => tracing::warn!("requests were cut off after {} s", GRACE.as_secs()),
     }
     Ok(())

@@ -319,6 +319,19 @@ impl Config {
         matches!(self, Config::ShuffleGlm(_))
     }
 
+    /// Whether making it sizes noise by bisection of an exact divergence, which may take seconds.
+    pub(crate) fn sizes_noise(&self) -> bool {
+        matches!(self, Config::ShuffleGlm(_))
+    }
+
+    /// Labels that a batch of it may have, at most.
+    pub(crate) fn labels(&self) -> usize {
+        match *self {
+            Config::ShuffleGlm(Parameters { features, .. }) => features * (features + 1) / 2,
+            _ => 1,
+        }
+    }
+
     /// What it learns from.
     pub(crate) fn feedback(&self) -> FeedbackKind {
         match self {

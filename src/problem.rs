@@ -54,6 +54,28 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// Untrusted: a body of another type than the request takes.
+    #[error("the body must be of type {want}: say so in the header `Content-Type`")]
+    MediaType {
+        /// The type that it must be.
+        want: &'static str,
+    },
+    /// Untrusted: a request for another server, which a browser sends here if that name points here.
+    #[error(
+        "this server is not `{host}`: ask for it by a loopback address or localhost, or start it with --host and its name"
+    )]
+    WrongHost {
+        /// What the request named.
+        host: String,
+    },
+    /// Untrusted: a request that a page of another origin started.
+    #[error(
+        "requests that a page of `{origin}` starts are refused: start the server with --host and its name if it is yours"
+    )]
+    ForeignOrigin {
+        /// Where the page is from.
+        origin: String,
+    },
     /// Untrusted: a configuration that cannot be read.
     #[error("the body is not a bandit's configuration: {why}")]
     BadConfig {
@@ -81,6 +103,26 @@ pub enum Error {
     OutOfTurn {
         /// The decision.
         id: String,
+    },
+    /// Misuse: a decision where the one before still waits for its answer.
+    #[error(
+        "a decision for somebody else waits for its feedback, and this policy learns in turn: ask again when it is answered, or \
+         after {wait} s"
+    )]
+    TurnTaken {
+        /// Seconds until it gives way.
+        wait: u64,
+    },
+    /// Capacity: decisions without feedback.
+    #[error(
+        "{limit} decisions wait for feedback, as many as are remembered, and none gives way yet: return feedback, or ask again \
+         after {wait} s"
+    )]
+    TooManyOpen {
+        /// Decisions remembered.
+        limit: usize,
+        /// Seconds until the oldest gives way.
+        wait: u64,
     },
     /// Misuse: a second answer that is not the first.
     #[error(
@@ -134,6 +176,11 @@ pub enum Error {
     /// Capacity: too much is under way.
     #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
     Overloaded,
+    /// Capacity: the noise of another bandit is sized.
+    #[error(
+        "the server is sizing the noise of another bandit, which may take seconds; try again when that one is made"
+    )]
+    SizingNoise,
     /// Capacity: no more bandits are kept.
     #[error("the server keeps at most {limit} bandits and has them; start it with a larger --max-bandits")]
     TooManyBandits {
@@ -153,6 +200,17 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// Misuse: others may read the state folder, and it is not the server's to change that.
+    #[error(
+        "{} has mode {mode:o}: others may read the state in it; make it its owner's alone with `chmod 700`, or give a --state \
+         folder of its own", folder.display()
+    )]
+    FolderIsShared {
+        /// The folder.
+        folder: PathBuf,
+        /// Its rights.
+        mode: u32,
     },
     /// The state database.
     #[error("the state in {} cannot be used: {source}", folder.display())]
@@ -184,7 +242,10 @@ pub enum Error {
         want: String,
     },
     /// Misuse: the folder was written by another version.
-    #[error("{} has format {got}, this program reads {want}", folder.display())]
+    #[error(
+        "{} has format {got}, this program reads {want}: give a new --state folder, or start the version that wrote this one",
+        folder.display()
+    )]
     StateFormat {
         /// The state folder.
         folder: PathBuf,
@@ -195,7 +256,8 @@ pub enum Error {
     },
     /// A stored ciphertext was damaged.
     #[error(
-        "bandit {bandit}: its stored ciphertext `{name}` ({}) is damaged: {why}; bring the state folder back from a backup",
+        "bandit {bandit}: its stored ciphertext `{name}` ({}) is damaged: {why}; bring the state folder back from a backup and \
+         start once with --restored, which keeps private bandits in it from releasing anything twice",
         path.display()
     )]
     CorruptBlob {
@@ -209,7 +271,10 @@ pub enum Error {
         why: String,
     },
     /// A stored state was damaged, or is of another version.
-    #[error("bandit {bandit}: its state in {} cannot be read: {why}; bring the folder back from a backup", folder.display())]
+    #[error(
+        "bandit {bandit}: its state in {} cannot be read: {why}; bring the folder back from a backup and start once with \
+         --restored, which keeps private bandits in it from releasing anything twice", folder.display()
+    )]
     CorruptState {
         /// Whose.
         bandit: String,
@@ -258,6 +323,9 @@ impl Error {
             Error::Helba(H::UnknownDecision { .. }) => StatusCode::NOT_FOUND,
             Error::Unauthorized { .. } => StatusCode::UNAUTHORIZED,
             Error::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Error::MediaType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Error::WrongHost { .. } => StatusCode::MISDIRECTED_REQUEST,
+            Error::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Error::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Wire(W::TooLong { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Wire(W::Truncated { .. } | W::Trailing { .. } | W::Malformed(_) | W::Version { .. }) => {
@@ -269,10 +337,12 @@ impl Error {
             Error::NoKeys
             | Error::Settled { .. }
             | Error::OutOfTurn { .. }
+            | Error::TurnTaken { .. }
             | Error::Answered { .. }
             | Error::BatchOver { .. }
             | Error::TakesBatches { .. }
             | Error::TakesFeedback { .. } => StatusCode::CONFLICT,
+            Error::TooManyOpen { .. } => StatusCode::TOO_MANY_REQUESTS,
             Error::BadParameter { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Policy(e) => of_policy(e),
             Error::Glm(glm::Error::Bandit(e)) => of_policy(e),
@@ -290,7 +360,7 @@ impl Error {
                 | H::WrongLevel { .. },
             ) => StatusCode::BAD_REQUEST,
             Error::Helba(H::Ckks(e)) if is_rejection(e) => StatusCode::BAD_REQUEST,
-            Error::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Overloaded | Error::SizingNoise => StatusCode::SERVICE_UNAVAILABLE,
             Error::TooManyBandits { .. } | Error::DiskFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -308,6 +378,9 @@ impl Error {
             Error::NoKeys => "no_keys",
             Error::Settled { .. } => "settled",
             Error::WrongMethod => "wrong_method",
+            Error::MediaType { .. } => "media_type",
+            Error::WrongHost { .. } => "wrong_host",
+            Error::ForeignOrigin { .. } => "foreign_origin",
             Error::Helba(H::UnknownDecision { .. }) => "unknown_decision",
             Error::BodyTooLarge { .. } | Error::Wire(W::TooLong { .. }) => "too_large",
             Error::BodyLost { .. } => "body_lost",
@@ -318,11 +391,13 @@ impl Error {
             Error::Helba(H::Ckks(C::ResidueTooLarge { .. })) => "residue_too_large",
             Error::Helba(H::WrongLevel { .. } | H::Ckks(C::WrongLevel { .. })) => "wrong_level",
             Error::Helba(H::Ckks(C::BadFrame(_))) => "malformed",
-            Error::Overloaded => "overloaded",
+            Error::Overloaded | Error::SizingNoise => "overloaded",
             Error::TooManyBandits { .. } => "too_many_bandits",
             Error::DiskFull { .. } => "disk_full",
             Error::BadJson { .. } => "malformed",
             Error::OutOfTurn { .. } => "out_of_turn",
+            Error::TurnTaken { .. } => "turn_taken",
+            Error::TooManyOpen { .. } => "too_many_open",
             Error::Answered { .. } => "answered",
             Error::BatchOver { .. } => "batch_over",
             Error::TakesBatches { .. } => "takes_batches",
@@ -339,10 +414,14 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = self.status();
         if status.is_server_error() {
-            tracing::error!(error = %self, "{status}");
+            tracing::error!(error = %printable(&self.to_string()), "{status}");
         } else {
-            tracing::info!(error = %self, "{status}");
+            tracing::info!(error = %printable(&self.to_string()), "{status}");
         }
+        let wait = match self {
+            Error::TurnTaken { wait } | Error::TooManyOpen { wait, .. } => Some(wait),
+            _ => (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
+        };
         let detail = match status {
             // What is wrong inside stays in the log: it names paths.
             StatusCode::INTERNAL_SERVER_ERROR => {
@@ -360,11 +439,21 @@ impl IntoResponse for Error {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = wait {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
+}
+
+/// `text` in one line that a terminal shows as it is, for the log: what comes from outside may hold line ends, escape
+/// sequences and marks that turn the direction of writing. All of them, and backslashes, are written as escapes.
+pub fn printable(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '"' | '\'' => c.to_string(),
+        c => c.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 impl From<PathRejection> for Error {

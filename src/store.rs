@@ -20,12 +20,13 @@ use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const BANDITS: TableDefinition<&str, &[u8]> = TableDefinition::new("bandits");
 const CLEAR: TableDefinition<&str, &[u8]> = TableDefinition::new("clear");
-const FORMAT: u16 = 3;
+const FORMAT: u16 = 4;
 /// The database holds small rows only.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -38,8 +39,9 @@ pub(crate) struct Store {
     keys: Option<(Params, KeyId)>,
     /// `None` after a failed write, until it can be opened again: what was written is then read back, not guessed.
     database: Mutex<Option<Database>>,
-    /// How many names point at a blob.
-    references: Mutex<BTreeMap<[u8; 32], usize>>,
+    references: Arc<References>,
+    /// What commits have replaced, for a thread that removes it: whoever waits for the commit need not wait for that.
+    replaced: SyncSender<Saved>,
     temporary: AtomicU64,
     /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened anew.
     _lock: File,
@@ -74,6 +76,12 @@ struct Blob {
     hash: Hash,
 }
 
+/// How many names point at a blob, and where blobs lie.
+struct References {
+    folder: PathBuf,
+    counts: Mutex<BTreeMap<[u8; 32], usize>>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Row {
     state: Vec<u8>,
@@ -88,17 +96,21 @@ struct Named {
 }
 
 impl Store {
-    /// Opens or makes the folder and reads every bandit in it; without an engine only those in the clear.
+    /// Opens or makes the folder and reads every bandit in it; without an engine only those in the clear. `restored` says
+    /// that the folder comes from a backup: see [`clear::Bandit::restored`].
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`], and those of the disk.
-    pub(crate) fn open(folder: &Path, engine: Option<&Engine>) -> Result<Opened, Error> {
+    /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`],
+    /// [`Error::FolderIsShared`], and those of the disk.
+    pub(crate) fn open(folder: &Path, engine: Option<&Engine>, restored: bool) -> Result<Opened, Error> {
         let blobs = folder.join("blobs");
-        // The owner's alone: with a bandit's secret key, masks and ciphertexts are its model.
+        // The owner's alone: with a bandit's secret key, masks and ciphertexts are its model, and rewards of policies in the
+        // clear are as they came.
         let mut private = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+        make_private(folder)?;
         for first in 0..=u8::MAX {
             let path = blobs.join(format!("{first:02x}"));
             fs::create_dir_all(&path).map_err(|e| Error::disk(&path, e))?;
@@ -106,11 +118,14 @@ impl Store {
         sync_folder(&blobs)?;
         let lock = lock_folder(folder)?;
         let database = open_database(folder)?;
+        let references = Arc::new(References { folder: folder.to_owned(), counts: Mutex::default() });
+        let replaced = remover(references.clone()).map_err(|e| Error::disk(folder, e))?;
         let store = Store {
             folder: folder.to_owned(),
             keys: engine.map(|engine| (engine.params().clone(), engine.key_id())),
             database: Mutex::new(Some(database)),
-            references: Mutex::default(),
+            references,
+            replaced,
             temporary: AtomicU64::new(0),
             _lock: lock,
         };
@@ -126,7 +141,10 @@ impl Store {
             Ok(bandit) => Ok((id, bandit)),
             Err(why) => Err(Error::CorruptState { bandit: id, folder: folder.to_owned(), why }),
         };
-        let clear = store.rows(CLEAR)?.into_iter().map(clear).collect::<Result<_, _>>()?;
+        let mut clear = store.rows(CLEAR)?.into_iter().map(clear).collect::<Result<Vec<_>, _>>()?;
+        if restored {
+            store.restore(&mut clear)?;
+        }
         sync_folder(folder)?;
         // Nobody has said what bandits that sleep name.
         if asleep.is_empty() {
@@ -154,18 +172,18 @@ impl Store {
         let failed = written.iter().position(Result::is_err).map(|i| written.swap_remove(i));
         let written: Vec<Blob> = written.into_iter().flatten().collect();
         if let Some(Err(error)) = failed {
-            written.iter().for_each(|blob| self.release_hash(&blob.hash));
+            written.iter().for_each(|blob| self.references.release_hash(&blob.hash));
             return Err(error);
         }
         for (name, ciphertext) in ciphertexts {
             // Every ciphertext is among what was known and what was new.
             let mut known = saved.blobs.values().chain(&written);
             let Some(blob) = known.find(|b| Arc::ptr_eq(&b.ciphertext, &ciphertext)) else { continue };
-            self.refer(&blob.hash);
+            self.references.refer(&blob.hash);
             next.blobs.insert(name, blob.clone());
         }
         // Names hold them now.
-        written.iter().for_each(|blob| self.release_hash(&blob.hash));
+        written.iter().for_each(|blob| self.references.release_hash(&blob.hash));
         let unchanged = next.state == saved.state
             && next.blobs.iter().map(|(n, b)| (n, b.hash)).eq(saved.blobs.iter().map(|(n, b)| (n, b.hash)));
         if !unchanged {
@@ -184,7 +202,11 @@ impl Store {
             // After an error here nobody knows whether the row reached the disk, so its blobs stay until the next start.
             self.write_row(BANDITS, id, &row)?;
         }
-        self.release(&std::mem::replace(saved, next));
+        let before = std::mem::replace(saved, next);
+        // The thread lives as long as the store; should it have ended, this one does its work.
+        if let Err(SendError(before)) = self.replaced.send(before) {
+            self.references.release(&before);
+        }
         Ok(())
     }
 
@@ -207,8 +229,28 @@ impl Store {
             }
             Ok(())
         })?;
-        self.release(&std::mem::take(saved));
+        self.references.release(&std::mem::take(saved));
         Ok(())
+    }
+
+    /// Stores every bandit as it is to go on after the folder was brought back, all or none.
+    fn restore(&self, bandits: &mut [(String, clear::Bandit)]) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for (id, bandit) in bandits {
+            if let Some(next) = bandit.restored()? {
+                let row = postcard::to_stdvec(&next);
+                rows.push((id.clone(), row.map_err(|_| Error::Broken("a row that cannot be serialised"))?));
+                *bandit = next;
+                tracing::warn!(bandit = *id, "restored: begins anew, its open decisions are closed");
+            }
+        }
+        self.transaction(|transaction| {
+            let mut table = transaction.open_table(CLEAR)?;
+            for (id, row) in &rows {
+                table.insert(id.as_str(), row.as_slice())?;
+            }
+            Ok(())
+        })
     }
 
     fn write_row(
@@ -318,7 +360,7 @@ impl Store {
                     })?
                 }
             };
-            self.refer(&hash);
+            self.references.refer(&hash);
             saved.blobs.insert(named.name, Blob { ciphertext, hash });
         }
         let ciphertexts = saved.blobs.iter().map(|(name, b)| (name.clone(), b.ciphertext.clone())).collect();
@@ -372,13 +414,13 @@ impl Store {
     fn write_blob(&self, frame: &[u8]) -> Result<Hash, Error> {
         let hash = digest(frame).ok_or(Error::Broken("a frame without a digest"))?;
         // Before the file exists, so that nobody else's release removes it.
-        self.refer(&hash);
+        self.references.refer(&hash);
         let path = self.path(&hash);
         let temporary = self.temporary.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join("blobs").join(format!("{temporary}.new"));
         let write = || {
             let folder = path.parent().unwrap_or(&self.folder);
-            let mut file = File::create(&temporary)?;
+            let mut file = private_file().truncate(true).open(&temporary)?;
             file.write_all(frame)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
@@ -387,40 +429,19 @@ impl Store {
         write().map_err(|error| {
             // What is left is removed now if the disk lets us, at the next start otherwise.
             let _ = fs::remove_file(&temporary);
-            self.release_hash(&hash);
+            self.references.release_hash(&hash);
             Error::disk(&temporary, error)
         })?;
         Ok(hash)
     }
 
     fn path(&self, hash: &Hash) -> PathBuf {
-        let hex = hash.to_hex();
-        self.folder.join("blobs").join(&hex[..2]).join(hex.as_str())
-    }
-
-    fn refer(&self, hash: &Hash) {
-        *lock(&self.references).entry(*hash.as_bytes()).or_default() += 1;
-    }
-
-    fn release(&self, saved: &Saved) {
-        saved.blobs.values().for_each(|blob| self.release_hash(&blob.hash));
-    }
-
-    fn release_hash(&self, hash: &Hash) {
-        let mut references = lock(&self.references);
-        let Some(count) = references.get_mut(hash.as_bytes()) else { return };
-        *count -= 1;
-        if *count == 0 {
-            references.remove(hash.as_bytes());
-            // Under the lock: whoever writes the same content again does so after this. A file that stays is removed at
-            // the next start.
-            let _ = fs::remove_file(self.path(hash));
-        }
+        self.references.path(hash)
     }
 
     /// Removes blobs that no bandit names and what interrupted writes left.
     fn remove_unnamed(&self) -> Result<(), Error> {
-        let references = lock(&self.references);
+        let references = lock(&self.references.counts);
         let named = |path: &Path| {
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             Hash::from_hex(name).is_ok_and(|hash| references.contains_key(hash.as_bytes()))
@@ -440,6 +461,42 @@ impl Store {
     }
 }
 
+impl References {
+    fn path(&self, hash: &Hash) -> PathBuf {
+        let hex = hash.to_hex();
+        self.folder.join("blobs").join(&hex[..2]).join(hex.as_str())
+    }
+
+    fn refer(&self, hash: &Hash) {
+        *lock(&self.counts).entry(*hash.as_bytes()).or_default() += 1;
+    }
+
+    fn release(&self, saved: &Saved) {
+        saved.blobs.values().for_each(|blob| self.release_hash(&blob.hash));
+    }
+
+    fn release_hash(&self, hash: &Hash) {
+        let mut references = lock(&self.counts);
+        let Some(count) = references.get_mut(hash.as_bytes()) else { return };
+        *count -= 1;
+        if *count == 0 {
+            references.remove(hash.as_bytes());
+            // Under the lock: whoever writes the same content again does so after this. A file that stays is removed at
+            // the next start.
+            let _ = fs::remove_file(self.path(hash));
+        }
+    }
+}
+
+/// A thread that releases what it is sent, until nobody can send any more.
+fn remover(references: Arc<References>) -> std::io::Result<SyncSender<Saved>> {
+    // A commit that is this many ahead waits: each holds a bandit's old ciphertexts.
+    let (replaced, received) = sync_channel::<Saved>(4);
+    let remove = move || received.iter().for_each(|saved| references.release(&saved));
+    std::thread::Builder::new().name("blobs".into()).spawn(remove)?;
+    Ok(replaced)
+}
+
 /// What ends a frame: the BLAKE3 hash of the rest.
 fn digest(frame: &[u8]) -> Option<Hash> {
     frame.last_chunk().copied().map(Hash::from_bytes)
@@ -447,7 +504,7 @@ fn digest(frame: &[u8]) -> Option<Hash> {
 
 fn lock_folder(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
-    let file = File::create(&path).map_err(|e| Error::disk(&path, e))?;
+    let file = private_file().open(&path).map_err(|e| Error::disk(&path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
@@ -457,10 +514,52 @@ fn lock_folder(folder: &Path) -> Result<File, Error> {
 
 fn open_database(folder: &Path) -> Result<Database, Error> {
     let path = folder.join("state.redb");
+    let file = private_file().read(true).open(&path).map_err(|e| Error::disk(&path, e))?;
+    // It may be older than this rule.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .map_err(|e| Error::disk(&path, e))?;
     Database::builder()
         .set_cache_size(CACHE_BYTES)
-        .create(path)
+        .create_file(file)
         .map_err(|e| Error::database(folder, e.into()))
+}
+
+/// For writing; made for the owner alone.
+fn private_file() -> fs::OpenOptions {
+    let mut options = File::options();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Takes other users' rights to a folder that is empty or holds a state. Of any other folder these are not the server's to
+/// take.
+///
+/// # Errors
+/// [`Error::FolderIsShared`] for such a folder, and where they cannot be taken.
+#[cfg(unix)]
+fn make_private(folder: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt;
+    let disk = |e| Error::disk(folder, e);
+    let metadata = fs::metadata(folder).map_err(disk)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let ours = folder.join("state.redb").is_file() || list(folder)?.is_empty();
+    let private = fs::Permissions::from_mode(0o700);
+    if !ours || fs::set_permissions(folder, private).is_err() {
+        return Err(Error::FolderIsShared { folder: folder.to_owned(), mode });
+    }
+    tracing::info!(folder = %folder.display(), "had mode {mode:o}: others' rights to it were taken");
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> Result<(), Error> {
+    Ok(())
 }
 
 fn sync_folder(folder: &Path) -> Result<(), Error> {

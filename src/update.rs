@@ -1,11 +1,13 @@
 //! Feedback: encrypted statistics of the arm played. Answered when it is on disk.
 
-use crate::{AppState, Error, Kept, blocking, body, clear, refresh, refuse};
+use crate::intake::{Content, body, refuse};
+use crate::{AppState, Error, Kept, blocking, clear, refresh};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use helba::{Bandit, DecisionId, Feedback, RefreshId};
+use helba::{DecisionId, Feedback, RefreshId};
+use std::time::Instant;
 use wire::FeedbackRequest;
 
 pub(crate) async fn feedback(
@@ -22,14 +24,16 @@ pub(crate) async fn feedback(
         Ok((Kept::Asleep, _)) => return Err(refuse(request, Error::NoKeys).await),
         Err(error) => return Err(refuse(request, error).await),
     };
-    let admit = || Ok((decision.parse::<DecisionId>()?, state.admit()?));
-    let (decision, place) = match admit() {
-        Ok(admitted) => admitted,
-        Err(error) => return Err(refuse(request, error).await),
+    let decision = match decision.parse::<DecisionId>() {
+        Ok(decision) => decision,
+        Err(error) => return Err(refuse(request, error.into()).await),
     };
-    let body = body(request, entry.limits.feedback_request()).await?;
+    let body = body(&state, request, entry.limits.feedback_request(), Content::Binary).await?;
+    let place = state.admit()?;
     blocking(move || {
         let _place = place;
+        let mut clock = Instant::now();
+        let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
         let engine = &state.keys()?.engine;
         let message = FeedbackRequest::read(&body, &entry.limits)?;
         let plan = &entry.created.plan;
@@ -49,9 +53,14 @@ pub(crate) async fn feedback(
             },
         };
         drop((message, body));
-        let count = |bandit: &mut Bandit| rayon::scope(|_| Ok(bandit.feedback(engine, decision, feedback)?));
-        let receipt = entry.change(&state, count)?;
-        tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, "counted");
+        let mut seconds = vec![("parse", lap())];
+        let receipt = entry.change(&state, |bandit| {
+            let receipt = rayon::scope(|_| bandit.feedback(engine, decision, feedback))?;
+            seconds.push(("add", lap()));
+            Ok(receipt)
+        })?;
+        seconds.push(("store", lap()));
+        tracing::info!(bandit = entry.created.id, feedbacks = receipt.feedbacks, ?seconds, "counted");
         refresh::update_if_due(&state, &entry);
         Ok(Json(receipt).into_response())
     })

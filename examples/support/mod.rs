@@ -35,7 +35,8 @@ pub(crate) fn serve_if_asked() -> Result<()> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         std::io::stdout().flush()?;
-        axum::serve(listener, helba_server::app(state)).await?;
+        let connections = helba_server::Connections::default();
+        helba_server::serve(listener, helba_server::app(state), connections, std::future::pending()).await;
         std::process::exit(0)
     })
 }

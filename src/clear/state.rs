@@ -10,7 +10,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use wire::{Awaited, ClearFeedback, FeedbackKind, ShuffledBatch, Spent};
+use wire::{Awaited, ClearFeedback, FeedbackKind, Spent, SummedBatch};
 
 /// Decisions and receipts remembered, the oldest forgotten first; fewer where contexts are kept with them.
 const REMEMBERED: usize = 1024;
@@ -30,12 +30,32 @@ pub(crate) struct Bandit {
     newest: Option<DecisionId>,
     receipts: BTreeMap<DecisionId, Receipt>,
     exchanges: BTreeMap<u64, Receipt>,
+    /// How often it began anew since its folder was brought back from a backup.
+    pub(super) restored: u64,
+}
+
+/// When it is, in seconds, and how many a decision keeps its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    pub(super) now: u64,
+    pub(super) hold: u64,
+}
+
+impl Clock {
+    /// Seconds for which `open` still keeps its place.
+    fn left(self, open: &Open) -> Option<u64> {
+        // A clock that was set back does not hold a place for longer.
+        let age = self.now.checked_sub(open.at)?;
+        self.hold.checked_sub(age).filter(|left| *left > 0)
+    }
 }
 
 /// A decision that feedback may come for.
 #[derive(Clone, Serialize, Deserialize)]
 struct Open {
     round: u64,
+    /// When it was made, in seconds.
+    at: u64,
     arm: usize,
     context: Option<Features>,
     exchange: Option<u64>,
@@ -82,6 +102,7 @@ impl Bandit {
             newest: None,
             receipts: BTreeMap::new(),
             exchanges: BTreeMap::new(),
+            restored: 0,
         };
         // What is stored now must be read at the next start, or no bandit of this server would be there any more.
         let stored =
@@ -152,9 +173,61 @@ impl Bandit {
         self.config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
     }
 
+    /// What it is after its folder came back from a backup: nothing in it that the state which was lost may have released is
+    /// released again. `None` if it may go on as it is.
+    ///
+    /// Its policy begins anew, and its open decisions are closed. That loses what was learnt; but sums, trees of sums and
+    /// rows hold answers that a release has taken since, and would take again with fresh noise. What is spent stays spent,
+    /// and answers that come from now on are others. Where users add the noise themselves the folder holds no answer
+    /// without it, and sends of one message give nothing new.
+    pub(crate) fn restored(&self) -> Result<Option<Self>, Error> {
+        if self.ledger.is_none() || self.learner.users_add_noise() {
+            return Ok(None);
+        }
+        Ok(Some(Bandit {
+            learner: self.config.make()?,
+            open: BTreeMap::new(),
+            newest: None,
+            restored: self.restored + 1,
+            ..self.clone()
+        }))
+    }
+
+    /// The decision to be given instead of a new one: where they come in turn and take no context, the one that waits for
+    /// its answer. It follows from what was released before, so that whoever is told it learns nothing else.
+    ///
+    /// # Errors
+    /// [`Error::TurnTaken`] where contexts are given: their decision is for one person, and whether another's contexts are the
+    /// same is nobody's to find out. [`Error::TooManyOpen`] if a new decision would push out one that keeps its place.
+    pub(super) fn in_place_of_new(&self, clock: Clock) -> Result<Option<Decision>, Error> {
+        if self.config.feedback() == FeedbackKind::Batch {
+            return Ok(None);
+        }
+        if self.learner.in_turn() {
+            let waiting = self.newest.and_then(|id| Some((id, self.open.get(&id)?)));
+            let Some((id, open)) = waiting else { return Ok(None) };
+            if self.config.shape().is_some() {
+                return clock.left(open).map_or(Ok(None), |wait| Err(Error::TurnTaken { wait }));
+            }
+            let (round, arm) = (open.round, Some(open.arm));
+            let (awaited, published) = (self.awaited()?, self.published()?);
+            return Ok(Some(Decision { id, round, arm, awaited, published }));
+        }
+        let limit = self.remembered();
+        if self.open.len() < limit {
+            return Ok(None);
+        }
+        let oldest = self.open.values().min_by_key(|open| open.round);
+        let left = oldest.and_then(|oldest| clock.left(oldest));
+        left.map_or(Ok(None), |wait| Err(Error::TooManyOpen { limit, wait }))
+    }
+
+    /// A new decision. The one before is void if this policy learns in turn, and the oldest forgotten if there are too many:
+    /// [`Self::in_place_of_new`] says whether it is time for that.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
+        clock: Clock,
         rng: &mut impl Rng,
     ) -> Result<Decision, Error> {
         let arm = self.learner.decide(context.as_ref(), rng)?;
@@ -168,7 +241,7 @@ impl Bandit {
                 self.open.entry(before).and_modify(|open| open.context = None);
             }
             let exchange = awaited.as_ref().map(|a| a.exchange);
-            self.open.insert(id, Open { round: self.round, arm, context, exchange });
+            self.open.insert(id, Open { round: self.round, at: clock.now, arm, context, exchange });
             self.newest = Some(id);
             let most = self.remembered();
             forget_oldest(&mut self.open, most, |open| open.round);
@@ -210,12 +283,12 @@ impl Bandit {
 
     pub(super) fn receive(
         &mut self,
-        batch: &ShuffledBatch,
+        batch: &SummedBatch,
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<Receipt, Error> {
         // However an intermediary splits it up.
-        let of = digest(&(batch.users, batch.sums().collect::<Vec<_>>()))?;
+        let of = digest(&(batch.users, batch.labels, &batch.sums))?;
         if let Some(receipt) = self.exchanges.get(&batch.exchange) {
             return receipt.again(of, || format!("exchange {}", batch.exchange));
         }
@@ -267,6 +340,8 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
     use wire::Offer;
 
+    const CLOCK: Clock = Clock { now: 1_800_000_000, hold: 60 };
+
     fn round(bandit: &mut Bandit, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
         let statement = bandit.learner.privacy()?;
         let shape = bandit.config.shape();
@@ -274,7 +349,7 @@ mod tests {
             let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
             Features::new(values, d).unwrap()
         });
-        let Decision { id, arm, .. } = bandit.decide(context, rng)?;
+        let Decision { id, arm, .. } = bandit.decide(context, CLOCK, rng)?;
         let value = rng.random::<f64>();
         let none = ClearFeedback::default();
         let feedback = match bandit.config.feedback() {
@@ -357,6 +432,160 @@ mod tests {
         assert_eq!(refused.err().unwrap(), "policy and state disagree");
     }
 
+    /// Noise that was found is stored, and a bandit that holds less than the promise needs is refused; reading back sizes none,
+    /// so that what a creation costs is paid for once and not at each start.
+    #[test]
+    fn attack_stored_noise_is_checked_and_not_sized_again() {
+        let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
+            "epsilon": 4, "delta": 1e-6, "gamma": 1, "steps": 1000});
+        let Value::Object(request) = request else { unreachable!() };
+        let bandit = Bandit::new(Config::from_request(request).unwrap()).unwrap();
+        let Learner::ShuffledGlm(policy) = &bandit.learner else { unreachable!() };
+        let begun = std::time::Instant::now();
+        let stored = postcard::to_stdvec(&bandit).unwrap();
+        for _ in 0..10 {
+            Bandit::read(&stored).unwrap();
+        }
+        // A search takes some sixty times as long as a check.
+        let (checks, begun) = (begun.elapsed(), std::time::Instant::now());
+        bandit.config.make().unwrap();
+        assert!(checks < begun.elapsed() * 3, "{checks:?}");
+        let noise = serde_json::to_value(&**policy).unwrap()["noise"][0].clone();
+        for field in ["matrix", "gradient"] {
+            let mut value = serde_json::to_value(&**policy).unwrap();
+            value["noise"][0][field] = (noise[field].as_u64().unwrap() - 1).into();
+            let refused = serde_json::from_value::<crate::collect::ShuffledGlm>(value).err().unwrap();
+            assert!(refused.to_string().contains("noise_bits"), "{refused}");
+        }
+    }
+
+    /// Asked again and again, a policy that learns in turn gives the decision that waits, without any change; with contexts
+    /// it refuses for a while, whatever they are. Without a hold the next decision voids the one before.
+    #[test]
+    fn attack_empty_requests_void_no_decision() {
+        let make = |value: Value| {
+            let Value::Object(request) = value else { unreachable!() };
+            Bandit::new(Config::from_request(request).unwrap()).unwrap()
+        };
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let mut bandit = make(serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}));
+        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none());
+        let first = bandit.decide(None, CLOCK, &mut rng).unwrap();
+        for later in [0, 10, 1_000_000] {
+            let clock = Clock { now: CLOCK.now + later, ..CLOCK };
+            let again = bandit.in_place_of_new(clock).unwrap().unwrap();
+            assert_eq!((again.id, again.round, again.arm), (first.id, 1, first.arm));
+        }
+        let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
+        let statement = bandit.learner.privacy().unwrap();
+        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
+        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none());
+
+        let mut bandit = make(
+            serde_json::json!({"policy": "rs-glinucb", "arms": 2, "features": 2, "horizon": 99, "delta": 0.1}),
+        );
+        let context = || Some(Features::new(vec![0.1; 4], 2).unwrap());
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap();
+        let after = |seconds| Clock { now: CLOCK.now + seconds, ..CLOCK };
+        assert!(matches!(bandit.in_place_of_new(after(0)), Err(Error::TurnTaken { wait: 60 })));
+        assert!(matches!(bandit.in_place_of_new(after(59)), Err(Error::TurnTaken { wait: 1 })));
+        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }).unwrap().is_none(), "control");
+        let mut late = bandit.clone();
+        assert!(late.in_place_of_new(after(60)).unwrap().is_none());
+        late.decide(context(), after(60), &mut rng).unwrap();
+        let statement = bandit.learner.privacy().unwrap();
+        assert!(matches!(
+            late.feedback(first.id, &feedback, &statement, &mut rng),
+            Err(Error::OutOfTurn { .. })
+        ));
+        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
+    }
+
+    /// A flood of decisions is refused when all places are taken, instead of pushing out what others were given.
+    #[test]
+    fn attack_floods_push_out_no_open_decision() {
+        let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
+        let Value::Object(config) = config else { unreachable!() };
+        let mut bandit = Bandit::new(Config::from_request(config).unwrap()).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
+        let refused = loop {
+            assert!(bandit.round <= REMEMBERED as u64, "never refused");
+            match bandit.in_place_of_new(CLOCK) {
+                Ok(None) => drop(bandit.decide(context(), CLOCK, &mut rng).unwrap()),
+                Ok(Some(_)) => unreachable!(),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::TooManyOpen { limit: REMEMBERED, wait: 60 }), "{refused}");
+        let later = Clock { now: CLOCK.now + CLOCK.hold, ..CLOCK };
+        assert!(bandit.in_place_of_new(later).unwrap().is_none(), "the oldest has had its time");
+        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }).unwrap().is_none(), "control");
+        let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
+        let statement = bandit.learner.privacy().unwrap();
+        bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
+        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none(), "an answer makes room");
+    }
+
+    /// Two states that go on from one backup release the rewards in it twice, with noise of their own: the control. What goes
+    /// on as restored releases none of them: with noise of a millionth, its mean is that of what came since.
+    #[test]
+    fn attack_backups_release_no_reward_again() {
+        let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
+        let Value::Object(request) = request else { unreachable!() };
+        let mut backup = Bandit::new(Config::from_request(request).unwrap()).unwrap();
+        let statement = backup.learner.privacy().unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(8);
+        let mut give = |bandit: &mut Bandit, reward: f64, times: u32| {
+            for _ in 0..times {
+                let id = bandit.decide(None, CLOCK, &mut rng).unwrap().id;
+                let feedback = ClearFeedback { reward: Some(reward), ..ClearFeedback::default() };
+                bandit.feedback(id, &feedback, &statement, &mut rng).unwrap();
+            }
+            let Learner::AnytimeLazyUcb(policy) = &bandit.learner else { unreachable!() };
+            policy.means().next().unwrap()
+        };
+        // Releases come at the pulls 1, 3 and 7: three of these six rewards wait for the next.
+        assert!((give(&mut backup, 1.0, 6) - 1.0).abs() < 1e-3);
+        let mut lost = [backup.clone(), backup.clone()];
+        let means = lost.each_mut().map(|bandit| give(bandit, 0.0, 1));
+        assert!(means.iter().all(|mean| (mean - 0.75).abs() < 1e-3) && means[0] != means[1], "{means:?}");
+        let mut restored = backup.restored().unwrap().unwrap();
+        for _ in 0..15 {
+            assert!(give(&mut restored, 0.0, 1).abs() < 1e-3);
+        }
+        assert_eq!(restored.feedbacks, 21);
+    }
+
+    /// Of every policy offered: brought back from a backup it plays on, with what it had spent; where the server adds the
+    /// noise nothing of its answers is left, and what was open is closed.
+    #[test]
+    fn restored_bandits_begin_anew() {
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        for offer in offers().unwrap().into_iter().skip(1) {
+            let (name, mut bandit) = (offer.policy.clone(), example(offer));
+            play(&mut bandit, 30, &mut rng);
+            let context = bandit.config.shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
+            let _ = bandit.decide(context, CLOCK, &mut rng);
+            let central = bandit.ledger.is_some() && !bandit.learner.users_add_noise();
+            let Some(mut restored) = bandit.restored().unwrap() else {
+                assert!(!central, "{name}");
+                continue;
+            };
+            assert!(central, "{name}");
+            let fresh = bandit.config.make().unwrap();
+            assert_eq!(postcard::to_stdvec(&restored.learner), postcard::to_stdvec(&fresh), "{name}");
+            assert_eq!((restored.pending(), restored.restored), (0, 1), "{name}");
+            assert_eq!((restored.round, restored.feedbacks), (bandit.round, bandit.feedbacks));
+            let spent = |bandit: &Bandit| bandit.spent().map(|spent| spent.epsilon);
+            assert_eq!(spent(&restored), spent(&bandit), "{name}");
+            play(&mut restored, 10, &mut rng);
+            assert!(Bandit::read(&postcard::to_stdvec(&restored).unwrap()).is_ok(), "{name}");
+            assert_eq!(restored.restored().unwrap().unwrap().restored, 2);
+        }
+    }
+
     /// Of every policy offered: stored and read back at any point it makes the same decisions from the same randomness,
     /// and is stored again to the same bytes.
     #[test]
@@ -423,9 +652,9 @@ mod tests {
         assert_eq!(most, KEPT_VALUES / 256);
         let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.learner.privacy().unwrap());
         let context = || Some(Features::new(vec![0.1; 256], 64).unwrap());
-        let first = bandit.decide(context(), &mut rng).unwrap().id;
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
         let ids: Vec<DecisionId> =
-            (0..most).map(|_| bandit.decide(context(), &mut rng).unwrap().id).collect();
+            (0..most).map(|_| bandit.decide(context(), CLOCK, &mut rng).unwrap().id).collect();
         assert_eq!(bandit.open.len(), most);
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
         assert!(bandit.feedback(first, &feedback, &statement, &mut rng).is_err());

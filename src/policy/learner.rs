@@ -130,6 +130,11 @@ impl Learner {
         })
     }
 
+    /// Whether what it is told holds noise already, of its users.
+    pub(crate) fn users_add_noise(&self) -> bool {
+        matches!(self, Learner::Sums(_) | Learner::ShuffledGlm(_))
+    }
+
     /// Whether a decision must be answered before the next, or is void.
     pub(crate) fn in_turn(&self) -> bool {
         !matches!(self, Learner::Oful(_) | Learner::Sums(_))

@@ -29,11 +29,13 @@ const MOST_EPSILON: f64 = 1e6;
 /// Rounds of policies that keep every row or share, or work out their whole schedule beforehand.
 const MAX_KEPT_ROUNDS: u64 = 100_000;
 const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
-/// Batches and users whose noise is calibrated exactly, which takes up to a second a batch.
+/// Batches and users whose noise is calibrated exactly, which takes some tenths of a second a batch.
 const MAX_BATCHES: u64 = 8;
 const MAX_SHUFFLED_USERS: u64 = 1_000_000;
 /// Sums that one batch may ask of its users.
 const MAX_STEPS: u32 = 1000;
+/// And all batches together.
+const MAX_ALL_STEPS: u64 = 2000;
 /// Rewards are in steps of 2⁻²⁰, and so is the noise.
 const GRID_BITS: u32 = 20;
 
@@ -149,6 +151,7 @@ impl Config {
                 dimension(features, arms)?;
                 within("batches", batches.len() as u64, MAX_BATCHES)?;
                 within("steps", steps.into(), MAX_STEPS.into())?;
+                within("steps times batches", u64::from(steps) * batches.len() as u64, MAX_ALL_STEPS)?;
                 let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
                 within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
                 Learner::ShuffledGlm(Box::new(ShuffledGlm::new(parameters.config())?))

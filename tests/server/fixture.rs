@@ -3,7 +3,7 @@
 use ckks::{FrameHeader, FrameKind, KeyId, Plaintext};
 use ckks_secret::SecretKey;
 use helba::{BanditConfig, Receipt, Shape, Status};
-use helba_server::{AppState, Settings, app};
+use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -33,9 +33,9 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    fn generate(seed: u64) -> Self {
+    fn generate(seed: u64, toy: bool) -> Self {
         let folder = TempDir::new().unwrap();
-        let request = keygen::Request { shape: Shape::for_problem(D, K), toy: true, created: 0 };
+        let request = keygen::Request { shape: Shape::for_problem(D, K), toy, created: 0 };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
             .unwrap();
@@ -64,13 +64,19 @@ impl Keys {
 /// The key pair of most tests.
 pub(crate) fn keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate(1))
+    KEYS.get_or_init(|| Keys::generate(1, true))
 }
 
 /// Somebody else's.
 pub(crate) fn other_keys() -> &'static Keys {
     static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::generate(2))
+    KEYS.get_or_init(|| Keys::generate(2, true))
+}
+
+/// At 128 bits of security: seconds to make, some hundred MB.
+pub(crate) fn real_keys() -> &'static Keys {
+    static KEYS: OnceLock<Keys> = OnceLock::new();
+    KEYS.get_or_init(|| Keys::generate(3, false))
 }
 
 /// An answer: status and body.
@@ -134,7 +140,13 @@ impl Device {
     }
 
     pub(crate) fn try_post(&self, path: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
-        self.authorized(self.agent.post(format!("{}{path}", self.base))).send(body).map(answer)
+        let request = self.authorized(self.agent.post(format!("{}{path}", self.base)));
+        match content_type(path, body) {
+            Some(content_type) => request.content_type(content_type),
+            None => request,
+        }
+        .send(body)
+        .map(answer)
     }
 
     pub(crate) fn post(&self, path: &str, body: &[u8]) -> Answer {
@@ -216,6 +228,15 @@ impl Device {
     }
 }
 
+/// What clients say of such a body. One that is empty is of no type.
+fn content_type(path: &str, body: &[u8]) -> Option<&'static str> {
+    let json = path == "/bandits" || path.ends_with("/shuffled");
+    match body.first()? {
+        b'{' | b'[' | b' ' => Some("application/json"),
+        _ => Some(if json { "application/json" } else { wire::OCTET_STREAM }),
+    }
+}
+
 fn answer(mut response: ureq::http::Response<ureq::Body>) -> Answer {
     let content_type = response.headers().get("content-type").map(|v| v.to_str().unwrap().to_string());
     Answer {
@@ -290,12 +311,16 @@ impl InProcess {
     }
 
     fn open(folder: TempDir, settings: Settings) -> Self {
+        Self::open_with(folder, settings, Connections::default())
+    }
+
+    pub(crate) fn open_with(folder: TempDir, settings: Settings, connections: Connections) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let address = runtime.block_on(async {
             let state = AppState::open(keys().bundle.clone(), folder.path(), settings).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            tokio::spawn(async move { axum::serve(listener, app(state)).await });
+            tokio::spawn(serve(listener, app(state), connections, std::future::pending()));
             address
         });
         InProcess { address, folder, _runtime: runtime }
@@ -308,7 +333,7 @@ impl InProcess {
 
 fn command(keys: &Path, state: &Path, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
-    command.arg("--keys").arg(keys).arg("--state").arg(state).args(["--listen", listen]);
+    command.arg("--toy").arg("--keys").arg(keys).arg("--state").arg(state).args(["--listen", listen]);
     command.env("RUST_LOG", LOG);
     command
 }
@@ -343,7 +368,7 @@ impl Program {
         Self::spawn(&mut shell)
     }
 
-    fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,6 +1,7 @@
 //! The server from outside: bytes that are refused, state that survives, starts that fail with a sentence.
 
 mod access;
+mod attacks;
 mod batches;
 mod clear;
 mod durable;

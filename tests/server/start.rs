@@ -35,6 +35,21 @@ fn bad_key_files() {
     assert!(!state.exists(), "nothing is made before the keys are good");
 }
 
+/// Toy keys protect nothing, so that a server takes them only where it is told to.
+#[test]
+fn attack_toy_keys_are_not_served_unnoticed() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_helba-server"));
+    server.arg("--keys").arg(keys().public_file()).arg("--state").arg(&state).args(["--listen", ANY]);
+    let out = server.output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    says(&String::from_utf8(out.stderr).unwrap(), &["toy keys", "--toy"]);
+    assert!(!state.exists());
+    // With it they are.
+    drop(Program::start(&state));
+}
+
 #[test]
 fn busy_port_is_named() {
     let (_listener, address) = busy_port();
@@ -153,7 +168,10 @@ fn damaged_blobs_name_the_bandit() {
     let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(6));
     let created = device.create(&every_round());
     device.round(&created, &mut rng);
+    device.wait_for_update(&created);
     server.kill();
+    // Removes what the commits have replaced, so that every file left is the bandit's.
+    Program::start(state.path()).kill();
     let blob = blobs(state.path()).pop().unwrap();
     let good = std::fs::read(&blob).unwrap();
     let mut flipped = good.clone();

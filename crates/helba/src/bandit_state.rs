@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use crate::DecisionOutput;
 
-/// Decisions that wait for feedback, and receipts kept for repeated feedback; the oldest go first.
-const REMEMBERED: usize = 10_000;
+/// Decisions that wait for feedback, and receipts kept for repeated feedback; the oldest go first. Every commit writes them,
+/// some 120 bytes for each.
+const REMEMBERED: usize = 1024;
 
 /// The first byte of a stored state. Those before this version began with the number of features, which is smaller.
 const STATE_VERSION: u8 = 0xB2;
@@ -301,6 +302,14 @@ impl Bandit {
             MASKED => Some(plan.refresh_level),
             _ => None,
         }
+    }
+
+    /// Decisions that wait for feedback, at most; one more takes the place of the oldest.
+    pub const MOST_PENDING: usize = REMEMBERED;
+
+    /// The round of the oldest decision that waits for feedback.
+    pub fn oldest_pending(&self) -> Option<u64> {
+        self.state.pending.values().map(|pending| pending.round).min()
     }
 
     /// As it was created.

@@ -68,6 +68,9 @@ impl BitSum {
     /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
     /// [`composition::per_release`].
     ///
+    /// - Cost: some sixty divergences, which [`with_noise`](Self::with_noise) of the [`noise_bits`](Self::noise_bits) found
+    ///   saves the next time.
+    ///
     /// # Errors
     /// [`Error::Field`] if `delta` is 0 or `coordinates` is 0; as [`new`](Self::new).
     pub fn calibrated(
@@ -79,13 +82,30 @@ impl BitSum {
     ) -> Result<Self, Error> {
         let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
         let steps = Self::default_steps(users, 1);
-        let trials = least_trials(steps, epsilon, delta)?;
-        let mut noise_bits = trials.div_ceil(users.max(1));
-        // The divergence falls with the number of trials, but for ripples of a few units: check the rounded one.
-        while divergence(noise_bits * users.max(1), steps, epsilon) > delta.get() {
-            noise_bits += 1;
-        }
+        let noise_bits = least_noise_bits(users.max(1), steps, epsilon, delta)?;
         Self::new(bound, users, steps, noise_bits)
+    }
+
+    /// As [`calibrated`](Self::calibrated), with noise that it found before: one [`divergence`] checks that it is enough. More
+    /// than the least is.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if it is not; as [`calibrated`](Self::calibrated).
+    pub fn with_noise(
+        bound: f64,
+        users: u64,
+        coordinates: u32,
+        epsilon: Epsilon,
+        delta: Delta,
+        noise_bits: u64,
+    ) -> Result<Self, Error> {
+        let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
+        let sum = Self::new(bound, users, Self::default_steps(users, 1), noise_bits)?;
+        if divergence(users * noise_bits, sum.steps, epsilon) > delta.get() {
+            let want = "as many as the promised delta needs";
+            return Err(Error::Field { field: "noise_bits", got: noise_bits as f64, want });
+        }
+        Ok(sum)
     }
 
     /// `max(ceil(2 sqrt n), d, 4)`.
@@ -174,7 +194,11 @@ impl BitSum {
 /// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the larger of
 /// both directions: the exact `delta` of releasing a count under that noise when a person moves it by `shift`.
 ///
-/// Double precision on exact formulas, about ten digits. Time in proportion to the root of `trials`.
+/// Falls with `trials`: one trial more adds an independent bit to both counts, and no function of two variables, random or
+/// not, moves them further apart (data processing).
+///
+/// Double precision on exact formulas, about ten digits. Time in proportion to `shift`, and to the root of `trials` up to
+/// 10^8 of them.
 pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     if shift == 0 {
         return 0.0;
@@ -185,39 +209,99 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     let loss = |x: u64| -> f64 {
         (0..shift).map(|j| ((trials - x + shift - j) as f64 / (3.0 * (x - j) as f64)).ln()).sum()
     };
-    // First x at which `stop` holds, of a condition that stays once it holds.
-    let first = |stop: &dyn Fn(f64) -> bool| {
+    // First x at which `stop` holds, of a condition that stays once it holds; `at` is about the loss there.
+    let first = |at: f64, stop: &dyn Fn(f64) -> bool| {
         let (mut low, mut high) = (shift, trials + 1);
+        // Every factor of the loss as if it were the middle one gives x to within a few units, or the search goes on as ever.
+        let (middle, factor) = (shift as f64 / 2.0, 3.0 * (at / shift as f64).exp());
+        let guess = (trials as f64 + middle * (1.0 + factor)) / (1.0 + factor);
+        let guess = (guess.max(0.0) as u64).clamp(low, high.max(low));
+        for reach in [4, 256] {
+            let (left, right) = (guess.saturating_sub(reach), guess.saturating_add(reach));
+            if left > low && left < high {
+                if stop(loss(left)) { high = left } else { low = left + 1 }
+            }
+            if right >= low && right < high {
+                if stop(loss(right)) { high = right } else { low = right + 1 }
+            }
+        }
         while low < high {
             let middle = low + (high - low) / 2;
             if stop(loss(middle)) { high = middle } else { low = middle + 1 }
         }
         low
     };
-    let below = first(&|l| l <= e); // P(x) > e^epsilon P(x - shift) for x < below
-    let above = first(&|l| l < -e); // P(x - shift) > e^epsilon P(x) for x >= above
+    let below = first(e, &|l| l <= e); // P(x) > e^epsilon P(x - shift) for x < below
+    let above = first(-e, &|l| l < -e); // P(x - shift) > e^epsilon P(x) for x >= above
     let down = lower_tail(trials, below, P) - e.exp() * lower_tail(trials, below - shift, P);
     let up = upper_tail(trials, above - shift, P) - e.exp() * upper_tail(trials, above, P);
     down.max(up).max(0.0)
 }
 
-/// The least number of trials (to within ripples of a few) whose [`divergence`] is at most `delta`.
-fn least_trials(shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
+/// The least noise bits of each of `users` whose [`divergence`] is at most `delta`, by bisection: it falls with their number.
+fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
     if delta.get() == 0.0 {
         return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 for binomial noise" });
     }
-    let enough = |trials| divergence(trials, shift, epsilon) <= delta.get();
-    let mut high = shift.max(1);
-    while !enough(high) {
-        high = high
-            .checked_mul(2)
-            .filter(|h| *h < 1 << 50)
-            .ok_or(Error::Overflow { what: "trials", bits: 50 })?;
+    let overflow = Error::Overflow { what: "trials", bits: 50 };
+    let trials = |bits: u64| bits.checked_mul(users).filter(|trials| *trials < 1 << 50);
+    let enough = |bits| trials(bits).map(|trials| divergence(trials, shift, epsilon) <= delta.get());
+    // Fewer trials than `shift` leave two counts that nobody can confuse.
+    let mut high = shift.div_ceil(users).max(1);
+    let mut low = high - 1;
+    while !enough(high).ok_or(overflow.clone())? {
+        (low, high) = (high, high.checked_mul(2).ok_or(overflow.clone())?);
     }
-    let mut low = high / 2;
+    // Not enough at `low`, enough at `high`.
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        if enough(middle) { high = middle } else { low = middle }
+        if enough(middle) == Some(true) { high = middle } else { low = middle }
     }
     Ok(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The divergence never rises with the number of trials beyond the last digits of double precision, whatever the path that
+    /// computes its tails: bisection is exact.
+    #[test]
+    fn divergence_falls_with_the_trials() {
+        let e = |epsilon| Epsilon::new(epsilon).unwrap();
+        for (shift, epsilon) in [(1, 0.2), (4, 1.0), (10, 0.5), (40, 2.0), (200, 0.1)] {
+            let mut before = f64::INFINITY;
+            for trials in (0..3000).chain((3000..2_000_000).step_by(9973)) {
+                let now = divergence(trials, shift, e(epsilon));
+                assert!(now <= before * (1.0 + 1e-9) + 1e-15, "{trials} {shift} {epsilon}: {before} {now}");
+                before = now;
+            }
+        }
+        // Around the number from which tails are integrals, 89478486.
+        for (shift, epsilon) in [(700, 0.01), (2000, 0.5), (500, 0.05)] {
+            let mut before = f64::INFINITY;
+            for trials in (89_400_000..89_560_000u64).step_by(4001) {
+                let now = divergence(trials, shift, e(epsilon));
+                assert!(now <= before * (1.0 + 1e-9) + 1e-15, "{trials} {shift} {epsilon}: {before} {now}");
+                before = now;
+            }
+        }
+    }
+
+    /// Bisection finds what a walk from below finds, which is what one divergence later accepts, and nothing less.
+    #[test]
+    fn the_least_noise_is_found_and_kept() {
+        for (users, epsilon, delta) in
+            [(1, 1.0, 0.1), (2, 0.5, 1e-3), (9, 3.0, 1e-2), (25, 1.0, 1e-3), (400, 0.5, 1e-5)]
+        {
+            let (epsilon, delta) = (Epsilon::new(epsilon).unwrap(), Delta::new(delta).unwrap());
+            let sum = BitSum::calibrated(1.0, users, 1, epsilon, delta).unwrap();
+            let enough = |bits: &u64| divergence(bits * users, sum.steps, epsilon) <= delta.get();
+            assert_eq!((0..).find(enough), Some(sum.noise_bits), "{users}");
+            let again = |bits| BitSum::with_noise(1.0, users, 1, epsilon, delta, bits);
+            assert_eq!(again(sum.noise_bits).unwrap(), sum);
+            assert!(again(sum.noise_bits + 1).is_ok() && again(0).is_err() && again(u64::MAX).is_err());
+            assert!(matches!(again(sum.noise_bits - 1), Err(Error::Field { field: "noise_bits", .. })));
+        }
+    }
 }

@@ -212,5 +212,5 @@ impl Awaiting {
 pub(crate) fn hand(server: &Party, bandit: &str, batch: &ShuffledBatch) -> Result<(), Error> {
     let body =
         serde_json::to_vec(batch).map_err(|_| Error::Malformed { what: "a batch that cannot be written" })?;
-    server.post(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES).map(drop)
+    server.post_json(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES).map(drop)
 }

@@ -38,6 +38,14 @@ impl Party {
         self.ask(path, limit, |url| self.agent.post(url).content_type(OCTET_STREAM).send(body))
     }
 
+    /// As [`post`](Self::post), of a body in JSON, such as a bandit's service takes.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn post_json(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        self.ask(path, limit, |url| self.agent.post(url).content_type("application/json").send(body))
+    }
+
     /// What is at `path` below `/v1`, of at most `limit` bytes.
     ///
     /// # Errors

@@ -241,8 +241,15 @@ fn first_batch(
     let (steps, margin, epsilon) = (mechanism.precision(), mechanism.margin(), mechanism.epsilon().to_f64());
     let ask = Ask::Count { arm: 0, steps, margin, noise: wire::Noise::Polya, epsilon };
     let awaited = Some(Awaited { exchange: 1, batch: 1, users: mechanism.users(), ask });
-    let view =
-        PolicyView { created, round: 0, feedbacks: 0, pending_decisions: 0, awaited, published: Vec::new() };
+    let view = PolicyView {
+        created,
+        round: 0,
+        feedbacks: 0,
+        pending_decisions: 0,
+        awaited,
+        published: Vec::new(),
+        restored: 0,
+    };
     let taken = received.clone();
     let say = async move || {
         let awaited = view.awaited.clone().filter(|_| lock(&taken).is_none());

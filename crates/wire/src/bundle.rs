@@ -274,10 +274,9 @@ impl<R: Read> BundleReader<R> {
     pub fn next_frame(&mut self, limit: usize, frame: &mut Vec<u8>) -> Result<bool, Error> {
         frame.clear();
         if self.read == self.manifest.frames {
-            return match self.input.read(&mut [0]).map_err(io("reading a bundle"))? {
-                0 => Ok(false),
-                _ => Err(Error::Trailing { bytes: 1 }),
-            };
+            let mut rest = self.input.by_ref().take(MOST_TRAILING);
+            let bytes = std::io::copy(&mut rest, &mut std::io::sink()).map_err(io("reading a bundle"))?;
+            return if bytes == 0 { Ok(false) } else { Err(Error::Trailing { bytes: bytes as usize }) };
         }
         let length = u64::from_le_bytes(number(&mut self.input, "a frame's length")?);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -288,6 +287,9 @@ impl<R: Read> BundleReader<R> {
         Ok(true)
     }
 }
+
+/// Bytes counted after the end of a bundle, which may be a stream without one.
+const MOST_TRAILING: u64 = 1 << 20;
 
 fn exactly(input: &mut impl Read, out: &mut [u8], what: &'static str) -> Result<(), Error> {
     input.read_exact(out).map_err(|e| match e.kind() {

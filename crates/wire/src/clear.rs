@@ -1,8 +1,10 @@
 //! Messages of bandits in the clear: JSON, both ways.
 
 use privacy::PrivacyStatement;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer adds up.
 pub const MAX_CLEAR_BYTES: usize = 4 << 20;
@@ -153,6 +155,13 @@ pub struct PolicyView {
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
+    /// How often it began anew, with what it had spent, because its state came back from a backup.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restored: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a server waits for from the intermediary between it and its users: a shuffler, or who adds shares.
@@ -285,9 +294,159 @@ impl ShuffledBatch {
     }
 }
 
+/// A [`ShuffledBatch`] as its receiver keeps it: added up while it was read, so that its memory does not depend on how an
+/// intermediary splits sums up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummedBatch {
+    /// [`ShuffledBatch::exchange`].
+    pub exchange: u64,
+    /// [`ShuffledBatch::users`].
+    pub users: u64,
+    /// Lists that came, a label each.
+    pub labels: usize,
+    /// Their sums, of as many as were asked for.
+    pub sums: Vec<u128>,
+}
+
+impl SummedBatch {
+    /// Reads a [`ShuffledBatch`] and keeps the sums of its first `most` labels.
+    pub fn of(most: usize) -> impl for<'a> DeserializeSeed<'a, Value = Self> {
+        SumBatch(most)
+    }
+}
+
+impl From<&ShuffledBatch> for SummedBatch {
+    fn from(batch: &ShuffledBatch) -> Self {
+        let ShuffledBatch { exchange, users, .. } = *batch;
+        SummedBatch { exchange, users, labels: batch.labels.len(), sums: batch.sums().collect() }
+    }
+}
+
+struct SumBatch(usize);
+struct SumLabels(usize);
+struct SumLabel;
+
+impl<'de> DeserializeSeed<'de> for SumBatch {
+    type Value = SummedBatch;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SummedBatch, D::Error> {
+        deserializer.deserialize_struct("ShuffledBatch", &BATCH_FIELDS, self)
+    }
+}
+
+const BATCH_FIELDS: [&str; 3] = ["exchange", "users", "labels"];
+
+impl<'de> Visitor<'de> for SumBatch {
+    type Value = SummedBatch;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a shuffled batch")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SummedBatch, A::Error> {
+        let (mut exchange, mut users, mut labels) = (None, None, None);
+        while let Some(field) = map.next_key::<String>()? {
+            let (known, twice) = match BATCH_FIELDS.iter().position(|known| *known == field) {
+                Some(0) => ("exchange", exchange.replace(map.next_value()?).is_some()),
+                Some(1) => ("users", users.replace(map.next_value()?).is_some()),
+                Some(_) => ("labels", labels.replace(map.next_value_seed(SumLabels(self.0))?).is_some()),
+                None => return Err(A::Error::unknown_field(&field, &BATCH_FIELDS)),
+            };
+            if twice {
+                return Err(A::Error::duplicate_field(known));
+            }
+        }
+        let exchange = exchange.ok_or_else(|| A::Error::missing_field("exchange"))?;
+        let users = users.ok_or_else(|| A::Error::missing_field("users"))?;
+        let (labels, sums) = labels.ok_or_else(|| A::Error::missing_field("labels"))?;
+        Ok(SummedBatch { exchange, users, labels, sums })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for SumLabels {
+    type Value = (usize, Vec<u128>);
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SumLabels {
+    type Value = (usize, Vec<u128>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of numbers for each label")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut lists: A) -> Result<Self::Value, A::Error> {
+        let (mut count, mut sums) = (0, Vec::new());
+        while let Some(sum) = lists.next_element_seed(SumLabel)? {
+            count += 1;
+            if sums.len() < self.0 {
+                sums.push(sum);
+            }
+        }
+        Ok((count, sums))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for SumLabel {
+    type Value = u128;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u128, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SumLabel {
+    type Value = u128;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<u128, A::Error> {
+        let mut sum = 0;
+        while let Some(number) = numbers.next_element::<u64>()? {
+            // Each is below 2^64, and no message has 2^64 of them.
+            sum += u128::from(number);
+        }
+        Ok(sum)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Read and added up, or only read: the same batch, the same refusals; of more labels than are asked for, no more sums
+    /// are kept.
+    #[test]
+    fn attack_batches_are_summed_while_they_are_read() {
+        let read = |text: &str, most| {
+            SummedBatch::of(most).deserialize(&mut serde_json::Deserializer::from_str(text))
+        };
+        for text in [
+            r#"{"exchange":1,"users":2,"labels":[[1,2],[],[18446744073709551615,1]]}"#,
+            r#"{"labels":[],"users":0,"exchange":3}"#,
+        ] {
+            let batch: ShuffledBatch = serde_json::from_str(text).unwrap();
+            assert_eq!(read(text, 9).unwrap(), SummedBatch::from(&batch));
+        }
+        let many = format!(r#"{{"exchange":1,"users":2,"labels":[[7],{}[0]]}}"#, "[0],".repeat(100_000));
+        let batch = read(&many, 1).unwrap();
+        assert_eq!((batch.labels, batch.sums), (100_002, vec![7]));
+        for bad in [
+            "[1,2,[[3]]]",
+            r#"{"exchange":1,"users":2}"#,
+            r#"{"exchange":1,"exchange":1,"users":2,"labels":[[1]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[[1]],"labels":[[1]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[[1,2]],"origin":"me"}"#,
+            r#"{"exchange":-1,"users":2,"labels":[[1,2]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[[1.5]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[[18446744073709551616]]}"#,
+            r#"{"exchange":1,"users":2,"labels":[1]}"#,
+        ] {
+            assert!(read(bad, 9).is_err(), "{bad}");
+        }
+    }
 
     /// Sums are exact beyond 64 bits, whether numbers come one by one or added up.
     #[test]

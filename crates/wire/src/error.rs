@@ -23,7 +23,7 @@ pub enum Error {
     /// Untrusted: bytes after the last part.
     #[error("rejected: {bytes} bytes after the end")]
     Trailing {
-        /// How many, or 1 where they were not counted.
+        /// How many; after a bundle they are counted up to 2²⁰.
         bytes: usize,
     },
     /// Untrusted: not what it should be.

@@ -45,6 +45,27 @@ pub struct BatchSums {
     pub lambda: (f64, f64),
 }
 
+/// Noise bits of each person in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noise {
+    /// In each entry of the metric.
+    pub matrix: u64,
+    /// In each coordinate of a gradient.
+    pub gradient: u64,
+}
+
+impl BatchSums {
+    /// Of sums in shuffled bits; none for others.
+    pub fn noise(&self) -> Option<Noise> {
+        let bits = |summation: &Summation| match summation {
+            Summation::Bits(bits) => Some(bits.noise_bits()),
+            _ => None,
+        };
+        Some(Noise { matrix: bits(&self.matrix)?, gradient: bits(&self.gradient)? })
+    }
+}
+
 /// How estimates are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -134,6 +155,27 @@ impl ShuffleConfig {
         (0..self.batches.len()).map(sums).collect()
     }
 
+    /// As [`sums`](Self::sums) where noise is calibrated, from the [`noise`](BatchSums::noise) of every batch that was found
+    /// before: that it is enough costs one divergence to check.
+    ///
+    /// # Errors
+    /// [`Error::Privacy`] if it is not; [`bandit::Error::State`] if it is of another number of batches, or nothing is
+    /// calibrated; those of [`validate`](Self::validate).
+    pub fn sums_with(&self, noise: &[Noise]) -> Result<Vec<BatchSums>, Error> {
+        self.check()?;
+        let calibrated = matches!(self.protection, Protection::Calibrated { .. })
+            && matches!(self.estimator, Estimator::Descent { .. });
+        if noise.len() != self.batches.len() || !calibrated {
+            return Err(bandit::Error::State { what: "noise of other batches" }.into());
+        }
+        let sums = |(k, noise): (usize, &Noise)| {
+            let matrix = self.matrix_sum_with(k, Some(noise.matrix))?;
+            let gradient = self.gradient_sum_with(k, Some(noise.gradient))?;
+            Ok(BatchSums { lambda: self.lambda_over(&matrix), matrix, gradient })
+        };
+        noise.iter().enumerate().map(sums).collect()
+    }
+
     /// All of [`validate`](Self::validate) but whether sums can be protected.
     fn check(&self) -> Result<(), Error> {
         self.problem.validate()?;
@@ -209,9 +251,13 @@ impl ShuffleConfig {
     /// # Errors
     /// [`Error::Privacy`].
     pub fn matrix_sum(&self, k: usize) -> Result<Summation, Error> {
+        self.matrix_sum_with(k, None)
+    }
+
+    fn matrix_sum_with(&self, k: usize, noise_bits: Option<u64>) -> Result<Summation, Error> {
         let bound = if k == 0 { 1.0 } else { self.max_weight() };
         let entries = crate::matrix::triangle(self.problem.d) as u32;
-        self.summation(k, bound, entries, |epsilon, delta| Ok((epsilon, delta)))
+        self.summation(k, bound, entries, noise_bits, |epsilon, delta| Ok((epsilon, delta)))
     }
 
     /// How the coordinates of batch `k`'s gradients are summed, in each of the descent's steps.
@@ -219,9 +265,13 @@ impl ShuffleConfig {
     /// # Errors
     /// [`Error::Privacy`].
     pub fn gradient_sum(&self, k: usize) -> Result<Summation, Error> {
+        self.gradient_sum_with(k, None)
+    }
+
+    fn gradient_sum_with(&self, k: usize, noise_bits: Option<u64>) -> Result<Summation, Error> {
         let Estimator::Descent { steps } = self.estimator else { return Ok(Summation::Exact) };
         let share = |epsilon, delta| per_release(steps, epsilon, delta);
-        self.summation(k, self.reward_max, self.problem.d as u32, share)
+        self.summation(k, self.reward_max, self.problem.d as u32, noise_bits, share)
     }
 
     fn summation(
@@ -229,10 +279,9 @@ impl ShuffleConfig {
         k: usize,
         bound: f64,
         coordinates: u32,
+        noise_bits: Option<u64>,
         share: impl Fn(Epsilon, Delta) -> Result<(Epsilon, Delta), privacy::Error>,
     ) -> Result<Summation, Error> {
-        #[cfg(test)]
-        tests::SIZED.with(|sized| sized.set(sized.get() + 1));
         let half = |epsilon: Epsilon| {
             share(Epsilon::new(epsilon.get() / 2.0)?, Delta::new(self.problem.delta / 2.0)?)
         };
@@ -249,7 +298,14 @@ impl ShuffleConfig {
             Protection::Stated { epsilon } => Summation::Bits(stated(epsilon)?),
             Protection::Calibrated { epsilon } => {
                 let (epsilon, delta) = half(epsilon)?;
-                Summation::Bits(BitSum::calibrated(bound, users, coordinates, epsilon, delta)?)
+                Summation::Bits(match noise_bits {
+                    Some(bits) => BitSum::with_noise(bound, users, coordinates, epsilon, delta, bits)?,
+                    None => {
+                        #[cfg(test)]
+                        tests::SIZED.with(|sized| sized.set(sized.get() + 1));
+                        BitSum::calibrated(bound, users, coordinates, epsilon, delta)?
+                    }
+                })
             }
         })
     }
@@ -308,6 +364,14 @@ mod tests {
             estimator: Estimator::Descent { steps: 3 },
             protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
         };
+        let (found, sums) = sized(|| config.sums().unwrap());
+        let noise: Vec<_> = sums.iter().map(|sums| sums.noise().unwrap()).collect();
+        let (checked, again) = sized(|| config.sums_with(&noise).unwrap());
+        assert_eq!((found, checked), (6, 0));
+        assert_eq!(again, sums);
+        let mut less = noise.clone();
+        less[1].gradient -= 1;
+        assert!(config.sums_with(&less).is_err() && config.sums_with(&noise[..2]).is_err());
         let (made, policy) = sized(|| ShuffleGlm::new(config));
         let mut policy = policy.unwrap();
         assert_eq!(made, 6);

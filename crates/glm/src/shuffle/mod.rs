@@ -5,7 +5,7 @@ mod device;
 mod parameters;
 mod sum;
 
-pub use config::{BatchSums, Estimator, Protection, ShuffleConfig, batch_sizes};
+pub use config::{BatchSums, Estimator, Noise, Protection, ShuffleConfig, batch_sizes};
 pub use device::Device;
 pub use parameters::Parameters;
 pub use sum::Summation;

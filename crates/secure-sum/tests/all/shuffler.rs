@@ -32,7 +32,7 @@ fn service(folder: &Path, listen: &str) -> (Runtime, SocketAddr) {
 }
 
 fn create(server: &Party, request: &Value) -> String {
-    let created = server.post("bandits", request.to_string().as_bytes(), 1 << 16).unwrap();
+    let created = server.post_json("bandits", request.to_string().as_bytes(), 1 << 16).unwrap();
     serde_json::from_slice::<PolicyCreated>(&created).unwrap().id
 }
 
@@ -104,7 +104,7 @@ fn an_elimination_learns_behind_a_shuffler() {
         assert_eq!(view(&server, &id).feedbacks, counted);
     }
     assert!(exchanges >= 6, "{exchanges}");
-    let decided = server.post(&format!("bandits/{id}/decisions"), b"", 1 << 16).unwrap();
+    let decided = server.post_json(&format!("bandits/{id}/decisions"), b"", 1 << 16).unwrap();
     let decided: Decided = serde_json::from_slice(&decided).unwrap();
     assert_eq!(decided.arm, Some(1));
     assert_eq!((decided.privacy.spent.unwrap().epsilon, decided.privacy.statement.delta.get()), (4.0, 1e-9));

@@ -1,0 +1,172 @@
+//! Bodies of requests: of which type, how long, how fast. A body is read before the request takes a place among those
+//! under way, so that who sends slowly holds nothing that others wait for.
+
+use crate::{AppState, Error};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+/// Bodies up to this length are bounded by the number of connections; longer ones take memory from a budget.
+const SMALL_BYTES: usize = 64 << 10;
+/// A body that has not ended after this time must have come at [`LEAST_RATE`] ever since.
+const BODY_GRACE: Duration = Duration::from_secs(5);
+/// Bytes a second: half a megabit.
+const LEAST_RATE: u64 = 64 << 10;
+/// Of a refused request's body, no more than this is taken in.
+const DISCARDED_BYTES: u64 = 64 << 20;
+/// Unit of the memory budget: a semaphore counts in 32 bits.
+const UNIT: usize = 1 << 10;
+
+/// What a body must be said to be. A page of another origin can send neither without the browser asking this server first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Json,
+    Binary,
+}
+
+impl Content {
+    fn name(self) -> &'static str {
+        match self {
+            Content::Json => "application/json",
+            Content::Binary => wire::OCTET_STREAM,
+        }
+    }
+
+    fn is_that_of(self, headers: &HeaderMap) -> Option<bool> {
+        let given = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
+        let essence = given.split(';').next().unwrap_or_default().trim();
+        Some(essence.eq_ignore_ascii_case(self.name()))
+    }
+}
+
+/// A body in memory, and its part of the budget.
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+impl std::ops::Deref for Received {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The body, of the type `content`, read only if it is at most `limit` bytes.
+pub(crate) async fn body(
+    state: &AppState,
+    request: Request,
+    limit: usize,
+    content: Content,
+) -> Result<Received, Error> {
+    let empty = HttpBody::is_end_stream(request.body());
+    if !content.is_that_of(request.headers()).unwrap_or(empty) {
+        return Err(refuse(request, Error::MediaType { want: content.name() }).await);
+    }
+    let announced = announced(&request);
+    if announced.is_some_and(|length| length > limit as u64) {
+        return Err(refuse(request, Error::BodyTooLarge { limit }).await);
+    }
+    let most = announced.map_or(limit, |length| length as usize);
+    let mut reader = Reader::new(request.into_body());
+    let (mut bytes, mut memory) = (Vec::new(), None);
+    while let Some(chunk) = reader.next().await? {
+        let length = bytes.len() + chunk.len();
+        if length > limit {
+            return Err(Error::BodyTooLarge { limit });
+        }
+        if length > bytes.capacity() {
+            // By doubling, as a vector grows, but never beyond what may come, and paid for beforehand.
+            let capacity = length.max(2 * bytes.capacity()).min(most.max(length)).max(length);
+            if let Err(error) = charge(state, &mut memory, capacity) {
+                drop(bytes);
+                reader.discard().await;
+                return Err(error);
+            }
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Received { bytes, _memory: memory })
+}
+
+/// Takes from the budget what a body of `capacity` bytes holds more than it has taken.
+fn charge(state: &AppState, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Error> {
+    if capacity <= SMALL_BYTES {
+        return Ok(());
+    }
+    let units = capacity.div_ceil(UNIT) - memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let units = u32::try_from(units).map_err(|_| Error::Overloaded)?;
+    let more = state.0.body_memory.clone().try_acquire_many_owned(units).map_err(|_| Error::Overloaded)?;
+    match memory {
+        Some(permit) => permit.merge(more),
+        None => *memory = Some(more),
+    }
+    Ok(())
+}
+
+/// The permits of a budget of `bytes`.
+pub(crate) fn budget(bytes: usize) -> usize {
+    (bytes / UNIT).clamp(1, u32::MAX as usize)
+}
+
+/// `error`, after the body was taken in and thrown away if it is not too long: many clients read an answer only when they
+/// have sent everything, and see a broken connection instead of it otherwise.
+pub(crate) async fn refuse(request: Request, error: Error) -> Error {
+    if announced(&request).is_some_and(|length| length <= DISCARDED_BYTES) {
+        Reader::new(request.into_body()).discard().await;
+    }
+    error
+}
+
+fn announced(request: &Request) -> Option<u64> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A body that comes in parts, at [`LEAST_RATE`] or faster.
+struct Reader {
+    body: Body,
+    began: Instant,
+    received: u64,
+}
+
+impl Reader {
+    fn new(body: Body) -> Self {
+        Reader { body, began: Instant::now(), received: 0 }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let late = || Error::BodyLost {
+            why: format!(
+                "after {} s it must come at {LEAST_RATE} bytes a second or faster",
+                BODY_GRACE.as_secs()
+            ),
+        };
+        let deadline =
+            self.began + BODY_GRACE + Duration::from_millis(self.received.saturating_mul(1000) / LEAST_RATE);
+        loop {
+            let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
+            let frame = tokio::time::timeout_at(deadline, frame).await.map_err(|_| late())?;
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|e| Error::BodyLost { why: e.to_string() })?;
+            // Trailers are no part of the body.
+            if let Ok(data) = frame.into_data() {
+                self.received += data.len() as u64;
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// Takes in the rest; late or broken, the answer is the same.
+    async fn discard(mut self) {
+        while let Ok(Some(_)) = self.next().await {
+            if self.received > DISCARDED_BYTES {
+                return;
+            }
+        }
+    }
+}

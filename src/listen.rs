@@ -1,0 +1,231 @@
+//! Accepts connections and bounds how many there are, and for how long one may be without a request.
+//!
+//! A connection is *waiting* while no request of it is being answered: its head has not come, or not all of it, or the
+//! last answer has been given. Where a bound is met, the connection that has waited longest makes room; connections with a
+//! request under way are never closed for others.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::store::lock;
+
+/// The head of a request must be there after this time, and the next one after the last answer. Clients keep connections
+/// for 15 s and less.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection that has had an answer is not closed for others before this time: its client may still read.
+const ANSWERED: Duration = Duration::from_secs(5);
+/// Bytes of a head, and of a connection's read buffer, at most.
+const BUFFER_BYTES: usize = 64 << 10;
+/// After an error of `accept` itself, such as no free file descriptor.
+const PAUSE: Duration = Duration::from_millis(50);
+/// What a connection beyond the bound is told, before any request of it was read.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Bounds on open connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Connections {
+    /// In all. Each takes a file descriptor and up to some tens of kB.
+    pub most: usize,
+    /// From one address. Generous: behind a proxy all come from the proxy's.
+    pub most_an_address: usize,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections { most: 512, most_an_address: 448 }
+    }
+}
+
+/// Serves `app` on `listener` until `stop`, and then until the requests under way have been answered.
+///
+/// Must be called within a tokio runtime. A caller that cannot wait for the last requests drops the future.
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    connections: Connections,
+    stop: impl Future<Output = ()>,
+) {
+    let open = Arc::new(Open::default());
+    let graceful = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    for id in 0u64.. {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => match open.admit(id, peer.ip(), connections) {
+                Some(slot) => {
+                    let guard = Leaves { open: open.clone(), id };
+                    tokio::spawn(answer(stream, app.clone(), slot, guard, graceful.watcher()));
+                }
+                // As much of it as fits without waiting; the rest of what the client sends is not read.
+                None => drop(stream.try_write(FULL)),
+            },
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not accepted");
+                if !is_of_the_peer(&error) {
+                    open.close_longest_waiting(|_| true);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    open.close_all_waiting();
+    graceful.shutdown().await;
+}
+
+async fn answer(
+    stream: TcpStream,
+    app: Router,
+    slot: Arc<Slot>,
+    guard: Leaves,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    // An answer of several segments must not wait for the client's acknowledgement of the first.
+    let _ = stream.set_nodelay(true);
+    let routes = TowerToHyperService::new(app);
+    let of_requests = slot.clone();
+    let service = service_fn(move |request| {
+        of_requests.enter();
+        let (answer, slot) = (routes.call(request), of_requests.clone());
+        async move {
+            let answer = answer.await;
+            slot.leave();
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        ended = watcher.watch(connection) => if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        },
+        () = slot.close.notified() => {}
+    }
+    drop(guard);
+}
+
+/// Errors of `accept` that concern the one connection alone.
+fn is_of_the_peer(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    slots: Mutex<BTreeMap<u64, Arc<Slot>>>,
+}
+
+/// One connection.
+struct Slot {
+    address: IpAddr,
+    state: Mutex<State>,
+    close: Notify,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// No request so far.
+    New { since: Instant },
+    /// A request is answered.
+    Busy,
+    /// The last request was answered.
+    Answered { since: Instant },
+    /// It is about to be closed for another.
+    Closing,
+}
+
+impl Slot {
+    fn enter(&self) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Closing) {
+            *state = State::Busy;
+        }
+    }
+
+    fn leave(&self) {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Closing) {
+            *state = State::Answered { since: Instant::now() };
+        }
+    }
+
+    /// Since when it waits, if it may be closed.
+    fn waits_since(&self) -> Option<Instant> {
+        match *lock(&self.state) {
+            State::New { since } => Some(since),
+            State::Answered { since } if since.elapsed() >= ANSWERED => Some(since),
+            _ => None,
+        }
+    }
+}
+
+impl Open {
+    /// A slot for a connection from `address`; `None` if the bounds are met and no connection waits.
+    fn admit(&self, id: u64, address: IpAddr, bounds: Connections) -> Option<Arc<Slot>> {
+        let (all, of_address) = self.count(address);
+        if of_address >= bounds.most_an_address.max(1) {
+            self.close_longest_waiting(|slot| slot.address == address)?;
+        } else if all >= bounds.most.max(1) {
+            self.close_longest_waiting(|_| true)?;
+        }
+        let state = Mutex::new(State::New { since: Instant::now() });
+        let slot = Arc::new(Slot { address, state, close: Notify::new() });
+        lock(&self.slots).insert(id, slot.clone());
+        Some(slot)
+    }
+
+    fn count(&self, address: IpAddr) -> (usize, usize) {
+        let slots = lock(&self.slots);
+        (slots.len(), slots.values().filter(|slot| slot.address == address).count())
+    }
+
+    fn close_longest_waiting(&self, among: impl Fn(&Slot) -> bool) -> Option<()> {
+        let mut slots = lock(&self.slots);
+        let waiting = slots.iter().filter(|(_, slot)| among(slot));
+        let waiting = waiting.filter_map(|(id, slot)| Some((slot.waits_since()?, *id)));
+        let (_, id) = waiting.min()?;
+        let slot = slots.remove(&id)?;
+        *lock(&slot.state) = State::Closing;
+        slot.close.notify_one();
+        Some(())
+    }
+
+    fn close_all_waiting(&self) {
+        for slot in lock(&self.slots).values() {
+            if !matches!(*lock(&slot.state), State::Busy) {
+                slot.close.notify_one();
+            }
+        }
+    }
+}
+
+/// Takes a connection off the list when it ends, however it ends.
+struct Leaves {
+    open: Arc<Open>,
+    id: u64,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        lock(&self.open.slots).remove(&self.id);
+    }
+}

@@ -1,0 +1,90 @@
+//! What a browser may be made to send: requests that a page of another origin starts, and requests to a name that its
+//! owner has pointed at this machine (DNS rebinding). Both are refused before a route sees them.
+
+use crate::{AppState, Error, intake};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+
+/// Refuses a request with an `Origin` that is not this server's, and one for a host that it is not.
+pub(crate) async fn check(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    match verdict(state.0.settings.hosts.as_deref(), &request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => intake::refuse(request, error).await.into_response(),
+    }
+}
+
+fn verdict(names: Option<&[String]>, request: &Request) -> Result<(), Error> {
+    let text = |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let given = request.uri().authority().map(|a| a.as_str().into()).or_else(|| text(header::HOST));
+    let authority = given.unwrap_or_default().to_ascii_lowercase();
+    let known = |host: &str| names.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case(host));
+    if names.is_some() && !is_loopback(host_of(&authority)) && !known(host_of(&authority)) {
+        return Err(Error::WrongHost { host: cut(&authority) });
+    }
+    if let Some(origin) = text(header::ORIGIN) {
+        let origin = origin.to_ascii_lowercase();
+        let from = origin.split_once("://").map_or("", |(_, authority)| authority);
+        // The same name and port, whatever the scheme: a proxy may speak TLS for this server.
+        if from.is_empty() || (from != authority && !known(host_of(from))) {
+            return Err(Error::ForeignOrigin { origin: cut(&origin) });
+        }
+    }
+    Ok(())
+}
+
+/// An authority without its port, brackets and final dot.
+fn host_of(authority: &str) -> &str {
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    };
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    fn reason(names: Option<&[String]>, host: &str, origin: Option<&str>) -> Option<u16> {
+        let mut request = Request::builder().uri("/v1/health").header(header::HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(header::ORIGIN, origin);
+        }
+        let error = verdict(names, &request.body(Body::empty()).unwrap()).err()?;
+        Some(error.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn hosts_and_origins() {
+        let names = vec!["bandits.example".to_string()];
+        let (any, none): (Option<&[String]>, &[String]) = (None, &[]);
+        for host in ["localhost", "localhost:8080", "LOCALHOST.:1", "127.0.0.1", "127.9.9.9:1", "[::1]:80"] {
+            assert_eq!(reason(Some(none), host, None), None, "{host}");
+        }
+        for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1", "", "[::2]"] {
+            assert_eq!(reason(Some(none), host, None), Some(421), "{host}");
+            assert_eq!(reason(any, host, None), None, "{host}");
+        }
+        assert_eq!(reason(Some(&names), "bandits.example:443", None), None);
+        let origin = |host, origin| reason(Some(&names), host, Some(origin));
+        assert_eq!(origin("127.0.0.1:8080", "http://127.0.0.1:8080"), None);
+        assert_eq!(origin("127.0.0.1:8080", "https://bandits.example"), None);
+        for foreign in ["http://evil.example", "http://127.0.0.1:8081", "null", "", "http://", "//x"] {
+            assert_eq!(origin("127.0.0.1:8080", foreign), Some(403), "{foreign}");
+            assert_eq!(reason(any, "a.example", Some(foreign)), Some(403), "{foreign}");
+        }
+        assert_eq!(reason(any, "a.example", Some("https://a.example")), None);
+    }
+}
