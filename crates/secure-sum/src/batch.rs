@@ -47,11 +47,13 @@ impl Batch {
     /// Of `plan`.
     ///
     /// # Errors
-    /// [`Error::Field`] for a model without noise of users, parts that leave nobody, or `2^32` users and more;
-    /// [`Error::Bandit`] as [`Mechanism::new`].
+    /// [`Error::NoNoise`] for a model without noise of users; [`Error::Field`] for parts that leave nobody, or `2^32` users
+    /// and more; [`Error::Bandit`] as [`Mechanism::new`].
     pub fn new(plan: &Plan) -> Result<Self, Error> {
-        if matches!(plan.model, Model::None | Model::Central) {
-            return Err(Error::Field { field: "model", got: 0.0, want: "one whose users add noise" });
+        match plan.model {
+            Model::None => return Err(Error::NoNoise { model: "none" }),
+            Model::Central => return Err(Error::NoNoise { model: "central" }),
+            _ => {}
         }
         let part = |r: Ratio| r.times(Ratio::integer(plan.invited)).map(Ratio::floor);
         let invited = u128::from(plan.invited);

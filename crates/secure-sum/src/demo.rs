@@ -283,6 +283,7 @@ impl Demo {
         let arguments = ["adder", "--listen", "127.0.0.1:0", "--authority", &url(opening.address())];
         let adder = Process::start(program, &arguments)?;
         let relay = Relay::start(adder.address())?;
+        Party::new(url(adder.address())).announce(batch.id(0)).context("announcing the batch")?;
 
         let begin = Instant::now();
         let mut command = Command::new(program);
@@ -315,6 +316,7 @@ impl Run<'_> {
         while self.users + invited <= self.demo.users {
             let number = self.batches + self.refused;
             self.users += invited;
+            self.collector.announce(batch.id(number)).context("announcing a batch")?;
             let mut command = Command::new(self.program);
             command.arg("users").arg("--aggregators").args(&self.aggregators);
             self.demo.simulate(&mut command, number, invited, arm)?;

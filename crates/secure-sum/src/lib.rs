@@ -18,6 +18,7 @@
 //!   user's part of the noise, which is little protection.
 //! - All parties follow the protocol, but for the collector, who may ask for any set. Aggregators do not know who
 //!   users are: what stands in front of them must, or a collector can make users up (they count as colluding).
+//! - Batches are announced, closed and opened by whoever shows the collector's [`Token`]; users need none.
 //!
 //! # What a shuffler sees
 //! Random ids, and for each the number of ones among a user's bits, which holds little noise. It lets out the sum for each
@@ -36,9 +37,12 @@ pub mod encrypted;
 mod error;
 pub mod http;
 pub mod local;
+pub mod register;
 mod rows;
+mod serve;
 mod share;
 pub mod shuffler;
+mod token;
 
 pub use aggregator::Aggregator;
 pub use awaiting::Awaiting;
@@ -48,3 +52,4 @@ pub use error::Error;
 pub use rows::{Row, RowBatch};
 pub use share::{BatchId, Report, ReportId, Sum, join, reports, split};
 pub use shuffler::Shuffler;
+pub use token::Token;

@@ -8,6 +8,7 @@ use glm::{GlmEnvironment, Instance};
 use privacy::source::Words;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
+use secure_sum::shuffler::Told;
 use secure_sum::{Awaiting, Batch, Error, Party, ReportId, Row, RowBatch, http, reports};
 use std::time::{Duration, Instant};
 
@@ -124,14 +125,15 @@ impl Users {
 
     fn encrypt<R: CryptoRng>(&self, adder: &Party, authority: &Party, rng: &mut R) -> Result<()> {
         let params = LOGN12_LOGQP105_SUM.validate()?;
-        let (key, _) = authority.key(&params)?;
         let (batch, invited, mean) = self.asked()?;
+        let id = batch.id(self.number()?);
+        let (key, _) = authority.key(&params, id)?;
         for _ in 0..invited {
             let value = batch.randomise(reward(mean, rng), rng)?;
             if rng.uniform() < self.dropout {
                 continue;
             }
-            adder.value(batch.id(self.number()?), &random_id(rng), &encrypt(&params, &key, value, rng)?)?;
+            adder.value(id, &random_id(rng), &encrypt(&params, &key, value, rng)?)?;
         }
         Ok(())
     }
@@ -239,13 +241,30 @@ impl Crowd {
         let (mut answered, told) = (0, awaiting.told()?);
         for answer in answers {
             let Some((id, ones)) = answer? else { continue };
-            match self.shuffler.messages(awaiting.exchange(), &told, &id, &ones) {
-                Ok(()) => answered += 1,
-                Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => break,
-                Err(error) => return Err(error.into()),
+            if !self.message(awaiting.exchange(), &told, &id, &ones)? {
+                break;
             }
+            answered += 1;
         }
         Ok(answered)
+    }
+
+    /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked again.
+    fn message(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            match self.shuffler.messages(exchange, told, id, ones) {
+                Ok(()) => return Ok(true),
+                Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => {
+                    return Ok(false);
+                }
+                Err(Error::Refused { problem, .. })
+                    if matches!(problem.reason.as_deref(), Some("not_awaited" | "overloaded"))
+                        && begin.elapsed() < self.patience.min(Duration::from_secs(3)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
     }
 
     /// What the bandit waits for after `awaiting`.

@@ -10,7 +10,7 @@ use helba_server::{AppState, Settings, app};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Process, Relay};
-use secure_sum::{Awaiting, Error, Party};
+use secure_sum::{Awaiting, Error, Party, http};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -260,9 +260,10 @@ fn batches_are_whole_and_survive_the_servers_absence() {
         awaiting.told().unwrap()
     };
     let first = told(1);
+    refused(shuffler.forward(1), "not_begun");
     refused(shuffler.messages(2, &first, &user(0), &[1]), "not_awaited");
-    refused(shuffler.messages(0, &first, &user(0), &[1]), "not_awaited");
-    refused(shuffler.forward(1), "not_closed");
+    refused(shuffler.messages(0, &first, &user(0), &[1]), "closed");
+    refused(shuffler.forward(1), "too_few");
     shuffler.messages(1, &first, &user(0), &[1]).unwrap();
     shuffler.messages(1, &first, &user(0), &[1]).unwrap();
     shuffler.messages(1, &first, &user(0), &[2]).unwrap();
@@ -316,6 +317,74 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     until(|| shuffler.forward(2).is_ok());
     refused(shuffler.forward(2), "closed");
     assert_eq!((view(&server, &id).feedbacks, Awaiting::ask(&server, &id).unwrap().exchange()), (32, 3));
+}
+
+/// A stranger makes up numbers of exchanges, one after the other. The bandit is asked about once a second, and not each time;
+/// and whoever comes after the next exchange has begun is taken at once, since a batch was handed on in between.
+#[test]
+fn attack_made_up_exchanges_ask_the_bandit_nothing() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let server = party(address);
+    let id = create(&server, &elimination(4));
+    let to_server = Relay::start(address).unwrap();
+    let process = shuffler(to_server.address(), &id);
+    let shuffler = party(process.address());
+    let questions = || to_server.passed().sent.windows(16).filter(|w| w == b"GET /v1/bandits/").count();
+    // At the start, whether it is a bandit of this kind.
+    assert_eq!(questions(), 1);
+    let begin = std::time::Instant::now();
+    for exchange in 1000..1400 {
+        refused(shuffler.messages(exchange, &[0; 16], &[7; 16], &[1]), "not_awaited");
+    }
+    let most = 2 + begin.elapsed().as_secs() as usize;
+    assert!(questions() <= 1 + most, "{} questions", questions());
+    let awaiting = Awaiting::ask(&server, &id).unwrap();
+    let (told, users) = (awaiting.told().unwrap(), awaiting.users() as u8);
+    for k in 0..users {
+        shuffler.messages(1, &told, &[k; 16], &[1]).unwrap();
+    }
+    until(|| view(&server, &id).feedbacks == u64::from(users));
+    until(
+        || matches!(shuffler.forward(1), Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed")),
+    );
+    let told = Awaiting::ask(&server, &id).unwrap().told().unwrap();
+    shuffler.messages(2, &told, &[0; 16], &[1]).unwrap();
+}
+
+/// A shuffler stands before bandits whose users send bits; of others it says so, and ends. What a server says that is no bandit
+/// is that server's fault.
+#[test]
+fn shufflers_start_for_bandits_of_their_kind() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let server = party(address);
+    let shares = json!({"policy": "elimination", "model": "pure", "arms": 3, "horizon": 2000, "epsilon": 4});
+    let id = create(&server, &shares);
+    let at = format!("http://{address}");
+    let starts = |id: &str| {
+        let arguments = ["shuffler", "--listen", "127.0.0.1:0", "--server", &at, "--bandit", id];
+        Command::new(PROGRAM).args(arguments).output().unwrap()
+    };
+    ends(&starts(&id), false, "waits for shares, not for bits");
+    ends(&starts("nobody"), false, "bandit nobody");
+
+    let runtime = Runtime::new().unwrap();
+    let (garbage, before) = runtime.block_on(async {
+        let listen = || async { tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap() };
+        let (first, second) = (listen().await, listen().await);
+        let addresses = (first.local_addr().unwrap(), second.local_addr().unwrap());
+        let nonsense = axum::Router::new().fallback(async || "no bandit");
+        let routes = http::shuffler(Party::new(format!("http://{}", addresses.0)), "b".into());
+        tokio::spawn(async move { axum::serve(first, nonsense).await });
+        tokio::spawn(async move { axum::serve(second, routes).await });
+        addresses
+    });
+    let Err(Error::Refused { problem, .. }) = party(before).messages(1, &[0; 16], &[0; 16], &[1]) else {
+        panic!("taken")
+    };
+    assert_eq!((problem.status, problem.reason.as_deref()), (502, Some("bad_answer")));
+    assert!(problem.detail.contains(&garbage.to_string()), "{problem:?}");
 }
 
 /// Within a minute.
