@@ -176,7 +176,9 @@ impl Demo {
         let growth = u64::from(Batch::new(&plan)?.at_least()).max(2);
         let model = Model::Bits { delta: Delta::new(1e-6)? };
         let confidence = plan.confidence;
-        let config = Config { confidence, growth, ..Config::new(1, self.users, model, plan.epsilon) };
+        let colluding = plan.colluding;
+        let config =
+            Config { confidence, growth, colluding, ..Config::new(1, self.users, model, plan.epsilon) };
         let mechanism = config.mechanism(1)?;
         let received = Arc::new(Mutex::new(None));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -229,6 +231,7 @@ fn first_batch(
     let Model::Bits { delta } = config.model else { bail!("a model without bits") };
     let parameters = serde_json::json!({"model": "shuffle", "arms": config.arms, "horizon": config.horizon,
         "epsilon": config.epsilon.to_f64(), "confidence": config.confidence, "growth": config.growth,
+        "colluding": config.colluding.to_f64(),
         "delta": delta.get()});
     let serde_json::Value::Object(parameters) = parameters else { bail!("parameters without names") };
     let statement = config.privacy()?;

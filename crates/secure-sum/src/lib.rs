@@ -45,7 +45,7 @@ pub mod shuffler;
 mod token;
 
 pub use aggregator::Aggregator;
-pub use awaiting::Awaiting;
+pub use awaiting::{Awaiting, Most};
 pub use batch::{Batch, Plan};
 pub use client::{Collector, Party};
 pub use error::Error;

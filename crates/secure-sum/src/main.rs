@@ -200,7 +200,7 @@ struct Agreed {
     /// Part of the users of a batch that may drop out; with more missing it is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
-    /// Part of them that may collude with the collector; the noise behind a shuffler is sized for all.
+    /// Part of them that may collude with the collector, or be made up by it: the noise is enough without theirs.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
     /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of

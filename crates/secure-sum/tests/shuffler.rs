@@ -138,15 +138,23 @@ fn shuffle_glm_learns_behind_a_shuffler() {
         "delta": 0.01, "gamma": 0.5, "steps": 4});
     let id = create(&server, &request);
     let parameters = view(&server, &id).created.parameters;
-    let config = serde_json::from_value::<Parameters>(parameters.into()).unwrap().config();
+    let config = serde_json::from_value::<Parameters>(parameters.into()).unwrap().config().unwrap();
     let to_server = Relay::start(address).unwrap();
     let shuffler = shuffler(to_server.address(), &id);
     let to_shuffler = Relay::start(shuffler.address()).unwrap();
     let devices = |rest: &[&str]| {
-        let theta = ["--theta", "0.8,-0.3", "--patience", "60"];
+        let theta =
+            ["--theta", "0.8,-0.3", "--patience", "60", "--most-epsilon", "100", "--most-delta", "0.01"];
         users(address, &id, to_shuffler.address(), &[&theta[..], rest].concat())
     };
-    let wrong = users(address, &id, to_shuffler.address(), &["--theta", "0.8"]).output().unwrap();
+    let wrong = users(
+        address,
+        &id,
+        to_shuffler.address(),
+        &["--theta", "0.8", "--most-epsilon", "100", "--most-delta", "0.01"],
+    )
+    .output()
+    .unwrap();
     ends(&wrong, false, "--theta: 1 numbers given");
 
     let first = devices(&["--invited", "600"]).spawn().unwrap();
@@ -237,7 +245,7 @@ fn users_who_were_told_otherwise_are_not_counted() {
     ends(&out, false, "was told something else");
     refused(party(shuffler.address()).forward(1), "too_few");
     assert_eq!(view(&server, &told_shuffler).feedbacks, 0);
-    let two = ["--mean", "1", "--patience", "20"];
+    let two = ["--mean", "1", "--patience", "20", "--most-epsilon", "1000"];
     ends(&users(address, &told_shuffler, shuffler.address(), &two).output().unwrap(), true, "done");
     assert_eq!(view(&server, &told_shuffler).feedbacks, 2);
 }
