@@ -10,7 +10,7 @@
 
 use crate::{Error, Kept};
 use axum::http::{HeaderMap, header};
-use wire::{AccessToken, TokenDigest};
+use wire::TokenDigest;
 
 /// The digests that a server compares with.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +41,7 @@ impl About {
     pub(crate) fn whose(self) -> &'static str {
         match self {
             About::Encrypted => "the token of the secret bundle (`helba-client --secret FILE` sends it)",
-            About::Clear => "the operator's token (`--token FILE`)",
+            About::Clear => "the operator's token (`--token-file FILE`)",
         }
     }
 
@@ -73,10 +73,7 @@ impl Access {
 
 /// The digest of the token in `Authorization: Bearer …`.
 fn bearer(headers: &HeaderMap) -> Option<TokenDigest> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    let token = scheme.eq_ignore_ascii_case("bearer").then(|| AccessToken::from_hex(token))?;
-    token.ok().map(|token| token.digest())
+    TokenDigest::of_authorization(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
 }
 
 #[cfg(test)]
@@ -84,6 +81,7 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
     use rand::SeedableRng;
+    use wire::AccessToken;
 
     #[test]
     fn tokens_open_what_they_are_for() {
@@ -92,7 +90,7 @@ mod tests {
         let with = |value: String| {
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
         };
-        let bearer = |token: &AccessToken| with(format!("Bearer {}", token.to_hex()));
+        let bearer = |token: &AccessToken| with(token.authorization());
         let digests =
             |operator: Option<TokenDigest>| Access { participant: Some(participant.digest()), operator };
         let allowed = |access: Access, headers: &HeaderMap| {

@@ -41,7 +41,7 @@ struct Arguments {
     /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` makes one). With it, policies in
     /// the clear are created, used and deleted by its bearers alone.
     #[arg(long, value_name = "FILE")]
-    operator_token: Option<PathBuf>,
+    operator_token_file: Option<PathBuf>,
     /// Memory of request bodies, beside those of 64 KiB and less; one that does not fit is answered 503.
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
     max_body_memory: usize,
@@ -118,7 +118,7 @@ fn check_address(given: &str) -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token, restored, .. } =
+    let Arguments { keys, state, listen, max_in_flight, max_bandits, operator_token_file, restored, .. } =
         arguments;
     let connections = Connections {
         most: arguments.max_connections,
@@ -149,9 +149,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
         }
         None => tracing::info!("no --keys: policies in the clear alone are served"),
     }
-    let operator = operator_token.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
+    let operator =
+        operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
     if operator.is_none() && !address.ip().is_loopback() {
-        tracing::warn!("no --operator-token: whoever reaches {address} can use policies in the clear");
+        tracing::warn!("no --operator-token-file: whoever reaches {address} can use policies in the clear");
     }
     let hosts = (address.ip().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);

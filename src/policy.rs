@@ -62,6 +62,8 @@ pub(crate) enum Config {
         scale: f64,
         #[serde(default)]
         delta: Option<Delta>,
+        #[serde(default)]
+        colluding: f64,
     },
     ArsUcb {
         arms: usize,
@@ -187,14 +189,15 @@ pub(crate) enum Released {
 
 impl ModelName {
     /// Parameters of an elimination that every model has not.
-    const SOME_HAVE: [&str; 2] = ["delta", "scale"];
+    const SOME_HAVE: [&str; 3] = ["delta", "scale", "colluding"];
 
-    /// Which of those this one has: the first must be given.
+    /// Which of those this one has: a delta must be given.
     const fn has(self) -> &'static [&'static str] {
         match self {
             Self::Renyi | Self::Concentrated => &Self::SOME_HAVE,
-            Self::Shuffle => &["delta"],
-            Self::Central | Self::Local | Self::Pure => &[],
+            Self::Shuffle => &["delta", "colluding"],
+            Self::Pure => &["colluding"],
+            Self::Central | Self::Local => &[],
         }
     }
 }
@@ -265,15 +268,15 @@ impl Config {
             // A parameter that would change nothing is no promise that it does.
             let idle = |field: &&&str| body.contains_key(**field) && !model.has().contains(field);
             if let Some(field) = ModelName::SOME_HAVE.iter().find(idle) {
-                let models = if *field == "delta" {
-                    "renyi, concentrated and shuffle"
-                } else {
-                    "renyi and concentrated"
+                let models = match *field {
+                    "delta" => "renyi, concentrated and shuffle",
+                    "colluding" => "pure, renyi, concentrated and shuffle",
+                    _ => "renyi and concentrated",
                 };
                 return Err(bad(format!("{field}: only the models {models} have one")));
             }
-            if let Some(field) = model.has().first().filter(|field| !body.contains_key(**field)) {
-                return Err(bad(format!("{field}: missing, the guarantee of this model is stated at one")));
+            if model.has().contains(&"delta") && !body.contains_key("delta") {
+                return Err(bad("delta: missing, the guarantee of this model is stated at one".into()));
             }
         }
         let tagged = Value::Object(Map::from_iter([(name.clone(), Value::Object(body))]));
@@ -294,6 +297,10 @@ impl Config {
                 if let Config::Elimination { model, .. } = self {
                     let some_have = |name: &str| ModelName::SOME_HAVE.contains(&name);
                     parameters.retain(|name, _| !some_have(name) || model.has().contains(&name.as_str()));
+                    // None is what it says without.
+                    if parameters.get("colluding").and_then(Value::as_f64) == Some(0.0) {
+                        parameters.remove("colluding");
+                    }
                 }
                 Ok((name, parameters))
             }

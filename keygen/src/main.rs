@@ -59,7 +59,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Makes an operator's token, for `helba-server --operator-token FILE` and `helba-client --token FILE`.
+    /// Makes an access token: of an operator, for `helba-server --operator-token-file` and `helba-client --token-file`; of a collector or adder, for
+    /// `--token-file` there.
     Token {
         /// A new file that its owner alone can read: 64 hexadecimal digits.
         file: PathBuf,

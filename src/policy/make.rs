@@ -139,6 +139,7 @@ impl Config {
             }
             Config::JointGlm { features, horizon, epsilon, delta, link, s, kappa, gamma, beta, .. } => {
                 let problem = problem(features, arms, horizon, delta, link, s, kappa)?;
+                problem.check_delta()?;
                 let config = JointConfig::private(problem, epsilon, gamma, beta)?;
                 Learner::JointGlm(Box::new(JointGlm::new(config)?))
             }
@@ -154,7 +155,7 @@ impl Config {
                 within("steps times batches", u64::from(steps) * batches.len() as u64, MAX_ALL_STEPS)?;
                 let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
                 within("batches in sum", horizon, MAX_SHUFFLED_USERS)?;
-                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(parameters.config())?))
+                Learner::ShuffledGlm(Box::new(ShuffledGlm::new(parameters.config()?)?))
             }
         })
     }
@@ -164,11 +165,22 @@ impl Config {
     /// # Errors
     /// [`Error::BadParameter`] for numbers that are no decimals of six places.
     pub(crate) fn elimination(&self) -> Result<bandit::distributed::Config, Error> {
-        let &Config::Elimination { arms, horizon, epsilon, model, confidence, growth, scale, delta } = self
+        let &Config::Elimination {
+            arms,
+            horizon,
+            epsilon,
+            model,
+            confidence,
+            growth,
+            scale,
+            delta,
+            colluding,
+        } = self
         else {
             return Err(Error::Broken("an elimination of another policy"));
         };
         let (scale, delta) = (decimal("scale", scale)?, delta.unwrap_or(Delta::ZERO));
+        let colluding = if colluding == 0.0 { Ratio::ZERO } else { decimal("colluding", colluding)? };
         let model = match model {
             ModelName::Central => Model::Central,
             ModelName::Local => Model::Local,
@@ -180,7 +192,7 @@ impl Config {
         let theory =
             bandit::distributed::Config::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
         let confidence = confidence.unwrap_or(theory.confidence);
-        Ok(bandit::distributed::Config { confidence, growth, noise: NoiseAt::Users, ..theory })
+        Ok(bandit::distributed::Config { confidence, growth, colluding, noise: NoiseAt::Users, ..theory })
     }
 
     /// What was asked for, if anything is promised, and the least that this server carries.

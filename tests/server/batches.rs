@@ -11,8 +11,7 @@ use helba_server::Settings;
 use privacy::Ratio;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::aggregator::Limits;
-use secure_sum::{Aggregator, Awaiting, Collector, Party, http};
+use secure_sum::{Aggregator, Awaiting, Collector, Most, Party, http};
 use serde_json::{Value, json};
 use wire::{Ask, Awaited, Counted};
 
@@ -79,7 +78,7 @@ fn learns_through_aggregators() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let aggregators = [(); 2].map(|()| {
         runtime.block_on(async {
-            let routes = http::aggregator(Aggregator::new(Limits::default()));
+            let routes = http::aggregator(Aggregator::default(), None);
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -93,9 +92,10 @@ fn learns_through_aggregators() {
         // sized for those needed.
         let awaiting = Awaiting::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
-        let batch = awaiting.batch(invited).unwrap();
+        let batch = awaiting.batch(&Most::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
+        collector.announce(batch.id(number)).unwrap();
         // Every fifth batch lacks a user, and every other one has one more than it needs.
         let lacks = number % 5 == 0;
         let answer = awaited.users + u64::from(number % 2 == 0 && invited > awaited.users);
@@ -262,5 +262,5 @@ fn learns_from_shuffled_bits() {
 fn device_config() -> glm::shuffle::ShuffleConfig {
     let parameters = json!({"arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14.0, "delta": 0.01,
         "gamma": 0.5, "steps": 4});
-    serde_json::from_value::<glm::shuffle::Parameters>(parameters).unwrap().config()
+    serde_json::from_value::<glm::shuffle::Parameters>(parameters).unwrap().config().unwrap()
 }

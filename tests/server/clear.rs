@@ -295,6 +295,24 @@ fn creations_that_are_refused() {
             "delta",
         ),
         (
+            json!({"policy": "shuffle-glm", "arms": 4, "features": 5, "batches": [9], "epsilon": 1, "delta": 0.99,
+            "gamma": 1, "steps": 3}),
+            "delta is 0.99, it must be at most 0.01",
+        ),
+        (
+            json!({"policy": "joint-glm", "arms": 4, "features": 5, "horizon": 1000, "epsilon": 1, "delta": 0.99,
+            "gamma": 1, "beta": 1}),
+            "delta is 0.99, it must be at most 0.01",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "renyi", "delta": 0.99}),
+            "delta is 0.99, it must be at most 0.01",
+        ),
+        (
+            json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "colluding": 1.5}),
+            "colluding",
+        ),
+        (
             json!({"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "pure", "growth": 1u64 << 20}),
             "growth",
         ),

@@ -231,7 +231,7 @@ impl Client {
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         match &self.token {
-            Some(token) => request.header("authorization", format!("Bearer {}", token.to_hex())),
+            Some(token) => request.header("authorization", token.authorization()),
             None => request,
         }
     }

@@ -97,7 +97,7 @@ enum Command {
         url: Option<String>,
         /// In the clear: file with the operator's token, where the server has one.
         #[arg(long, value_name = "FILE", conflicts_with = "pending")]
-        token: Option<PathBuf>,
+        token_file: Option<PathBuf>,
         /// In the clear: the bandit's id.
         #[arg(long, conflicts_with = "pending")]
         bandit: Option<String>,
@@ -214,13 +214,13 @@ struct Server {
     ca: Option<PathBuf>,
     /// File with the operator's token: 64 hexadecimal digits.
     #[arg(long, value_name = "FILE")]
-    token: Option<PathBuf>,
+    token_file: Option<PathBuf>,
 }
 
 impl Server {
     /// A client that sends the operator's token, if one is given, or else that of the device.
     fn client(&self, device: Option<&Device>) -> anyhow::Result<Client> {
-        connect(&self.url, self.ca.as_deref(), self.token.as_deref(), device)
+        connect(&self.url, self.ca.as_deref(), self.token_file.as_deref(), device)
     }
 }
 
@@ -360,14 +360,14 @@ fn run(command: Command) -> anyhow::Result<()> {
             url: Some(url),
             bandit: Some(bandit),
             decision: Some(decision),
-            token,
+            token_file,
             ca,
             outcome,
             ..
         } => {
             let Outcome { reward, rewards, sum, share } = outcome;
             let feedback = ClearFeedback { reward, rewards, sum, share };
-            let client = connect(&url, ca.as_deref(), token.as_deref(), None)?;
+            let client = connect(&url, ca.as_deref(), token_file.as_deref(), None)?;
             print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(

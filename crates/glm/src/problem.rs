@@ -4,6 +4,7 @@ use crate::Link;
 use crate::error::{Error, field};
 use crate::matrix::norm;
 use bandit::Features;
+use bandit::distributed::MOST_DELTA;
 use serde::{Deserialize, Serialize};
 
 /// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in the
@@ -39,6 +40,15 @@ impl Problem {
         field("kappa", self.kappa, self.kappa > 0.0, "positive")?;
         field("delta", self.delta, self.delta > 0.0 && self.delta < 1.0, "in (0, 1)")?;
         field("horizon", self.horizon as f64, (1..1 << 32).contains(&self.horizon), "in 1..2^32")
+    }
+
+    /// Refuses a delta at which no new private policy may state its guarantee.
+    ///
+    /// # Errors
+    /// [`Error::Field`] above [`MOST_DELTA`].
+    pub fn check_delta(&self) -> Result<(), Error> {
+        let want = "at most 0.01: at 0.01, publishing one person in a hundred would count as private";
+        field("delta", self.delta, self.delta <= MOST_DELTA, want)
     }
 
     /// Refuses a round after the last.

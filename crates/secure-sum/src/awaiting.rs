@@ -1,12 +1,33 @@
 //! A bandit of the service, as its users and their intermediary see it.
 
 use crate::shuffler::{Shape, Told};
-use crate::{Batch, Error, Party, Plan, Sum};
+use crate::{Batch, Error, Party, Sum};
 use bandit::distributed::{Config, Mechanism, Model};
+use glm::shuffle::Parameters;
 use privacy::Ratio;
 use privacy::budget::Delta;
 use serde_json::{Map, Value};
 use wire::{Ask, Awaited, MAX_CLEAR_BYTES, MAX_JSON_BYTES, Noise, PolicyView, ShuffledBatch};
+
+/// What a device gives at most, and asks for: it answers a bandit only if what follows from the bandit's parameters is
+/// within this.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Most {
+    /// Of the guarantee. At the default, 10, an answer may raise the odds of whatever is guessed of a person by e^10, some
+    /// 22000 to 1: published deployments stay below it, and above it the guarantee excludes little that a device would mind.
+    pub epsilon: f64,
+    /// Of the guarantee: the probability with which it may fail. By default 1/1000: publishing one person in as many would meet
+    /// that, and a server may state its guarantee at whatever delta makes its epsilon look small.
+    pub delta: f64,
+    /// Part of a batch's users who may be made up, without whose noise it must be enough; by default 0.
+    pub colluding: f64,
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        Self { epsilon: 10.0, delta: 1e-3, colluding: 0.0 }
+    }
+}
 
 /// The batch that a bandit waits for: of exactly how many users, and what each of them sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,13 +100,33 @@ impl Awaiting {
         }
     }
 
-    /// The epsilon that the bandit's parameters give a user in one batch; `None` if they give none.
-    pub fn epsilon(&self) -> Option<f64> {
-        match self.elimination() {
-            Ok(config) => config.privacy().ok()?.epsilon.map(|epsilon| epsilon.get()),
-            // Of a whole life, for devices that choose.
-            Err(_) => self.parameters.get("epsilon").and_then(Value::as_f64),
+    /// Refuses a bandit whose parameters take more of a user than `most`, in one batch or, where devices choose, in a whole
+    /// life.
+    ///
+    /// # Errors
+    /// [`Error::TooDear`]; [`Error::Malformed`] for a policy that is none of those whose users answer an intermediary; as
+    /// [`Config::privacy`].
+    pub fn agree(&self, most: &Most) -> Result<(), Error> {
+        let (epsilon, delta, colluding) =
+            match serde_json::from_value::<Parameters>(Value::Object(self.parameters.clone())) {
+                Ok(Parameters { epsilon, delta, .. }) => (epsilon.get(), delta, 0.0),
+                Err(_) => {
+                    let config = self.elimination()?;
+                    let (statement, colluding) = (config.privacy()?, config.colluding.to_f64());
+                    let none = Error::Malformed { what: "a bandit that promises its users nothing" };
+                    (statement.epsilon.ok_or(none)?.get(), statement.delta.get(), colluding)
+                }
+            };
+        // What is not a number is not within anything.
+        for (what, asked, most) in [("epsilon", epsilon, most.epsilon), ("delta", delta, most.delta)] {
+            if !(asked <= most) {
+                return Err(Error::TooDear { what, asked, most });
+            }
         }
+        if !(colluding >= most.colluding) {
+            return Err(Error::FewColluding { sized: colluding, least: most.colluding });
+        }
+        Ok(())
     }
 
     /// Shuffler side: what users send; `None` if it is no bits.
@@ -129,48 +170,44 @@ impl Awaiting {
         let (arms, horizon) = (whole("arms").unwrap_or(1), whole("horizon").unwrap_or(1));
         let theory = Config::new(arms as usize, horizon, model, exact("epsilon")?);
         let confidence = number("confidence").unwrap_or(theory.confidence);
-        Ok(Config { confidence, growth: whole("growth").unwrap_or(theory.growth), ..theory })
+        let colluding =
+            if self.parameters.contains_key("colluding") { exact("colluding")? } else { Ratio::ZERO };
+        Ok(Config { confidence, colluding, growth: whole("growth").unwrap_or(theory.growth), ..theory })
     }
 
-    /// User side: what each of `invited` users adds before it shares, where [`users`](Self::users) of them must answer.
+    /// User side: what each user adds before it shares, where exactly [`users`](Self::users) of them are summed, however many
+    /// are asked.
     ///
     /// # Errors
     /// [`Error::Malformed`] for a policy whose users' noise does not add up in a secure sum; [`Error::Overasked`]; as
-    /// [`Batch::new`].
-    pub fn batch(&self, invited: u64) -> Result<Batch, Error> {
+    /// [`agree`](Self::agree) and [`Config::mechanism`].
+    pub fn batch(&self, most: &Most) -> Result<Batch, Error> {
         let Ask::Share { modulus, .. } = self.awaited.ask else {
             return Err(Error::Malformed {
                 what: "the bandit waits for bits behind a shuffler, not for shares: --shuffler",
             });
         };
-        let Config { model, epsilon, confidence, horizon, .. } = self.elimination()?;
-        let missing = invited.saturating_sub(self.users.into());
-        let plan = Plan {
-            model,
-            epsilon,
-            invited,
-            missing: Ratio::new(missing.into(), invited.max(1).into())?,
-            colluding: Ratio::ZERO,
-            confidence,
-            horizon,
-        };
-        let batch = Batch::new(&plan)?;
-        if batch.at_least() != self.users || batch.mechanism().modulus() != modulus {
+        self.agree(most)?;
+        let config = self.elimination()?;
+        let mechanism = config.mechanism(self.awaited.batch)?;
+        if mechanism.users() != u64::from(self.users) || mechanism.modulus() != modulus {
             return Err(Error::Overasked { what: "another number of users, or another modulus" });
         }
-        Ok(batch)
+        Batch::of(mechanism, self.users)
     }
 
     /// User side of an elimination behind a shuffler: what makes a reward the [number of ones](Mechanism::ones) to send.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if it waits for no such number; [`Error::Overasked`]; as [`Config::mechanism`].
-    pub fn count(&self) -> Result<Mechanism, Error> {
+    /// [`Error::Malformed`] if it waits for no such number; [`Error::Overasked`]; as [`agree`](Self::agree) and
+    /// [`Config::mechanism`].
+    pub fn count(&self, most: &Most) -> Result<Mechanism, Error> {
         let Ask::Count { arm, .. } = self.awaited.ask else {
             return Err(Error::Malformed {
                 what: "the bandit waits for shares, not for bits behind a shuffler: --aggregators or --adder",
             });
         };
+        self.agree(most)?;
         let config = self.elimination()?;
         let mechanism = config.mechanism(self.awaited.batch)?;
         let follows = Ask::Count {
@@ -213,4 +250,76 @@ pub(crate) fn hand(server: &Party, bandit: &str, batch: &ShuffledBatch) -> Resul
     let body =
         serde_json::to_vec(batch).map_err(|_| Error::Malformed { what: "a batch that cannot be written" })?;
     server.post_json(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A bandit with these parameters that waits for shares in its first batch, as the service asks for them.
+    fn awaiting(parameters: Value) -> Awaiting {
+        let Value::Object(parameters) = parameters else { unreachable!() };
+        let ask = Ask::Share { arm: 0, modulus: 1, steps: 1, noise: Noise::Skellam, epsilon: 1.0 };
+        let mut awaiting = Awaiting::of(1, 1, 2, ask, parameters);
+        let mechanism = awaiting.elimination().unwrap().mechanism(1).unwrap();
+        (awaiting.users, awaiting.awaited.users) = (mechanism.users() as u32, mechanism.users());
+        if let Ask::Share { modulus, .. } = &mut awaiting.awaited.ask {
+            *modulus = mechanism.modulus();
+        }
+        awaiting
+    }
+
+    /// The same noise, stated at another delta, looks as if it cost less: a device that looks at epsilon alone takes what it would
+    /// refuse. One that looks at both takes neither.
+    #[test]
+    fn attack_a_large_delta_makes_no_epsilon_small() {
+        let renyi = |delta: f64| {
+            awaiting(
+                json!({"model": "renyi", "arms": 3, "horizon": 1000, "epsilon": 1.5, "scale": 1, "delta": delta,
+                "confidence": 0.1, "growth": 16}),
+            )
+        };
+        let (small, large) = (renyi(1e-5), renyi(0.99));
+        let modulus = |a: &Awaiting| if let Ask::Share { modulus, .. } = a.awaited.ask { modulus } else { 0 };
+        assert_eq!(modulus(&small), modulus(&large));
+        let epsilon_alone = Most { epsilon: 5.0, delta: 1.0, colluding: 0.0 };
+        assert!(matches!(small.batch(&epsilon_alone), Err(Error::TooDear { what: "epsilon", .. })));
+        assert!(large.batch(&epsilon_alone).is_ok());
+        let both = Most { epsilon: 5.0, ..Most::default() };
+        for refused in [large.batch(&both), renyi(1.1e-3).batch(&Most { epsilon: 100.0, ..both })] {
+            assert!(matches!(refused, Err(Error::TooDear { what: "delta", .. })), "{refused:?}");
+        }
+        assert!(renyi(1e-3).batch(&Most::default()).is_ok());
+        // Without a word from the user there is a bound as well.
+        let any = json!({"model": "pure", "arms": 3, "horizon": 1000, "epsilon": 999_999.0});
+        assert!(matches!(awaiting(any).batch(&Most::default()), Err(Error::TooDear { what: "epsilon", .. })));
+        let glm = |epsilon: f64, delta: f64| {
+            let glm = json!({"arms": 2, "features": 1, "batches": [40], "epsilon": epsilon, "delta": delta, "gamma": 1,
+                "steps": 2});
+            let Value::Object(parameters) = glm else { unreachable!() };
+            Awaiting { parameters, ..small.clone() }.agree(&Most::default())
+        };
+        assert!(glm(10.0, 1e-3).is_ok());
+        assert!(matches!(glm(1.0, 0.99), Err(Error::TooDear { what: "delta", .. })));
+        assert!(matches!(glm(10.5, 1e-3), Err(Error::TooDear { what: "epsilon", .. })));
+    }
+
+    /// Users add the noise that the bandit's parameters size for those who are real, and refuse where that is less than they ask
+    /// for, or where modulus and parameters differ.
+    #[test]
+    fn users_know_for_how_many_made_up_ones_the_noise_is_sized() {
+        let pure = |colluding: f64| {
+            awaiting(json!({"model": "pure", "arms": 3, "horizon": 1000, "epsilon": 1, "growth": 16,
+                "confidence": 0.1, "colluding": colluding}))
+        };
+        let batch = pure(0.25).batch(&Most { colluding: 0.25, ..Most::default() }).unwrap();
+        assert_eq!((batch.at_least(), batch.mechanism().honest()), (16, 12));
+        assert_eq!(pure(0.0).batch(&Most::default()).unwrap().mechanism().honest(), 16);
+        let more = Most { colluding: 0.3, ..Most::default() };
+        assert!(matches!(pure(0.25).batch(&more), Err(Error::FewColluding { sized: 0.25, least: 0.3 })));
+        let mut other = pure(0.25);
+        other.parameters.insert("colluding".into(), json!(0.0));
+        assert!(matches!(other.batch(&Most::default()), Err(Error::Overasked { .. })));
+    }
 }

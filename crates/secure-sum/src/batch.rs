@@ -47,17 +47,15 @@ impl Batch {
     /// Of `plan`.
     ///
     /// # Errors
-    /// [`Error::Field`] for a model without noise of users, parts that leave nobody, or `2^32` users and more;
-    /// [`Error::Bandit`] as [`Mechanism::new`].
+    /// [`Error::NoNoise`] for a model without noise of users; [`Error::Field`] for parts that leave nobody, or `2^32` users
+    /// and more; [`Error::Bandit`] as [`Mechanism::new`].
     pub fn new(plan: &Plan) -> Result<Self, Error> {
-        if matches!(plan.model, Model::None | Model::Central) {
-            return Err(Error::Field { field: "model", got: 0.0, want: "one whose users add noise" });
-        }
         let part = |r: Ratio| r.times(Ratio::integer(plan.invited)).map(Ratio::floor);
         let invited = u128::from(plan.invited);
         let at_least = invited.saturating_sub(part(plan.missing)?);
-        let honest = at_least.saturating_sub(part(plan.colluding)?);
-        let (Ok(at_least), Ok(honest), false) = (u32::try_from(at_least), u64::try_from(honest), honest == 0)
+        let colluding = part(plan.colluding)?;
+        let (Ok(at_least), Ok(colluding), true) =
+            (u32::try_from(at_least), u64::try_from(colluding), colluding < at_least)
         else {
             let got = plan.missing.to_f64() + plan.colluding.to_f64();
             return Err(Error::Field {
@@ -66,8 +64,19 @@ impl Batch {
                 want: "a part that leaves 1 to 2^32 users",
             });
         };
-        let mechanism = Mechanism::new(plan.model, plan.epsilon, honest, plan.confidence, plan.horizon)?;
-        Ok(Self { mechanism, at_least })
+        let Plan { model, epsilon, confidence, horizon, .. } = *plan;
+        let users = at_least.into();
+        let mechanism = Mechanism::with_colluding(model, epsilon, users, colluding, confidence, horizon)?;
+        Self::of(mechanism, at_least)
+    }
+
+    /// Of users who add the noise of `mechanism`, `at_least` so many.
+    pub(crate) fn of(mechanism: Mechanism, at_least: u32) -> Result<Self, Error> {
+        match mechanism.model() {
+            Model::None => Err(Error::NoNoise { model: "none" }),
+            Model::Central => Err(Error::NoNoise { model: "central" }),
+            _ => Ok(Self { mechanism, at_least }),
+        }
     }
 
     /// Precision and noise. Its [`width`](Mechanism::width) holds for every mean of a batch that is let out: with more

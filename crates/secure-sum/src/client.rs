@@ -7,7 +7,7 @@ use crate::{Awaiting, Error};
 use ckks::{KeyId, Params, PublicKey};
 use std::time::Duration;
 use ureq::{Agent, Body, http};
-use wire::{OCTET_STREAM, Problem};
+use wire::{AccessToken, OCTET_STREAM, Problem};
 
 /// Bytes of a problem document, at most.
 const PROBLEM_BYTES: usize = 1 << 16;
@@ -17,6 +17,8 @@ const PROBLEM_BYTES: usize = 1 << 16;
 pub struct Party {
     url: String,
     agent: Agent,
+    /// What it is shown.
+    token: Option<AccessToken>,
 }
 
 impl Party {
@@ -26,7 +28,16 @@ impl Party {
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_global(Some(Duration::from_secs(60)));
-        Self { url: url.into(), agent: config.build().into() }
+        Self { url: url.into(), agent: config.build().into(), token: None }
+    }
+
+    /// As this one, shown `token` in every request.
+    pub fn with_token(self, token: Option<AccessToken>) -> Self {
+        Self { token, ..self }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Posts `body` to `path` below `/v1`; the answer, of at most `limit` bytes. Tried a second time if the connection
@@ -35,7 +46,12 @@ impl Party {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
     pub fn post(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-        self.ask(path, limit, |url| self.agent.post(url).content_type(OCTET_STREAM).send(body))
+        let token = self.token.as_ref().map(AccessToken::authorization);
+        self.ask(path, limit, |url| {
+            let post = self.agent.post(url).content_type(OCTET_STREAM);
+            let post = token.iter().fold(post, |post, token| post.header("Authorization", token));
+            post.send(body)
+        })
     }
 
     /// As [`post`](Self::post), of a body in JSON, such as a bandit's service takes.
@@ -94,14 +110,32 @@ impl Party {
         self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 
-    /// The key of this authority, and its name; parameters are those of
+    /// Has this aggregator, or server of ciphertexts, take what users of `batch` send from now on.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn announce(&self, batch: BatchId) -> Result<(), Error> {
+        self.post(&format!("batches/{}/{}", batch.number, batch.at_least), &[], 0).map(|_| ())
+    }
+
+    /// User side: the key of `batch` at this authority, and its name; parameters are those of
     /// [`LOGN12_LOGQP105_SUM`](crate::encrypted::LOGN12_LOGQP105_SUM).
     ///
     /// # Errors
     /// As [`post`](Self::post); [`Error::Ckks`] for what is no key.
-    pub fn key(&self, params: &Params) -> Result<(PublicKey, KeyId), Error> {
+    pub fn key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
         // A seed and half a ciphertext.
-        Ok(ckks::read_public_key(params, &self.get("key", encrypted_bytes(params))?)?)
+        let key = self.get(&key_path(batch), encrypted_bytes(params))?;
+        Ok(ckks::read_public_key(params, &key)?)
+    }
+
+    /// Server side: has this authority make a key for `batch`; the same one each time.
+    ///
+    /// # Errors
+    /// As [`key`](Self::key).
+    pub fn make_key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
+        let key = self.post(&key_path(batch), &[], encrypted_bytes(params))?;
+        Ok(ckks::read_public_key(params, &key)?)
     }
 
     /// User side: hands this server an encrypted value, under a fresh id.
@@ -140,6 +174,10 @@ impl Party {
     }
 }
 
+fn key_path(batch: BatchId) -> String {
+    format!("keys/{}/{}", batch.number, batch.at_least)
+}
+
 /// Who learns the sum, and nothing else: the bandit's server.
 #[derive(Debug, Clone)]
 pub struct Collector {
@@ -155,10 +193,18 @@ impl Collector {
         Self { aggregators }
     }
 
+    /// Has both aggregators take reports for `batch` from now on.
+    ///
+    /// # Errors
+    /// As [`Party::post`]. Announcing again completes it.
+    pub fn announce(&self, batch: BatchId) -> Result<(), Error> {
+        self.aggregators.iter().try_for_each(|party| party.announce(batch))
+    }
+
     /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most `2^20`.
     ///
-    /// If an answer is lost before an aggregator has opened, calling again completes it; afterwards the batch is given up,
-    /// since an aggregator that has opened does not list ids again.
+    /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for which it did, and the
+    /// other one holds a report of each of those.
     ///
     /// # Errors
     /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked. [`Error::Malformed`] for
@@ -171,7 +217,8 @@ impl Collector {
     /// exactly as many users as it asks for, those beyond left out, modulo its modulus. Users' noise must be sized for as
     /// many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of the bandit's exchange.
     ///
-    /// After an error the batch is given up: new users are asked under a new number, for what the bandit then waits for.
+    /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is given up: new users are
+    /// asked under a new number.
     ///
     /// # Errors
     /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no shares.

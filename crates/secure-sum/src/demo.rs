@@ -176,7 +176,9 @@ impl Demo {
         let growth = u64::from(Batch::new(&plan)?.at_least()).max(2);
         let model = Model::Bits { delta: Delta::new(1e-6)? };
         let confidence = plan.confidence;
-        let config = Config { confidence, growth, ..Config::new(1, self.users, model, plan.epsilon) };
+        let colluding = plan.colluding;
+        let config =
+            Config { confidence, growth, colluding, ..Config::new(1, self.users, model, plan.epsilon) };
         let mechanism = config.mechanism(1)?;
         let received = Arc::new(Mutex::new(None));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -229,6 +231,7 @@ fn first_batch(
     let Model::Bits { delta } = config.model else { bail!("a model without bits") };
     let parameters = serde_json::json!({"model": "shuffle", "arms": config.arms, "horizon": config.horizon,
         "epsilon": config.epsilon.to_f64(), "confidence": config.confidence, "growth": config.growth,
+        "colluding": config.colluding.to_f64(),
         "delta": delta.get()});
     let serde_json::Value::Object(parameters) = parameters else { bail!("parameters without names") };
     let statement = config.privacy()?;
@@ -290,6 +293,7 @@ impl Demo {
         let arguments = ["adder", "--listen", "127.0.0.1:0", "--authority", &url(opening.address())];
         let adder = Process::start(program, &arguments)?;
         let relay = Relay::start(adder.address())?;
+        Party::new(url(adder.address())).announce(batch.id(0)).context("announcing the batch")?;
 
         let begin = Instant::now();
         let mut command = Command::new(program);
@@ -322,6 +326,7 @@ impl Run<'_> {
         while self.users + invited <= self.demo.users {
             let number = self.batches + self.refused;
             self.users += invited;
+            self.collector.announce(batch.id(number)).context("announcing a batch")?;
             let mut command = Command::new(self.program);
             command.arg("users").arg("--aggregators").args(&self.aggregators);
             self.demo.simulate(&mut command, number, invited, arm)?;

@@ -8,11 +8,15 @@
 //!   a standard deviation of 237, so that of a sum is below `2^20`, a 64th of the half step that would be wrong; totals
 //!   stand at `2^61` of `2^62`.
 //! - Trust: server and authority do not collude, and the server adds what it says. Authority and server together read
-//!   every value; a server that hands the authority something else than a sum can learn the key. Where that is too much,
-//!   take the two aggregators, who check the set of users themselves and move a thousandth of the bytes.
+//!   every value. A server that hands the authority something else than a sum has one number of its choice opened, such as the
+//!   value of a single user: the authority cannot tell, since the number of users stands in the ciphertext too, where the server
+//!   writes what it likes. Each batch has a key of its own, which is destroyed when its sum is opened, so that the key is not
+//!   learnt answer by answer (crate `sum-authority` says how much one answer tells). Where one value is too much, take the
+//!   two aggregators, who check the set of users themselves and move a thousandth of the bytes.
 //! - Cost: [`encrypted_bytes`] bytes a user, about 65 kB.
 
 use crate::Error;
+use crate::register::Register;
 use crate::share::{BatchId, ReportId, Sum};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, ParamsSpec, Plaintext, PublicKey, Security,
@@ -20,6 +24,7 @@ use ckks::{
 use num_complex::Complex64;
 use rand::CryptoRng;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// One level of 27 bits above 36: log₂(QP) = 105 at N = 2¹², where 106 are allowed.
 pub const LOGN12_LOGQP105_SUM: ParamsSpec = ParamsSpec {
@@ -49,7 +54,7 @@ pub fn encrypted_bytes(params: &Params) -> usize {
 /// User side: `value` under the authority's public key.
 ///
 /// # Errors
-/// [`Error::Field`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] for other parameters.
+/// [`Error::ValueTooLarge`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] for other parameters.
 pub fn encrypt<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
@@ -57,8 +62,7 @@ pub fn encrypt<R: CryptoRng>(
     rng: &mut R,
 ) -> Result<Vec<u8>, Error> {
     if value.abs() > MAX_VALUE {
-        // The value itself is nobody's business.
-        return Err(Error::Field { field: "value", got: f64::INFINITY, want: "at most 2^30 in size" });
+        return Err(Error::ValueTooLarge);
     }
     // One slot holds two coefficients: the constant one is the real part, the count is the imaginary part.
     let message = Plaintext::encode(params, &[Complex64::new(value as f64, 1.0)], LEVEL)?;
@@ -96,13 +100,11 @@ impl Adder {
 }
 
 /// Server side: the sums under way, in memory. A batch is closed once, for all whose values came; then it takes no more,
-/// so that no two sums give away their difference.
+/// so that no two sums give away their difference. Each has a key of its own.
 #[derive(Debug)]
 pub struct Server {
     params: Params,
-    key: KeyId,
-    limit: usize,
-    batches: BTreeMap<BatchId, State>,
+    batches: Register<State>,
 }
 
 #[derive(Debug)]
@@ -113,10 +115,16 @@ enum State {
     Closed(Vec<u8>),
 }
 
+impl State {
+    const fn spent(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+}
+
 impl Server {
-    /// Keeps `limit` batches, closed ones included: about 130 kB each.
-    pub fn new(params: &Params, key: KeyId, limit: usize) -> Self {
-        Self { params: params.clone(), key, limit, batches: BTreeMap::new() }
+    /// Keeps `limit` batches, closed ones included, each for at most `age`: about 130 kB each, and 50 bytes a user.
+    pub fn new(params: &Params, limit: usize, age: Duration) -> Self {
+        Self { params: params.clone(), batches: Register::new(limit, age) }
     }
 
     /// The parameters of values and sums.
@@ -124,22 +132,30 @@ impl Server {
         &self.params
     }
 
+    /// Whether `batch` is announced.
+    pub fn knows(&mut self, batch: BatchId, now: Instant) -> bool {
+        self.batches.get(batch, now).is_ok()
+    }
+
+    /// Takes values under `key` for `batch` from now on. Announcing it again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::room`].
+    pub fn announce(&mut self, batch: BatchId, key: KeyId, now: Instant) -> Result<(), Error> {
+        if self.batches.room(batch, now, State::spent, drop)? {
+            let adder = Box::new(Adder::new(&self.params, key));
+            self.batches.keep(batch, now, State::Adding { values: BTreeMap::new(), adder });
+        }
+        Ok(())
+    }
+
     /// Adds a user's value, under a random id. Sending it twice counts it once.
     ///
     /// # Errors
-    /// [`Error::Ckks`] for bytes that are no ciphertext under the key, [`Error::Closed`], [`Error::Duplicate`],
-    /// [`Error::Full`]; the state is then unchanged.
-    pub fn submit(&mut self, batch: BatchId, id: ReportId, value: &[u8]) -> Result<(), Error> {
-        let Self { params, key, limit, batches } = self;
-        if !batches.contains_key(&batch) {
-            if batches.len() >= *limit {
-                return Err(Error::Full { what: "batches", limit: *limit });
-            }
-            // Whoever sends garbage takes no place.
-            ckks::read_ciphertext(params, *key, LEVEL, value)?;
-        }
-        let new = || State::Adding { values: BTreeMap::new(), adder: Box::new(Adder::new(params, *key)) };
-        let State::Adding { values, adder } = batches.entry(batch).or_insert_with(new) else {
+    /// [`Error::NotAnnounced`], [`Error::Ckks`] for bytes that are no ciphertext under the batch's key, [`Error::Closed`],
+    /// [`Error::Duplicate`], [`Error::Full`]; the state is then unchanged.
+    pub fn submit(&mut self, batch: BatchId, id: ReportId, value: &[u8], now: Instant) -> Result<(), Error> {
+        let State::Adding { values, adder } = self.batches.get(batch, now)? else {
             return Err(Error::Closed { batch: batch.number });
         };
         let digest = blake3::hash(value);
@@ -159,9 +175,9 @@ impl Server {
     /// The sum of all values of `batch`, for the authority; the same each time.
     ///
     /// # Errors
-    /// [`Error::NotClosed`] if no value came, [`Error::TooFew`]: the batch then still takes values.
-    pub fn close(&mut self, batch: BatchId) -> Result<&[u8], Error> {
-        let state = self.batches.get_mut(&batch).ok_or(Error::NotClosed { batch: batch.number })?;
+    /// [`Error::NotAnnounced`]; [`Error::TooFew`]: the batch then still takes values.
+    pub fn close(&mut self, batch: BatchId, now: Instant) -> Result<&[u8], Error> {
+        let state = self.batches.get(batch, now)?;
         if let State::Adding { values, adder } = state {
             if (values.len() as u64) < u64::from(batch.at_least) {
                 return Err(Error::TooFew { got: values.len() as u64, need: batch.at_least.into() });

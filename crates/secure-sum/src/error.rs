@@ -22,8 +22,61 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// Misuse: a batch to which users of this model add nothing.
+    #[error("users of the model {model} add no noise by themselves: take pure, renyi, concentrated or local")]
+    NoNoise {
+        /// Its name.
+        model: &'static str,
+    },
+    /// Misuse: a value that cannot be encrypted. It is nobody's business, so that it is not named.
+    #[error("the value is above 2^30 in size, which no encrypted sum carries; this user drops out")]
+    ValueTooLarge,
+    /// Untrusted: a body that stopped.
+    #[error(
+        "the body did not arrive in time: 5 seconds are given, and a second for each 64 KiB beyond the first"
+    )]
+    BodyLost,
+    /// Untrusted: a caller who may not ask this.
+    #[error(
+        "this needs `Authorization: Bearer` and the token that the service was started with (--token-file)"
+    )]
+    NoToken,
+    /// Misuse: a service that everybody could have let out sums.
+    #[error(
+        "{address} can be reached from other machines: give a token (--token-file), which those show who announce, close and          open batches, or listen on 127.0.0.1"
+    )]
+    NeedsToken {
+        /// Where it would have listened.
+        address: String,
+    },
+    /// Misuse: a batch that nobody announced.
+    #[error(
+        "batch {batch} of {users} users is not announced here, or forgotten by now; `secure-sum announce` announces one"
+    )]
+    NotAnnounced {
+        /// The batch.
+        batch: u64,
+        /// Users its noise would be sized for.
+        users: u32,
+    },
+    /// Misuse: a batch that is announced for other users.
+    #[error("batch {batch} is announced for {users} users: take a higher number for others")]
+    Announced {
+        /// The batch.
+        batch: u64,
+        /// Users its noise is sized for.
+        users: u32,
+    },
+    /// Misuse: numbers of batches rise.
+    #[error("batch {batch} may have been opened before: numbers of new batches must be above {above}")]
+    Used {
+        /// The batch.
+        batch: u64,
+        /// The highest number forgotten.
+        above: u64,
+    },
     /// Untrusted: a body above its limit; it was not kept.
-    #[error("the body is longer than {limit} bytes, or did not arrive in time")]
+    #[error("the body is longer than {limit} bytes")]
     TooLong {
         /// Bytes allowed.
         limit: usize,
@@ -41,7 +94,7 @@ pub enum Error {
         batch: u64,
     },
     /// Misuse: the batch must be closed first.
-    #[error("batch {batch} is unknown, known for another number of users, or not closed")]
+    #[error("batch {batch} is not closed")]
     NotClosed {
         /// The batch.
         batch: u64,
@@ -66,8 +119,20 @@ pub enum Error {
         /// Users needed.
         need: u64,
     },
+    /// Misuse: an exchange that has all its users.
+    #[error("exchange {exchange} is over: as many users as it needs have answered")]
+    ExchangeOver {
+        /// Number of the exchange.
+        exchange: u64,
+    },
+    /// Misuse: an exchange in which nobody has answered.
+    #[error("nobody has answered in exchange {exchange} yet")]
+    NotBegun {
+        /// Number of the exchange.
+        exchange: u64,
+    },
     /// Misuse: the exchange is over, or not there yet, or none of bits.
-    #[error("the bandit does not wait for bits in exchange {exchange}")]
+    #[error("the bandit, asked within the last second, did not wait for bits in exchange {exchange}")]
     NotAwaited {
         /// Number of the exchange.
         exchange: u64,
@@ -88,6 +153,27 @@ pub enum Error {
         /// What is different.
         what: &'static str,
     },
+    /// Untrusted: a bandit that takes more privacy than the device gives.
+    #[error("the bandit's {what} is {asked}, and --most-{what} {most}: this device does not answer")]
+    TooDear {
+        /// Epsilon or delta.
+        what: &'static str,
+        /// What follows from the bandit's parameters.
+        asked: f64,
+        /// What the device gives.
+        most: f64,
+    },
+    /// Untrusted: a bandit whose noise counts on more of its users than the device does.
+    #[error(
+        "the bandit's noise is enough if a part of {sized} of a batch is made up, and --least-colluding {least}: this device \
+         does not answer"
+    )]
+    FewColluding {
+        /// The part that the noise is sized for.
+        sized: f64,
+        /// The part that the device asks for.
+        least: f64,
+    },
     /// Capacity: a limit of the process is reached.
     #[error("no room for more {what}, at most {limit} are kept")]
     Full {
@@ -102,6 +188,14 @@ pub enum Error {
     /// Misuse: no such path or method.
     #[error("nothing is served there with that method")]
     UnknownPath,
+    /// The other party answered what makes no sense.
+    #[error("{party} answers what makes no sense: {what}")]
+    BadAnswer {
+        /// Its address.
+        party: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The other party cannot be reached.
     #[error("{party} cannot be reached: {reason}")]
     Unreachable {

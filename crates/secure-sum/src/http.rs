@@ -1,12 +1,15 @@
-//! The parties as HTTP services. Put a proxy with TLS and authentication in front.
+//! The parties as HTTP services. Put a proxy with TLS in front. Routes marked with * need the token of the collector; users
+//! need none.
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | aggregator: `POST /v1/reports` | [`Report`]s | |
-//! | `POST /v1/batches/{number}/{at_least}/close` | | ids, 16 bytes each |
-//! | `POST /v1/batches/{number}/{at_least}/open` | ids of the set, rising | total, 8 bytes |
-//! | server of ciphertexts: `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
-//! | `POST /v1/values/{number}/{at_least}/open` | | total and users, 24 bytes |
+//! | aggregator: `POST /v1/batches/{number}/{at_least}` * | | |
+//! | `POST /v1/reports` | [`Report`]s | |
+//! | `POST /v1/batches/{number}/{at_least}/close` * | | ids, 16 bytes each |
+//! | `POST /v1/batches/{number}/{at_least}/open` * | ids of the set, rising | total, 8 bytes |
+//! | server of ciphertexts: `POST /v1/batches/{number}/{at_least}` * | | |
+//! | `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
+//! | `POST /v1/values/{number}/{at_least}/open` * | | total and users, 24 bytes |
 //! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; what the user was told, 16 bytes; ones of each label, 8 bytes each, little endian | |
 //! | `POST /v1/messages/{exchange}/forward` | | |
 //!
@@ -18,94 +21,105 @@ use crate::aggregator::Aggregator;
 use crate::awaiting::{Awaiting, hand};
 use crate::client::Party;
 use crate::encrypted::{Server, encrypted_bytes, write_opened};
-use crate::local::LISTENING;
+pub use crate::serve::{Bounds, Gate, accept, serve, serve_guarded};
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::{MAX_LABELS, Shuffler};
-use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
-use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use wire::{PROBLEM_JSON, Problem};
+use tokio::time::timeout;
+use wire::{AccessToken, PROBLEM_JSON, Problem};
 
-/// Requests under way; one more is answered 503.
-const IN_FLIGHT: usize = 64;
-/// A body must be there after this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Reports in one request.
 const REPORTS: usize = 4096;
 /// Users in one set: 16 MiB of ids.
 const SET: usize = 1 << 20;
 
-/// The routes of an aggregator.
-pub fn aggregator(state: Aggregator) -> Router {
+/// The routes of an aggregator; without a token everybody may announce, close and open.
+pub fn aggregator(state: Aggregator, token: Option<&AccessToken>) -> Router {
+    aggregator_within(state, token, Bounds::default())
+}
+
+/// As [`aggregator`], within other bounds.
+pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, bounds: Bounds) -> Router {
     type Shared = State<Arc<Mutex<Aggregator>>>;
-    async fn submit(State(state): Shared, body: Body) -> Result<(), Error> {
-        let reports = Report::read_all(&read(body, REPORTS * Report::BYTES).await?)?;
-        let mut aggregator = lock(&state);
-        reports.iter().try_for_each(|report| aggregator.submit(report))
+    type Named = Path<(u64, u32)>;
+    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
+        lock(&state).announce(BatchId { number, at_least }, Instant::now())
     }
-    async fn close(
-        State(state): Shared,
-        Path((number, at_least)): Path<(u64, u32)>,
-    ) -> Result<Vec<u8>, Error> {
-        Ok(lock(&state).close(BatchId { number, at_least })?.into_flattened())
+    async fn submit(State(state): Shared, body: Bytes) -> Result<(), Error> {
+        let (reports, now) = (Report::read_all(&body)?, Instant::now());
+        let mut aggregator = lock(&state);
+        reports.iter().try_for_each(|report| aggregator.submit(report, now))
+    }
+    async fn close(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        Ok(lock(&state).close(BatchId { number, at_least }, Instant::now())?.into_flattened())
     }
     async fn open(
         State(state): Shared,
-        Path((number, at_least)): Path<(u64, u32)>,
-        body: Body,
+        Path((number, at_least)): Named,
+        body: Bytes,
     ) -> Result<Vec<u8>, Error> {
-        let body = read(body, SET * 16).await?;
-        let total = lock(&state).open(BatchId { number, at_least }, ids(&body)?)?;
+        let batch = BatchId { number, at_least };
+        let total = lock(&state).open(batch, ids(&body)?, Instant::now())?;
         Ok(element_bytes(total).to_vec())
     }
+    let gate = Gate::new(bounds, token);
     service(
         Router::new()
-            .route("/v1/reports", post(submit))
-            .route("/v1/batches/{number}/{at_least}/close", post(close))
-            .route("/v1/batches/{number}/{at_least}/open", post(open))
+            .route("/v1/reports", gate.open(REPORTS * Report::BYTES, post(submit)))
+            .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
+            .route("/v1/batches/{number}/{at_least}/close", gate.guarded(0, post(close)))
+            .route("/v1/batches/{number}/{at_least}/open", gate.guarded(SET * 16, post(open)))
             .with_state(Arc::new(Mutex::new(state))),
     )
 }
 
-/// The routes of a server that adds ciphertexts, and has their sums opened by `authority`.
-pub fn adder(state: Server, authority: Party) -> Router {
+/// The routes of a server that adds ciphertexts, and has `authority` make a key for each batch and open its sum; without a
+/// token everybody may announce and open.
+pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Router {
     type Shared = State<Arc<(Mutex<Server>, Party)>>;
-    async fn submit(
-        State(state): Shared,
-        Path((number, at_least)): Path<(u64, u32)>,
-        body: Body,
-    ) -> Result<(), Error> {
-        let limit = 16 + encrypted_bytes(lock(&state.0).params());
-        let body = read(body, limit).await?;
-        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
-        lock(&state.0).submit(BatchId { number, at_least }, *id, value)
+    type Named = Path<(u64, u32)>;
+    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
+        let announce = move || {
+            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            if lock(server).knows(batch, Instant::now()) {
+                return Ok(());
+            }
+            let params = lock(server).params().clone();
+            let (_, key) = authority.make_key(&params, batch).map_err(|e| e.of(authority))?;
+            lock(server).announce(batch, key, Instant::now())
+        };
+        tokio::task::spawn_blocking(announce).await.map_err(lost)?
     }
-    async fn open(
-        State(state): Shared,
-        Path((number, at_least)): Path<(u64, u32)>,
-    ) -> Result<Vec<u8>, Error> {
+    async fn submit(State(state): Shared, Path((number, at_least)): Named, body: Bytes) -> Result<(), Error> {
+        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        lock(&state.0).submit(BatchId { number, at_least }, *id, value, Instant::now())
+    }
+    async fn open(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
         let open = move || {
-            let batch = BatchId { number, at_least };
-            let sum = lock(&state.0).close(batch)?.to_vec();
-            Ok(write_opened(&state.1.open(batch, &sum)?).to_vec())
+            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            let sum = lock(server).close(batch, Instant::now())?.to_vec();
+            Ok(write_opened(&authority.open(batch, &sum).map_err(|e| e.of(authority))?).to_vec())
         };
         tokio::task::spawn_blocking(open).await.map_err(lost)?
     }
+    let (gate, limit) = (Gate::new(Bounds::default(), token), 16 + encrypted_bytes(state.params()));
     service(
         Router::new()
-            .route("/v1/values/{number}/{at_least}", post(submit))
-            .route("/v1/values/{number}/{at_least}/open", post(open))
+            .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
+            .route("/v1/values/{number}/{at_least}", gate.open(limit, post(submit)))
+            .route("/v1/values/{number}/{at_least}/open", gate.guarded(0, post(open)))
             .with_state(Arc::new((Mutex::new(state), authority))),
     )
 }
@@ -114,33 +128,64 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::Io { what: "a task of the service", source: std::io::Error::other(error) }
 }
 
+/// Between two questions to a bandit, unless a batch was handed on in between, after which it waits for another exchange.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Requests that wait for the answer to a question, and how long.
+const WAITING: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The routes of a shuffler before `bandit` of the service at `server`. What a batch looks like it asks the bandit, when
-/// somebody sends bits for an exchange that is new; a batch that is whole it hands on by itself, and whoever came last is
-/// answered before that. Where the server cannot be reached the batch is kept, and `forward` tries again.
+/// somebody sends bits for an exchange that is new: one question at a time, and one a second where no batch was handed on
+/// since, so that whoever makes up numbers of exchanges does not make it ask. A batch that is whole it hands on by itself,
+/// and whoever came last is answered before that. Where the server cannot be reached the batch is kept, and `forward`
+/// tries again.
 pub fn shuffler(server: Party, bandit: String) -> Router {
     struct Before {
         shuffler: Mutex<Shuffler>,
         server: Party,
         bandit: String,
+        /// When the newest question was asked, and how many batches had been handed on by then; held while it is answered.
+        asked: tokio::sync::Mutex<Option<(Instant, u64)>>,
+        waiting: Semaphore,
+        handed: AtomicU64,
     }
     impl Before {
-        fn begin(&self, exchange: u64) -> Result<(), Error> {
-            let awaiting = Awaiting::now(&self.server, &self.bandit)?;
-            let shape =
-                awaiting.map(|a| a.shape()).transpose()?.flatten().filter(|shape| shape.exchange == exchange);
-            lock(&self.shuffler).begin(shape.ok_or(Error::NotAwaited { exchange })?)
+        /// Takes bits for the exchange that the bandit waits for, if that is `exchange`.
+        async fn begin(self: Arc<Self>, exchange: u64) -> Result<(), Error> {
+            let Ok(_place) = self.waiting.try_acquire() else { return Err(Error::Overloaded) };
+            let Ok(mut asked) = timeout(PATIENCE, self.asked.lock()).await else {
+                return Err(Error::Overloaded);
+            };
+            let handed = self.handed.load(Ordering::Acquire);
+            let lately = asked.is_some_and(|(when, then)| then == handed && when.elapsed() < BETWEEN);
+            if !lately && !lock(&self.shuffler).knows(exchange) {
+                *asked = Some((Instant::now(), handed));
+                let state = self.clone();
+                let ask = move || {
+                    let awaiting = Awaiting::now(&state.server, &state.bandit)?;
+                    match awaiting.map(|awaiting| awaiting.shape()).transpose()?.flatten() {
+                        Some(shape) => lock(&state.shuffler).begin(shape),
+                        None => Ok(()),
+                    }
+                };
+                let answered = tokio::task::spawn_blocking(ask).await.map_err(lost)?;
+                answered.map_err(|error| error.of(&self.server))?;
+            }
+            if lock(&self.shuffler).knows(exchange) { Ok(()) } else { Err(Error::NotAwaited { exchange }) }
         }
 
         fn hand(&self, exchange: u64) -> Result<(), Error> {
             let batch = lock(&self.shuffler).hand(exchange)?;
             let handed = hand(&self.server, &self.bandit, &batch);
+            if handed.is_ok() {
+                self.handed.fetch_add(1, Ordering::Release);
+            }
             lock(&self.shuffler).ended(exchange, handed.is_ok());
             handed
         }
     }
     type Shared = State<Arc<Before>>;
-    async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Body) -> Result<(), Error> {
-        let body = read(body, 32 + 8 * MAX_LABELS).await?;
+    async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Bytes) -> Result<(), Error> {
         let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
         let (told, rest) =
             rest.split_first_chunk().ok_or(Error::Malformed { what: "not what the user was told" })?;
@@ -149,8 +194,7 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
         };
         let numbers: Vec<u64> = numbers.iter().map(|b| u64::from_le_bytes(*b)).collect();
         if !lock(&state.shuffler).knows(exchange) {
-            let state = state.clone();
-            tokio::task::spawn_blocking(move || state.begin(exchange)).await.map_err(lost)??;
+            state.clone().begin(exchange).await?;
         }
         if lock(&state.shuffler).submit(exchange, *told, *id, &numbers)? {
             tokio::task::spawn_blocking(move || {
@@ -164,11 +208,19 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     async fn forward(State(state): Shared, Path(exchange): Path<u64>) -> Result<(), Error> {
         tokio::task::spawn_blocking(move || state.hand(exchange)).await.map_err(lost)?
     }
+    let gate = Gate::new(Bounds::default(), None);
     service(
         Router::new()
-            .route("/v1/messages/{exchange}", post(submit))
-            .route("/v1/messages/{exchange}/forward", post(forward))
-            .with_state(Arc::new(Before { shuffler: Mutex::default(), server, bandit })),
+            .route("/v1/messages/{exchange}", gate.open(32 + 8 * MAX_LABELS, post(submit)))
+            .route("/v1/messages/{exchange}/forward", gate.open(0, post(forward)))
+            .with_state(Arc::new(Before {
+                shuffler: Mutex::default(),
+                server,
+                bandit,
+                asked: tokio::sync::Mutex::default(),
+                waiting: Semaphore::new(WAITING),
+                handed: AtomicU64::new(0),
+            })),
     )
 }
 
@@ -180,52 +232,12 @@ pub fn rng() -> Result<ChaCha20Rng, Error> {
     ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }
 
-/// Serves `routes` until the process is ended; first says on standard output where it listens, for
-/// [`Process`](crate::local::Process).
-///
-/// # Errors
-/// [`Error::Listen`] if the address is taken, [`Error::Io`].
-pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
-    let io = |what| move |source| Error::Io { what, source };
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(listen)
-            .await
-            .map_err(|source| Error::Listen { address: listen.to_owned(), source })?;
-        let address = listener.local_addr().map_err(io("asking for the port"))?;
-        writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
-        axum::serve(listener, routes).await.map_err(io("serving"))
-    })
-}
-
-/// What every service here has: a limit on requests under way, and problems for answers to wrong paths.
+/// What every service here has: problems for answers to wrong paths. Bodies are bounded by the [`Gate`] of each route.
 pub fn service(routes: Router) -> Router {
-    let places = Arc::new(Semaphore::new(IN_FLIGHT));
-    let admit = move |request: Request, next: Next| {
-        let place = places.clone().try_acquire_owned();
-        async move {
-            match place {
-                Ok(_place) => next.run(request).await,
-                Err(_) => Error::Overloaded.into_response(),
-            }
-        }
-    };
     routes
         .fallback(async || Error::UnknownPath)
         .method_not_allowed_fallback(async || Error::UnknownPath)
-        .layer(middleware::from_fn(admit))
-}
-
-/// A whole body of at most `limit` bytes.
-///
-/// # Errors
-/// [`Error::TooLong`].
-pub async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Error> {
-    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
-        Ok(Ok(bytes)) => Ok(bytes.into()),
-        _ => Err(Error::TooLong { limit }),
-    }
+        .layer(DefaultBodyLimit::disable())
 }
 
 /// No call under the lock leaves a state half changed.
@@ -234,14 +246,30 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Error {
+    /// What went wrong with what `party` answered is that party's fault, not the caller's.
+    fn of(self, party: &Party) -> Self {
+        match self {
+            Self::Unreachable { .. } | Self::Refused { .. } | Self::Io { .. } => self,
+            other => Self::BadAnswer { party: party.url().into(), what: other.to_string() },
+        }
+    }
+
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Error::Malformed { .. } => (StatusCode::BAD_REQUEST, "malformed"),
             Error::Ckks(_) => (StatusCode::BAD_REQUEST, "bad_ciphertext"),
             Error::UnknownReport { .. } => (StatusCode::BAD_REQUEST, "unknown_report"),
+            Error::BodyLost => (StatusCode::REQUEST_TIMEOUT, "body_lost"),
+            Error::NoToken => (StatusCode::UNAUTHORIZED, "no_token"),
+            Error::NotAnnounced { .. } => (StatusCode::CONFLICT, "not_announced"),
+            Error::Announced { .. } => (StatusCode::CONFLICT, "announced"),
+            Error::Used { .. } => (StatusCode::CONFLICT, "used"),
+            Error::Field { .. } => (StatusCode::BAD_REQUEST, "malformed"),
             Error::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Error::Duplicate { .. } => (StatusCode::CONFLICT, "duplicate"),
             Error::Closed { .. } => (StatusCode::CONFLICT, "closed"),
+            Error::ExchangeOver { .. } => (StatusCode::CONFLICT, "closed"),
+            Error::NotBegun { .. } => (StatusCode::CONFLICT, "not_begun"),
             Error::NotClosed { .. } => (StatusCode::CONFLICT, "not_closed"),
             Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
             Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
@@ -253,6 +281,7 @@ impl Error {
             Error::Unreachable { .. } | Error::Refused { .. } => {
                 (StatusCode::BAD_GATEWAY, "forwarding_failed")
             }
+            Error::BadAnswer { .. } => (StatusCode::BAD_GATEWAY, "bad_answer"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }

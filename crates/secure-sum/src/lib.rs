@@ -18,6 +18,7 @@
 //!   user's part of the noise, which is little protection.
 //! - All parties follow the protocol, but for the collector, who may ask for any set. Aggregators do not know who
 //!   users are: what stands in front of them must, or a collector can make users up (they count as colluding).
+//! - Batches are announced, closed and opened by whoever shows the collector's token; users need none.
 //!
 //! # What a shuffler sees
 //! Random ids, and for each the number of ones among a user's bits, which holds little noise. It lets out the sum for each
@@ -36,12 +37,14 @@ pub mod encrypted;
 mod error;
 pub mod http;
 pub mod local;
+pub mod register;
 mod rows;
+mod serve;
 mod share;
 pub mod shuffler;
 
 pub use aggregator::Aggregator;
-pub use awaiting::Awaiting;
+pub use awaiting::{Awaiting, Most};
 pub use batch::{Batch, Plan};
 pub use client::{Collector, Party};
 pub use error::Error;

@@ -11,7 +11,10 @@ use privacy::budget::Delta;
 use secure_sum::aggregator::Limits;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
 use secure_sum::{Aggregator, Awaiting, BatchId, Collector, Party, Plan, http};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+use wire::AccessToken;
 
 /// Sums of users' messages among processes, no one of which is trusted with more than its share.
 ///
@@ -30,9 +33,14 @@ enum Role {
         /// Address and port; port 0 takes any free one.
         #[arg(long, default_value = "127.0.0.1:9001")]
         listen: String,
-        /// Reports kept that are not opened yet, about 100 bytes each.
+        /// Reports kept, about 100 bytes each.
         #[arg(long, default_value_t = Limits::default().reports)]
         max_reports: usize,
+        /// Hours after which a batch is forgotten, opened or not.
+        #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
+        hours: u64,
+        #[command(flatten)]
+        token: TokenFile,
     },
     /// Takes the bits of the users that a bandit waits for, and hands on the number of ones when all have answered. Its
     /// state is in memory. It must not collude with the server.
@@ -46,6 +54,9 @@ enum Role {
         /// Its bandit, `shuffle-glm` or `elimination` under model shuffle: it says what users send.
         #[arg(long)]
         bandit: String,
+        /// A file with the operator's token of helba-server, where that has one.
+        #[arg(long, value_name = "FILE")]
+        server_token_file: Option<PathBuf>,
     },
     /// Has a shuffler hand on a batch that is whole, where it could not reach the server by itself.
     Forward {
@@ -56,25 +67,20 @@ enum Role {
         #[arg(long)]
         exchange: u64,
     },
+    /// Announces a batch to both aggregators, or to the adder and its key authority: they take what users send to it from then on.
+    Announce {
+        #[command(flatten)]
+        sums: Sums,
+        #[command(flatten)]
+        token: TokenFile,
+    },
     /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to a bandit of
     /// helba-server that waits for it.
     Collect {
-        /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
-        #[arg(long, num_args = 2, required_unless_present = "adder", value_parser = address)]
-        aggregators: Vec<String>,
-        /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly as many
-        /// users as the bandit waits for.
-        #[arg(long, conflicts_with = "aggregators", value_parser = address)]
-        adder: Option<String>,
-        /// Address of helba-server, such as http://127.0.0.1:8080.
-        #[arg(long, value_parser = address)]
-        server: String,
-        /// Its bandit.
-        #[arg(long)]
-        bandit: String,
-        /// Number of the batch of reports. A batch that lacks users is given up: ask others, under a new number.
-        #[arg(long)]
-        batch: u64,
+        #[command(flatten)]
+        sums: Sums,
+        #[command(flatten)]
+        token: TokenFile,
     },
     /// Adds users' ciphertexts; a key authority opens one sum a batch. Its state is in memory.
     Adder {
@@ -84,6 +90,14 @@ enum Role {
         /// Address of the key authority, `sum-authority`, such as http://127.0.0.1:9006.
         #[arg(long, value_parser = address)]
         authority: String,
+        /// A file with the token that the authority was started with.
+        #[arg(long, value_name = "FILE")]
+        authority_token_file: Option<PathBuf>,
+        /// Hours after which a batch is forgotten, opened or not.
+        #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
+        hours: u64,
+        #[command(flatten)]
+        token: TokenFile,
     },
     /// Simulated users of one batch, with rewards of 0 and 1; some drop out.
     Users(Box<users::Users>),
@@ -92,7 +106,95 @@ enum Role {
 }
 
 /// Sums that an adder keeps, opened ones included: about 130 kB each.
-const MAX_BATCHES: usize = 1 << 12;
+const MAX_BATCHES: usize = 1 << 10;
+
+/// Whose batch is summed where.
+#[derive(Args)]
+struct Sums {
+    /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
+    #[arg(long, num_args = 2, required_unless_present = "adder", value_parser = address)]
+    aggregators: Vec<String>,
+    /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly as many
+    /// users as the bandit waits for.
+    #[arg(long, conflicts_with = "aggregators", value_parser = address)]
+    adder: Option<String>,
+    /// Address of helba-server, such as http://127.0.0.1:8080.
+    #[arg(long, value_parser = address)]
+    server: String,
+    /// A file with the operator's token of helba-server, where that has one.
+    #[arg(long, value_name = "FILE")]
+    server_token_file: Option<PathBuf>,
+    /// Its bandit.
+    #[arg(long)]
+    bandit: String,
+    /// Number of the batch; each has a higher one than those before. A batch that lacks users is given up: ask others, under a
+    /// new number.
+    #[arg(long)]
+    batch: u64,
+}
+
+impl Sums {
+    fn collector(&self, token: Option<&AccessToken>) -> Result<Collector> {
+        let [first, second] = self.aggregators.as_slice() else {
+            bail!("--aggregators: {} given, it must be 2", self.aggregators.len());
+        };
+        let party = |url: &String| Party::new(url).with_token(token.cloned());
+        Ok(Collector::new([party(first), party(second)]))
+    }
+
+    fn announce(&self, token: Option<&AccessToken>) -> Result<()> {
+        let awaiting = Awaiting::ask(&Party::new(&self.server), &self.bandit)?;
+        let id = BatchId { number: self.batch, at_least: awaiting.users() };
+        match &self.adder {
+            Some(adder) => Party::new(adder).with_token(token.cloned()).announce(id)?,
+            None => self.collector(token)?.announce(id)?,
+        }
+        println!("batch {} announced for {} users", id.number, id.at_least);
+        Ok(())
+    }
+
+    fn collect(&self, token: Option<&AccessToken>) -> Result<()> {
+        let operator = crate::token(self.server_token_file.as_deref())?;
+        let (server, bandit) = (Party::new(&self.server).with_token(operator), &self.bandit);
+        let exchange = match &self.adder {
+            Some(adder) => {
+                let awaiting = Awaiting::ask(&server, bandit)?;
+                let (number, users) = (self.batch, awaiting.users());
+                let sum =
+                    Party::new(adder).with_token(token.cloned()).opened(BatchId { number, at_least: users });
+                awaiting.hand(
+                    &server,
+                    bandit,
+                    &sum.with_context(|| format!("batch {number} of {users} users"))?,
+                )?;
+                awaiting.exchange()
+            }
+            None => self.collector(token)?.hand(&server, bandit, self.batch)?,
+        };
+        println!("exchange {exchange} done");
+        Ok(())
+    }
+}
+
+/// The collector's token.
+#[derive(Args)]
+struct TokenFile {
+    /// A file with the token that the collector shows to those who let out sums: 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` makes. Users need none. A service without one listens on loopback addresses only.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl TokenFile {
+    fn read(&self) -> Result<Option<AccessToken>> {
+        token(self.token_file.as_deref())
+    }
+}
+
+fn token(path: Option<&Path>) -> Result<Option<AccessToken>> {
+    let read = |path: &Path| AccessToken::open(path).with_context(|| path.display().to_string());
+    path.map(read).transpose()
+}
 
 /// What users and collector agree on.
 #[derive(Args, Clone)]
@@ -106,7 +208,7 @@ struct Agreed {
     /// Part of the users of a batch that may drop out; with more missing it is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
-    /// Part of them that may collude with the collector; the noise behind a shuffler is sized for all.
+    /// Part of them that may collude with the collector, or be made up by it: the noise is enough without theirs.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
     /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of
@@ -161,46 +263,42 @@ fn main() -> ExitCode {
     }
 }
 
+const fn age(hours: u64) -> Duration {
+    Duration::from_secs(3600 * hours)
+}
+
 fn run(role: Role) -> Result<()> {
     match role {
-        Role::Aggregator { listen, max_reports } => {
-            let limits = Limits { reports: max_reports, ..Limits::default() };
-            Ok(http::serve(&listen, http::aggregator(Aggregator::new(limits)))?)
+        Role::Aggregator { listen, max_reports, hours, token } => {
+            let token = token.read()?;
+            let limits = Limits { reports: max_reports, age: age(hours), ..Limits::default() };
+            let routes = http::aggregator(Aggregator::new(limits), token.as_ref());
+            Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
         }
-        Role::Shuffler { listen, server, bandit } => {
-            Ok(http::serve(&listen, http::shuffler(Party::new(server), bandit))?)
+        Role::Shuffler { listen, server, bandit, server_token_file } => {
+            let server = Party::new(server).with_token(token(server_token_file.as_deref())?);
+            let awaiting = Awaiting::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
+            if awaiting.shape()?.is_none() {
+                bail!(
+                    "bandit {bandit} waits for shares, not for bits: its users need two aggregators or an adder, not a \
+                     shuffler"
+                );
+            }
+            Ok(http::serve(&listen, http::shuffler(server, bandit))?)
         }
         Role::Forward { shuffler, exchange } => {
             Party::new(shuffler).forward(exchange)?;
             println!("exchange {exchange} handed on");
             Ok(())
         }
-        Role::Collect { aggregators, adder, server, bandit, batch } => {
-            let server = Party::new(server);
-            let exchange = match adder {
-                Some(adder) => {
-                    let awaiting = Awaiting::ask(&server, &bandit)?;
-                    let id = BatchId { number: batch, at_least: awaiting.users() };
-                    let sum = Party::new(adder).opened(id);
-                    let sum = sum.with_context(|| format!("batch {batch} of {} users", awaiting.users()))?;
-                    awaiting.hand(&server, &bandit, &sum)?;
-                    awaiting.exchange()
-                }
-                None => {
-                    let aggregators = <[String; 2]>::try_from(aggregators).map_err(|given| {
-                        anyhow::anyhow!("--aggregators: {} given, it must be 2", given.len())
-                    })?;
-                    Collector::new(aggregators.map(Party::new)).hand(&server, &bandit, batch)?
-                }
-            };
-            println!("exchange {exchange} done");
-            Ok(())
-        }
-        Role::Adder { listen, authority } => {
-            let (params, authority) = (LOGN12_LOGQP105_SUM.validate()?, Party::new(authority));
-            let (_, key) = authority.key(&params).context("asking the authority for its key")?;
-            let state = encrypted::Server::new(&params, key, MAX_BATCHES);
-            Ok(http::serve(&listen, http::adder(state, authority))?)
+        Role::Announce { sums, token } => sums.announce(token.read()?.as_ref()),
+        Role::Collect { sums, token } => sums.collect(token.read()?.as_ref()),
+        Role::Adder { listen, authority, authority_token_file, hours, token: shown } => {
+            let authority = Party::new(authority).with_token(token(authority_token_file.as_deref())?);
+            let token = shown.read()?;
+            let state = encrypted::Server::new(&LOGN12_LOGQP105_SUM.validate()?, MAX_BATCHES, age(hours));
+            let routes = http::adder(state, authority, token.as_ref());
+            Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
         }
         Role::Users(users) => users.run(),
         Role::Demo(demo) => demo.run(),

@@ -1,6 +1,6 @@
 //! Devices of a ShuffleGLM bandit: each has one row in one batch, and answers what the server asks of it, in bits.
 
-use crate::{Awaiting, Error};
+use crate::{Awaiting, Error, Most};
 use bandit::Features;
 use glm::shuffle::{Batch, Device, Estimator, Parameters, ShuffleConfig, Summation};
 use privacy::shuffle::BitSum;
@@ -20,22 +20,23 @@ pub struct RowBatch {
 impl RowBatch {
     /// The batch under way.
     ///
-    /// - Cost: its noise is calibrated, up to a second.
+    /// - Cost: its noise is calibrated, up to some seconds for the most people and steps that [`Parameters::config`] allows.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for another policy; [`Error::Overasked`] if parameters, published batches and the batch asked for
+    /// As [`Awaiting::agree`]; [`Error::Malformed`] for another policy; [`Error::Glm`] for parameters out of range; [`Error::Overasked`] if parameters, published batches and the batch asked for
     /// do not fit together; as [`ShuffleConfig::validate`].
-    pub fn new(awaiting: &Awaiting) -> Result<Self, Error> {
+    pub fn new(awaiting: &Awaiting, most: &Most) -> Result<Self, Error> {
         let parameters = Value::Object(awaiting.parameters.clone());
         let Ok(parameters) = serde_json::from_value::<Parameters>(parameters) else {
             return Err(Error::Malformed { what: "not a bandit whose devices choose" });
         };
+        awaiting.agree(most)?;
         let published: Result<Vec<Batch>, _> =
             awaiting.published.iter().cloned().map(serde_json::from_value).collect();
         let Ok(published) = published else {
             return Err(Error::Malformed { what: "estimates that cannot be read" });
         };
-        let (config, k) = (parameters.config(), published.len());
+        let (config, k) = (parameters.config()?, published.len());
         config.problem.validate()?;
         Device::new(&config, &published)?;
         if !published.iter().all(|batch| in_ball(&batch.theta, config.problem.s)) {
@@ -167,8 +168,36 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
     use serde_json::json;
 
+    const MOST: Most = Most { epsilon: 8.0, delta: 0.01, colluding: 0.0 };
+
+    /// Batches, steps and budgets for which noise would take minutes or leave its range are refused by name.
+    #[test]
+    fn parameters_out_of_range_are_named() {
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        for (name, value, says) in [
+            ("steps", json!(0), "steps is 0"),
+            ("steps", json!(1001), "steps is 1001"),
+            ("steps", json!(u32::MAX), "steps is 4294967295"),
+            ("batches", json!([40, u64::MAX]), "batches in sum"),
+            ("batches", json!([40, 1_000_000]), "batches in sum is 1000040"),
+            ("batches", json!([]), "batches is 0"),
+            ("batches", json!([1, 1, 1, 1, 1, 1, 1, 1, 1]), "batches is 9"),
+            ("features", json!(1u64 << 40), "d is"),
+            ("epsilon", json!(0.01), "epsilon is 0.01"),
+            ("epsilon", json!(8.5), "epsilon is 8.5, and --most-epsilon 8"),
+            ("delta", json!(1e-40), "delta is"),
+            ("delta", json!(0.011), "delta is 0.011, and --most-delta 0.01"),
+            ("delta", json!(-1.0), "delta is -1"),
+        ] {
+            let mut awaiting = awaiting(1, silent.clone());
+            awaiting.parameters.insert(name.into(), value);
+            let refused = RowBatch::new(&awaiting, &MOST).unwrap_err().to_string();
+            assert!(refused.contains(says), "{name}: {refused}");
+        }
+    }
+
     fn awaiting(exchange: u64, ask: Ask) -> Awaiting {
-        let parameters = json!({"arms": 2, "features": 1, "batches": [40, 50], "epsilon": 8.0, "delta": 0.02,
+        let parameters = json!({"arms": 2, "features": 1, "batches": [40, 50], "epsilon": 8.0, "delta": 0.01,
             "gamma": 1.0, "steps": 2});
         let Value::Object(parameters) = parameters else { unreachable!() };
         Awaiting::of(exchange, 1, 40, ask, parameters)
@@ -181,7 +210,7 @@ mod tests {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let bits = |b: &BitSum| Bits { bound: b.bound(), steps: b.steps(), noise: b.noise_bits() };
         let silent = Bits { bound: 1.0, steps: 4, noise: 0 };
-        let batch = RowBatch::new(&awaiting(1, Ask::Metric { entries: 1, bits: silent })).unwrap();
+        let batch = RowBatch::new(&awaiting(1, Ask::Metric { entries: 1, bits: silent }), &MOST).unwrap();
         let (metric, gradient) = (bits(&batch.metric), bits(&batch.gradient));
         assert!(metric.noise > 0 && gradient.noise > metric.noise);
         let metric = |bits| Ask::Metric { entries: 1, bits: Bits { ..bits } };
@@ -222,7 +251,7 @@ mod tests {
         let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
         let mut awaiting = awaiting(1, silent);
         awaiting.parameters.insert("link".into(), "poisson".into());
-        let batch = RowBatch::new(&awaiting).unwrap();
+        let batch = RowBatch::new(&awaiting, &MOST).unwrap();
         let g = &batch.gradient;
         let bits = Bits { bound: g.bound(), steps: g.steps(), noise: g.noise_bits() };
         for (at, inside) in [(1.0, true), (-1.0, true), (1.1, false), (2000.0, false), (-f64::MAX, false)] {
@@ -243,8 +272,8 @@ mod tests {
         };
         (awaiting.awaited.batch, awaiting.awaited.users, awaiting.users) = (2, 50, 50);
         awaiting.published = vec![estimate(-1.0)];
-        assert!(RowBatch::new(&awaiting).is_ok());
+        assert!(RowBatch::new(&awaiting, &MOST).is_ok());
         awaiting.published = vec![estimate(1.1)];
-        assert!(matches!(RowBatch::new(&awaiting), Err(Error::Overasked { .. })));
+        assert!(matches!(RowBatch::new(&awaiting, &MOST), Err(Error::Overasked { .. })));
     }
 }

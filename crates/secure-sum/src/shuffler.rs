@@ -106,8 +106,8 @@ impl Shuffler {
     /// under one id a second time counts no more. Returns whether the batch is whole now: true for one call a batch.
     ///
     /// # Errors
-    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits; [`Error::Closed`]
-    /// once all users have answered, [`Error::NotClosed`] for an exchange that has not [begun](Self::begin).
+    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits; [`Error::ExchangeOver`]
+    /// once all users have answered, [`Error::NotBegun`] for an exchange that has not [begun](Self::begin).
     pub fn submit(
         &mut self,
         exchange: u64,
@@ -118,8 +118,8 @@ impl Shuffler {
         let known = self.knows(exchange);
         let (shape, seen, ones) = match &mut self.state {
             State::Taking { shape, seen, ones } if shape.exchange == exchange => (*shape, seen, ones),
-            _ if known => return Err(Error::Closed { batch: exchange }),
-            _ => return Err(Error::NotClosed { batch: exchange }),
+            _ if known => return Err(Error::ExchangeOver { exchange }),
+            _ => return Err(Error::NotBegun { exchange }),
         };
         if told != shape.told {
             return Err(Error::ToldOtherwise { exchange });
@@ -147,12 +147,12 @@ impl Shuffler {
     /// The batch, for whoever brings it to the server and then says how that [ended](Self::ended).
     ///
     /// # Errors
-    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it, [`Error::Closed`] after
-    /// it arrived, [`Error::NotClosed`] for an exchange that has not begun.
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it, [`Error::ExchangeOver`] after
+    /// it arrived, [`Error::NotBegun`] for an exchange that has not begun.
     pub fn hand(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
         let newest = self.exchange();
         match &mut self.state {
-            _ if newest.is_none_or(|newest| exchange > newest) => Err(Error::NotClosed { batch: exchange }),
+            _ if newest.is_none_or(|newest| exchange > newest) => Err(Error::NotBegun { exchange }),
             State::Taking { shape, seen, .. } if shape.exchange == exchange => {
                 Err(Error::TooFew { got: seen.len() as u64, need: shape.users })
             }
@@ -161,7 +161,7 @@ impl Shuffler {
                 *handing = true;
                 Ok(batch.clone())
             }
-            _ => Err(Error::Closed { batch: exchange }),
+            _ => Err(Error::ExchangeOver { exchange }),
         }
     }
 
@@ -187,8 +187,8 @@ mod tests {
     fn batches_are_whole_and_handed_on_once() {
         let mut shuffler = Shuffler::default();
         let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [1; 16], [id; 16], &[ones, 1]);
-        assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotClosed { batch: 7 })));
-        assert!(matches!(shuffler.hand(7), Err(Error::NotClosed { batch: 7 })));
+        assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotBegun { exchange: 7 })));
+        assert!(matches!(shuffler.hand(7), Err(Error::NotBegun { exchange: 7 })));
         shuffler.begin(SHAPE).unwrap();
         assert!(!send(&mut shuffler, 1, 9).unwrap());
         assert!(!send(&mut shuffler, 2, 0).unwrap());
@@ -200,20 +200,23 @@ mod tests {
         assert!(matches!(otherwise, Err(Error::ToldOtherwise { exchange: 7 })));
         assert!(matches!(send(&mut shuffler, 3, 10), Err(Error::Malformed { what: "more ones than bits" })));
         assert!(matches!(shuffler.submit(7, [1; 16], [3; 16], &[1]), Err(Error::Malformed { .. })));
-        assert!(matches!(shuffler.submit(6, [1; 16], [3; 16], &[1, 1]), Err(Error::Closed { batch: 6 })));
+        assert!(matches!(
+            shuffler.submit(6, [1; 16], [3; 16], &[1, 1]),
+            Err(Error::ExchangeOver { exchange: 6 })
+        ));
         assert!(matches!(shuffler.hand(7), Err(Error::TooFew { got: 2, need: 3 })));
         assert!(send(&mut shuffler, 3, 4).unwrap());
-        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
         let batch = shuffler.hand(7).unwrap();
         assert_eq!(batch, ShuffledBatch { exchange: 7, users: 3, labels: vec![vec![13], vec![3]] });
         assert!(matches!(shuffler.hand(7), Err(Error::Overloaded)));
         shuffler.ended(7, false);
         assert_eq!(shuffler.hand(7).unwrap(), batch);
         shuffler.ended(7, true);
-        assert!(matches!(shuffler.hand(7), Err(Error::Closed { batch: 7 })));
+        assert!(matches!(shuffler.hand(7), Err(Error::ExchangeOver { exchange: 7 })));
         // An old answer of the bandit, which came late.
         shuffler.begin(SHAPE).unwrap();
-        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::Closed { batch: 7 })));
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
         shuffler.begin(Shape { exchange: 8, ..SHAPE }).unwrap();
         assert!(!shuffler.submit(8, [1; 16], [1; 16], &[1, 1]).unwrap());
         shuffler.ended(7, true);

@@ -8,7 +8,8 @@ use glm::{GlmEnvironment, Instance};
 use privacy::source::Words;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
-use secure_sum::{Awaiting, Batch, Error, Party, ReportId, Row, RowBatch, http, reports};
+use secure_sum::shuffler::Told;
+use secure_sum::{Awaiting, Batch, Error, Most, Party, ReportId, Row, RowBatch, http, reports};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -62,8 +63,14 @@ pub(crate) struct Users {
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
     /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
-    #[arg(long, requires = "server")]
-    most_epsilon: Option<f64>,
+    #[arg(long, requires = "server", default_value_t = Most::default().epsilon)]
+    most_epsilon: f64,
+    /// And only if its delta, the probability with which the guarantee may fail, is at most this.
+    #[arg(long, requires = "server", default_value_t = Most::default().delta)]
+    most_delta: f64,
+    /// And only if its noise is enough where this part of a batch's users is made up or colludes (the bandit's `colluding`).
+    #[arg(long, requires = "server", default_value_t = Most::default().colluding)]
+    least_colluding: f64,
     #[command(flatten)]
     agreed: Agreed,
 }
@@ -88,25 +95,16 @@ impl Users {
             return Ok((Batch::new(&self.agreed.plan(invited, horizon)?)?, invited, self.mean_of(0)?));
         };
         let awaiting = Awaiting::ask(&Party::new(server), bandit)?;
-        self.agree(&awaiting)?;
         let users = awaiting.users();
         let invited = self.invited.unwrap_or(users.into());
-        let batch = awaiting.batch(invited)?;
+        let batch = awaiting.batch(&self.most())?;
         let arm = awaiting.arm().context("users whose devices choose need a --shuffler")?;
         eprintln!("arm {arm}: {invited} users asked, {users} needed");
         Ok((batch, invited, self.mean_of(arm)?))
     }
 
-    /// Refuses a bandit that takes more privacy than users give.
-    fn agree(&self, awaiting: &Awaiting) -> Result<()> {
-        match (awaiting.epsilon(), self.most_epsilon) {
-            (Some(epsilon), Some(most)) if epsilon <= most => Ok(()),
-            (_, None) => Ok(()),
-            (epsilon, Some(most)) => bail!(
-                "the bandit's epsilon is {}, and --most-epsilon {most}",
-                epsilon.map_or("not stated".into(), |epsilon| epsilon.to_string())
-            ),
-        }
+    const fn most(&self) -> Most {
+        Most { epsilon: self.most_epsilon, delta: self.most_delta, colluding: self.least_colluding }
     }
 
     /// The mean reward of `arm`.
@@ -124,14 +122,15 @@ impl Users {
 
     fn encrypt<R: CryptoRng>(&self, adder: &Party, authority: &Party, rng: &mut R) -> Result<()> {
         let params = LOGN12_LOGQP105_SUM.validate()?;
-        let (key, _) = authority.key(&params)?;
         let (batch, invited, mean) = self.asked()?;
+        let id = batch.id(self.number()?);
+        let (key, _) = authority.key(&params, id)?;
         for _ in 0..invited {
             let value = batch.randomise(reward(mean, rng), rng)?;
             if rng.uniform() < self.dropout {
                 continue;
             }
-            adder.value(batch.id(self.number()?), &random_id(rng), &encrypt(&params, &key, value, rng)?)?;
+            adder.value(id, &random_id(rng), &encrypt(&params, &key, value, rng)?)?;
         }
         Ok(())
     }
@@ -161,11 +160,10 @@ impl Users {
         let (server, patience) = (Party::new(server), Duration::from_secs(self.patience));
         let crowd = Crowd { server, bandit: bandit.clone(), shuffler: shuffler.clone(), patience };
         let awaiting = Awaiting::ask(&crowd.server, bandit)?;
-        self.agree(&awaiting)?;
         let invited = self.invited.unwrap_or(awaiting.users().into());
         match awaiting.arm() {
             Some(arm) => {
-                let (mechanism, mean) = (awaiting.count()?, self.mean_of(arm)?);
+                let (mechanism, mean) = (awaiting.count(&self.most())?, self.mean_of(arm)?);
                 eprintln!("arm {arm}: {invited} users asked, {} needed", awaiting.users());
                 let answers = (0..invited).map(|_| {
                     let ones = mechanism.ones(reward(mean, rng), rng)?;
@@ -186,7 +184,7 @@ impl Users {
         invited: u64,
         rng: &mut R,
     ) -> Result<()> {
-        let batch = RowBatch::new(&awaiting)?;
+        let batch = RowBatch::new(&awaiting, &self.most())?;
         let problem = &batch.config().problem;
         if self.theta.is_empty() {
             bail!("devices choose their arms: give --theta, {} numbers, in place of --mean", problem.d);
@@ -239,13 +237,30 @@ impl Crowd {
         let (mut answered, told) = (0, awaiting.told()?);
         for answer in answers {
             let Some((id, ones)) = answer? else { continue };
-            match self.shuffler.messages(awaiting.exchange(), &told, &id, &ones) {
-                Ok(()) => answered += 1,
-                Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => break,
-                Err(error) => return Err(error.into()),
+            if !self.message(awaiting.exchange(), &told, &id, &ones)? {
+                break;
             }
+            answered += 1;
         }
         Ok(answered)
+    }
+
+    /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked again.
+    fn message(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<bool> {
+        let begin = Instant::now();
+        loop {
+            match self.shuffler.messages(exchange, told, id, ones) {
+                Ok(()) => return Ok(true),
+                Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => {
+                    return Ok(false);
+                }
+                Err(Error::Refused { problem, .. })
+                    if matches!(problem.reason.as_deref(), Some("not_awaited" | "overloaded"))
+                        && begin.elapsed() < self.patience.min(Duration::from_secs(3)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
     }
 
     /// What the bandit waits for after `awaiting`.

@@ -1,28 +1,37 @@
-//! `sum-authority`: the process that holds the secret key of encrypted sums.
+//! `sum-authority`: the process that holds the secret keys of encrypted sums.
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use secure_sum::http;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use sum_authority::Authority;
-use sum_authority::service::{Opener, routes};
+use std::time::Duration;
+use sum_authority::service::{Limits, Opener, routes};
+use wire::AccessToken;
 
-/// Opens one sum a batch for the server that adds ciphertexts (`secure-sum adder`), and nothing else.
+/// Makes a key for each batch that the server of ciphertexts (`secure-sum adder`) announces, and opens one sum under it.
 ///
-/// The key is made at the start and kept in memory: a restart has another one, and batches under way are lost. Put a
-/// proxy with TLS and authentication in front.
+/// Keys are in memory, and zeroed when their sum is opened: a restart loses the batches under way. Put a proxy with TLS in
+/// front.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
     /// Address and port; port 0 takes any free one.
     #[arg(long, default_value = "127.0.0.1:9006")]
     listen: String,
-    /// Users without whom no sum is opened, whatever the server asks for.
+    /// Users of a batch, at least, whatever the server asks for.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
-    /// Sums opened under the key.
-    #[arg(long, default_value_t = 1 << 16)]
-    sums: usize,
+    /// Batches with a key at a time, about 0.4 MB each.
+    #[arg(long, default_value_t = 256)]
+    keys: usize,
+    /// Hours after which a key is destroyed, used or not.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
+    hours: u64,
+    /// A file with the token that the adder shows (its --authority-token-file): 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` makes. Users need none. Without one it listens on loopback addresses only.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -35,7 +44,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(Arguments { listen, at_least, sums }: Arguments) -> Result<()> {
-    let authority = Authority::generate(&mut http::rng()?).context("making a key")?;
-    Ok(http::serve(&listen, routes(Opener::new(authority, at_least, sums)))?)
+fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
+    let read = |path: &PathBuf| AccessToken::open(path).with_context(|| path.display().to_string());
+    let token = token_file.as_ref().map(read).transpose()?;
+    let limits = Limits { at_least, keys, age: Duration::from_secs(3600 * hours), ..Limits::default() };
+    Ok(http::serve_guarded(&listen, routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
 }

@@ -1,77 +1,201 @@
-//! The authority as an HTTP service. Put a proxy with TLS and authentication in front: only the server may have sums
-//! opened.
+//! The authority as an HTTP service. Put a proxy with TLS in front. Routes marked with * need the token of the server that adds
+//! ciphertexts: only that may have keys made and sums opened. Without a token everybody may.
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `GET /v1/key` | | the public key |
-//! | `POST /v1/sums/{number}/{at_least}` | an encrypted sum | total and users, 24 bytes |
+//! | `POST /v1/keys/{number}/{at_least}` * | | the public key of the batch, the same each time |
+//! | `GET /v1/keys/{number}/{at_least}` | | the same, once it is made |
+//! | `POST /v1/sums/{number}/{at_least}` * | an encrypted sum | total and users, 24 bytes |
 
 use crate::{Authority, Error};
 use axum::Router;
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use secure_sum::encrypted::{encrypted_bytes, write_opened};
+use rand::CryptoRng;
+use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
+use secure_sum::http::{Bounds, Gate};
+use secure_sum::register::Register;
 use secure_sum::{BatchId, Sum, http};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wire::AccessToken;
 
-/// What keeps a server from asking too much: one sum a batch, of enough users, and so many batches.
+/// How many keys there are, for how long, and how often each may be asked in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Users of a batch, at least, whatever the server asks for.
+    pub at_least: u32,
+    /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
+    pub keys: usize,
+    /// Time from making a key to destroying it, at the next request.
+    pub age: Duration,
+    /// Refusals of one key that tell something of it; the last one destroys it.
+    pub refusals: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { at_least: 2, keys: 256, age: Duration::from_secs(24 * 3600), refusals: 4 }
+    }
+}
+
+/// What keeps a server from asking too much: a key for each batch, which opens one sum.
 pub struct Opener {
-    authority: Authority,
-    at_least: u32,
-    limit: usize,
+    limits: Limits,
+    batches: Register<Key>,
+    refused: u64,
+}
+
+enum Key {
+    Whole {
+        authority: Box<Authority>,
+        refusals: u32,
+    },
     /// Digest of the sum, for repeated requests, and what was answered.
-    opened: BTreeMap<u64, (blake3::Hash, Sum)>,
+    Opened {
+        of: blake3::Hash,
+        answer: Sum,
+    },
+    Destroyed {
+        refusals: u32,
+    },
+}
+
+impl Key {
+    const fn spent(&self) -> bool {
+        !matches!(self, Self::Whole { .. })
+    }
+
+    fn public(&self, batch: u64) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Whole { authority, .. } => {
+                Ok(ckks::write_public_key(authority.params(), authority.public_key()))
+            }
+            Self::Opened { .. } => Err(Error::Opened { batch }),
+            Self::Destroyed { refusals } => Err(Error::Destroyed { batch, refusals: *refusals }),
+        }
+    }
 }
 
 impl Opener {
-    /// Opens at most `limit` sums, none of fewer than `at_least` users, whatever the server says.
-    pub fn new(authority: Authority, at_least: u32, limit: usize) -> Self {
-        Self { authority, at_least, limit, opened: BTreeMap::new() }
+    /// Without any key.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
     }
 
-    /// The sum of `batch`. Asking again with the same bytes gives the same answer.
+    /// Makes a key for `batch`; its public half, the same each time.
     ///
     /// # Errors
-    /// As [`Authority::open`]; [`Error::Opened`], [`Error::Full`]. What is refused is not recorded.
-    pub fn open(&mut self, batch: BatchId, sum: &[u8]) -> Result<Sum, Error> {
-        let digest = blake3::hash(sum);
-        match self.opened.get(&batch.number) {
-            Some((of, answer)) if *of == digest => return Ok(*answer),
-            Some(_) => return Err(Error::Opened { batch: batch.number }),
-            None if self.opened.len() >= self.limit => return Err(Error::Full { limit: self.limit }),
-            None => {}
+    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] once the key is gone; as [`Register::room`].
+    pub fn make<R: CryptoRng>(
+        &mut self,
+        batch: BatchId,
+        now: Instant,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        if batch.at_least < self.limits.at_least {
+            return Err(Error::FewerThanDemanded { got: batch.at_least, need: self.limits.at_least });
         }
-        let answer = self.authority.open(sum, batch.at_least.max(self.at_least))?;
-        self.opened.insert(batch.number, (digest, answer));
-        Ok(answer)
+        if self.batches.room(batch, now, Key::spent, drop)? {
+            let authority = Box::new(Authority::generate(rng)?);
+            self.batches.keep(batch, now, Key::Whole { authority, refusals: 0 });
+        }
+        self.key(batch, now)
+    }
+
+    /// The public key of `batch`, for its users.
+    ///
+    /// # Errors
+    /// [`secure_sum::Error::NotAnnounced`], [`Error::Opened`], [`Error::Destroyed`].
+    pub fn key(&mut self, batch: BatchId, now: Instant) -> Result<Vec<u8>, Error> {
+        self.batches.expire(now);
+        self.batches.get(batch, now)?.public(batch.number)
+    }
+
+    /// The sum of `batch`, whose key is then zeroed. Asking again with the same bytes gives the same answer.
+    ///
+    /// # Errors
+    /// As [`Authority::open`] and [`key`](Self::key). Of what is refused after decryption, the last that is allowed destroys
+    /// the key.
+    pub fn open(&mut self, batch: BatchId, sum: &[u8], now: Instant) -> Result<Sum, Error> {
+        let (number, most) = (batch.number, self.limits.refusals);
+        self.batches.expire(now);
+        let result =
+            self.batches.get(batch, now).map_err(Error::from).and_then(|key| key.open(batch, sum, most));
+        if let Err(error) = &result {
+            self.refused += 1;
+            // Whole numbers and sentences of this program: nothing of the caller's is written.
+            eprintln!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
+        }
+        result
+    }
+
+    /// Requests that were refused so far.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl Key {
+    fn open(&mut self, batch: BatchId, sum: &[u8], most: u32) -> Result<Sum, Error> {
+        let of = blake3::hash(sum);
+        let (authority, refusals) = match self {
+            Self::Opened { of: opened, answer } if *opened == of => return Ok(*answer),
+            Self::Opened { .. } => return Err(Error::Opened { batch: batch.number }),
+            Self::Destroyed { refusals } => {
+                return Err(Error::Destroyed { batch: batch.number, refusals: *refusals });
+            }
+            Self::Whole { authority, refusals } => (authority, refusals),
+        };
+        let answer = authority.open(sum, batch.at_least);
+        match &answer {
+            Ok(answer) => *self = Self::Opened { of, answer: *answer },
+            Err(Error::TooFew { .. } | Error::OutOfRange) => {
+                *refusals += 1;
+                if *refusals >= most {
+                    *self = Self::Destroyed { refusals: *refusals };
+                }
+            }
+            // Of the bytes alone.
+            Err(_) => {}
+        }
+        answer
     }
 }
 
 /// The routes of the authority.
-pub fn routes(opener: Opener) -> Router {
+///
+/// # Errors
+/// [`Error::Ckks`] if the parameters cannot be had.
+pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Error> {
     type Shared = State<Arc<Mutex<Opener>>>;
+    type Named = Path<(u64, u32)>;
+    async fn make(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        lock(&state).make(BatchId { number, at_least }, Instant::now(), &mut http::rng()?)
+    }
+    async fn key(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        lock(&state).key(BatchId { number, at_least }, Instant::now())
+    }
     async fn open(
         State(state): Shared,
-        Path((number, at_least)): Path<(u64, u32)>,
-        body: Body,
+        Path((number, at_least)): Named,
+        body: Bytes,
     ) -> Result<Vec<u8>, Error> {
-        let limit = encrypted_bytes(lock(&state).authority.params());
-        let sum = http::read(body, limit).await?;
-        let opened = lock(&state).open(BatchId { number, at_least }, &sum)?;
+        let opened = lock(&state).open(BatchId { number, at_least }, &body, Instant::now())?;
         Ok(write_opened(&opened).to_vec())
     }
-    let authority = &opener.authority;
-    let key = ckks::write_public_key(authority.params(), authority.public_key());
-    http::service(
+    let (gate, bytes) =
+        (Gate::new(Bounds::default(), token), encrypted_bytes(&LOGN12_LOGQP105_SUM.validate()?));
+    let keys = gate.guarded(0, post(make)).merge(gate.open(0, get(key)));
+    Ok(http::service(
         Router::new()
-            .route("/v1/key", get(async move || key.clone()))
-            .route("/v1/sums/{number}/{at_least}", post(open))
+            .route("/v1/keys/{number}/{at_least}", keys)
+            .route("/v1/sums/{number}/{at_least}", gate.guarded(bytes, post(open)))
             .with_state(Arc::new(Mutex::new(opener))),
-    )
+    ))
 }
 
 /// No call under the lock leaves a state half changed.
@@ -84,8 +208,9 @@ impl IntoResponse for Error {
         let (status, reason) = match self {
             Error::Sum(error) => return error.into_response(),
             Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
+            Error::FewerThanDemanded { .. } => (StatusCode::CONFLICT, "too_few"),
             Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
-            Error::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
+            Error::Destroyed { .. } => (StatusCode::CONFLICT, "destroyed"),
             Error::OutOfRange => (StatusCode::BAD_REQUEST, "out_of_range"),
             Error::Ckks(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };

@@ -16,7 +16,7 @@ const CONTEXT: &str = "helba 2026 access token";
 
 /// Admits its bearer to a server: 32 random bytes, sent as `Authorization: Bearer` and 64 hexadecimal digits.
 ///
-/// A server knows the [`TokenDigest`] only. No Debug, no Display; zeroed on drop.
+/// A server knows the [`TokenDigest`] only. No Display; zeroed on drop.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct AccessToken([u8; TOKEN_BYTES]);
 
@@ -70,9 +70,21 @@ impl AccessToken {
         to_hex(&self.0)
     }
 
+    /// The value of the header that shows it: `Bearer` and the digits.
+    pub fn authorization(&self) -> String {
+        format!("Bearer {}", self.to_hex())
+    }
+
     /// What a server keeps of it.
     pub fn digest(&self) -> TokenDigest {
         TokenDigest(blake3::derive_key(CONTEXT, &self.0))
+    }
+}
+
+/// The token itself is not shown.
+impl std::fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessToken")
     }
 }
 
@@ -81,6 +93,15 @@ impl AccessToken {
 /// Comparison takes a time that does not depend on the content.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// Of the token that an `Authorization` header of this value shows; `None` if it shows none.
+    pub fn of_authorization(value: &str) -> Option<Self> {
+        let (scheme, token) = value.split_once(' ')?;
+        let token = scheme.eq_ignore_ascii_case("bearer").then(|| AccessToken::from_hex(token))?;
+        token.ok().map(|token| token.digest())
+    }
+}
 
 impl PartialEq for TokenDigest {
     fn eq(&self, other: &Self) -> bool {

@@ -24,6 +24,9 @@ pub struct Config {
     pub growth: u64,
     /// Who draws the noise of the users.
     pub noise: NoiseAt,
+    /// Part of each batch's users, rounded up, who may be made up or tell others what they added: the noise is enough
+    /// without theirs, see [`Mechanism::with_colluding`]. 0 where users' noise does not add up.
+    pub colluding: Ratio,
 }
 
 /// Who draws the noise that users add.
@@ -39,6 +42,10 @@ pub enum NoiseAt {
     Simulated,
 }
 
+/// The largest delta at which the guarantee of a new run may be stated: with it, publishing the reward of one user in a hundred
+/// would be private. What is above says nothing.
+pub const MOST_DELTA: f64 = 0.01;
+
 /// Users of a batch, less one, at most.
 const MOST_USERS: u64 = 1 << 40;
 
@@ -46,7 +53,8 @@ impl Config {
     /// The paper's theory: confidence `1/T`, batches that double.
     pub fn new(arms: usize, horizon: u64, model: Model, epsilon: Ratio) -> Self {
         let confidence = 1.0 / horizon.max(2) as f64;
-        Self { arms, horizon, model, epsilon, confidence, growth: 2, noise: NoiseAt::Users }
+        let (growth, noise, colluding) = (2, NoiseAt::Users, Ratio::ZERO);
+        Self { arms, horizon, model, epsilon, confidence, growth, noise, colluding }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -55,6 +63,10 @@ impl Config {
         }
         if self.growth < 2 {
             return Err(Error::Field { field: "growth", got: self.growth as f64, want: "at least 2" });
+        }
+        if self.noise != NoiseAt::Users && self.colluding.num() > 0 {
+            let want = "0 where not the users draw their noise";
+            return Err(Error::Field { field: "colluding", got: self.colluding.to_f64(), want });
         }
         // Every batch there can be, and the one after the last.
         let mut number = 1;
@@ -79,7 +91,34 @@ impl Config {
     /// As [`Mechanism::new`]; [`Error::Overflow`] if the batch has `2^40` users or more.
     pub fn mechanism(&self, number: u32) -> Result<Mechanism, Error> {
         let users = self.growth.checked_pow(number).filter(|n| *n < MOST_USERS).ok_or(Error::Overflow)?;
-        Mechanism::new(self.model, self.epsilon, users, self.confidence, self.horizon)
+        let colluding = self.colluding(users)?;
+        Mechanism::with_colluding(self.model, self.epsilon, users, colluding, self.confidence, self.horizon)
+    }
+
+    /// Of so many users, those that may collude.
+    fn colluding(&self, users: u64) -> Result<u64, Error> {
+        if !self.colluding.at_most_one() {
+            let got = self.colluding.to_f64();
+            return Err(Error::Field { field: "colluding", got, want: "a part of a batch's users" });
+        }
+        let part = self.colluding.times(Ratio::integer(users))?;
+        // At most the users.
+        Ok((part.floor() + u128::from(part.fract().num() > 0)) as u64)
+    }
+
+    /// Refuses a delta at which no new run may state its guarantee.
+    ///
+    /// # Errors
+    /// [`Error::Field`] above [`MOST_DELTA`].
+    pub fn check_delta(&self) -> Result<(), Error> {
+        match self.model.delta().map(|delta| delta.get()).filter(|delta| *delta > MOST_DELTA) {
+            Some(got) => Err(Error::Field {
+                field: "delta",
+                got,
+                want: "at most 0.01: at 0.01, publishing one user's reward in a hundred would count as private",
+            }),
+            None => Ok(()),
+        }
     }
 
     /// What a run promises.
@@ -87,7 +126,19 @@ impl Config {
     /// # Errors
     /// As [`Model::privacy`].
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
-        self.model.privacy(self.epsilon, self.growth, self.horizon)
+        let first = match self.model {
+            // Of those whose noise counts: their precision follows from it.
+            Model::Renyi { .. } => self.growth.saturating_sub(self.colluding(self.growth)?),
+            _ => self.growth,
+        };
+        let mut statement = self.model.privacy(self.epsilon, first, self.horizon)?;
+        if self.colluding.num() > 0 {
+            let part = self.colluding.to_f64();
+            statement.sentence += &format!(
+                " Noise is counted on of all users of a batch but a part of {part}, who may be made up."
+            );
+        }
+        Ok(statement)
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Mechanism {
     /// The part of epsilon that the noise pays for.
     epsilon: Ratio,
     users: u64,
+    /// Of them, those whose noise is counted on.
+    honest: u64,
     g: u64,
     tau: u64,
     m: u64,
@@ -73,6 +75,36 @@ impl Mechanism {
         confidence: f64,
         horizon: u64,
     ) -> Result<Self, Error> {
+        Self::with_colluding(model, epsilon, users, 0, confidence, horizon)
+    }
+
+    /// As [`new`](Self::new), with noise sized so that it is enough without `colluding` of the users: whoever learns what
+    /// those added, because they tell or because they were made up, faces the noise that `users - colluding` add, which is
+    /// that of a batch of as many. All users add their part, so that the sum has `users/(users - colluding)` times its
+    /// variance; precision, threshold and margin follow.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if nobody is left, or for a model whose users add no noise that adds up; as [`new`](Self::new).
+    pub fn with_colluding(
+        model: Model,
+        epsilon: Ratio,
+        users: u64,
+        colluding: u64,
+        confidence: f64,
+        horizon: u64,
+    ) -> Result<Self, Error> {
+        let adds_up = matches!(
+            model,
+            Model::Pure | Model::Renyi { .. } | Model::Concentrated { .. } | Model::Bits { .. }
+        );
+        let (got, honest) = (colluding as f64, users.saturating_sub(colluding));
+        if colluding > 0 && !adds_up {
+            let want = "0 for a model whose users' noise does not add up";
+            return Err(Error::Field { field: "colluding", got, want });
+        }
+        if colluding > 0 && honest == 0 {
+            return Err(Error::Field { field: "colluding", got, want: "fewer than the users of a batch" });
+        }
         let zero = [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)];
         if let Some((field, _)) = zero.into_iter().find(|z| z.1) {
             return Err(Error::Field { field, got: 0.0, want: "above 0" });
@@ -90,16 +122,19 @@ impl Mechanism {
         }
         let g = match model {
             Model::None => 1 << 20,
-            _ => precision(scale.times(epsilon)?, users)?,
+            _ => precision(scale.times(epsilon)?, honest)?,
         };
         let (e, log, gf) = (epsilon.to_f64(), (2.0 / p).ln(), g as f64);
+        // Of the variance of all users' noise over that of the honest ones'; variance and scale as in `width`.
+        let excess = users as f64 / honest.max(1) as f64;
         // Accuracy only: privacy does not depend on it, so doubles will do.
         let tau = gf / e
             * match model {
                 Model::None => 0.0,
+                Model::Pure | Model::Bits { .. } if colluding > 0 => (2.0 * excess * log).sqrt() + log,
                 Model::Pure | Model::Central | Model::Shuffle | Model::Bits { .. } => log,
-                Model::Renyi { .. } => 2.0 * log.sqrt() + 2f64.sqrt() * log * e / gf,
-                Model::Concentrated { .. } => (2.0 * log).sqrt(),
+                Model::Renyi { .. } => 2.0 * (excess * log).sqrt() + 2f64.sqrt() * log * e / gf,
+                Model::Concentrated { .. } => (2.0 * excess * log).sqrt(),
                 Model::Local => LOCAL * (2.0 * users as f64 * log).sqrt().max(2.0 * log),
             };
         let tau = tau.ceil();
@@ -109,10 +144,10 @@ impl Mechanism {
             return Err(privacy::Error::Overflow { what: "the modulus of a secure sum", bits: 62 }.into());
         }
         let margin = match model {
-            Model::Bits { delta } => margin(e, delta, users, g)?,
+            Model::Bits { delta } => margin(e, delta, users, excess, g)?,
             _ => 0,
         };
-        Ok(Self { model, epsilon, users, g, tau: tau as u64, m: m as u64, margin })
+        Ok(Self { model, epsilon, users, honest, g, tau: tau as u64, m: m as u64, margin })
     }
 
     /// The part of epsilon that the noise pays for.
@@ -123,6 +158,16 @@ impl Mechanism {
     /// Users of the batch, n.
     pub const fn users(&self) -> u64 {
         self.users
+    }
+
+    /// Who adds which noise.
+    pub const fn model(&self) -> Model {
+        self.model
+    }
+
+    /// Users whose noise is counted on: all but those that may collude.
+    pub const fn honest(&self) -> u64 {
+        self.honest
     }
 
     /// Steps of a reward, g.
@@ -142,7 +187,8 @@ impl Mechanism {
 
     /// Noise of one user to either side, C: under [`Model::Bits`] more is cut off; 0 otherwise, where nothing is.
     ///
-    /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more.
+    /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more; where noise is
+    /// counted on of h among n users, with `2 (n/h)` in place of 2, and an index of `1/h` below.
     ///
     /// # Why
     /// A Polya variate A of index `r = 1/n` is k >= 1 with probability `(r/k) (1-p)^r p^k` times the product of `1 + r/j`
@@ -207,8 +253,8 @@ impl Mechanism {
         Ok(match self.model {
             Model::None | Model::Central => 0,
             Model::Pure | Model::Shuffle | Model::Bits { .. } => {
-                let plus = sampler::polya(rng, self.users, rate()?)?;
-                plus as i128 - sampler::polya(rng, self.users, rate()?)? as i128
+                let plus = sampler::polya(rng, self.honest, rate()?)?;
+                plus as i128 - sampler::polya(rng, self.honest, rate()?)? as i128
             }
             Model::Renyi { .. } => sampler::skellam(rng, self.variance()?)?,
             Model::Concentrated { .. } => sampler::discrete_gaussian(rng, self.variance()?)?,
@@ -248,10 +294,10 @@ impl Mechanism {
         super::simulate::total(self.model, self.users, rate, self.variance()?, rng)
     }
 
-    /// `g²/(n epsilon²)`, of one user's noise.
+    /// `g²/(h epsilon²)`, of one user's noise, where that of h is counted on.
     fn variance(&self) -> Result<Ratio, Error> {
         let step = Ratio::integer(self.g).over(self.epsilon)?;
-        Ok(step.times(Ratio::new(1, u128::from(self.users))?)?.times(step)?)
+        Ok(step.times(Ratio::new(1, u128::from(self.honest))?)?.times(step)?)
     }
 
     /// R: what a user sends, a residue of the modulus; encoding is drawn before noise.
@@ -305,21 +351,26 @@ impl Mechanism {
     /// Pure, central and bits: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s epsilon)`,
     /// `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local: `sqrt(2L)/epsilon` for the rounding
     /// and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln 2)`; the paper leaves `c` open.
+    ///
+    /// Where noise is counted on of h among n users, sigma is `sqrt(n/h)` times as large: the noise of each user is
+    /// infinitely divisible or Gaussian, so that the logarithm of the sum's moment generating function is `n/h` times that
+    /// for h users, which leaves its domain and with it h as they are.
     pub fn width(&self, arms: usize, number: u32, p: f64) -> f64 {
         let per_p = 2.0 * arms as f64 * f64::from(number).powi(2) / p;
         let (log, n, e) = (per_p.ln(), self.users as f64, self.epsilon.to_f64());
+        let more = (n / self.honest as f64).sqrt();
         let sampling = ((2.0 * per_p).ln() / (2.0 * n)).sqrt();
         let root2 = 2f64.sqrt();
         let noise = match self.model {
             Model::None => 0.0,
             Model::Pure | Model::Central | Model::Shuffle | Model::Bits { .. } => {
-                (root2 * log.sqrt() + log) / e
+                (root2 * log.sqrt() * more + log) / e
             }
             Model::Renyi { scale, .. } => {
                 let s = scale.to_f64();
-                ((2.0 + root2 / s) * log.sqrt() + log / s) / e
+                ((2.0 + root2 / s) * log.sqrt() * more + log / s) / e
             }
-            Model::Concentrated { scale, .. } => (root2 + root2 / scale.to_f64()) * log.sqrt() / e,
+            Model::Concentrated { scale, .. } => (root2 + root2 / scale.to_f64()) * log.sqrt() * more / e,
             Model::Local => ((2.0 * log).sqrt() + LOCAL * (2.0 * n * log).sqrt().max(2.0 * log)) / e,
         };
         sampling + noise / n
@@ -331,13 +382,15 @@ impl Mechanism {
 const LOCAL: f64 = 1.665_109_222_315_395_4;
 
 /// C of [`Mechanism::margin`].
-fn margin(epsilon: f64, delta: Delta, users: u64, g: u64) -> Result<u64, Error> {
+fn margin(epsilon: f64, delta: Delta, users: u64, excess: f64, g: u64) -> Result<u64, Error> {
     if delta.get() == 0.0 {
         return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 where noise is cut off" });
     }
     let rate = epsilon / g as f64;
-    // ln of 2 (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.
-    let log = 2f64.ln() + epsilon + (-epsilon).exp().ln_1p() - delta.get().ln() - (-(-rate).exp_m1()).ln();
+    // ln of 2 (n/h) (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.
+    let log = (2.0 * excess).ln() + epsilon + (-epsilon).exp().ln_1p()
+        - delta.get().ln()
+        - (-(-rate).exp_m1()).ln();
     // C itself in place of C + 1: a whole step more than is needed covers the rounding of a number below 2^50.
     let margin = (log / rate).ceil();
     let bits = (g as f64 + 2.0 * margin) * users as f64;
@@ -365,6 +418,16 @@ fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
 }
 
 impl Model {
+    /// The delta at which the guarantee is stated, if it has one.
+    pub const fn delta(self) -> Option<Delta> {
+        match self {
+            Self::Renyi { delta, .. } | Self::Concentrated { delta, .. } | Self::Bits { delta } => {
+                Some(delta)
+            }
+            _ => None,
+        }
+    }
+
     /// What a whole run promises: batches are disjoint, so it is what the worst batch does, which is the first, of
     /// `first` users. Neighbours differ in one user's reward.
     ///

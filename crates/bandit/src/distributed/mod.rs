@@ -24,7 +24,7 @@ mod secure_sum;
 mod simulate;
 mod stage;
 
-pub use elimination::{Config, Elimination, NoiseAt};
+pub use elimination::{Config, Elimination, MOST_DELTA, NoiseAt};
 pub use environment::NormalArms;
 pub use mechanism::{Mechanism, Model};
 pub use secure_sum::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};

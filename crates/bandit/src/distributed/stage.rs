@@ -24,9 +24,11 @@ impl Stage {
     /// Before the first sum.
     ///
     /// # Errors
-    /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound.
+    /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
+        // Of new runs: one that is stored goes on.
+        config.check_delta()?;
         let (left, mechanism) = ((0..config.arms).collect(), config.mechanism(1)?);
         Ok(Self { config, number: 1, left, means: Vec::new(), mechanism })
     }

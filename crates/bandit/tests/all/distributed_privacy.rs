@@ -2,7 +2,7 @@
 //!
 //! Attacks: events are fixed beforehand; all bounds hold together with probability above 0.999.
 
-use bandit::distributed::{IdealSum, Mechanism, Model, SecureSum};
+use bandit::distributed::{Config, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage};
 use privacy::audit::epsilon_at_least;
 use privacy::budget::Delta;
 use privacy::source::SplitMix64;
@@ -105,6 +105,71 @@ fn cut_off_noise_costs_its_delta() {
     }
     let none = Mechanism::new(bits(0.0), Ratio::ONE, 4, 0.1, 100);
     assert!(matches!(none, Err(bandit::Error::Field { field: "delta", .. })));
+}
+
+/// A quarter of a batch is made up, and tells what it added: what is left is the noise of the others. Sized for all it is worth
+/// more than the epsilon that was promised; sized without those it is worth no more, also where it is cut off; and the
+/// threshold covers the noise of all.
+#[test]
+fn attack_made_up_users_leave_enough_noise() {
+    let sized = |model, colluding| {
+        Mechanism::with_colluding(model, Ratio::ONE, 16, colluding, 0.1, 1_000_000).unwrap()
+    };
+    for (colluding, holds) in [(0, false), (4, true)] {
+        let mechanism = sized(Model::Pure, colluding);
+        assert_eq!((mechanism.users(), mechanism.honest()), (16, 16 - colluding));
+        let g = mechanism.precision();
+        let left = worst_ratio(12.0 / mechanism.honest() as f64, 1.0 / g as f64, g as usize);
+        assert_eq!(left <= 1.0 + 1e-9, holds, "{left}");
+    }
+    for (model, users) in [(renyi(), 16), (gauss(), 16)] {
+        let mechanism = Mechanism::with_colluding(model, Ratio::ONE, users, 4, 0.1, 1_000_000).unwrap();
+        let (mut rng, g) = (SplitMix64::new(80), mechanism.precision() as f64);
+        let mut square = 0.0;
+        for _ in 0..20_000 {
+            square += (mechanism.noise(&mut rng).unwrap() as f64).powi(2) / 20_000.0;
+        }
+        // Of 12 together the variance is g²; five standard errors of the mean of squares.
+        assert!((12.0 * square / (g * g) - 1.0).abs() < 5.0 * (2.0f64 / 20_000.0).sqrt(), "{model:?}");
+    }
+    // Of four users two are real.
+    let cut = Mechanism::with_colluding(bits(1e-4), Ratio::ONE, 4, 2, 0.1, 1_000_000).unwrap();
+    let (g, margin) = (cut.precision() as usize, cut.margin() as usize);
+    assert!(exact_delta(2, 1.0, g, margin) <= 1e-4);
+    for model in [Model::Pure, renyi(), gauss(), bits(1e-6)] {
+        let (mechanism, mut rng) = (sized(model, 8), SplitMix64::new(81));
+        let beyond = (0..2000).filter(|_| {
+            let noise: i128 = (0..16).map(|_| mechanism.noise(&mut rng).unwrap()).sum();
+            noise.unsigned_abs() > u128::from(mechanism.threshold())
+        });
+        // 0.1 of them, and five standard deviations.
+        assert!(beyond.count() < 268, "{model:?}");
+    }
+    for (model, colluding) in [(Model::Central, 1), (Model::Local, 1), (Model::Pure, 16), (Model::Pure, 17)] {
+        let refused = Mechanism::with_colluding(model, Ratio::ONE, 16, colluding, 0.1, 100);
+        assert!(matches!(refused, Err(bandit::Error::Field { field: "colluding", .. })), "{model:?}");
+    }
+}
+
+/// A run states its guarantee at a delta that means something, and says what its noise counts on.
+#[test]
+fn runs_state_their_guarantee_at_a_small_delta() {
+    let config = |delta| {
+        let delta = Delta::new(delta).unwrap();
+        Config::new(2, 1000, Model::Renyi { scale: Ratio::ONE, delta }, Ratio::ONE)
+    };
+    assert!(Stage::new(config(MOST_DELTA)).is_ok());
+    for delta in [0.011, 0.99] {
+        let refused = Stage::new(config(delta)).unwrap_err().to_string();
+        assert!(refused.contains("delta is") && refused.contains("at most 0.01"), "{refused}");
+    }
+    let part = Config { colluding: r(1, 4), ..config(1e-6) };
+    assert!(part.privacy().unwrap().sentence.contains("all users of a batch but a part of 0.25"));
+    // Rounded up: of the first batch's two one.
+    assert_eq!([1, 2, 3].map(|number| part.mechanism(number).unwrap().honest()), [1, 3, 6]);
+    for bad in [Config { colluding: r(5, 4), ..part.clone() }, Config { noise: NoiseAt::Sum, ..part }] {
+        assert!(matches!(Stage::new(bad), Err(bandit::Error::Field { field: "colluding", .. })));
+    }
 }
 
 /// What a device sends has that law: chi-square, 4 degrees of freedom, 30 has probability 5e-6.

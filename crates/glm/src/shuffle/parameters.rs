@@ -1,6 +1,7 @@
 //! What a service is told to make a policy, and what its devices are told of it.
 
 use super::{Estimator, Protection, ShuffleConfig};
+use crate::error::{Error, field};
 use crate::{Link, Problem};
 use privacy::budget::Epsilon;
 use serde::{Deserialize, Serialize};
@@ -44,15 +45,35 @@ fn one() -> f64 {
     1.0
 }
 
+/// What services and devices work out noise for: more would take them long, or has no sense.
+const BATCHES: usize = 8;
+const PEOPLE: u64 = 1_000_000;
+const STEPS: u32 = 1000;
+const LEAST_EPSILON: f64 = 0.1;
+const LEAST_DELTA: f64 = 1e-30;
+
 impl Parameters {
-    /// The configuration, which is still to be [validated](ShuffleConfig::validate).
-    pub fn config(&self) -> ShuffleConfig {
+    /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked out in seconds,
+    /// and its delta is one at which a guarantee means something.
+    ///
+    /// # Errors
+    /// [`Error::Field`] above 8 batches, a million people in all or 1000 steps; for an epsilon below 0.1, and a delta below
+    /// 10^-30 or [above 0.01](Problem::check_delta).
+    pub fn config(&self) -> Result<ShuffleConfig, Error> {
         let &Self { arms, features, ref batches, epsilon, delta, link, s, kappa, gamma, lambda, steps } =
             self;
         let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
+        let count = batches.len();
+        field("batches", count as f64, (1..=BATCHES).contains(&count), "from 1 to 8")?;
+        field("batches in sum", horizon as f64, (1..=PEOPLE).contains(&horizon), "from 1 to 1000000")?;
+        field("steps", steps.into(), (1..=STEPS).contains(&steps), "from 1 to 1000")?;
+        field("epsilon", epsilon.get(), epsilon.get() >= LEAST_EPSILON, "at least 0.1")?;
+        field("delta", delta, delta >= LEAST_DELTA, "at least 1e-30")?;
         let kappa = kappa.unwrap_or(link.kappa(s));
-        ShuffleConfig {
-            problem: Problem { d: features, k: arms, link, s, kappa, delta, horizon },
+        let problem = Problem { d: features, k: arms, link, s, kappa, delta, horizon };
+        problem.check_delta()?;
+        Ok(ShuffleConfig {
+            problem,
             reward_max: 1.0,
             batches: batches.clone(),
             lambda,
@@ -60,6 +81,6 @@ impl Parameters {
             design_factor: 2.0,
             estimator: Estimator::Descent { steps },
             protection: Protection::Calibrated { epsilon },
-        }
+        })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! One program for all files: each would link the whole crate again.
 
+mod bounds;
 mod common;
 mod noise;
 mod processes;

@@ -46,7 +46,7 @@ fn users_who_drop_out_do_not_cost_privacy() {
     }
     for colluding in 0..2 {
         let batch = Batch::new(&plan(Model::Pure, 16, 1, colluding)).unwrap();
-        let sized = batch.mechanism().users();
+        let sized = batch.mechanism().honest();
         assert_eq!((u64::from(batch.at_least()), sized), (12, 12 - 4 * colluding as u64));
         let g = batch.mechanism().precision() as usize;
         for answered in 12..=16 {

@@ -9,6 +9,8 @@ use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Passed, Process, Relay};
 use secure_sum::{Batch, BatchId, Collector, Error, Plan, Report, reports};
 use std::path::Path;
+use tempfile::TempDir;
+use wire::AccessToken;
 
 const PLAN: Plan = Plan {
     model: Model::Pure,
@@ -42,6 +44,7 @@ fn views_hold_shares_ids_and_one_noised_sum() {
     let mut rng = ChaCha20Rng::seed_from_u64(11);
     let batch = batch(1);
     let id = batch.id(0x5eed_1234_abcd_9876);
+    [&first, &second].iter().for_each(|process| party(process.address()).announce(id).unwrap());
     let (mut steps, mut values, mut total) = (0, Vec::new(), 0);
     for user in 0..PLAN.invited {
         // As `randomise`, with the parts in hand.
@@ -103,6 +106,7 @@ fn a_batch_opens_once_for_enough_users() {
     let collector = Collector::new(parties.clone());
     let mut rng = ChaCha20Rng::seed_from_u64(12);
     let id = BatchId { number: 1, at_least: 3 };
+    collector.announce(id).unwrap();
     let mut ids = Vec::new();
     for value in [5, -7, 11, 100] {
         let both = reports(id, value, &mut rng);
@@ -117,7 +121,8 @@ fn a_batch_opens_once_for_enough_users() {
     ids.sort();
     let open = |set: &[[u8; 16]]| parties[0].post("batches/1/3/open", set.as_flattened(), 8);
     refused(open(&ids), "not_closed");
-    refused(parties[0].post("batches/1/4/close", &[], 99), "not_closed");
+    refused(parties[0].post("batches/1/4/close", &[], 99), "not_announced");
+    refused(parties[0].report(&reports(BatchId { at_least: 2, ..id }, 1, &mut rng)[0]), "not_announced");
     parties[0].post("batches/1/3/close", &[], 99).unwrap();
     refused(open(&ids[..2]), "too_few");
     refused(open(&[ids[0]; 3]), "unknown_report");
@@ -132,10 +137,16 @@ fn a_batch_opens_once_for_enough_users() {
     let mut more = [ids.clone(), vec![lost]].concat();
     more.sort();
     refused(open(&more), "opened");
-    refused(parties[0].post("batches/1/3/close", &[], 99), "closed");
+    // The collector may begin again, for the same set.
+    assert_eq!(parties[0].post("batches/1/3/close", &[], 99).unwrap(), ids.as_flattened());
+    assert_eq!(collector.collect(id).unwrap(), sum);
+    refused(parties[0].announce(BatchId { at_least: 4, ..id }), "announced");
+    parties[0].announce(id).unwrap();
+    refused(parties[0].report(&reports(id, 1, &mut rng)[0]), "closed");
 
     // Dropped out below the threshold: refused before anything is opened, and at the aggregator too.
     let few = BatchId { number: 2, at_least: 3 };
+    collector.announce(few).unwrap();
     for _ in 0..2 {
         reports(few, 1, &mut rng).iter().zip(&parties).for_each(|(r, p)| p.report(r).unwrap());
     }
@@ -157,8 +168,7 @@ fn hostile_bytes_are_refused() {
             let mut body = vec![0; length];
             rng.fill_bytes(&mut body);
             match party.post(path, &body, 0) {
-                // 36 random bytes make a report, nearly always.
-                Ok(_) => assert!(path == "reports" && length == 36),
+                Ok(_) => panic!("{path} {length}"),
                 Err(Error::Refused { problem, .. }) => {
                     assert!((400..500).contains(&problem.status), "{problem:?}")
                 }
@@ -167,10 +177,97 @@ fn hostile_bytes_are_refused() {
             }
         }
     }
-    let report = &reports(BatchId { number: 9, at_least: 1 }, 3, &mut rng)[0];
+    let id = BatchId { number: 9, at_least: 1 };
+    party.announce(id).unwrap();
+    let report = &reports(id, 3, &mut rng)[0];
     party.report(report).unwrap();
     let other = Report { share: report.share + Field64::from(1), ..*report };
     refused(party.report(&other), "duplicate");
+}
+
+/// An aggregator has opened, and the collector falls over before the other one did. It begins again and gets the sum: the first
+/// one still names the set.
+#[test]
+fn a_collector_may_fall_over_between_the_two_openings() {
+    let (first, second) = (aggregator(), aggregator());
+    let parties = [&first, &second].map(|p| party(p.address()));
+    let collector = Collector::new(parties.clone());
+    let mut rng = ChaCha20Rng::seed_from_u64(14);
+    let id = BatchId { number: 1, at_least: 2 };
+    collector.announce(id).unwrap();
+    let mut sent: Vec<_> = [3, -5, 90].map(|value| (value, reports(id, value, &mut rng))).into();
+    sent.sort_by_key(|(_, both)| both[0].id);
+    for (k, (_, both)) in sent.iter().enumerate() {
+        // The last user's report reaches the second aggregator alone.
+        both.iter().zip(&parties).skip(usize::from(k == 2)).for_each(|(r, p)| p.report(r).unwrap());
+    }
+    let set: Vec<_> = sent[..2].iter().map(|(_, both)| both[0].id).collect();
+    for party in &parties {
+        party.post("batches/1/2/close", &[], 99).unwrap();
+    }
+    parties[0].post("batches/1/2/open", set.as_flattened(), 8).unwrap();
+    for _ in 0..2 {
+        let sum = collector.collect(id).unwrap();
+        assert_eq!((sum.total, sum.users), (sent[0].0 + sent[1].0, 2));
+    }
+}
+
+/// A stranger closes a batch under way, so that it lacks users, and announces batches that take room. Where a token was given
+/// it is refused, and so is one who shows another token; where none was, the same requests go through.
+#[test]
+fn attack_a_stranger_closes_a_batch() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "0123456789abcdef".repeat(4) + "\n").unwrap();
+    let mut rng = ChaCha20Rng::seed_from_u64(15);
+    for guarded in [true, false] {
+        let mut arguments = vec!["aggregator", "--listen", "127.0.0.1:0"];
+        if guarded {
+            arguments.extend(["--token-file", file.to_str().unwrap()]);
+        }
+        let process = Process::start(Path::new(PROGRAM), &arguments).unwrap();
+        let stranger = party(process.address());
+        let guess = stranger.clone().with_token(Some(AccessToken::from_hex(&"0123".repeat(16)).unwrap()));
+        let collector = stranger.clone().with_token(Some(AccessToken::open(&file).unwrap()));
+        let id = BatchId { number: 1, at_least: 1 };
+        collector.announce(id).unwrap();
+        let first = reports(id, 1, &mut rng)[0];
+        // Users show nothing.
+        stranger.report(&first).unwrap();
+        for bad in [&stranger, &guess] {
+            let asked = [
+                bad.announce(BatchId { number: 2, at_least: 1 }).map(|()| Vec::new()),
+                bad.post("batches/1/1/close", &[], 99),
+                bad.post("batches/1/1/open", &first.id, 8),
+            ];
+            for asked in asked {
+                match asked {
+                    Ok(_) => assert!(!guarded),
+                    refusal => {
+                        assert!(guarded, "{refusal:?}");
+                        refused(refusal, "no_token");
+                    }
+                }
+            }
+        }
+        let second = stranger.report(&reports(id, 1, &mut rng)[0]);
+        if guarded {
+            second.unwrap();
+            assert_eq!(collector.post("batches/1/1/close", &[], 99).unwrap().len(), 32);
+        } else {
+            refused(second, "closed");
+        }
+    }
+    let other_machines = ["aggregator", "--listen", "0.0.0.0:0"];
+    let out = std::process::Command::new(PROGRAM).args(other_machines).output().unwrap();
+    assert!(
+        !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("--token-file"),
+        "{out:?}"
+    );
+    std::fs::write(&file, "short").unwrap();
+    let arguments = ["aggregator", "--listen", "127.0.0.1:0", "--token-file", file.to_str().unwrap()];
+    let out = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
+    assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("16 to 256"), "{out:?}");
 }
 
 /// All roles, as the documentation says to start them.
@@ -218,6 +315,8 @@ fn arguments_are_named() {
             vec!["collect", "--adder", nobody, "--server", nobody, "--bandit", "b", "--batch", "1"],
             "cannot be reached",
         ),
+        (vec!["announce", "--server", nobody, "--bandit", "b", "--batch", "1"], "--aggregators"),
+        (vec!["shuffler", "--server", nobody, "--bandit", "b"], "cannot be reached"),
         (vec!["users", "--server", nobody, "--batch", "1", "--mean", "1"], "--bandit"),
         (vec!["users", "--batch", "1", "--mean", "1"], "--invited"),
         (vec!["forward", "--shuffler", "here", "--exchange", "1"], "such as http://"),

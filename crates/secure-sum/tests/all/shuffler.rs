@@ -8,7 +8,7 @@ use helba_server::{AppState, Settings, app};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Process, Relay};
-use secure_sum::{Awaiting, Error, Party};
+use secure_sum::{Awaiting, Error, Party, http};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -136,15 +136,23 @@ fn shuffle_glm_learns_behind_a_shuffler() {
         "delta": 0.01, "gamma": 0.5, "steps": 4});
     let id = create(&server, &request);
     let parameters = view(&server, &id).created.parameters;
-    let config = serde_json::from_value::<Parameters>(parameters.into()).unwrap().config();
+    let config = serde_json::from_value::<Parameters>(parameters.into()).unwrap().config().unwrap();
     let to_server = Relay::start(address).unwrap();
     let shuffler = shuffler(to_server.address(), &id);
     let to_shuffler = Relay::start(shuffler.address()).unwrap();
     let devices = |rest: &[&str]| {
-        let theta = ["--theta", "0.8,-0.3", "--patience", "60"];
+        let theta =
+            ["--theta", "0.8,-0.3", "--patience", "60", "--most-epsilon", "100", "--most-delta", "0.01"];
         users(address, &id, to_shuffler.address(), &[&theta[..], rest].concat())
     };
-    let wrong = users(address, &id, to_shuffler.address(), &["--theta", "0.8"]).output().unwrap();
+    let wrong = users(
+        address,
+        &id,
+        to_shuffler.address(),
+        &["--theta", "0.8", "--most-epsilon", "100", "--most-delta", "0.01"],
+    )
+    .output()
+    .unwrap();
     ends(&wrong, false, "--theta: 1 numbers given");
 
     let first = devices(&["--invited", "600"]).spawn().unwrap();
@@ -235,7 +243,7 @@ fn users_who_were_told_otherwise_are_not_counted() {
     ends(&out, false, "was told something else");
     refused(party(shuffler.address()).forward(1), "too_few");
     assert_eq!(view(&server, &told_shuffler).feedbacks, 0);
-    let two = ["--mean", "1", "--patience", "20"];
+    let two = ["--mean", "1", "--patience", "20", "--most-epsilon", "1000"];
     ends(&users(address, &told_shuffler, shuffler.address(), &two).output().unwrap(), true, "done");
     assert_eq!(view(&server, &told_shuffler).feedbacks, 2);
 }
@@ -258,9 +266,10 @@ fn batches_are_whole_and_survive_the_servers_absence() {
         awaiting.told().unwrap()
     };
     let first = told(1);
+    refused(shuffler.forward(1), "not_begun");
     refused(shuffler.messages(2, &first, &user(0), &[1]), "not_awaited");
-    refused(shuffler.messages(0, &first, &user(0), &[1]), "not_awaited");
-    refused(shuffler.forward(1), "not_closed");
+    refused(shuffler.messages(0, &first, &user(0), &[1]), "closed");
+    refused(shuffler.forward(1), "too_few");
     shuffler.messages(1, &first, &user(0), &[1]).unwrap();
     shuffler.messages(1, &first, &user(0), &[1]).unwrap();
     shuffler.messages(1, &first, &user(0), &[2]).unwrap();
@@ -314,6 +323,74 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     until(|| shuffler.forward(2).is_ok());
     refused(shuffler.forward(2), "closed");
     assert_eq!((view(&server, &id).feedbacks, Awaiting::ask(&server, &id).unwrap().exchange()), (32, 3));
+}
+
+/// A stranger makes up numbers of exchanges, one after the other. The bandit is asked about once a second, and not each time;
+/// and whoever comes after the next exchange has begun is taken at once, since a batch was handed on in between.
+#[test]
+fn attack_made_up_exchanges_ask_the_bandit_nothing() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let server = party(address);
+    let id = create(&server, &elimination(4));
+    let to_server = Relay::start(address).unwrap();
+    let process = shuffler(to_server.address(), &id);
+    let shuffler = party(process.address());
+    let questions = || to_server.passed().sent.windows(16).filter(|w| w == b"GET /v1/bandits/").count();
+    // At the start, whether it is a bandit of this kind.
+    assert_eq!(questions(), 1);
+    let begin = std::time::Instant::now();
+    for exchange in 1000..1400 {
+        refused(shuffler.messages(exchange, &[0; 16], &[7; 16], &[1]), "not_awaited");
+    }
+    let most = 2 + begin.elapsed().as_secs() as usize;
+    assert!(questions() <= 1 + most, "{} questions", questions());
+    let awaiting = Awaiting::ask(&server, &id).unwrap();
+    let (told, users) = (awaiting.told().unwrap(), awaiting.users() as u8);
+    for k in 0..users {
+        shuffler.messages(1, &told, &[k; 16], &[1]).unwrap();
+    }
+    until(|| view(&server, &id).feedbacks == u64::from(users));
+    until(
+        || matches!(shuffler.forward(1), Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed")),
+    );
+    let told = Awaiting::ask(&server, &id).unwrap().told().unwrap();
+    shuffler.messages(2, &told, &[0; 16], &[1]).unwrap();
+}
+
+/// A shuffler stands before bandits whose users send bits; of others it says so, and ends. What a server says that is no bandit
+/// is that server's fault.
+#[test]
+fn shufflers_start_for_bandits_of_their_kind() {
+    let folder = TempDir::new().unwrap();
+    let (_runtime, address) = service(folder.path(), "127.0.0.1:0");
+    let server = party(address);
+    let shares = json!({"policy": "elimination", "model": "pure", "arms": 3, "horizon": 2000, "epsilon": 4});
+    let id = create(&server, &shares);
+    let at = format!("http://{address}");
+    let starts = |id: &str| {
+        let arguments = ["shuffler", "--listen", "127.0.0.1:0", "--server", &at, "--bandit", id];
+        Command::new(PROGRAM).args(arguments).output().unwrap()
+    };
+    ends(&starts(&id), false, "waits for shares, not for bits");
+    ends(&starts("nobody"), false, "bandit nobody");
+
+    let runtime = Runtime::new().unwrap();
+    let (garbage, before) = runtime.block_on(async {
+        let listen = || async { tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap() };
+        let (first, second) = (listen().await, listen().await);
+        let addresses = (first.local_addr().unwrap(), second.local_addr().unwrap());
+        let nonsense = axum::Router::new().fallback(async || "no bandit");
+        let routes = http::shuffler(Party::new(format!("http://{}", addresses.0)), "b".into());
+        tokio::spawn(async move { axum::serve(first, nonsense).await });
+        tokio::spawn(async move { axum::serve(second, routes).await });
+        addresses
+    });
+    let Err(Error::Refused { problem, .. }) = party(before).messages(1, &[0; 16], &[0; 16], &[1]) else {
+        panic!("taken")
+    };
+    assert_eq!((problem.status, problem.reason.as_deref()), (502, Some("bad_answer")));
+    assert!(problem.detail.contains(&garbage.to_string()), "{problem:?}");
 }
 
 /// Within a minute.

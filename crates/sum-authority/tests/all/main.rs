@@ -2,5 +2,6 @@
 //!
 //! One program for all files: each would link the whole crate again.
 
+mod attack;
 mod exactness;
 mod processes;

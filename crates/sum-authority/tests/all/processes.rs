@@ -10,6 +10,8 @@ use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, BatchId, Error, Party, Plan, http};
 use std::fmt::Debug;
 use std::path::Path;
+use std::time::Duration;
+use wire::AccessToken;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sum-authority");
 
@@ -47,11 +49,10 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     let to_authority = Relay::start(process.address()).unwrap();
     let authority = party(to_authority.address());
     let params = LOGN12_LOGQP105_SUM.validate().unwrap();
-    let (key, key_id) = party(process.address()).key(&params).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let to_server = Relay::start(listener.local_addr().unwrap()).unwrap();
-    let routes = http::adder(Server::new(&params, key_id, 4), authority.clone());
+    let routes = http::adder(Server::new(&params, 2, Duration::from_secs(3600)), authority.clone(), None);
     runtime.spawn(async move { axum::serve(listener, routes).await });
     let server = party(to_server.address());
 
@@ -67,6 +68,11 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     };
     let batch = Batch::new(&plan).unwrap();
     let id = batch.id(7);
+    refused(party(process.address()).key(&params, id), "not_announced");
+    refused(server.value(id, &[0; 16], &vec![0; encrypted_bytes(&params)]), "not_announced");
+    server.announce(id).unwrap();
+    server.announce(id).unwrap();
+    let (key, _) = party(process.address()).key(&params, id).unwrap();
     let (mut steps, mut values, mut total, mut sent) = (0, Vec::new(), 0, Vec::new());
     for user in 0..36u64 {
         if user == 35 {
@@ -94,11 +100,15 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     // The authority: one ciphertext, asked for twice, that no user sent; it answers total and number of users.
     let view = to_authority.passed();
     let asked = bodies(&view.sent);
-    assert_eq!(asked.iter().map(Vec::len).collect::<Vec<_>>(), [encrypted_bytes(&params); 2]);
-    assert_eq!(asked[0], asked[1]);
-    assert!(!sent.contains(&asked[0]));
+    // First the key is made.
+    assert_eq!(
+        asked.iter().map(Vec::len).collect::<Vec<_>>(),
+        [0, encrypted_bytes(&params), encrypted_bytes(&params)]
+    );
+    assert_eq!(asked[1], asked[2]);
+    assert!(!sent.contains(&asked[1]));
     let answers = bodies(&view.answered);
-    assert_eq!(answers.iter().map(Vec::len).collect::<Vec<_>>(), [SUM_BYTES; 2]);
+    assert_eq!(answers[1..].iter().map(Vec::len).collect::<Vec<_>>(), [SUM_BYTES; 2]);
     // The server: names and ciphertexts of one length.
     let to_server = bodies(&to_server.passed().sent);
     let length = 16 + encrypted_bytes(&params);
@@ -113,45 +123,73 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
 
     // A server that strays: another sum of the batch, a single user, too few, another key, no ciphertext.
     refused(authority.open(id, &sent[0]), "opened");
-    refused(authority.open(BatchId { number: 8, at_least: 1 }, &sent[0]), "too_few");
-    refused(authority.open(BatchId { number: 8, at_least: 36 }, &sent[0]), "too_few");
-    let stranger = sum_authority::Authority::generate(&mut rng).unwrap();
-    let foreign = encrypt(&params, stranger.public_key(), 1, &mut rng).unwrap();
-    refused(authority.open(BatchId { number: 8, at_least: 1 }, &foreign), "bad_ciphertext");
-    refused(server.value(batch.id(8), &[1; 16], &foreign), "bad_ciphertext");
-    for bad in [&[][..], &[7; 100], &sent[0][1..]] {
-        refused(authority.open(BatchId { number: 8, at_least: 1 }, bad), "bad_ciphertext");
-        refused(server.value(batch.id(8), &[1; 16], bad), "bad_ciphertext");
+    refused(authority.key(&params, id), "opened");
+    let next = batch.id(8);
+    refused(authority.open(next, &sent[0]), "not_announced");
+    server.announce(next).unwrap();
+    let (key, _) = authority.key(&params, next).unwrap();
+    let one = encrypt(&params, &key, 1, &mut rng).unwrap();
+    refused(authority.open(next, &one), "too_few");
+    refused(authority.open(BatchId { at_least: 1, ..next }, &one), "not_announced");
+    refused(authority.open(next, &sent[0]), "bad_ciphertext");
+    refused(server.value(next, &[1; 16], &sent[0]), "bad_ciphertext");
+    for bad in [&[][..], &[7; 100], &one[1..]] {
+        refused(authority.open(next, bad), "bad_ciphertext");
+        refused(server.value(next, &[1; 16], bad), "bad_ciphertext");
     }
-    refused(server.opened(batch.id(8)), "not_closed");
+    refused(server.opened(next), "too_few");
     refused(authority.get("sums/8/1", 10), "unknown_path");
-    // The server keeps four batches, of which garbage took none.
-    for number in 10..13 {
-        server.value(batch.id(number), &[1; 16], &sent[0]).unwrap();
-    }
-    refused(server.value(batch.id(13), &[1; 16], &sent[0]), "full");
+    // The server keeps two batches: of those the one that is closed makes room, and stays shut.
+    server.announce(batch.id(9)).unwrap();
+    refused(server.opened(id), "not_announced");
+    refused(server.announce(batch.id(10)), "full");
 }
 
-/// The limit on sums, and the least number of users that the operator sets, hold against the server.
+/// The limit on keys, and the least number of users that the operator sets, hold against the server; and nobody but the server
+/// has keys made, or sums opened.
 #[test]
-fn the_operator_bounds_what_is_opened() {
-    let process =
-        Process::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0", "--at-least", "2", "--sums", "2"]);
-    let authority = party(process.as_ref().unwrap().address());
+fn attack_strangers_cannot_use_up_the_keys() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
     let params = LOGN12_LOGQP105_SUM.validate().unwrap();
-    let (key, key_id) = authority.key(&params).unwrap();
     let mut rng = ChaCha20Rng::seed_from_u64(42);
-    let mut adder = Adder::new(&params, key_id);
-    for value in [-3, -4] {
-        adder.add(&encrypt(&params, &key, value, &mut rng).unwrap()).unwrap();
+    for guarded in [true, false] {
+        let mut arguments = vec!["--listen", "127.0.0.1:0", "--at-least", "2", "--keys", "2"];
+        if guarded {
+            arguments.extend(["--token-file", file.to_str().unwrap()]);
+        }
+        let process = Process::start(Path::new(PROGRAM), &arguments).unwrap();
+        let stranger = party(process.address());
+        let adder = stranger.clone().with_token(Some(AccessToken::open(&file).unwrap()));
+        let batch = |number| BatchId { number, at_least: 2 };
+        for number in 100..102 {
+            assert_eq!(stranger.make_key(&params, batch(number)).is_err(), guarded);
+        }
+        if !guarded {
+            refused(adder.make_key(&params, batch(200)), "full");
+            continue;
+        }
+        refused(stranger.make_key(&params, batch(100)), "no_token");
+        refused(adder.make_key(&params, BatchId { number: 1, at_least: 1 }), "too_few");
+        for number in 1..=5 {
+            let (key, name) = adder.make_key(&params, batch(number)).unwrap();
+            // Users show nothing, and get the same.
+            assert_eq!(stranger.key(&params, batch(number)).unwrap().1, name);
+            let mut sum = Adder::new(&params, name);
+            for value in [-3, -4] {
+                sum.add(&encrypt(&params, &key, value, &mut rng).unwrap()).unwrap();
+            }
+            refused(stranger.open(batch(number), &sum.to_bytes()), "no_token");
+            let opened = adder.open(batch(number), &sum.to_bytes()).unwrap();
+            assert_eq!((opened.total, opened.users), (-7, 2));
+            assert_eq!(adder.open(batch(number), &sum.to_bytes()).unwrap(), opened);
+        }
+        for number in 6..8 {
+            adder.make_key(&params, batch(number)).unwrap();
+        }
+        refused(adder.make_key(&params, batch(8)), "full");
     }
-    let two = adder.to_bytes();
-    for number in 0..2 {
-        let sum = authority.open(BatchId { number, at_least: 1 }, &two).unwrap();
-        assert_eq!((sum.total, sum.users), (-7, 2));
-    }
-    refused(authority.open(BatchId { number: 2, at_least: 1 }, &two), "full");
-    assert_eq!(authority.open(BatchId { number: 1, at_least: 1 }, &two).unwrap().total, -7);
     // One user's value is no sum.
     for few in ["0", "1"] {
         let mut command = std::process::Command::new(PROGRAM);
