@@ -267,7 +267,10 @@ fn attack_a_stranger_closes_a_batch() {
     std::fs::write(&file, "short").unwrap();
     let arguments = ["aggregator", "--listen", "127.0.0.1:0", "--token-file", file.to_str().unwrap()];
     let out = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
-    assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("16 to 256"), "{out:?}");
+    assert!(
+        !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("64 hexadecimal digits"),
+        "{out:?}"
+    );
 }
 
 /// All roles, as the documentation says to start them.
