@@ -402,6 +402,7 @@ mod tests {
             lambda: 1.0,
             gamma: 1.0,
             design_factor: 2.0,
+            colluding: 0.0,
             estimator: Estimator::Descent { steps: 2 },
             protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
         };

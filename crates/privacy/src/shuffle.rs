@@ -66,23 +66,26 @@ impl BitSum {
     }
 
     /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
-    /// [`composition::per_release`].
+    /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the others added, because
+    /// they tell or were made up, faces that of these.
     ///
     /// - Cost: some sixty divergences, which [`with_noise`](Self::with_noise) of the [`noise_bits`](Self::noise_bits) found
     ///   saves the next time.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0 or `coordinates` is 0; as [`new`](Self::new).
+    /// [`Error::Field`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as [`new`](Self::new).
     pub fn calibrated(
         bound: f64,
         users: u64,
+        honest: u64,
         coordinates: u32,
         epsilon: Epsilon,
         delta: Delta,
     ) -> Result<Self, Error> {
         let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
         let steps = Self::default_steps(users, 1);
-        let noise_bits = least_noise_bits(users.max(1), steps, epsilon, delta)?;
+        check_honest(users, honest)?;
+        let noise_bits = least_noise_bits(honest, steps, epsilon, delta)?;
         Self::new(bound, users, steps, noise_bits)
     }
 
@@ -94,6 +97,7 @@ impl BitSum {
     pub fn with_noise(
         bound: f64,
         users: u64,
+        honest: u64,
         coordinates: u32,
         epsilon: Epsilon,
         delta: Delta,
@@ -101,7 +105,8 @@ impl BitSum {
     ) -> Result<Self, Error> {
         let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
         let sum = Self::new(bound, users, Self::default_steps(users, 1), noise_bits)?;
-        if divergence(users * noise_bits, sum.steps, epsilon) > delta.get() {
+        check_honest(users, honest)?;
+        if divergence(honest * noise_bits, sum.steps, epsilon) > delta.get() {
             let want = "as many as the promised delta needs";
             return Err(Error::Field { field: "noise_bits", got: noise_bits as f64, want });
         }
@@ -189,6 +194,17 @@ impl BitSum {
         let quarters = 4 * i128::from(ones) - i128::from(self.users) * i128::from(self.noise_bits);
         Ok(self.step() * (quarters as f64 / 4.0) - self.users as f64 * self.bound)
     }
+}
+
+fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
+    if honest == 0 || honest > users {
+        return Err(Error::Field {
+            field: "honest",
+            got: honest as f64,
+            want: "from 1 to the number of users",
+        });
+    }
+    Ok(())
 }
 
 /// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the larger of
@@ -295,10 +311,10 @@ mod tests {
             [(1, 1.0, 0.1), (2, 0.5, 1e-3), (9, 3.0, 1e-2), (25, 1.0, 1e-3), (400, 0.5, 1e-5)]
         {
             let (epsilon, delta) = (Epsilon::new(epsilon).unwrap(), Delta::new(delta).unwrap());
-            let sum = BitSum::calibrated(1.0, users, 1, epsilon, delta).unwrap();
+            let sum = BitSum::calibrated(1.0, users, users, 1, epsilon, delta).unwrap();
             let enough = |bits: &u64| divergence(bits * users, sum.steps, epsilon) <= delta.get();
             assert_eq!((0..).find(enough), Some(sum.noise_bits), "{users}");
-            let again = |bits| BitSum::with_noise(1.0, users, 1, epsilon, delta, bits);
+            let again = |bits| BitSum::with_noise(1.0, users, users, 1, epsilon, delta, bits);
             assert_eq!(again(sum.noise_bits).unwrap(), sum);
             assert!(again(sum.noise_bits + 1).is_ok() && again(0).is_err() && again(u64::MAX).is_err());
             assert!(matches!(again(sum.noise_bits - 1), Err(Error::Field { field: "noise_bits", .. })));

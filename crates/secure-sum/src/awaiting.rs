@@ -109,7 +109,7 @@ impl Awaiting {
     pub fn agree(&self, most: &Most) -> Result<(), Error> {
         let (epsilon, delta, colluding) =
             match serde_json::from_value::<Parameters>(Value::Object(self.parameters.clone())) {
-                Ok(Parameters { epsilon, delta, .. }) => (epsilon.get(), delta, 0.0),
+                Ok(Parameters { epsilon, delta, colluding, .. }) => (epsilon.get(), delta, colluding),
                 Err(_) => {
                     let config = self.elimination()?;
                     let (statement, colluding) = (config.privacy()?, config.colluding.to_f64());

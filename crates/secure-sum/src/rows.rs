@@ -243,6 +243,29 @@ mod tests {
         says(4, share, Some("no bits"));
         assert!(Row::new(&batch, &set, 2, 1.0).is_err() && Row::new(&batch, &set, 0, 1.5).is_err());
     }
+    /// A device that asks for noise that is enough without a part of the others refuses a bandit that sizes it for all, and
+    /// adds more to one that does not.
+    #[test]
+    fn attack_made_up_rows_are_reckoned_with() {
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        let wary = Most { colluding: 0.25, ..MOST };
+        let mut awaiting = awaiting(1, silent);
+        assert!(matches!(RowBatch::new(&awaiting, &wary), Err(Error::FewColluding { .. })));
+        let noise = |batch: RowBatch| [batch.metric.noise_bits(), batch.gradient.noise_bits()];
+        let all = noise(RowBatch::new(&awaiting, &MOST).unwrap());
+        awaiting.parameters.insert("colluding".into(), 0.25.into());
+        let honest = noise(RowBatch::new(&awaiting, &wary).unwrap());
+        // The same sum of noise from three quarters of the users, but for rounding.
+        assert!(
+            (0..2).all(|i| 3 * honest[i] >= 4 * all[i] - 3 && 3 * honest[i] <= 4 * all[i] + 7),
+            "{all:?} {honest:?}"
+        );
+        for bad in [-0.1, 1.0, f64::MAX] {
+            awaiting.parameters.insert("colluding".into(), bad.into());
+            assert!(RowBatch::new(&awaiting, &MOST).is_err(), "{bad}");
+        }
+    }
+
     /// Far out a link leaves double precision for some rows: a device that failed there would tell which is its own. So points
     /// outside the ball of parameters are refused whatever the row, and estimates too.
     #[test]

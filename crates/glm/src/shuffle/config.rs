@@ -32,6 +32,9 @@ pub struct ShuffleConfig {
     pub estimator: Estimator,
     /// How sums are protected.
     pub protection: Protection,
+    /// Part of a batch's people, rounded up, without whose noise that of the others is still enough: they tell what they
+    /// added, or are made up. For [`Protection::Calibrated`] alone, 0 elsewhere.
+    pub colluding: f64,
 }
 
 /// How one batch is summed, see [`ShuffleConfig::sums`].
@@ -194,6 +197,10 @@ impl ShuffleConfig {
         if let Estimator::Descent { steps } = self.estimator {
             field("steps", steps.into(), (1..=100_000).contains(&steps), "in 1..=100000")?;
         }
+        let of_noise = matches!(self.protection, Protection::Calibrated { .. });
+        let part = (0.0..1.0).contains(&self.colluding);
+        let want = "at least 0 and below 1, and 0 where noise is not calibrated";
+        field("colluding", self.colluding, part && (of_noise || self.colluding == 0.0), want)?;
         if let Protection::Scaled { factor, .. } = self.protection {
             field("factor", factor, factor > 0.0, "positive")?;
         }
@@ -286,6 +293,7 @@ impl ShuffleConfig {
             share(Epsilon::new(epsilon.get() / 2.0)?, Delta::new(self.problem.delta / 2.0)?)
         };
         let users = self.batches.get(k).copied().unwrap_or(0);
+        let honest = users.saturating_sub((self.colluding * users as f64).ceil() as u64);
         let stated = |epsilon: Epsilon| {
             let (epsilon, delta) = half(epsilon)?;
             BitSum::stated(bound, users, self.problem.d as u64, epsilon, delta)
@@ -299,11 +307,13 @@ impl ShuffleConfig {
             Protection::Calibrated { epsilon } => {
                 let (epsilon, delta) = half(epsilon)?;
                 Summation::Bits(match noise_bits {
-                    Some(bits) => BitSum::with_noise(bound, users, coordinates, epsilon, delta, bits)?,
+                    Some(bits) => {
+                        BitSum::with_noise(bound, users, honest, coordinates, epsilon, delta, bits)?
+                    }
                     None => {
                         #[cfg(test)]
                         tests::SIZED.with(|sized| sized.set(sized.get() + 1));
-                        BitSum::calibrated(bound, users, coordinates, epsilon, delta)?
+                        BitSum::calibrated(bound, users, honest, coordinates, epsilon, delta)?
                     }
                 })
             }
@@ -363,6 +373,7 @@ mod tests {
             design_factor: 2.0,
             estimator: Estimator::Descent { steps: 3 },
             protection: Protection::Calibrated { epsilon: Epsilon::new(8.0).unwrap() },
+            colluding: 0.0,
         };
         let (found, sums) = sized(|| config.sums().unwrap());
         let noise: Vec<_> = sums.iter().map(|sums| sums.noise().unwrap()).collect();

@@ -36,6 +36,9 @@ pub struct Parameters {
     pub lambda: f64,
     /// Steps of the descent.
     pub steps: u32,
+    /// [`ShuffleConfig::colluding`].
+    #[serde(default)]
+    pub colluding: f64,
 }
 
 fn logistic() -> Link {
@@ -60,8 +63,20 @@ impl Parameters {
     /// [`Error::Field`] above 8 batches, a million people in all or 1000 steps; for an epsilon below 0.1, and a delta below
     /// 10^-30 or [above 0.01](Problem::check_delta).
     pub fn config(&self) -> Result<ShuffleConfig, Error> {
-        let &Self { arms, features, ref batches, epsilon, delta, link, s, kappa, gamma, lambda, steps } =
-            self;
+        let &Self {
+            arms,
+            features,
+            ref batches,
+            epsilon,
+            delta,
+            link,
+            s,
+            kappa,
+            gamma,
+            lambda,
+            steps,
+            colluding,
+        } = self;
         let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
         let count = batches.len();
         field("batches", count as f64, (1..=BATCHES).contains(&count), "from 1 to 8")?;
@@ -81,6 +96,7 @@ impl Parameters {
             design_factor: 2.0,
             estimator: Estimator::Descent { steps },
             protection: Protection::Calibrated { epsilon },
+            colluding,
         })
     }
 }

@@ -26,6 +26,7 @@ fn config(batches: Vec<u64>, lambda: f64, gamma: f64) -> ShuffleConfig {
         lambda,
         gamma,
         design_factor: 2.0,
+        colluding: 0.0,
         estimator: Estimator::Exact,
         protection: Protection::None,
     }

@@ -30,6 +30,7 @@ fn shuffle(protection: Protection) -> ShuffleGlm {
         lambda: 2.0,
         gamma: 1.0,
         design_factor: 2.0,
+        colluding: 0.0,
         estimator: Estimator::Descent { steps: 3 },
         protection,
     })

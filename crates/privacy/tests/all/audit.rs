@@ -71,7 +71,8 @@ fn tree(runs: u64) {
 
 /// 25 users at (1, 0.001). Wrong: the bound printed, which lets a user move the count by twice as many steps.
 fn bit_sum(runs: u64) {
-    let sum = BitSum::calibrated(1.0, 25, 1, Epsilon::new(1.0).unwrap(), Delta::new(1e-3).unwrap()).unwrap();
+    let sum =
+        BitSum::calibrated(1.0, 25, 25, 1, Epsilon::new(1.0).unwrap(), Delta::new(1e-3).unwrap()).unwrap();
     let noise = sum.noise_bits() * 25;
     let (mean, sd) = (noise as f64 / 4.0, (3.0 / 16.0 * noise as f64).sqrt());
     let right = shown(runs, 1e-3, 3, |one, rng| {

@@ -75,7 +75,7 @@ fn calibrated_constants() {
     for (n, e, d, least, b) in
         [(25, 1.0, 1e-3, 3659, 147), (100, 1.0, 1e-3, 14382, 144), (400, 0.5, 1e-5, 423_712, 1060)]
     {
-        let sum = BitSum::calibrated(1.0, n, 1, eps(e), del(d)).unwrap();
+        let sum = BitSum::calibrated(1.0, n, n, 1, eps(e), del(d)).unwrap();
         assert_eq!(sum.noise_bits(), b);
         assert!(divergence(least, sum.steps(), eps(e)) <= d);
         assert!(divergence(least - 1, sum.steps(), eps(e)) > d);
@@ -83,7 +83,24 @@ fn calibrated_constants() {
         let factor = stated.noise_deviation() / sum.noise_deviation();
         assert!((700.0..830.0).contains(&factor), "{factor}");
     }
-    assert!(BitSum::calibrated(1.0, 25, 1, eps(1.0), Delta::ZERO).is_err());
+    assert!(BitSum::calibrated(1.0, 25, 25, 1, eps(1.0), Delta::ZERO).is_err());
+}
+
+/// Made-up users add no noise. Sized for all, what is left without a quarter of them exceeds the promise; sized for the
+/// others, it keeps it, with the least noise that does.
+#[test]
+fn attack_made_up_users_leave_enough_bits() {
+    let (users, honest, e, d) = (400, 300, eps(1.0), del(1e-6));
+    let left = |sum: &BitSum, less: u64| divergence(honest * (sum.noise_bits() - less), sum.steps(), e);
+    let counting_on_all = BitSum::calibrated(1.0, users, users, 1, e, d).unwrap();
+    assert!(left(&counting_on_all, 0) > d.get());
+    let sized = BitSum::calibrated(1.0, users, honest, 1, e, d).unwrap();
+    assert!(left(&sized, 0) <= d.get() && left(&sized, 1) > d.get());
+    let stored = |bits| BitSum::with_noise(1.0, users, honest, 1, e, d, bits);
+    assert!(stored(sized.noise_bits()).unwrap() == sized && stored(counting_on_all.noise_bits()).is_err());
+    for honest in [0, users + 1] {
+        assert!(BitSum::calibrated(1.0, users, honest, 1, e, d).is_err());
+    }
 }
 
 /// The divergence is the sum over all counts, where that can be afforded.

@@ -63,6 +63,7 @@ impl Experiment for Shuffled {
                 lambda: if exact { 2.0 } else { 0.05 * 20.0 * 2.0 * (rounds as f64).ln() },
                 gamma: 1.0,
                 design_factor: 2.0,
+                colluding: 0.0,
                 estimator: if exact { Estimator::Exact } else { Estimator::Descent { steps: 20 } },
                 protection,
             };
