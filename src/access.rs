@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens, of which the server knows the digests alone.
+//! Access control by bearer tokens. The server knows only their digests.
 //!
 //! | bearer | may |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | of the operator's token | all of that, and the same for policies in the clear |
 //! | nobody | read health, keys, policies, and a bandit whose id is known |
 //!
-//! Without an operator's token policies in the clear are open to whoever reaches the port.
+//! Without an operator's token, policies in the clear are open to everyone who reaches the port.
 
 use crate::{Error, Kept};
 use axum::http::{HeaderMap, header};
@@ -15,9 +15,9 @@ use wire::TokenDigest;
 /// The digests that a server compares with.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Access {
-    /// Of the token in the secret bundle; `None` where no keys are loaded.
+    /// Digest of the token in the secret bundle; `None` where no keys are loaded.
     pub(crate) participant: Option<TokenDigest>,
-    /// Of the operator's token.
+    /// Digest of the operator's token; `None` where the server has none.
     pub(crate) operator: Option<TokenDigest>,
 }
 

@@ -91,7 +91,8 @@ impl ClearEntry {
         })
     }
 
-    /// A decision, new or the one that waits; only a new one changes anything.
+    /// Gives the decision that still waits for its answer, or else a new one. Only a new one changes the
+    /// bandit.
     fn decide(
         &self,
         state: &AppState,
@@ -188,7 +189,7 @@ pub(crate) async fn policies() -> Result<Json<Vec<Offer>>, Error> {
 /// Makes a bandit with a policy from `request`.
 pub(crate) async fn create(state: AppState, request: Map<String, Value>) -> Result<Response, Error> {
     let config = Config::from_request(request)?;
-    // Noise that takes a while is sized one bandit at a time, on no place that other requests need.
+    // Noise that takes seconds to size is sized for one bandit at a time, without a permit of other requests.
     let held = if config.sizes_noise() {
         state.check_room()?;
         state.0.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?
@@ -300,7 +301,7 @@ fn json<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Error
     seeded(PhantomData::<T>, what, body)
 }
 
-/// As [`json`], of what `seed` makes of it.
+/// As [`json`], for the value that `seed` deserializes.
 fn seeded<S: for<'a> DeserializeSeed<'a, Value = T>, T>(
     seed: S,
     what: &'static str,
@@ -329,8 +330,9 @@ mod tests {
         request
     }
 
-    /// While the noise of one bandit is sized, a second one that would be is told to come back, everything else is made, and
-    /// no place of other requests is taken. What sizes for longer than the limits allow is refused before.
+    /// While the noise of one bandit is sized, a second creation that needs sizing is refused for now. All
+    /// other creations succeed, and no permit of other requests is taken. Parameters whose noise would take
+    /// longer than the limits allow are refused before any sizing.
     #[tokio::test]
     async fn attack_costly_creations_hold_up_nobody() {
         let folder = tempfile::tempdir().unwrap();

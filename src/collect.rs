@@ -184,7 +184,8 @@ pub(crate) struct ShuffledGlm {
 #[derive(Serialize, Deserialize)]
 struct StoredGlm {
     config: ShuffleConfig,
-    /// What calibration found, so that reading it back costs one divergence for each and not a search.
+    /// The noise that calibration found. Reading it back computes one divergence for each value and does not
+    /// search.
     noise: Vec<NoiseBits>,
     exchange: u64,
     published: Vec<Batch>,

@@ -1,5 +1,6 @@
-//! Bodies of requests: of which type, how long, how fast. A body is read before the request takes a place among those
-//! under way, so that who sends slowly holds nothing that others wait for.
+//! Request bodies: their media type, length and least rate. A body is read before the request takes one of
+//! the permits of [`Settings::max_in_flight`](crate::Settings::max_in_flight), so a slow sender holds nothing
+//! that other requests wait for.
 
 use crate::{AppState, Error};
 use axum::body::{Body, Bytes, HttpBody};
@@ -16,12 +17,13 @@ const SMALL_BYTES: usize = 64 << 10;
 const BODY_GRACE: Duration = Duration::from_secs(5);
 /// Bytes a second: half a megabit.
 const LEAST_RATE: u64 = 64 << 10;
-/// Of a refused request's body, no more than this is taken in.
+/// A refused request's body is read and discarded up to this many bytes.
 const DISCARDED_BYTES: u64 = 64 << 20;
 /// Unit of the memory budget: a semaphore counts in 32 bits.
 const UNIT: usize = 1 << 10;
 
-/// What a body must be said to be. A page of another origin can send neither without the browser asking this server first.
+/// The media type that a body must declare. Before a page of another origin sends either, its browser sends
+/// this server a preflight request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Json,
@@ -94,7 +96,7 @@ pub(crate) async fn body(
     Ok(Received { bytes, _memory: memory })
 }
 
-/// Takes from the budget what a body of `capacity` bytes holds more than it has taken.
+/// Takes permits from the budget until they cover a body of `capacity` bytes.
 fn charge(state: &AppState, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Error> {
     if capacity <= SMALL_BYTES {
         return Ok(());
@@ -114,8 +116,8 @@ pub(crate) fn budget(bytes: usize) -> usize {
     (bytes / UNIT).clamp(1, u32::MAX as usize)
 }
 
-/// `error`, after the body was taken in and thrown away if it is not too long: many clients read an answer only when they
-/// have sent everything, and see a broken connection instead of it otherwise.
+/// Returns `error`, after reading and discarding the body if it is not too long: many clients read an answer
+/// only when they have sent everything, and report a broken connection otherwise.
 pub(crate) async fn refuse(request: Request, error: Error) -> Error {
     if announced(&request).is_some_and(|length| length <= DISCARDED_BYTES) {
         Reader::new(request.into_body()).discard().await;
@@ -161,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Takes in the rest; late or broken, the answer is the same.
+    /// Reads and discards the rest. A body that is late or breaks off changes nothing in the answer.
     async fn discard(mut self) {
         while let Ok(Some(_)) = self.next().await {
             if self.received > DISCARDED_BYTES {

@@ -1,15 +1,16 @@
 //! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a secret one.
 //! Beside encrypted bandits it serves policies in the clear, each under the trust model that its privacy statement names.
 //!
-//! For operators, through the program `helba-server`, and for whoever wants to run it inside another process: [`app`] is
-//! its router. `access` says who may do what; one route group a file: `enroll` (keys, bandits), `decide`, `update` (feedback), `refresh` (the batch
-//! updates in the background), `clear` (policies in the clear); `policy` is the registry of those, `collect` the server's
-//! half of policies whose users answer a shuffler or a secure sum; `store` keeps the state, `problem` turns errors into
-//! answers. `listen` accepts connections, `intake` reads bodies, `origin` refuses what a browser was made to send.
+//! For operators, through the program `helba-server`, and for whoever wants to run it inside another process:
+//! [`app`] is its router. `access` says who may do what; one route group a file: `enroll` (keys, bandits),
+//! `decide`, `update` (feedback), `refresh` (the batch updates in the background), `clear`
+//! (policies in the clear); `policy` is the registry of those, `collect` the server's half of policies whose
+//! users answer a shuffler or a secure sum; `store` keeps the state, `problem` turns errors into answers.
+//! `listen` accepts connections, `intake` reads bodies, `origin` refuses what a browser was made to send.
 //!
-//! What a request may cost is bounded before it is read: connections by [`Connections`], bodies by the size of the
-//! ciphertexts they can hold and by [`Settings::body_memory`], requests computed by [`Settings::max_in_flight`], bandits by
-//! [`Settings::max_bandits`].
+//! What a request may cost is bounded before it is read: connections by [`Connections`], bodies by the size
+//! of the ciphertexts they can hold and by [`Settings::body_memory`], requests computed by
+//! [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
 
 mod access;
 mod clear;
@@ -61,18 +62,20 @@ pub struct Settings {
     pub max_in_flight: usize,
     /// Bandits kept; each takes some tens of MB of memory.
     pub max_bandits: usize,
-    /// Bytes of request bodies in memory at a time, beside those of 64 KiB and less; one that does not fit is answered 503.
+    /// Bytes of request bodies in memory at a time, beside those of 64 KiB and less; one that does not fit is
+    /// answered 503.
     pub body_memory: usize,
-    /// A decision that is still to be answered gives way to new ones after this time; before, they are refused.
+    /// For this time an open decision is kept, and new decisions that would replace it are refused.
     pub hold: Duration,
-    /// Names of this server beside loopback addresses, which the `Host` of a request must be one of; `None` admits any.
-    /// A server that listens on a loopback address needs this: a page of any site can otherwise reach it from a browser on
-    /// the same machine, under a name that points there (DNS rebinding).
+    /// Names of this server beside loopback addresses, which the `Host` of a request must be one of; `None`
+    /// admits any. A server that listens on a loopback address needs this: a page of any site can otherwise
+    /// reach it from a browser on the same machine, under a name that points there (DNS rebinding).
     pub hosts: Option<Vec<String>>,
-    /// The state folder comes from a backup: what bandits with a privacy promise hold of single answers is dropped, since
-    /// the state that was lost may have released it.
+    /// The state folder comes from a backup: what bandits with a privacy promise hold of single answers is
+    /// dropped, since the state that was lost may have released it.
     pub restored: bool,
-    /// Digest of the operator's token. Without one, policies in the clear are open to whoever reaches the port.
+    /// Digest of the operator's token. Without one, policies in the clear are open to whoever reaches the
+    /// port.
     pub operator: Option<TokenDigest>,
 }
 
@@ -109,7 +112,7 @@ struct Inner {
     updates: Arc<Semaphore>,
     /// Creations whose noise takes seconds to size: a single permit.
     sizings: Arc<Semaphore>,
-    /// In units of [`intake::budget`].
+    /// Memory for request bodies, in units of [`intake::budget`].
     body_memory: Arc<Semaphore>,
 }
 
@@ -136,15 +139,15 @@ struct Entry {
 }
 
 impl Live {
-    /// That a decision may be begun: one more is remembered without another's place, or the oldest has had its time.
+    /// Checks that a decision may begin: one more can be remembered, or the oldest has been open for `hold`.
     fn check_room(&self, hold: Duration) -> Result<(), Error> {
-        // Each evaluation under way takes a place when it is done.
+        // Each evaluation under way adds one decision when it ends.
         let limit = Bandit::MOST_PENDING;
         if self.bandit.status().pending_decisions + EVALUATIONS <= limit {
             return Ok(());
         }
         let oldest = self.bandit.oldest_pending();
-        // What is not listed was made before this process began, or longer ago than `hold`.
+        // A decision that is not listed was made before this process began, or longer ago than `hold`.
         let made = self.made.iter().find(|(round, _)| Some(*round) == oldest);
         let left = made.and_then(|(_, made)| hold.checked_sub(made.elapsed()));
         let left = left.filter(|left| !left.is_zero());
@@ -279,7 +282,7 @@ impl AppState {
         Ok(answer)
     }
 
-    /// That one more bandit may be kept.
+    /// Checks that one more bandit may be kept.
     fn check_room(&self) -> Result<(), Error> {
         let limit = self.0.settings.max_bandits;
         if self.bandits() < limit { Ok(()) } else { Err(Error::TooManyBandits { limit }) }

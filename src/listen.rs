@@ -1,8 +1,8 @@
 //! Accepts connections and bounds how many there are, and for how long one may be without a request.
 //!
-//! A connection is *waiting* while no request of it is being answered: its head has not come, or not all of it, or the
-//! last answer has been given. Where a bound is met, the connection that has waited longest makes room; connections with a
-//! request under way are never closed for others.
+//! A connection is *waiting* while no request of it is being answered: its head has not come, or not all of
+//! it, or the last answer has been given. Where a bound is met, the connection that has waited longest makes
+//! room; connections with a request under way are never closed for others.
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -20,25 +20,25 @@ use tokio::sync::Notify;
 
 use crate::store::lock;
 
-/// The head of a request must be there after this time, and the next one after the last answer. Clients keep connections
-/// for 15 s and less.
+/// The head of a request must be there after this time, and the next one after the last answer. Clients keep
+/// connections for 15 s and less.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection that has had an answer is not closed for others before this time: its client may still read.
 const ANSWERED: Duration = Duration::from_secs(5);
 /// Bytes of a head, and of a connection's read buffer, at most.
 const BUFFER_BYTES: usize = 64 << 10;
-/// After an error of `accept` itself, such as no free file descriptor.
+/// Pause after an error of `accept` itself, such as no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What a connection beyond the bound is told, before any request of it was read.
+/// The answer to a connection beyond the bound, sent before any of its requests is read.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Bounds on open connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Connections {
-    /// In all. Each takes a file descriptor and up to some tens of kB.
+    /// Connections in all. Each takes a file descriptor and up to some tens of kB.
     pub most: usize,
-    /// From one address. Generous: behind a proxy all come from the proxy's.
+    /// Connections from one address. The default is large, since behind a proxy all have the proxy's address.
     pub most_an_address: usize,
 }
 
@@ -168,7 +168,7 @@ impl Slot {
         }
     }
 
-    /// Since when it waits, if it may be closed.
+    /// When the connection began to wait; `None` if it may not be closed.
     fn waits_since(&self) -> Option<Instant> {
         match *lock(&self.state) {
             State::New { since } => Some(since),

@@ -38,8 +38,8 @@ struct Arguments {
     /// Bandits kept.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
     max_bandits: usize,
-    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` makes one). With it, policies in
-    /// the clear are created, used and deleted by its bearers alone.
+    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` makes one). With it,
+    /// policies in the clear are created, used and deleted by its bearers alone.
     #[arg(long, value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
     /// Memory of request bodies, beside those of 64 KiB and less; one that does not fit is answered 503.
@@ -48,18 +48,21 @@ struct Arguments {
     /// Connections open at a time; beyond them, the one that has waited longest for a request is closed.
     #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
     max_connections: usize,
-    /// The same of one address. A proxy is one address.
+    /// Connections open at a time from one address. All that come through a proxy count as one address.
     #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address)]
     max_connections_an_address: usize,
-    /// Seconds that a decision waits for its feedback before new decisions may take its place; they are refused until then.
+    /// Seconds that a decision waits for its feedback before new decisions may take its place; they are
+    /// refused until then.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().hold.as_secs())]
     hold: u64,
-    /// Name of this server, such as the proxy's, that requests may name as their host; may be given several times. Loopback
-    /// addresses and localhost are always served. Without it any name is served, unless --listen is a loopback address.
+    /// Name of this server, such as the proxy's, that requests may name as their host; may be given several
+    /// times. Loopback addresses and localhost are always served. Without it any name is served, unless
+    /// --listen is a loopback address.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// The state folder was brought back from a backup: bandits with a privacy promise begin anew, keeping count of what
-    /// they spent, since rewards in the folder may have been released since. Give it once, at the first start after.
+    /// The state folder was brought back from a backup: bandits with a privacy promise begin anew, keeping
+    /// count of what they spent, since rewards in the folder may have been released since. Give this flag
+    /// once, at the first start after that.
     #[arg(long)]
     restored: bool,
     /// Threads that compute; one a core if not given.

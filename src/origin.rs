@@ -1,5 +1,5 @@
-//! What a browser may be made to send: requests that a page of another origin starts, and requests to a name that its
-//! owner has pointed at this machine (DNS rebinding). Both are refused before a route sees them.
+//! Refuses what a page can make a browser send: requests that a page of another origin starts, and requests
+//! to a name that its owner has pointed at this machine (DNS rebinding). Neither reaches a route.
 
 use crate::{AppState, Error, intake};
 use axum::extract::{Request, State};

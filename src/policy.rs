@@ -191,7 +191,7 @@ impl ModelName {
     /// Parameters of an elimination that every model has not.
     const SOME_HAVE: [&str; 3] = ["delta", "scale", "colluding"];
 
-    /// Which of those this one has: a delta must be given.
+    /// Which of those parameters this model takes. If delta is one of them, it must be given.
     const fn has(self) -> &'static [&'static str] {
         match self {
             Self::Renyi | Self::Concentrated => &Self::SOME_HAVE,
@@ -297,7 +297,7 @@ impl Config {
                 if let Config::Elimination { model, .. } = self {
                     let some_have = |name: &str| ModelName::SOME_HAVE.contains(&name);
                     parameters.retain(|name, _| !some_have(name) || model.has().contains(&name.as_str()));
-                    // None is what it says without.
+                    // 0 is the default, and is left out.
                     if parameters.get("colluding").and_then(Value::as_f64) == Some(0.0) {
                         parameters.remove("colluding");
                     }
@@ -326,12 +326,12 @@ impl Config {
         matches!(self, Config::ShuffleGlm(_))
     }
 
-    /// Whether making it sizes noise by bisection of an exact divergence, which may take seconds.
+    /// Whether making the policy sizes noise by bisection of an exact divergence, which may take seconds.
     pub(crate) fn sizes_noise(&self) -> bool {
         matches!(self, Config::ShuffleGlm(_))
     }
 
-    /// Labels that a batch of it may have, at most.
+    /// The most labels that one of its batches may have.
     pub(crate) fn labels(&self) -> usize {
         match *self {
             Config::ShuffleGlm(Parameters { features, .. }) => features * (features + 1) / 2,

@@ -24,7 +24,7 @@ pub enum Error {
          lists them, or start it with the public key bundle"
     )]
     NoKeys,
-    /// Misuse: no token, or one that does not admit to this.
+    /// Misuse: no token, or one that does not permit this.
     #[error(
         "{} needs `Authorization: Bearer TOKEN` with {}",
         .about.what(), .about.whose()
@@ -110,7 +110,7 @@ pub enum Error {
          after {wait} s"
     )]
     TurnTaken {
-        /// Seconds until it gives way.
+        /// Seconds until it may be replaced.
         wait: u64,
     },
     /// Capacity: decisions without feedback.
@@ -121,7 +121,7 @@ pub enum Error {
     TooManyOpen {
         /// Decisions remembered.
         limit: usize,
-        /// Seconds until the oldest gives way.
+        /// Seconds until the oldest may be replaced.
         wait: u64,
     },
     /// Misuse: a second answer that is not the first.
@@ -201,7 +201,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// Misuse: others may read the state folder, and it is not the server's to change that.
+    /// Misuse: others may read the state folder, and the server may not or cannot change its mode.
     #[error(
         "{} has mode {mode:o}: others may read the state in it; make it its owner's alone with `chmod 700`, or give a --state \
          folder of its own", folder.display()
@@ -209,7 +209,7 @@ pub enum Error {
     FolderIsShared {
         /// The folder.
         folder: PathBuf,
-        /// Its rights.
+        /// Its mode.
         mode: u32,
     },
     /// The state database.
@@ -446,8 +446,9 @@ impl IntoResponse for Error {
     }
 }
 
-/// `text` in one line that a terminal shows as it is, for the log: what comes from outside may hold line ends, escape
-/// sequences and marks that turn the direction of writing. All of them, and backslashes, are written as escapes.
+/// `text` as one line for the log, without control characters. Text from outside may hold line ends, escape
+/// sequences and marks that change the direction of writing: all of these, and backslashes, are written as
+/// escapes.
 pub fn printable(text: &str) -> String {
     let escaped = |c: char| match c {
         '"' | '\'' => c.to_string(),

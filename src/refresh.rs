@@ -1,12 +1,12 @@
-//! Batch updates in the background, one at a time. Decisions and feedback go on meanwhile; the masked model that comes out is
-//! sent to a user with the next decision.
+//! Batch updates in the background, one at a time. Decisions and feedback go on meanwhile; the masked model
+//! that comes out is sent to a user with the next decision.
 
 use crate::store::lock;
 use crate::{AppState, Entry, Error, rng};
 use std::sync::Arc;
 
-/// Has the batch update of `entry` run if one is due, or was interrupted, and none runs or waits: as soon as those before it
-/// are done. While it waits it holds neither a thread nor the ciphertexts that it will need.
+/// Queues the batch update of `entry` if one is due or was interrupted, and none runs or waits. It runs when
+/// those before it are done. While it waits it holds neither a thread nor the ciphertexts that it needs.
 pub(crate) fn update_if_due(state: &AppState, entry: &Arc<Entry>) {
     let mut live = lock(&entry.live);
     if live.updating || live.gone || !live.bandit.status().updating {
@@ -63,7 +63,7 @@ fn update(state: &AppState, entry: &Entry) -> Result<Option<Vec<(String, f64)>>,
     Ok(Some(seconds))
 }
 
-/// Says that the update is over, even if it panicked or was never begun.
+/// On drop, marks the update as over, even if it panicked or never began.
 struct Running(Arc<Entry>);
 
 impl Drop for Running {
@@ -133,8 +133,8 @@ mod tests {
         state.insert(insert).unwrap();
     }
 
-    /// Decisions that nobody answers are refused when all places are taken, and push out none before its time; the state that
-    /// every commit writes stays small.
+    /// When as many unanswered decisions are open as are remembered, new ones are refused, and none is
+    /// replaced before its hold time is over. The state that every commit writes stays small.
     #[test]
     fn attack_floods_of_decisions_push_out_none() {
         let (folder, hold) = (tempfile::tempdir().unwrap(), Duration::from_secs(60));
@@ -186,8 +186,8 @@ mod tests {
         MOST.load(SeqCst)
     }
 
-    /// However many batch updates are due, one runs at a time: when their feedback comes at once, and at a start. With more
-    /// permits they do run side by side, so that the count counts.
+    /// However many batch updates are due, one runs at a time: when their feedback comes at once, and at a
+    /// start. With more permits they run side by side, which the counter shows.
     #[test]
     fn attack_updates_due_at_once_run_one_after_the_other() {
         const DUE: usize = 5;

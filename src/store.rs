@@ -40,7 +40,8 @@ pub(crate) struct Store {
     /// `None` after a failed write, until it can be opened again: what was written is then read back, not guessed.
     database: Mutex<Option<Database>>,
     references: Arc<References>,
-    /// What commits have replaced, for a thread that removes it: whoever waits for the commit need not wait for that.
+    /// Sends what commits have replaced to the thread that removes it, so that no commit waits for the
+    /// removal.
     replaced: SyncSender<Saved>,
     temporary: AtomicU64,
     /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened anew.
@@ -96,16 +97,16 @@ struct Named {
 }
 
 impl Store {
-    /// Opens or makes the folder and reads every bandit in it; without an engine only those in the clear. `restored` says
-    /// that the folder comes from a backup: see [`clear::Bandit::restored`].
+    /// Opens or makes the folder and reads every bandit in it; without an engine only those in the clear.
+    /// `restored` says that the folder comes from a backup: see [`clear::Bandit::restored`].
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::OtherKeys`], [`Error::CorruptBlob`], [`Error::CorruptState`],
     /// [`Error::FolderIsShared`], and those of the disk.
     pub(crate) fn open(folder: &Path, engine: Option<&Engine>, restored: bool) -> Result<Opened, Error> {
         let blobs = folder.join("blobs");
-        // The owner's alone: with a bandit's secret key, masks and ciphertexts are its model, and rewards of policies in the
-        // clear are as they came.
+        // Only the owner may read it: masks and ciphertexts give the model to whoever has a bandit's secret
+        // key, and rewards of policies in the clear are stored as they came.
         let mut private = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
@@ -203,7 +204,7 @@ impl Store {
             self.write_row(BANDITS, id, &row)?;
         }
         let before = std::mem::replace(saved, next);
-        // The thread lives as long as the store; should it have ended, this one does its work.
+        // The thread lives as long as the store. If it has ended, this thread does its work.
         if let Err(SendError(before)) = self.replaced.send(before) {
             self.references.release(&before);
         }
@@ -488,9 +489,9 @@ impl References {
     }
 }
 
-/// A thread that releases what it is sent, until nobody can send any more.
+/// Starts a thread that releases what it receives, until the channel is closed.
 fn remover(references: Arc<References>) -> std::io::Result<SyncSender<Saved>> {
-    // A commit that is this many ahead waits: each holds a bandit's old ciphertexts.
+    // A commit waits when this many are queued: each holds a bandit's old ciphertexts.
     let (replaced, received) = sync_channel::<Saved>(4);
     let remove = move || received.iter().for_each(|saved| references.release(&saved));
     std::thread::Builder::new().name("blobs".into()).spawn(remove)?;
@@ -515,7 +516,7 @@ fn lock_folder(folder: &Path) -> Result<File, Error> {
 fn open_database(folder: &Path) -> Result<Database, Error> {
     let path = folder.join("state.redb");
     let file = private_file().read(true).open(&path).map_err(|e| Error::disk(&path, e))?;
-    // It may be older than this rule.
+    // An older version may have made the file with another mode.
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|e| Error::disk(&path, e))?;
@@ -525,7 +526,7 @@ fn open_database(folder: &Path) -> Result<Database, Error> {
         .map_err(|e| Error::database(folder, e.into()))
 }
 
-/// For writing; made for the owner alone.
+/// Options that open a file for writing, and create it with mode 0600.
 fn private_file() -> fs::OpenOptions {
     let mut options = File::options();
     options.write(true).create(true);
@@ -534,11 +535,11 @@ fn private_file() -> fs::OpenOptions {
     options
 }
 
-/// Takes other users' rights to a folder that is empty or holds a state. Of any other folder these are not the server's to
-/// take.
+/// Sets the mode of a folder that is empty or holds a state to 0700. The server does not change the mode of
+/// any other folder.
 ///
 /// # Errors
-/// [`Error::FolderIsShared`] for such a folder, and where they cannot be taken.
+/// [`Error::FolderIsShared`] for any other folder that others may read, and where the mode cannot be set.
 #[cfg(unix)]
 fn make_private(folder: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;

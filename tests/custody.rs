@@ -1,14 +1,15 @@
-//! Servers cannot name a secret key: `ckks-secret` is on no dependency path of theirs, on any platform, with any features.
+//! Servers cannot name a secret key: `ckks-secret` is on no dependency path of theirs, on any platform, with
+//! any features.
 //!
-//! Answered from the manifests of the workspace alone: `ckks-secret` is published nowhere, so that only members of the
-//! workspace can depend on it, and nothing has to be downloaded.
+//! Answered from the manifests of the workspace alone: `ckks-secret` is published nowhere, so that only
+//! members of the workspace can depend on it, and nothing has to be downloaded.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Workspace members that each member depends on, to build or to run it: optional ones and those of other platforms too,
-/// those of tests not.
+/// Workspace members that each member depends on, to build or to run it: optional ones and those of other
+/// platforms too, those of tests not.
 fn graph() -> BTreeMap<String, BTreeSet<String>> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
@@ -52,7 +53,8 @@ fn no_server_reaches_a_secret_key() {
     }
 }
 
-/// The question above can be answered with yes: whoever may hold a secret key reaches it, servers reach public ones.
+/// The question above can be answered with yes: whoever may hold a secret key reaches it, servers reach
+/// public ones.
 #[test]
 fn holders_reach_secret_keys_and_servers_public_ones() {
     let graph = graph();

@@ -44,7 +44,7 @@ pub enum Error {
     /// From the parameters.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
-    /// From the secret key and the passphrase.
+    /// An error of the secret key or the passphrase.
     #[error(transparent)]
     Secret(#[from] ckks_secret::Error),
     /// From the bundles.

@@ -59,8 +59,8 @@ pub fn create_sealed_files<R: CryptoRng>(
     Ok(summary)
 }
 
-/// A fresh access token into a new file that its owner alone can read, as 64 hexadecimal digits and an end of line;
-/// durable when this returns.
+/// Writes a fresh access token to a new file that only its owner can read, as 64 hexadecimal digits and an
+/// end of line. The file is durable when this returns.
 ///
 /// # Errors
 /// [`Error::Exists`], [`Error::Io`].
@@ -97,7 +97,7 @@ impl NewFile {
         }
     }
 
-    /// The bytes, and the name in its folder.
+    /// Syncs the bytes, and the name in its folder.
     fn sync(&self) -> Result<(), Error> {
         let synced = self.file.sync_all().and_then(|()| sync_folder_of(&self.path));
         synced.map_err(|error| Error::Io { path: self.path.clone(), error })

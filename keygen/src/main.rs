@@ -59,8 +59,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Makes an access token: of an operator, for `helba-server --operator-token-file` and `helba-client --token-file`; of a collector or adder, for
-    /// `--token-file` there.
+    /// Makes an access token: an operator's for `helba-server --operator-token-file` and
+    /// `helba-client --token-file`, or a collector's or adder's for `--token-file` of `secure-sum` and
+    /// `sum-authority`.
     Token {
         /// A new file that its owner alone can read: 64 hexadecimal digits.
         file: PathBuf,

@@ -533,7 +533,8 @@ mod tests {
                 });
                 assert_eq!(rotations, c.rotations + c.conjugations);
             }
-            // The parts of a decision: score, comparison, and a mask, which is encoded, for the action: nobody is asked for the trace.
+            // The parts of a decision: score, comparison and the encoded mask for the action. There is no
+            // trace question.
             let total = |c: &Circuit| c.steps.values().sum::<usize>();
             assert_eq!(total(&circuits.score) + total(&circuits.compare) + 2, total(&circuits.decision));
         }

@@ -4,8 +4,8 @@ use crate::tally::Op;
 use ckks::{Gadget, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
-/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`]; `expand_key` is `rotate_seeded`
-/// less `rotate`.
+/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`];
+/// `expand_key` is `rotate_seeded` less `rotate`.
 const MEASURED: &str = include_str!("measured.csv");
 pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
 
@@ -104,7 +104,8 @@ impl Sizes {
         }
     }
 
-    /// That of a transform grows by N log N; the logarithms of the rings that there are differ by a twentieth.
+    /// The cost of a transform is proportional to N log N; log N of the shipped rings differs by about a
+    /// twentieth.
     fn limb(&self) -> f64 {
         self.n * self.n.log2()
     }

@@ -17,7 +17,7 @@ pub(crate) enum Op {
     Product { products: usize, terms: usize },
     /// Rotations of one ciphertext, or its conjugate, summed: one decomposition and one division.
     Rotations { count: usize },
-    /// Halves of so many keys that are kept as seeds, expanded.
+    /// Expansion of the seeded halves of `keys` keys.
     Expand { keys: usize },
     /// Diagonals by baby and giant steps (those that are not 0).
     Transform { babies: usize, giants: usize, diagonals: usize },

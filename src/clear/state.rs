@@ -30,11 +30,11 @@ pub(crate) struct Bandit {
     newest: Option<DecisionId>,
     receipts: BTreeMap<DecisionId, Receipt>,
     exchanges: BTreeMap<u64, Receipt>,
-    /// How often it began anew since its folder was brought back from a backup.
+    /// How often the policy began anew because its folder was restored from a backup.
     pub(super) restored: u64,
 }
 
-/// When it is, in seconds, and how many a decision keeps its place.
+/// The time, in seconds since 1970, and for how many seconds an open decision is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) now: u64,
@@ -42,9 +42,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Seconds for which `open` still keeps its place.
+    /// Seconds for which `open` is still kept; `None` once new decisions may replace it.
     fn left(self, open: &Open) -> Option<u64> {
-        // A clock that was set back does not hold a place for longer.
+        // A clock that was set back does not keep a decision for longer.
         let age = self.now.checked_sub(open.at)?;
         self.hold.checked_sub(age).filter(|left| *left > 0)
     }
@@ -54,7 +54,7 @@ impl Clock {
 #[derive(Clone, Serialize, Deserialize)]
 struct Open {
     round: u64,
-    /// When it was made, in seconds.
+    /// When the decision was made, in seconds since 1970.
     at: u64,
     arm: usize,
     context: Option<Features>,
@@ -173,13 +173,13 @@ impl Bandit {
         self.config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
     }
 
-    /// What it is after its folder came back from a backup: nothing in it that the state which was lost may have released is
-    /// released again. `None` if it may go on as it is.
+    /// The bandit as it continues after its folder was restored from a backup: no answer that the lost state
+    /// may have released is released again. `None` if the bandit may continue unchanged.
     ///
-    /// Its policy begins anew, and its open decisions are closed. That loses what was learnt; but sums, trees of sums and
-    /// rows hold answers that a release has taken since, and would take again with fresh noise. What is spent stays spent,
-    /// and answers that come from now on are others. Where users add the noise themselves the folder holds no answer
-    /// without it, and sends of one message give nothing new.
+    /// The policy begins anew, and open decisions are closed. What was learnt is lost: sums, trees of sums
+    /// and rows hold answers that a release may have used since, and another release would use them with
+    /// fresh noise. The budget that was spent stays spent. Where users add the noise themselves, the folder
+    /// holds no answer without noise, and a message that is sent again reveals nothing new.
     pub(crate) fn restored(&self) -> Result<Option<Self>, Error> {
         if self.ledger.is_none() || self.learner.users_add_noise() {
             return Ok(None);
@@ -193,12 +193,14 @@ impl Bandit {
         }))
     }
 
-    /// The decision to be given instead of a new one: where they come in turn and take no context, the one that waits for
-    /// its answer. It follows from what was released before, so that whoever is told it learns nothing else.
+    /// The decision to give instead of a new one. A policy that learns in turn and takes no context gives the
+    /// decision that still waits for its answer. That decision follows from values that were released before,
+    /// so whoever receives it learns nothing else.
     ///
     /// # Errors
-    /// [`Error::TurnTaken`] where contexts are given: their decision is for one person, and whether another's contexts are the
-    /// same is nobody's to find out. [`Error::TooManyOpen`] if a new decision would push out one that keeps its place.
+    /// [`Error::TurnTaken`] where decisions take contexts: the open decision is for one person, and nobody
+    /// else may find out whether their contexts are equal. [`Error::TooManyOpen`] if a new decision would
+    /// replace one that is still kept.
     pub(super) fn in_place_of_new(&self, clock: Clock) -> Result<Option<Decision>, Error> {
         if self.config.feedback() == FeedbackKind::Batch {
             return Ok(None);
@@ -222,8 +224,8 @@ impl Bandit {
         left.map_or(Ok(None), |wait| Err(Error::TooManyOpen { limit, wait }))
     }
 
-    /// A new decision. The one before is void if this policy learns in turn, and the oldest forgotten if there are too many:
-    /// [`Self::in_place_of_new`] says whether it is time for that.
+    /// Makes a new decision. If this policy learns in turn, the decision before it becomes void; if too many
+    /// are open, the oldest is forgotten. [`Self::in_place_of_new`] says whether that is allowed yet.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
@@ -432,8 +434,9 @@ mod tests {
         assert_eq!(refused.err().unwrap(), "policy and state disagree");
     }
 
-    /// Noise that was found is stored, and a bandit that holds less than the promise needs is refused; reading back sizes none,
-    /// so that what a creation costs is paid for once and not at each start.
+    /// Noise that was found is stored, and a stored bandit with less noise than its promise needs is refused.
+    /// Reading a bandit back searches for no noise, so the cost of a creation is not paid again at each
+    /// start.
     #[test]
     fn attack_stored_noise_is_checked_and_not_sized_again() {
         let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
@@ -459,8 +462,9 @@ mod tests {
         }
     }
 
-    /// Asked again and again, a policy that learns in turn gives the decision that waits, without any change; with contexts
-    /// it refuses for a while, whatever they are. Without a hold the next decision voids the one before.
+    /// A policy that learns in turn and is asked repeatedly gives the decision that still waits, and does not
+    /// change. A policy with contexts refuses for the hold time, whatever the contexts are. With a hold of 0
+    /// the next decision makes the one before void.
     #[test]
     fn attack_empty_requests_void_no_decision() {
         let make = |value: Value| {
@@ -501,7 +505,8 @@ mod tests {
         bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
     }
 
-    /// A flood of decisions is refused when all places are taken, instead of pushing out what others were given.
+    /// When as many decisions are open as are remembered, further ones are refused and replace none of those
+    /// that others hold.
     #[test]
     fn attack_floods_push_out_no_open_decision() {
         let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
@@ -528,8 +533,9 @@ mod tests {
         assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none(), "an answer makes room");
     }
 
-    /// Two states that go on from one backup release the rewards in it twice, with noise of their own: the control. What goes
-    /// on as restored releases none of them: with noise of a millionth, its mean is that of what came since.
+    /// The control: two states that continue from one backup release its rewards twice, each with its own
+    /// noise. A restored state releases none of them: with noise of scale 10⁻⁶ its mean is that of the
+    /// rewards that came since.
     #[test]
     fn attack_backups_release_no_reward_again() {
         let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
@@ -558,8 +564,8 @@ mod tests {
         assert_eq!(restored.feedbacks, 21);
     }
 
-    /// Of every policy offered: brought back from a backup it plays on, with what it had spent; where the server adds the
-    /// noise nothing of its answers is left, and what was open is closed.
+    /// Every offered policy plays on after a restore, with what it had spent. Where the server adds the
+    /// noise, none of its answers is left and its open decisions are closed.
     #[test]
     fn restored_bandits_begin_anew() {
         let mut rng = ChaCha20Rng::seed_from_u64(7);

@@ -130,7 +130,7 @@ impl Learner {
         })
     }
 
-    /// Whether what it is told holds noise already, of its users.
+    /// Whether users add the noise, so that feedback holds it when it arrives.
     pub(crate) fn users_add_noise(&self) -> bool {
         matches!(self, Learner::Sums(_) | Learner::ShuffledGlm(_))
     }

@@ -34,7 +34,7 @@ const MAX_BATCHES: u64 = 8;
 const MAX_SHUFFLED_USERS: u64 = 1_000_000;
 /// Sums that one batch may ask of its users.
 const MAX_STEPS: u32 = 1000;
-/// And all batches together.
+/// The most sums that all batches together may ask of users: steps times batches.
 const MAX_ALL_STEPS: u64 = 2000;
 /// Rewards are in steps of 2⁻²⁰, and so is the noise.
 const GRID_BITS: u32 = 20;

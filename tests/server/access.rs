@@ -1,4 +1,4 @@
-//! Strangers: who has no token, or another bandit's, changes nothing.
+//! Requests without a token, or with the token of other keys, change nothing.
 
 use crate::fixture::*;
 use helba::BanditConfig;
@@ -22,8 +22,8 @@ fn unauthorized(answer: Answer) {
     assert_eq!((status, reason.as_deref()), (401, Some("unauthorized")));
 }
 
-/// A stranger who knows names, ids and well-formed ciphertexts, but no token: it can neither make a bandit, nor spoil one,
-/// nor delete it, nor find its id. With the token every one of these requests succeeds.
+/// A stranger who knows names, ids and well-formed ciphertexts, but no token: it can neither make a bandit,
+/// nor spoil one, nor delete it, nor find its id. With the token every one of these requests succeeds.
 #[test]
 fn attack_strangers_change_no_encrypted_bandit() {
     let server = InProcess::start(Settings::default());

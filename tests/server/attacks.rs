@@ -1,4 +1,4 @@
-//! What a stranger who reaches the port, or a page in somebody's browser, may not do to others.
+//! What a stranger who reaches the port, or a page in somebody's browser, cannot do to others.
 
 use crate::clear::{create, decided, feedback, refused, view};
 use crate::fixture::{D, Device, InProcess, K, Program, blobs, decisions_path, keys, read_head};
@@ -37,8 +37,8 @@ fn slowest(device: &Device, path: &str, body: &[u8]) -> Duration {
     (0..10).map(|_| one()).max().unwrap()
 }
 
-/// As many bodies of one byte as there are places, and more, and heads that never end: everybody else is served as before, and
-/// the senders are given up after seconds.
+/// More one-byte bodies than there are permits, and heads that never end: everybody else is served as before,
+/// and the slow connections are closed after seconds.
 #[test]
 fn attack_slow_senders_hold_up_nobody() {
     let server = InProcess::start(Settings { max_in_flight: 2, ..Settings::default() });
@@ -63,7 +63,7 @@ fn attack_slow_senders_hold_up_nobody() {
     }
     let during = slowest(&device, &path, &contexts);
     assert!(during < 5 * before + Duration::from_millis(500), "{before:?}, then {during:?}");
-    // Bodies are given up, without a place ever taken.
+    // Bodies time out, and never take a permit.
     for stream in slow {
         assert_eq!(status(stream), 400);
     }
@@ -122,8 +122,9 @@ fn attack_bodies_share_one_memory() {
     assert!((0..200).take_while(refused).count() < 200);
 }
 
-/// What a page of another site can make a browser send: forms in plain text, requests with its origin, and under a name that
-/// it has pointed at this machine. The program listens on a loopback address, so that names are checked.
+/// What a page of another site can make a browser send: forms in plain text, requests with its origin, and
+/// under a name that it has pointed at this machine. The program listens on a loopback address, so that names
+/// are checked.
 #[test]
 fn attack_browsers_of_other_sites() {
     let state = TempDir::new().unwrap();
@@ -186,8 +187,8 @@ fn attack_log_lines_cannot_be_forged() {
     assert!(!said.contains(['\u{1b}', '\u{202e}', '\r']), "{said}");
 }
 
-/// State is its owner's alone, also in a folder that was made beforehand for everybody; one that holds other things is not
-/// touched.
+/// State is its owner's alone, also in a folder that was made beforehand for everybody; one that holds other
+/// things is not touched.
 #[cfg(unix)]
 #[test]
 fn attack_state_is_unreadable_by_others() {
@@ -228,8 +229,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A backup taken before a release, brought back after it: without `--restored` the same rewards come out a second time with
-/// fresh noise, which is the control; with it no release takes them any more, and what was spent stays spent.
+/// A backup taken before a release, brought back after it: without `--restored` the same rewards come out a
+/// second time with fresh noise, which is the control; with it no release takes them any more, and what was
+/// spent stays spent.
 #[test]
 fn attack_backups_release_nothing_twice() {
     let folder = TempDir::new().unwrap();
@@ -295,8 +297,8 @@ fn peak(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Forty batch updates due at once at the shipped parameters, within 4 GiB of address space: the server starts, works them
-/// off, and holds 1.5 GiB at most. Minutes.
+/// Forty batch updates are due at once at the shipped parameters, within 4 GiB of address space: the server
+/// starts, completes them, and holds 1.5 GiB at most. Takes minutes.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "takes minutes at real parameters"]
@@ -312,7 +314,8 @@ fn attack_forty_updates_fit_into_memory() {
     let server = start("--as=unlimited");
     let device = Device::new(server.address, keys);
     let due: Vec<_> = (0..40).map(|_| device.create(&crate::fixture::every_round())).collect();
-    // All answers are at hand before the first is sent: they close their batches faster than these are worked off.
+    // All answers are at hand before the first is sent: they close their batches faster than these are worked
+    // off.
     let answers: Vec<_> = due
         .iter()
         .map(|created| {

@@ -72,7 +72,8 @@ impl Device {
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds: reply.seconds,
-            // Under a public schedule there is nothing to ask: whoever asks wants something else to be decrypted.
+            // Under a public schedule an honest server asks nothing: a question can only be meant to have
+            // something else decrypted.
             trace: trace.filter(|_| reliable && !created.config.linear.schedule.is_public()),
             reliable,
             refresh,

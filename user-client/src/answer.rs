@@ -1,6 +1,7 @@
 //! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh → model.
 //!
-//! Source: Algorithm 10. Departure: the trace answer is one bit, counted ([`crate::answers`]), not the masked number.
+//! Source: Algorithm 10. Departure: the trace answer is one bit, counted ([`crate::answers`]), not the masked
+//! number.
 
 use crate::{Decision, Device, Error};
 use ckks::Ciphertext;
@@ -14,9 +15,9 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1),
-    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the bandit;
-    /// [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if the trace is asked for and the answer
-    /// cannot be counted.
+    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the
+    /// bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if the
+    /// trace is asked for and the answer cannot be counted.
     pub fn answer<R: CryptoRng>(
         &self,
         created: &Created,
@@ -76,8 +77,8 @@ mod tests {
     use rns::{Coeff, Poly};
     use wire::{DecideReply, Limits};
 
-    /// A server that deviates: it sends trace questions of its own making, c₁ = 2³⁰·X⁻ᵏ, whose constant coefficient is 2³⁰·s_k, moved so
-    /// that the device's threshold falls between two values of s_k.
+    /// A server that deviates: it sends trace questions of its own making, c₁ = 2³⁰·X⁻ᵏ, whose constant
+    /// coefficient is 2³⁰·s_k, moved so that the device's threshold falls between two values of s_k.
     struct Attacker<'a> {
         device: &'a Device,
         created: Created,
@@ -117,7 +118,8 @@ mod tests {
             ckks::write_ciphertext(params, self.device.key_id(), &ct)
         }
 
-        /// One round: whether 2³⁰·s_k is at least `bound`, if the device answers. Its feedback comes in any case.
+        /// One round: whether 2³⁰·s_k is at least `bound`, if the device answers. Its feedback comes in any
+        /// case.
         fn ask(&mut self, k: usize, bound: i64) -> Option<bool> {
             let n = self.device.params().n();
             let threshold = refresh::trace_threshold(self.device.params()) as i64;
@@ -166,8 +168,9 @@ mod tests {
         (secret, coefficients.collect())
     }
 
-    /// Without a limit the answers give the key away, coefficient by coefficient, and every decision looks like an honest one's. The
-    /// limit stops that; a public schedule never answers; and what the device refuses, it says once, and sends its feedback all the same.
+    /// Without a limit the answers give the key away, coefficient by coefficient, and every decision looks
+    /// like an honest one. The limit stops that, and under a public schedule the device never answers. A
+    /// device that refuses says so once, and still sends its feedback.
     #[test]
     fn attack_trace_answers_give_the_key_away() {
         const TRIED: usize = 150;

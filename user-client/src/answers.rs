@@ -1,5 +1,6 @@
-//! How often a key has answered. An answer to a trace question is one bit of a decryption, and a server that deviates from the protocol
-//! chooses of what: bits of the secret key add up over answers, so a device counts them and stops (docs/threat-model.md).
+//! How often a key has answered. An answer to a trace question is one bit of a decryption, and a server that
+//! deviates from the protocol chooses the ciphertext. Bits of the secret key add up over answers, so a device
+//! counts its answers and stops (docs/threat-model.md).
 
 use crate::Error;
 use ckks::{KeyId, Params};
@@ -13,10 +14,11 @@ pub const MOST_ANSWERS: u64 = 1000;
 
 /// The most answers under a key of these parameters.
 ///
-/// An answer tells a function of one linear form in the secret, so it helps an attacker no more than the form's value, which removes one
-/// dimension of the lattice (Dachman-Soled, Ducas, Gong, Rossi 2020: a perfect hint). After t answers the problem is one of N − t
-/// dimensions. The table's limit on log₂(QP) is all but proportional to N; in that proportion it still holds at N − t for
-/// t ≤ N·(1 − log₂(QP)/limit). Sets without security have no such limit.
+/// An answer tells a function of one linear form in the secret, so it helps an attacker no more than the
+/// form's value, which removes one dimension of the lattice (Dachman-Soled, Ducas, Gong, Rossi 2020: a
+/// perfect hint). After t answers the problem is one of N − t dimensions. The table's limit on log₂(QP) is
+/// all but proportional to N; in that proportion it still holds at N − t for t ≤ N·(1 − log₂(QP)/limit). Sets
+/// without security have no such limit.
 pub fn most_answers(params: &Params) -> u64 {
     let spec = params.spec();
     let allowed = spec.security.max_log_qp(spec.log_n).map_or(0.0, f64::from);
@@ -24,7 +26,7 @@ pub fn most_answers(params: &Params) -> u64 {
     MOST_ANSWERS.min(margin.max(0.0) as u64)
 }
 
-/// What a device says once, when it stops answering.
+/// The notice that a device gives once, when it stops answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswersSpent {
     /// Answers given under this key.
@@ -58,7 +60,8 @@ struct State {
     notice: Option<AnswersSpent>,
 }
 
-/// After the first line: an answer, and that the user was told that there will be no more.
+/// Bytes after the first line of the file: one for each answer, and one when the user was told that answers
+/// have ended.
 const ANSWER: u8 = b'.';
 const TOLD: u8 = b'!';
 
@@ -67,7 +70,7 @@ impl Answers {
         Answers { key, most: most_answers(params), path: None, state: Mutex::default() }
     }
 
-    /// Counts in a file beside the secret bundle.
+    /// Keeps the count in a file beside the secret bundle.
     pub(crate) fn beside(mut self, bundle: &Path) -> Self {
         let mut name = bundle.as_os_str().to_owned();
         name.push(".answers");
@@ -75,7 +78,7 @@ impl Answers {
         self
     }
 
-    /// At most so many, if that is fewer.
+    /// Lowers the limit to `most` answers.
     pub(crate) fn at_most(mut self, most: u64) -> Self {
         self.most = self.most.min(most);
         self
@@ -90,7 +93,8 @@ impl Answers {
 
     /// Whether one more answer may leave; if so it is counted, on disk before this returns.
     pub(crate) fn count(&self) -> Result<bool, Error> {
-        // One thread at a time, then one process at a time. A count is whole even if a thread panicked beside it.
+        // One thread at a time, then one process at a time. A count is whole even if a thread panicked beside
+        // it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.path {
             None => Ok(self.decide(&mut state).0),
@@ -100,7 +104,7 @@ impl Answers {
         }
     }
 
-    /// What the user is to be told, once.
+    /// The notice for the user, returned once.
     pub(crate) fn notice(&self) -> Option<AnswersSpent> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
     }
@@ -128,7 +132,8 @@ impl Answers {
         // Until the file is closed: another process with this key waits, a write and a sync.
         file.lock()?;
         let header = format!("answers of key {}\n", self.key);
-        // A line, the answers, and what says that the user was told; far fewer bytes than any limit that could be set.
+        // A line, the answers, and what says that the user was told; far fewer bytes than any limit that
+        // could be set.
         let longest = header.len() as u64 + MOST_ANSWERS.max(self.most.min(1 << 32)) + 2;
         let mut bytes = Vec::new();
         (&mut file).take(longest).read_to_end(&mut bytes)?;
@@ -182,7 +187,8 @@ mod tests {
         Answers::new(KEY, &params).beside(path).at_most(most)
     }
 
-    /// Every shipped set keeps its row of the table at N less the limit, and no set allows more than a thousand.
+    /// Every shipped set keeps its row of the table at N less the limit, and no set allows more than a
+    /// thousand.
     #[test]
     fn limits_keep_the_table() {
         for spec in ckks::ParamsSpec::named() {

@@ -15,8 +15,9 @@ use wire::{
     ShuffledBatch,
 };
 
-/// A server over HTTP, with or without TLS. Blocking; connections are kept. It needs no key: of encrypted bandits it sees ciphertexts only, and
-/// what it sends to bandits in the clear ([`Self::create_policy`]) the server reads.
+/// A blocking HTTP client of a server, with or without TLS. Connections are kept open. It needs no key: of
+/// encrypted bandits it sees ciphertexts only. What it sends to bandits in the clear
+/// ([`Self::create_policy`]) the server can read.
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
@@ -31,8 +32,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// For the server at `https://HOST:PORT`, whose certificate one of the authorities that browsers trust must vouch for, or at
-    /// `http://HOST:PORT`. Nothing is sent yet.
+    /// A client of the server at `https://HOST:PORT` or `http://HOST:PORT`. A certificate must be signed by
+    /// an authority that browsers trust. Nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::BadUrl`].
@@ -40,7 +41,8 @@ impl Client {
         Self::trusting(server, RootCerts::WebPki)
     }
 
-    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no others.
+    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no
+    /// others.
     ///
     /// # Errors
     /// [`Error::BadUrl`], [`Error::Io`], [`Error::BadCertificates`].
@@ -77,8 +79,8 @@ impl Client {
         Ok(Client { agent: config.new_agent(), server: server.into(), token: None })
     }
 
-    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, the operator's for
-    /// the rest.
+    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, the
+    /// operator's for the rest.
     pub fn with_token(mut self, token: AccessToken) -> Self {
         self.token = Some(token);
         self

@@ -42,8 +42,8 @@ impl Device {
         Device { secret, key_id, shape, token, answers }
     }
 
-    /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file beside it, its name with
-    /// `.answers`.
+    /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file
+    /// beside it, its name with `.answers`.
     ///
     /// # Errors
     /// As [`Self::open_with`].
@@ -51,11 +51,12 @@ impl Device {
         Self::open_with(path, &Opening::default())
     }
 
-    /// As [`Self::open`], with what is not the default.
+    /// As [`Self::open`], with options.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a passphrase, and one that is
-    /// not sealed with one; [`Error::Secret`] for a passphrase that does not open it; as [`Self::read`].
+    /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
+    /// passphrase, and one that is not sealed with one; [`Error::Secret`] for a passphrase that does not open
+    /// it; as [`Self::read`].
     pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
@@ -64,7 +65,7 @@ impl Device {
         let sealed = start == ckks_secret::SEALED_MAGIC;
         file.rewind().map_err(io)?;
         if !sealed {
-            // What it is before who may read it: a public bundle may be everybody's.
+            // The kind of bundle is checked before its permissions: everybody may read a public bundle.
             BundleReader::of_kind(BundleKind::Secret, &file)?;
         }
         #[cfg(unix)]
@@ -104,14 +105,15 @@ impl Device {
         Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
     }
 
-    /// Gives at most so many trace answers under its key, if that is fewer than [`crate::most_answers`]: where devices share a key, each
-    /// takes its part of that number.
+    /// Limits the trace answers under this key to `most`, if that is fewer than [`crate::most_answers`]:
+    /// where devices share a key, each takes its part of that number.
     pub fn with_most_answers(mut self, most: u64) -> Self {
         self.answers = self.answers.at_most(most);
         self
     }
 
-    /// What the user should be told, the first time that a trace question went unanswered because the key has answered often enough.
+    /// The notice for the user, the first time that a trace question went unanswered because the key has
+    /// reached its limit.
     pub fn answers_spent(&self) -> Option<AnswersSpent> {
         self.answers.notice()
     }

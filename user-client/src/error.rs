@@ -54,7 +54,7 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
-    /// Misuse: a toy's bundle where nobody asked for one.
+    /// Misuse: a bundle of toy keys without `--toy`.
     #[error("{} holds a toy key, which protects nothing: take a bundle made without --toy, or give --toy to test with it", path.display())]
     Toy {
         /// The file.

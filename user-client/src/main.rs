@@ -170,8 +170,9 @@ struct Key {
     /// File whose first line is the passphrase that the secret bundle is sealed by.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
-    /// The most trace answers that this device gives under its key [default: what the parameters allow, up to 1000]. Devices that share a
-    /// key share that number: give each its part.
+    /// The most trace answers that this device gives under its key
+    /// [default: what the parameters allow, up to 1000]. Devices that share a key share that number: give
+    /// each its part.
     #[arg(long, value_name = "N")]
     trace_answers: Option<u64>,
 }
@@ -209,7 +210,8 @@ struct Server {
     /// The server's address, https://HOST:PORT or http://HOST:PORT.
     #[arg(long = "server", value_name = "URL")]
     url: String,
-    /// Certificates in PEM that vouch for the server, instead of the usual authorities: for https with an authority of one's own.
+    /// Certificates in PEM that vouch for the server, instead of the usual authorities: for https with an
+    /// authority of one's own.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// File with the operator's token: 64 hexadecimal digits.
@@ -494,7 +496,7 @@ fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
     })
 }
 
-/// Says what a schedule that is not public costs.
+/// Warns what a schedule that is not public costs.
 fn label(created: &Created) {
     if !created.config.linear.schedule.is_public() {
         eprintln!(

@@ -1,9 +1,10 @@
 //! Bandits in the clear: policies, environments, regret.
 //!
-//! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on `f64`, and the
-//! public scalars (widths, schedules) that the server itself computes: for whoever simulates or checks. Those in
-//! [`stochastic`] and [`distributed`] protect people from what decisions reveal and state how far ([`privacy::PrivacyStatement`]);
-//! [`anonymous`] learns from late, mixed feedback and protects nobody.
+//! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on
+//! `f64`, and the public scalars (widths, schedules) that the server itself computes: for whoever simulates
+//! or checks. Those in [`stochastic`] and [`distributed`] protect people from what decisions reveal and state
+//! how far ([`privacy::PrivacyStatement`]); [`anonymous`] learns from late, mixed feedback and protects
+//! nobody.
 //!
 //! | symbol | here |
 //! |---|---|

@@ -22,8 +22,9 @@ pub enum Schedule {
         /// Length of a batch, at least 1.
         rounds: u64,
     },
-    /// [`Growth`](Self::Growth) or [`Every`](Self::Every), whichever comes first: batches grow with `t` until they have
-    /// `rounds` rounds. Public, and what a batch adds to `V` is bounded, which growth alone does not do.
+    /// [`Growth`](Self::Growth) or [`Every`](Self::Every), whichever comes first: batches grow with `t` until
+    /// they have `rounds` rounds. This schedule is public, and it bounds what a batch adds to `V`, which
+    /// growth alone does not.
     GrowthOrEvery {
         /// The longest batch, at least 1.
         rounds: u64,

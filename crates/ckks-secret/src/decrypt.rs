@@ -83,8 +83,8 @@ pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slo
     Private::new(Slots(values))
 }
 
-/// `c` as a float, by the words of its magnitude: the conversion of an `i128` branches on its size. Exact where that is, within one
-/// unit in the last place elsewhere.
+/// `c` as a float, by the words of its magnitude: the conversion of an `i128` branches on its size. Exact
+/// where that conversion is exact, and within one unit in the last place elsewhere.
 fn to_f64(c: i128) -> f64 {
     let sign = c >> 127;
     let magnitude = ((c ^ sign) - sign) as u128;

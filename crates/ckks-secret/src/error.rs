@@ -14,7 +14,7 @@ pub enum Error {
     /// Untrusted: bytes that are not a sealed file.
     #[error("not a sealed secret bundle: {0}")]
     BadSealed(&'static str),
-    /// Misuse: another passphrase than the one it was sealed with, or a damaged file.
+    /// Misuse: the passphrase is not the one that the file was sealed with, or the file is damaged.
     #[error("the passphrase does not open this secret bundle, or the file is damaged")]
     WrongPassphrase,
     /// Capacity: a ciphertext at too low a level to be masked safely.

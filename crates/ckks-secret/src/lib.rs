@@ -3,8 +3,8 @@
 //! For key authorities and users' devices. A server must not depend on this crate, and a test sees to it.
 //! Nothing outside assumes that one party holds the whole key: a server knows keys by their id only.
 //!
-//! A decryption is a [`Private`] value. What a server is told of one is a bit ([`Private::at_least`]): an exact CKKS decryption
-//! in the server's hands gives the key away (Li, Micciancio 2021).
+//! A decryption is a [`Private`] value. A server is told one bit of it ([`Private::at_least`]): an exact CKKS
+//! decryption that a server learns gives the key away (Li, Micciancio 2021).
 
 mod decrypt;
 mod encrypt;

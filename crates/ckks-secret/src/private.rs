@@ -25,12 +25,13 @@ impl<T: Zeroize> Private<T> {
 }
 
 impl Private<u64> {
-    /// Whether the residue, with uniform noise of ± 2^`flood_bits` added and centred modulo `modulus`, is at least `threshold`: one bit,
-    /// and the one thing that a server may be told of a number. The threshold, 2^`flood_bits` more than that too, is below half of the
-    /// modulus. No branch and no division.
+    /// Adds uniform noise of ± 2^`flood_bits` to the residue, centres the sum modulo `modulus`, and returns
+    /// whether it is at least `threshold`. This one bit is all that a server may be told of a number.
+    /// `threshold + 2^flood_bits` must be below half of the modulus. The computation has no branch and no
+    /// division.
     pub fn at_least<R: CryptoRng>(&self, threshold: u64, modulus: u64, flood_bits: u32, rng: &mut R) -> bool {
         let width = 1u64 << flood_bits;
-        // Below 3·modulus: the noise, moved to 0 and up, less its middle.
+        // Below 3·modulus: the residue, plus noise from 0 to 2·width − 1, minus width modulo `modulus`.
         let shifted = self.0 + (rng.next_u64() & (2 * width - 1)) + (modulus - width);
         let once = shifted.min(shifted.wrapping_sub(modulus));
         let value = once.min(once.wrapping_sub(modulus));
@@ -56,7 +57,7 @@ mod tests {
                 for value in [0, 1, 16, 40, 449_900, 450_000, 450_100, q / 2, q / 2 + 1, q - 20, q - 1] {
                     let centred = if value > q / 2 { value as i64 - q as i64 } else { value as i64 };
                     let got = Private::new(value).at_least(threshold as u64, q, flood_bits, &mut rng);
-                    // Noise takes the largest values around.
+                    // Noise can carry values near modulus/2 across it.
                     let certain = (centred - threshold).abs() > noise && q as i64 / 2 - centred.abs() > noise;
                     assert!(!certain || got == (centred >= threshold), "{value}, {threshold}, {flood_bits}");
                 }

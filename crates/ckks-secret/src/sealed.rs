@@ -1,4 +1,5 @@
-//! A secret bundle at rest under a passphrase: Argon2id makes a key of it, XChaCha20-Poly1305 seals the bytes.
+//! A secret bundle at rest under a passphrase: Argon2id makes a key of it, XChaCha20-Poly1305 seals the
+//! bytes.
 //!
 //! ```text
 //! offset  bytes  field
@@ -29,11 +30,11 @@ const COST: [u32; 3] = [1 << 16, 3, 4];
 /// What a header may ask for at most: 1 GiB, 64 passes, 16 lanes.
 const MOST: [u32; 3] = [1 << 20, 64, 16];
 
-/// What a user knows. No Debug; zeroed on drop.
+/// A passphrase. No Debug; zeroed on drop.
 pub struct Passphrase(Zeroizing<Vec<u8>>);
 
 impl Passphrase {
-    /// Of any bytes but none.
+    /// The passphrase `bytes`, which must not be empty.
     ///
     /// # Errors
     /// [`Error::BadPassphrase`] if it is empty.
@@ -44,7 +45,8 @@ impl Passphrase {
     /// The first line of a file, without its end.
     ///
     /// # Errors
-    /// [`Error::BadPassphrase`] if the file cannot be read, is longer than 4096 bytes, or begins with an empty line.
+    /// [`Error::BadPassphrase`] if the file cannot be read, is longer than 4096 bytes, or begins with an
+    /// empty line.
     pub fn open(path: &Path) -> Result<Self, Error> {
         use std::io::Read;
         // All room at once: a vector that grows leaves what it held behind.
@@ -99,11 +101,11 @@ pub fn seal<R: CryptoRng>(content: &[u8], passphrase: &Passphrase, rng: &mut R) 
     Ok(out)
 }
 
-/// What [`seal`] was given.
+/// The content that [`seal`] was given.
 ///
 /// # Errors
-/// [`Error::BadSealed`] for bytes that are no sealed file, or ask for more memory or time than is allowed, before any is spent;
-/// [`Error::WrongPassphrase`].
+/// [`Error::BadSealed`] for bytes that are no sealed file, or ask for more memory or time than is allowed,
+/// before any is spent; [`Error::WrongPassphrase`].
 pub fn unseal(bytes: &[u8], passphrase: &Passphrase) -> Result<Zeroizing<Vec<u8>>, Error> {
     let (header, sealed) =
         bytes.split_at_checked(HEADER_BYTES).ok_or(Error::BadSealed("it ends within its header"))?;
@@ -138,7 +140,8 @@ mod tests {
         Passphrase::new(Zeroizing::new(text.into())).unwrap()
     }
 
-    /// The control is the right passphrase; another one, and every changed field, is refused, and nothing of the content stands in the file.
+    /// The right passphrase opens the file: the control. Another passphrase and every changed field are
+    /// refused, and the file holds no part of the content in the clear.
     #[test]
     fn attack_a_sealed_bundle_opens_for_its_passphrase_alone() {
         let (content, mut rng) = (b"a secret key of many bytes".repeat(20), ChaCha20Rng::seed_from_u64(1));
@@ -154,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Refused before a byte of memory is taken for it.
+    /// Such a header is refused before any memory is allocated for it.
     #[test]
     fn headers_that_ask_for_too_much_are_refused() {
         let sealed = seal(b"x", &passphrase("right"), &mut ChaCha20Rng::seed_from_u64(1)).unwrap();

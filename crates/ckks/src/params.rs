@@ -78,8 +78,8 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 are allowed, and 825 against quantum computers (128 bits,
-/// ePrint 2024/463, the quantum column of its generated tables).
+/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 are allowed, and 825 against quantum
+/// computers (128 bits, ePrint 2024/463, the quantum column of its generated tables).
 pub const LOGN15_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
     name: "logn15-logqp825-depth17",
     log_n: 15,

@@ -42,7 +42,7 @@ impl Problem {
         field("horizon", self.horizon as f64, (1..1 << 32).contains(&self.horizon), "in 1..2^32")
     }
 
-    /// Refuses a delta at which no new private policy may state its guarantee.
+    /// Refuses a delta that is too large for the guarantee of a new private policy.
     ///
     /// # Errors
     /// [`Error::Field`] above [`MOST_DELTA`].

@@ -17,11 +17,12 @@ use std::sync::Arc;
 
 use crate::DecisionOutput;
 
-/// Decisions that wait for feedback, and receipts kept for repeated feedback; the oldest go first. Every commit writes them,
-/// some 120 bytes for each.
+/// The most decisions that wait for feedback, and the most receipts kept for repeated feedback; the oldest
+/// are dropped first. Every commit writes them, some 120 bytes for each.
 const REMEMBERED: usize = 1024;
 
-/// The first byte of a stored state. Those before this version began with the number of features, which is smaller.
+/// The first byte of a stored state. States of older versions begin with the number of features, which is
+/// smaller.
 const STATE_VERSION: u8 = 0xB2;
 
 const MODEL: &str = "model";
@@ -102,8 +103,8 @@ pub struct Receipt {
     pub batches: u64,
 }
 
-/// Where a bandit stands. Public: nothing in it depends on contexts or rewards but, where the schedule is not public, the
-/// times of the trace condition.
+/// Where a bandit stands. Public: nothing in it depends on contexts or rewards but, where the schedule is not
+/// public, the times of the trace condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Decisions made.
@@ -133,7 +134,8 @@ struct State {
     model_feedbacks: u64,
     batches: u64,
     refreshes: u64,
-    /// Feedbacks up to which the trace of this batch is known to be below C: those of the batches before, where nobody is asked.
+    /// Feedbacks up to which the trace of this batch is known to be below C: those of the batches before,
+    /// where nobody is asked.
     safe: u64,
     /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came in during
     /// an update than the levels have steps for.
@@ -146,8 +148,9 @@ struct State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase {
     Open,
-    /// Closed at so many feedbacks, `unanswered` of them since the batch before was closed or, where the schedule asks, since
-    /// the trace was last known to be below C. `residual` is that of the model to come.
+    /// The batch is closed at `at` feedbacks, `unanswered` of them since the batch before was closed or,
+    /// where the schedule asks, since the trace was last known to be below C. `residual` is that of the next
+    /// model.
     Closing {
         at: u64,
         unanswered: u64,
@@ -366,7 +369,7 @@ impl Bandit {
         })
     }
 
-    /// Floods what was computed and remembers what its feedback will be needed for.
+    /// Floods the result and remembers what is needed when its feedback comes.
     ///
     /// # Errors
     /// [`Error::Ckks`] never in practice.

@@ -69,7 +69,8 @@ pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<
 mod tests {
     use super::*;
 
-    /// The trace's entry stays on its side of the decision, with a sixteenth of noise from the server and as much from the device, for as many arms as there may be.
+    /// The trace's entry stays on its side of the decision, with a sixteenth of noise from the server and as
+    /// much from the device, for the largest number of arms.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
         for arms in [ROUGH_ARMS, ROUGH_ARMS + 1, MOST_ARMS] {

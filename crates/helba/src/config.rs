@@ -17,8 +17,9 @@ pub(crate) const REFRESH_LEVEL: usize = 2;
 /// chosen against it can make them leave (up to √t/2), and then the answers leave [0, 1]: devices check that.
 const PREDICTION_BOUND: f64 = 1.5;
 
-/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the inverse back
-/// within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1. docs/schedules.md has the regret.
+/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the
+/// inverse back within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1.
+/// docs/schedules.md has the regret.
 pub(crate) const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
@@ -27,15 +28,17 @@ const MOST_IN_BATCH: u64 = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BanditConfig {
-    /// The linear bandit, as in the clear. The schedule must be a public one that bounds a batch, or the paper's,
-    /// [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption a round.
+    /// The linear bandit, as in the clear. The schedule must be a public one that bounds a batch, or the
+    /// paper's, [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption a
+    /// round.
     pub linear: LinearConfig,
     /// Rounds the numeric scaling is made for; learning goes on beyond it, with less precision.
     #[serde(default = "default_horizon")]
     pub horizon: u64,
-    /// Under [`Schedule::TraceOrGrowth`], feedbacks that may come in before the trace condition they were tested with is
-    /// answered; one more ends the batch. Feedbacks that arrive while a batch update runs count too. Larger values cost
-    /// Newton steps. Under a public schedule, the feedbacks of a batch that updates are planned for, where its own length is less.
+    /// Under [`Schedule::TraceOrGrowth`], feedbacks that may come in before the trace condition they were
+    /// tested with is answered; one more ends the batch. Feedbacks that arrive while a batch update runs
+    /// count too. Larger values cost Newton steps. Under a public schedule, updates are planned for batches
+    /// of at least this many feedbacks.
     #[serde(default = "default_unanswered")]
     pub unanswered: u64,
     /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or 10.
@@ -60,8 +63,8 @@ fn default_sqrt_degree() -> usize {
 }
 
 impl BanditConfig {
-    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant width ½, and a
-    /// public schedule, growth or every [`DEFAULT_BATCH`] rounds.
+    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant
+    /// width ½, and a public schedule, growth or every [`DEFAULT_BATCH`] rounds.
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {
@@ -228,13 +231,14 @@ impl BanditConfig {
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// The batch update when the eigenvalues of A_j·V_j are within `residual` of one and `pending` feedbacks came in since:
-    /// since V_j under a public schedule, since the trace was known to be below C under the trace condition. As many steps as the
-    /// tolerance asks for, at most `most`.
+    /// The batch update when the eigenvalues of A_j·V_j are within `residual` of one and `pending` feedbacks
+    /// came in since: since V_j under a public schedule, since the trace was known to be below C under the
+    /// trace condition. As many steps as the tolerance asks for, at most `most`.
     ///
-    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤ (1 + residual)·V_j⁻¹ and
-    /// V_j ≥ λI. So the eigenvalues of A_j·V are at most (1 + residual)·(1 + pending·L²/λ) whatever the contexts are; the
-    /// feedbacks that the trace condition was tested with add C, up to what the comparison resolves.
+    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤
+    /// (1 + residual)·V_j⁻¹ and V_j ≥ λI. So the eigenvalues of A_j·V are at most
+    /// (1 + residual)·(1 + pending·L²/λ) whatever the contexts are; the feedbacks that the trace condition
+    /// was tested with add C, up to what the comparison resolves.
     pub(crate) fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
         let l = &self.linear;
         let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);
@@ -398,7 +402,7 @@ mod tests {
     use circuits::matrix::Newton;
     use nalgebra::{DMatrix, DVector};
 
-    /// A bandit in the clear that renews its inverse as the server does, whatever contexts it is given.
+    /// A bandit in the clear that updates its inverse as the server does, for any contexts.
     struct Batches {
         config: BanditConfig,
         design: DMatrix<f64>,
@@ -417,7 +421,7 @@ mod tests {
             Batches { config, inverse: DMatrix::identity(d, d) / lambda, design, residual: 0.0, steps }
         }
 
-        /// The direction of norm L that the inverse knows least: the longest in its norm.
+        /// The vector x of norm L with the largest xᵀAx.
         fn least_known(&self) -> DVector<f64> {
             let eigen = self.inverse.clone().symmetric_eigen();
             eigen.eigenvectors.column(eigen.eigenvalues.imax()) * self.config.linear.l
@@ -448,8 +452,9 @@ mod tests {
         }
     }
 
-    /// Batches of the longest length, all along the direction known least, or all along one for long and then along another: under every
-    /// public schedule the inverse stays as near as is claimed, and that is within the tolerance.
+    /// Batches of the longest length, whose contexts all take the direction with the largest xᵀAx, or one
+    /// direction for many batches and then another. Under every public schedule the inverse stays within the
+    /// claimed distance, which is within the tolerance.
     #[test]
     fn public_schedules_keep_the_inverse_whatever_the_contexts() {
         for (schedule, d, l, lambda, steps) in [
@@ -481,13 +486,15 @@ mod tests {
         }
     }
 
-    /// The control: a batch that grows without a bound, as growth alone allows, leaves what the steps were planned for.
+    /// The control: a batch that grows without a bound, as growth alone allows, exceeds what the steps were
+    /// planned for.
     #[test]
     fn a_batch_longer_than_planned_is_not_the_inverse() {
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let x = DVector::from_vec(vec![1.0, 0.0]);
         assert!(batches.batch(&x, 10 * DEFAULT_BATCH, DEFAULT_BATCH) > 10.0 * INVERSE_TOLERANCE);
-        // Where the bandit counts them, it knows that one batch was not enough, and the next ones get there.
+        // Where the bandit counts them, it knows that one update was not enough, and later ones reach the
+        // tolerance.
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let mut distances: Vec<_> =
             [10 * DEFAULT_BATCH, 1, 1].map(|n| (batches.batch(&x, n, n), batches.residual)).into();

@@ -2,9 +2,9 @@
 //!
 //! Levels in → out: refresh 2 → top, trace question 0.
 //!
-//! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1; the refresh's mask is not
-//! uniform modulo q but two bits narrower, so that nothing wraps ([`mask_distance`] says how far that is from hiding all);
-//! a user returns one bit, not the masked number, which was a decryption to eleven bits.
+//! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1; the refresh's mask is
+//! not uniform modulo q but two bits narrower, so that nothing wraps ([`mask_distance`] says how far that is
+//! from hiding all); a user answers the trace question with one bit, not with the number.
 
 use crate::Error;
 use ckks::{Ciphertext, Params, Plaintext, PublicKey};
@@ -18,8 +18,9 @@ use rns::{Basis, Ntt, Poly};
 pub(crate) const TRACE_DECISION: f64 = 0.45;
 /// The answer's noise is drowned in uniform noise of this many bits below the scale; see [`answer`].
 const FLOOD_BITS_BELOW_SCALE: i32 = 11;
-/// Likewise of a trace question, whose one coefficient is near 0 or 1 and decided at 0.45. The server adds it, so that the device does not
-/// see the comparison itself, and the device adds as much again, so that the server does not see the ciphertext's own noise.
+/// The noise of a trace question is uniform of this many bits below the scale; its one coefficient is near 0
+/// or 1 and decided at 0.45. The server adds it, so that the device does not see the comparison itself, and
+/// the device adds as much again, so that the server does not see the ciphertext's own noise.
 pub const TRACE_FLOOD_BITS_BELOW_SCALE: u32 = 4;
 
 /// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
@@ -47,9 +48,10 @@ fn mask_bits(params: &Params, level: usize) -> u32 {
     (params.log_q(level) as u32 - 2).min(126)
 }
 
-/// What a user can learn from a masked model of `rounds` feedbacks, as a statistical distance: N coefficients, each moved by at most v
-/// under a uniform mask of 2^b values, so at most N·v/2^b. A coefficient is at most the scale times the largest slot: an entry of A, at
-/// most 1/λ (a sixteenth more for errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
+/// What a user can learn from a masked model of `rounds` feedbacks, as a statistical distance: N
+/// coefficients, each moved by at most v under a uniform mask of 2^b values, so at most N·v/2^b. A
+/// coefficient is at most the scale times the largest slot: an entry of A, at most 1/λ (a sixteenth more for
+/// errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
 pub fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
     let level = crate::config::REFRESH_LEVEL;
     let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
@@ -125,9 +127,9 @@ pub fn reveal(
     shifted(params, refreshed, &mask(params, level, seed, params.max_slots() / slots, basis), true)
 }
 
-/// The comparison's result in the constant coefficient, re-randomised, and uniform noise of ± 2⁻⁴ of the scale on every
-/// coefficient. The device tells whether it is [reached](trace_threshold), no more; what it sees beyond that is the comparison of a
-/// trace near C, under that noise.
+/// Re-randomises the comparison, whose result is in the constant coefficient, and adds uniform noise of ± 2⁻⁴
+/// of the scale to every coefficient. The device answers only whether the [threshold](trace_threshold) is
+/// reached. Beyond that it sees the comparison of a trace near C, under that noise.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -140,7 +142,8 @@ pub fn trace_question<R: CryptoRng>(
     rerandomised(params, key, &flooded(params, comparison, TRACE_FLOOD_BITS_BELOW_SCALE as i32, rng), rng)
 }
 
-/// The batch's trace has reached C if the constant coefficient of a trace question, centred modulo q₀, is at least this.
+/// The batch's trace has reached C if the constant coefficient of a trace question, centred modulo q₀, is at
+/// least this.
 pub fn trace_threshold(params: &Params) -> u64 {
     (TRACE_DECISION * params.scale(0)) as u64
 }
@@ -162,7 +165,7 @@ pub fn answer<R: CryptoRng>(
     rerandomised(params, key, &flooded(params, action, FLOOD_BITS_BELOW_SCALE, rng), rng)
 }
 
-/// With uniform noise of ± 2^−`bits` of the scale on every coefficient.
+/// Adds uniform noise of ± 2^−`bits` of the scale to every coefficient.
 fn flooded<R: CryptoRng>(params: &Params, a: &Ciphertext, bits: i32, rng: &mut R) -> Ciphertext {
     let basis = params.q_basis(a.level());
     let width = 1i64 << (a.scale().log2().round() as i32 - bits).max(1);
@@ -175,7 +178,8 @@ fn flooded<R: CryptoRng>(params: &Params, a: &Ciphertext, bits: i32, rng: &mut R
 mod tests {
     use super::*;
 
-    /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the least λ that is allowed.
+    /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the
+    /// least λ that is allowed.
     #[test]
     fn refresh_masks_are_as_wide_as_stated() {
         for spec in ckks::ParamsSpec::named().iter().filter(|spec| spec.security.bits() > 0) {

@@ -53,16 +53,17 @@ const LEGENDRE: [(f64, f64); 5] = [
 /// Parts of the range of integration, which is 10 deviations long at most.
 const PANELS: u32 = 64;
 
-/// `P(X >= x)` for `x` above the mean, in time that does not depend on `n`; `None` where the distribution is too narrow, or
-/// `x` too near its end.
+/// `P(X >= x)` for `x` above the mean, in time that does not depend on `n`; `None` where the distribution is
+/// too narrow, or `x` too near its end.
 ///
-/// The sum of `f(k)` over `k >= x` is the integral of `f` from `a = x - 1/2` and `f'(a)/24`, up to a part of `(z/sd)^4`,
-/// by the midpoint rule: below 1e-13 of the sum within ten deviations `z`.
+/// The sum of `f(k)` over `k >= x` is the integral of `f` from `a = x - 1/2` and `f'(a)/24`, up to a part of
+/// `(z/sd)^4`, by the midpoint rule: below 1e-13 of the sum within ten deviations `z`.
 fn smooth_tail(n: u64, x: u64, p: f64) -> Option<f64> {
     let (nf, a) = (n as f64, x as f64 - 0.5);
     let deviation = (nf * p * (1.0 - p)).sqrt();
     let z = (a - nf * p) / deviation;
-    // ln f falls at least as fast as z u/sd + u^2/(2 sd^2) up to the third order, and more terms than these add nothing.
+    // ln f falls at least as fast as z u/sd + u^2/(2 sd^2) up to the third order, and more terms than these
+    // add nothing.
     let length = deviation * ((z * z + 100.0).sqrt() - z);
     if deviation < SMOOTH_DEVIATION || !(0.0..=10.0).contains(&z) || a + length + 16.0 >= nf {
         return None;
@@ -77,8 +78,8 @@ fn smooth_tail(n: u64, x: u64, p: f64) -> Option<f64> {
     Some(integral + slope * mass(nf, a, p) / 24.0)
 }
 
-/// `P(X = x)` by Loader's saddle-point form, which keeps its digits for large `n`; between whole numbers its smooth
-/// continuation.
+/// `P(X = x)` by Loader's saddle-point form, which stays precise for large `n`; between whole numbers, its
+/// smooth continuation.
 fn mass(nf: f64, xf: f64, p: f64) -> f64 {
     if xf == 0.0 {
         return (nf * (-p).ln_1p()).exp();
@@ -127,7 +128,8 @@ fn deviance(x: f64, m: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The integral is the sum of all terms, to ten digits and more, for both tails and up to ten deviations out.
+    /// The integral is the sum of all terms, to ten digits and more, for both tails and up to ten deviations
+    /// out.
     #[test]
     fn smooth_tails_are_the_plain_sum() {
         let plain = |n: u64, x: u64, p: f64| {

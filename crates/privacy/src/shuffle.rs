@@ -69,8 +69,8 @@ impl BitSum {
     /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the others added, because
     /// they tell or were made up, faces that of these.
     ///
-    /// - Cost: some sixty divergences, which [`with_noise`](Self::with_noise) of the [`noise_bits`](Self::noise_bits) found
-    ///   saves the next time.
+    /// - Cost: some sixty divergences. [`with_noise`](Self::with_noise), with the
+    ///   [`noise_bits`](Self::noise_bits) found, needs one.
     ///
     /// # Errors
     /// [`Error::Field`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as [`new`](Self::new).
@@ -89,11 +89,11 @@ impl BitSum {
         Self::new(bound, users, steps, noise_bits)
     }
 
-    /// As [`calibrated`](Self::calibrated), with noise that it found before: one [`divergence`] checks that it is enough. More
-    /// than the least is.
+    /// As [`calibrated`](Self::calibrated), with `noise_bits` that it found before, or more. One
+    /// [`divergence`] checks that they are enough.
     ///
     /// # Errors
-    /// [`Error::Field`] if it is not; as [`calibrated`](Self::calibrated).
+    /// [`Error::Field`] if they are not; as [`calibrated`](Self::calibrated).
     pub fn with_noise(
         bound: f64,
         users: u64,
@@ -210,11 +210,11 @@ fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
 /// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the larger of
 /// both directions: the exact `delta` of releasing a count under that noise when a person moves it by `shift`.
 ///
-/// Falls with `trials`: one trial more adds an independent bit to both counts, and no function of two variables, random or
-/// not, moves them further apart (data processing).
+/// The divergence falls with `trials`: one more trial adds an independent bit to both counts, and no
+/// post-processing increases a divergence (data processing inequality).
 ///
-/// Double precision on exact formulas, about ten digits. Time in proportion to `shift`, and to the root of `trials` up to
-/// 10^8 of them.
+/// Exact formulas in double precision, about ten digits. The time is proportional to `shift`, and to the
+/// square root of `trials` up to 10^8 trials.
 pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     if shift == 0 {
         return 0.0;
@@ -225,10 +225,12 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     let loss = |x: u64| -> f64 {
         (0..shift).map(|j| ((trials - x + shift - j) as f64 / (3.0 * (x - j) as f64)).ln()).sum()
     };
-    // First x at which `stop` holds, of a condition that stays once it holds; `at` is about the loss there.
+    // The first x at which `stop` holds; once it holds, it holds for all larger x. `at` is about the loss
+    // there.
     let first = |at: f64, stop: &dyn Fn(f64) -> bool| {
         let (mut low, mut high) = (shift, trials + 1);
-        // Every factor of the loss as if it were the middle one gives x to within a few units, or the search goes on as ever.
+        // Replacing every factor of the loss by the middle one gives x to within a few units; if not, plain
+        // bisection goes on.
         let (middle, factor) = (shift as f64 / 2.0, 3.0 * (at / shift as f64).exp());
         let guess = (trials as f64 + middle * (1.0 + factor)) / (1.0 + factor);
         let guess = (guess.max(0.0) as u64).clamp(low, high.max(low));
@@ -254,7 +256,8 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     down.max(up).max(0.0)
 }
 
-/// The least noise bits of each of `users` whose [`divergence`] is at most `delta`, by bisection: it falls with their number.
+/// The least number of noise bits of each of `users` for which the [`divergence`] is at most `delta`, by
+/// bisection: the divergence falls with that number.
 fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
     if delta.get() == 0.0 {
         return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 for binomial noise" });
@@ -280,8 +283,8 @@ fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> R
 mod tests {
     use super::*;
 
-    /// The divergence never rises with the number of trials beyond the last digits of double precision, whatever the path that
-    /// computes its tails: bisection is exact.
+    /// The divergence never rises with the number of trials beyond the last digits of double precision,
+    /// whatever the path that computes its tails: bisection is exact.
     #[test]
     fn divergence_falls_with_the_trials() {
         let e = |epsilon| Epsilon::new(epsilon).unwrap();
@@ -304,7 +307,8 @@ mod tests {
         }
     }
 
-    /// Bisection finds what a walk from below finds, which is what one divergence later accepts, and nothing less.
+    /// Bisection finds what a linear search from below finds. One divergence accepts that number, and refuses
+    /// one less.
     #[test]
     fn the_least_noise_is_found_and_kept() {
         for (users, epsilon, delta) in

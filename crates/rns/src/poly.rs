@@ -203,7 +203,8 @@ impl Poly<Ntt> {
         out.for_each_limb(|i, limb| {
             simd::signed_into(basis.modulus(i), &mut limb[..short], coefficients);
             basis.tables()[i].forward_short(basis.n(), &mut limb[..short]);
-            // From the last value down, in place: messages may be secret, and nothing of them stays elsewhere.
+            // From the last value down, in place: messages may be secret, and nothing of them stays
+            // elsewhere.
             for j in (0..if stride > 1 { short } else { 0 }).rev() {
                 let value = limb[j];
                 limb[j * stride..][..stride].fill(value);

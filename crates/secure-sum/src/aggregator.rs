@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 pub struct Limits {
     /// Batches, opened ones included.
     pub batches: usize,
-    /// Reports in all batches, about 100 bytes each; of opened ones the ids of the set alone, which make room when need be.
+    /// Reports in all batches, about 100 bytes each. Of an opened batch only the ids of the set are kept,
+    /// until room is needed.
     pub reports: usize,
     /// Time from announcing a batch to forgetting it.
     pub age: Duration,
@@ -29,10 +30,11 @@ pub const MAX_REPORTS: usize = 1 << 20;
 
 /// The state of an aggregator, in memory: a restart loses the batches under way, and gives none away.
 ///
-/// Its rules protect users from the collector. A batch is opened for **one** set of users, named in advance and at least
-/// as many as their noise is sized for; then its reports are forgotten. Sets that differ between the two aggregators
-/// give the collector a uniform residue. Batches are [announced](Self::announce) by the collector before users report:
-/// whoever else reaches the aggregator takes room in those alone, at most [`MAX_REPORTS`] of a batch.
+/// Its rules protect users from the collector. A batch is opened for **one** set of users, named in advance
+/// and at least as many as their noise is sized for; then its reports are forgotten. Sets that differ between
+/// the two aggregators give the collector a uniform residue. Batches are [announced](Self::announce) by the
+/// collector before users report: whoever else reaches the aggregator takes room in those alone, at most
+/// [`MAX_REPORTS`] of a batch.
 #[derive(Debug)]
 pub struct Aggregator {
     limits: Limits,
@@ -68,7 +70,7 @@ impl Default for Aggregator {
 }
 
 impl Aggregator {
-    /// Without any batch.
+    /// An aggregator without any batch.
     pub fn new(limits: Limits) -> Self {
         Self { limits, batches: Register::new(limits.batches, limits.age), held: 0 }
     }
@@ -88,7 +90,8 @@ impl Aggregator {
     /// Takes a user's report. Sending it twice counts it once.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`], [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]; no report is then taken or lost.
+    /// [`Error::NotAnnounced`], [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]; no report is then
+    /// taken or lost.
     pub fn submit(&mut self, report: &Report, now: Instant) -> Result<(), Error> {
         let batch = report.batch.number;
         match self.batches.get(report.batch, now)? {
@@ -125,8 +128,8 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Takes no more reports for `batch`; the ids of those that came, in order, or of the set for which it was opened.
-    /// A collector that lost an answer can therefore begin again, as often as it likes.
+    /// Takes no more reports for `batch`; the ids of those that came, in order, or of the set for which it
+    /// was opened. A collector that lost an answer can therefore begin again, as often as it likes.
     ///
     /// # Errors
     /// [`Error::NotAnnounced`].
@@ -140,12 +143,12 @@ impl Aggregator {
         })
     }
 
-    /// The total of the shares of `set`, ids in rising order. The other reports of the batch, and the shares of these, are
-    /// forgotten; asking again with the same set gives the same answer.
+    /// The total of the shares of `set`, ids in rising order. The other reports of the batch, and the shares
+    /// of these, are forgotten; asking again with the same set gives the same answer.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`], [`Error::TooFew`], [`Error::UnknownReport`], [`Error::NotClosed`], [`Error::Opened`]; the
-    /// state is then unchanged.
+    /// [`Error::NotAnnounced`], [`Error::TooFew`], [`Error::UnknownReport`], [`Error::NotClosed`],
+    /// [`Error::Opened`]; the state is then unchanged.
     pub fn open(&mut self, batch: BatchId, set: &[ReportId], now: Instant) -> Result<Field64, Error> {
         let number = batch.number;
         let state = self.batches.get(batch, now)?;
@@ -200,15 +203,15 @@ mod tests {
             send(&mut aggregator, 2, &mut rng).unwrap();
         }
         assert!(matches!(send(&mut aggregator, 2, &mut rng), Err(Error::Full { what: "reports", .. })));
-        // The opened batch is forgotten by now, and stays shut.
+        // The opened batch is forgotten by now, and stays closed.
         assert!(matches!(send(&mut aggregator, 1, &mut rng), Err(Error::NotAnnounced { batch: 1, .. })));
         assert!(matches!(aggregator.announce(BATCH(1), now), Err(Error::Used { batch: 1, above: 1 })));
         aggregator.announce(BATCH(3), now).unwrap();
     }
 
-    /// A stranger who knows no token sends reports to batches of its own choice, twice as many as are kept. None of them takes a
-    /// place: the batch that was announced goes on. With batches made by whoever names one, as the loop that announces them
-    /// stands for, honest users find no room.
+    /// A stranger who knows no token sends reports to batches of its own choice, twice as many as are kept.
+    /// None of them takes room: the announced batch goes on. The control announces a batch for whoever names
+    /// one: honest users then find no room.
     #[test]
     fn attack_strangers_cannot_use_up_the_batches() {
         let (mut rng, now) = (ChaCha20Rng::seed_from_u64(7), Instant::now());

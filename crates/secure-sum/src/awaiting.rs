@@ -9,17 +9,19 @@ use privacy::budget::Delta;
 use serde_json::{Map, Value};
 use wire::{Ask, Awaited, MAX_CLEAR_BYTES, MAX_JSON_BYTES, Noise, PolicyView, ShuffledBatch};
 
-/// What a device gives at most, and asks for: it answers a bandit only if what follows from the bandit's parameters is
-/// within this.
+/// Bounds of a device: it answers a bandit only if what follows from the bandit's parameters is within them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Most {
-    /// Of the guarantee. At the default, 10, an answer may raise the odds of whatever is guessed of a person by e^10, some
-    /// 22000 to 1: published deployments stay below it, and above it the guarantee excludes little that a device would mind.
+    /// The largest epsilon of the guarantee. At the default, 10, an answer may multiply the odds of any guess
+    /// about a person by e^10, some 22000: published deployments stay below it, and above it the guarantee
+    /// excludes little.
     pub epsilon: f64,
-    /// Of the guarantee: the probability with which it may fail. By default 1/1000: publishing one person in as many would meet
-    /// that, and a server may state its guarantee at whatever delta makes its epsilon look small.
+    /// The largest delta of the guarantee, the probability with which it may fail; by default 1/1000. A
+    /// larger one says little, since publishing one person in 1000 meets this one, and a server may state its
+    /// guarantee at a delta that makes its epsilon look small.
     pub delta: f64,
-    /// Part of a batch's users who may be made up, without whose noise it must be enough; by default 0.
+    /// The least part of a batch's users who may be made up: the noise must be enough without theirs. By
+    /// default 0.
     pub colluding: f64,
 }
 
@@ -100,12 +102,12 @@ impl Awaiting {
         }
     }
 
-    /// Refuses a bandit whose parameters take more of a user than `most`, in one batch or, where devices choose, in a whole
-    /// life.
+    /// Refuses a bandit whose parameters cost a user more privacy than `most`: in one batch or, where devices
+    /// choose, over the bandit's whole life.
     ///
     /// # Errors
-    /// [`Error::TooDear`]; [`Error::Malformed`] for a policy that is none of those whose users answer an intermediary; as
-    /// [`Config::privacy`].
+    /// [`Error::TooDear`]; [`Error::Malformed`] for a policy that is none of those whose users answer an
+    /// intermediary; as [`Config::privacy`].
     pub fn agree(&self, most: &Most) -> Result<(), Error> {
         let (epsilon, delta, colluding) =
             match serde_json::from_value::<Parameters>(Value::Object(self.parameters.clone())) {
@@ -117,7 +119,7 @@ impl Awaiting {
                     (statement.epsilon.ok_or(none)?.get(), statement.delta.get(), colluding)
                 }
             };
-        // What is not a number is not within anything.
+        // NaN is within no bound.
         for (what, asked, most) in [("epsilon", epsilon, most.epsilon), ("delta", delta, most.delta)] {
             if !(asked <= most) {
                 return Err(Error::TooDear { what, asked, most });
@@ -175,8 +177,8 @@ impl Awaiting {
         Ok(Config { confidence, colluding, growth: whole("growth").unwrap_or(theory.growth), ..theory })
     }
 
-    /// User side: what each user adds before it shares, where exactly [`users`](Self::users) of them are summed, however many
-    /// are asked.
+    /// User side: what each user adds before it shares, where exactly [`users`](Self::users) of them are
+    /// summed, however many are asked.
     ///
     /// # Errors
     /// [`Error::Malformed`] for a policy whose users' noise does not add up in a secure sum; [`Error::Overasked`]; as
@@ -199,8 +201,8 @@ impl Awaiting {
     /// User side of an elimination behind a shuffler: what makes a reward the [number of ones](Mechanism::ones) to send.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if it waits for no such number; [`Error::Overasked`]; as [`agree`](Self::agree) and
-    /// [`Config::mechanism`].
+    /// [`Error::Malformed`] if it waits for no such number; [`Error::Overasked`]; as [`agree`](Self::agree)
+    /// and [`Config::mechanism`].
     pub fn count(&self, most: &Most) -> Result<Mechanism, Error> {
         let Ask::Count { arm, .. } = self.awaited.ask else {
             return Err(Error::Malformed {
@@ -270,8 +272,8 @@ mod tests {
         awaiting
     }
 
-    /// The same noise, stated at another delta, looks as if it cost less: a device that looks at epsilon alone takes what it would
-    /// refuse. One that looks at both takes neither.
+    /// The same noise, stated at another delta, looks as if it cost less: a device that looks at epsilon
+    /// alone takes what it would refuse. One that looks at both takes neither.
     #[test]
     fn attack_a_large_delta_makes_no_epsilon_small() {
         let renyi = |delta: f64| {
@@ -291,7 +293,7 @@ mod tests {
             assert!(matches!(refused, Err(Error::TooDear { what: "delta", .. })), "{refused:?}");
         }
         assert!(renyi(1e-3).batch(&Most::default()).is_ok());
-        // Without a word from the user there is a bound as well.
+        // The defaults are a bound as well.
         let any = json!({"model": "pure", "arms": 3, "horizon": 1000, "epsilon": 999_999.0});
         assert!(matches!(awaiting(any).batch(&Most::default()), Err(Error::TooDear { what: "epsilon", .. })));
         let glm = |epsilon: f64, delta: f64| {
@@ -305,8 +307,8 @@ mod tests {
         assert!(matches!(glm(10.5, 1e-3), Err(Error::TooDear { what: "epsilon", .. })));
     }
 
-    /// Users add the noise that the bandit's parameters size for those who are real, and refuse where that is less than they ask
-    /// for, or where modulus and parameters differ.
+    /// Users add the noise that the bandit's parameters size for those who are real, and refuse where that is
+    /// less than they ask for, or where modulus and parameters differ.
     #[test]
     fn users_know_for_how_many_made_up_ones_the_noise_is_sized() {
         let pure = |colluding: f64| {

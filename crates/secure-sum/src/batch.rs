@@ -47,8 +47,8 @@ impl Batch {
     /// Of `plan`.
     ///
     /// # Errors
-    /// [`Error::NoNoise`] for a model without noise of users; [`Error::Field`] for parts that leave nobody, or `2^32` users
-    /// and more; [`Error::Bandit`] as [`Mechanism::new`].
+    /// [`Error::NoNoise`] for a model without noise of users; [`Error::Field`] for parts that leave nobody,
+    /// or `2^32` users and more; [`Error::Bandit`] as [`Mechanism::new`].
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         let part = |r: Ratio| r.times(Ratio::integer(plan.invited)).map(Ratio::floor);
         let invited = u128::from(plan.invited);

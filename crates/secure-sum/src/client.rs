@@ -17,7 +17,7 @@ const PROBLEM_BYTES: usize = 1 << 16;
 pub struct Party {
     url: String,
     agent: Agent,
-    /// What it is shown.
+    /// The token sent with every request.
     token: Option<AccessToken>,
 }
 
@@ -31,7 +31,7 @@ impl Party {
         Self { url: url.into(), agent: config.build().into(), token: None }
     }
 
-    /// As this one, shown `token` in every request.
+    /// As this one, with `token` sent in every request.
     pub fn with_token(self, token: Option<AccessToken>) -> Self {
         Self { token, ..self }
     }
@@ -110,7 +110,7 @@ impl Party {
         self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 
-    /// Has this aggregator, or server of ciphertexts, take what users of `batch` send from now on.
+    /// Makes this aggregator or adder take what users of `batch` send from now on.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -129,7 +129,7 @@ impl Party {
         Ok(ckks::read_public_key(params, &key)?)
     }
 
-    /// Server side: has this authority make a key for `batch`; the same one each time.
+    /// Adder side: makes this authority create a key for `batch`, the same one each time.
     ///
     /// # Errors
     /// As [`key`](Self::key).
@@ -193,7 +193,7 @@ impl Collector {
         Self { aggregators }
     }
 
-    /// Has both aggregators take reports for `batch` from now on.
+    /// Makes both aggregators take reports for `batch` from now on.
     ///
     /// # Errors
     /// As [`Party::post`]. Announcing again completes it.
@@ -203,8 +203,8 @@ impl Collector {
 
     /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most `2^20`.
     ///
-    /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for which it did, and the
-    /// other one holds a report of each of those.
+    /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for
+    /// which it did, and the other one holds a report of each of those.
     ///
     /// # Errors
     /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked. [`Error::Malformed`] for
@@ -217,8 +217,8 @@ impl Collector {
     /// exactly as many users as it asks for, those beyond left out, modulo its modulus. Users' noise must be sized for as
     /// many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of the bandit's exchange.
     ///
-    /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is given up: new users are
-    /// asked under a new number.
+    /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is
+    /// given up: new users are asked under a new number.
     ///
     /// # Errors
     /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no shares.

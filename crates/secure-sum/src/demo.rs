@@ -283,7 +283,7 @@ fn run_users(command: &mut Command) -> Result<()> {
 }
 
 impl Demo {
-    /// One batch of the best arm on ciphertexts: users, the server that adds, and the key authority.
+    /// One batch of the best arm on ciphertexts: users, the adder, and the key authority.
     fn encrypt(&self, program: &Path, authority: &Path) -> Result<()> {
         let invited = self.users / self.arms as u64;
         let batch = Batch::new(&self.agreed.plan(invited, self.users)?)?;

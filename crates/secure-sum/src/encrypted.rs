@@ -7,12 +7,13 @@
 //! - Exact for values up to [`MAX_VALUE`], totals up to [`MAX_TOTAL`] in size and [`MAX_USERS`] users. A fresh error has
 //!   a standard deviation of 237, so that of a sum is below `2^20`, a 64th of the half step that would be wrong; totals
 //!   stand at `2^61` of `2^62`.
-//! - Trust: server and authority do not collude, and the server adds what it says. Authority and server together read
-//!   every value. A server that hands the authority something else than a sum has one number of its choice opened, such as the
-//!   value of a single user: the authority cannot tell, since the number of users stands in the ciphertext too, where the server
-//!   writes what it likes. Each batch has a key of its own, which is destroyed when its sum is opened, so that the key is not
-//!   learnt answer by answer (crate `sum-authority` says how much one answer tells). Where one value is too much, take the
-//!   two aggregators, who check the set of users themselves and move a thousandth of the bytes.
+//! - Trust: adder and authority do not collude, and the adder follows the protocol. Together they read every
+//!   value. An adder that hands the authority something other than a sum has one number of its choice opened,
+//!   such as the value of a single user: the authority cannot tell, since the number of users stands in the
+//!   ciphertext too, where the adder writes what it likes. Each batch has a key of its own, which is
+//!   destroyed when its sum is opened, so that the key is not learnt answer by answer (crate `sum-authority`
+//!   says how much one answer tells). If one value is too much, use the two aggregators, which check the set
+//!   of users themselves and move a thousandth of the bytes.
 //! - Cost: [`encrypted_bytes`] bytes a user, about 65 kB.
 
 use crate::Error;
@@ -54,7 +55,8 @@ pub fn encrypted_bytes(params: &Params) -> usize {
 /// User side: `value` under the authority's public key.
 ///
 /// # Errors
-/// [`Error::ValueTooLarge`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] for other parameters.
+/// [`Error::ValueTooLarge`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] for other
+/// parameters.
 pub fn encrypt<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
@@ -99,8 +101,8 @@ impl Adder {
     }
 }
 
-/// Server side: the sums under way, in memory. A batch is closed once, for all whose values came; then it takes no more,
-/// so that no two sums give away their difference. Each has a key of its own.
+/// Adder side: the sums under way, in memory. A batch is closed once, for all whose values came; then it
+/// takes no more, so that no two sums give away their difference. Each batch has a key of its own.
 #[derive(Debug)]
 pub struct Server {
     params: Params,
@@ -122,7 +124,8 @@ impl State {
 }
 
 impl Server {
-    /// Keeps `limit` batches, closed ones included, each for at most `age`: about 130 kB each, and 50 bytes a user.
+    /// Keeps `limit` batches, closed ones included, each for at most `age`: about 130 kB each, and 50 bytes a
+    /// user.
     pub fn new(params: &Params, limit: usize, age: Duration) -> Self {
         Self { params: params.clone(), batches: Register::new(limit, age) }
     }
@@ -152,8 +155,8 @@ impl Server {
     /// Adds a user's value, under a random id. Sending it twice counts it once.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`], [`Error::Ckks`] for bytes that are no ciphertext under the batch's key, [`Error::Closed`],
-    /// [`Error::Duplicate`], [`Error::Full`]; the state is then unchanged.
+    /// [`Error::NotAnnounced`], [`Error::Ckks`] for bytes that are no ciphertext under the batch's key,
+    /// [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]; the state is then unchanged.
     pub fn submit(&mut self, batch: BatchId, id: ReportId, value: &[u8], now: Instant) -> Result<(), Error> {
         let State::Adding { values, adder } = self.batches.get(batch, now)? else {
             return Err(Error::Closed { batch: batch.number });

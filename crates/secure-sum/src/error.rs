@@ -28,10 +28,10 @@ pub enum Error {
         /// Its name.
         model: &'static str,
     },
-    /// Misuse: a value that cannot be encrypted. It is nobody's business, so that it is not named.
+    /// Misuse: a value that cannot be encrypted. The message does not name it, since it is secret.
     #[error("the value is above 2^30 in size, which no encrypted sum carries; this user drops out")]
     ValueTooLarge,
-    /// Untrusted: a body that stopped.
+    /// Untrusted: a body that did not arrive in time.
     #[error(
         "the body did not arrive in time: 5 seconds are given, and a second for each 64 KiB beyond the first"
     )]
@@ -41,9 +41,10 @@ pub enum Error {
         "this needs `Authorization: Bearer` and the token that the service was started with (--token-file)"
     )]
     NoToken,
-    /// Misuse: a service that everybody could have let out sums.
+    /// Misuse: without a token, everybody who reaches the service could open sums.
     #[error(
-        "{address} can be reached from other machines: give a token (--token-file), which those show who announce, close and          open batches, or listen on 127.0.0.1"
+        "{address} can be reached from other machines: give a token (--token-file), which callers that announce, close or \
+         open batches must send, or listen on 127.0.0.1"
     )]
     NeedsToken {
         /// Where it would have listened.
@@ -67,7 +68,7 @@ pub enum Error {
         /// Users its noise is sized for.
         users: u32,
     },
-    /// Misuse: numbers of batches rise.
+    /// Misuse: the number of a new batch is not above all forgotten ones.
     #[error("batch {batch} may have been opened before: numbers of new batches must be above {above}")]
     Used {
         /// The batch.
@@ -119,7 +120,7 @@ pub enum Error {
         /// Users needed.
         need: u64,
     },
-    /// Misuse: an exchange that has all its users.
+    /// Misuse: all users of the exchange have answered.
     #[error("exchange {exchange} is over: as many users as it needs have answered")]
     ExchangeOver {
         /// Number of the exchange.
@@ -160,10 +161,10 @@ pub enum Error {
         what: &'static str,
         /// What follows from the bandit's parameters.
         asked: f64,
-        /// What the device gives.
+        /// The most that the device gives.
         most: f64,
     },
-    /// Untrusted: a bandit whose noise counts on more of its users than the device does.
+    /// Untrusted: a bandit whose noise is sized for fewer made-up users than the device asks for.
     #[error(
         "the bandit's noise is enough if a part of {sized} of a batch is made up, and --least-colluding {least}: this device \
          does not answer"
@@ -188,7 +189,7 @@ pub enum Error {
     /// Misuse: no such path or method.
     #[error("nothing is served there with that method")]
     UnknownPath,
-    /// The other party answered what makes no sense.
+    /// Untrusted: the other party's answer makes no sense.
     #[error("{party} answers what makes no sense: {what}")]
     BadAnswer {
         /// Its address.

@@ -1,5 +1,5 @@
-//! The parties as HTTP services. Put a proxy with TLS in front. Routes marked with * need the token of the collector; users
-//! need none.
+//! The parties as HTTP services. Put a proxy with TLS in front. Routes marked with * need the token of the
+//! collector; users need none.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | `POST /v1/reports` | [`Report`]s | |
 //! | `POST /v1/batches/{number}/{at_least}/close` * | | ids, 16 bytes each |
 //! | `POST /v1/batches/{number}/{at_least}/open` * | ids of the set, rising | total, 8 bytes |
-//! | server of ciphertexts: `POST /v1/batches/{number}/{at_least}` * | | |
+//! | adder: `POST /v1/batches/{number}/{at_least}` * | | |
 //! | `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
 //! | `POST /v1/values/{number}/{at_least}/open` * | | total and users, 24 bytes |
 //! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; what the user was told, 16 bytes; ones of each label, 8 bytes each, little endian | |
@@ -85,8 +85,8 @@ pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, bounds:
     )
 }
 
-/// The routes of a server that adds ciphertexts, and has `authority` make a key for each batch and open its sum; without a
-/// token everybody may announce and open.
+/// The routes of an adder. It makes `authority` create a key for each batch and open its sum. Without a token
+/// everybody may announce and open.
 pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Router {
     type Shared = State<Arc<(Mutex<Server>, Party)>>;
     type Named = Path<(u64, u32)>;
@@ -128,23 +128,25 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::Io { what: "a task of the service", source: std::io::Error::other(error) }
 }
 
-/// Between two questions to a bandit, unless a batch was handed on in between, after which it waits for another exchange.
+/// The least time between two questions to a bandit, unless a batch was handed on in between: the bandit then
+/// waits for another exchange.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// Requests that wait for the answer to a question, and how long.
 const WAITING: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The routes of a shuffler before `bandit` of the service at `server`. What a batch looks like it asks the bandit, when
-/// somebody sends bits for an exchange that is new: one question at a time, and one a second where no batch was handed on
-/// since, so that whoever makes up numbers of exchanges does not make it ask. A batch that is whole it hands on by itself,
-/// and whoever came last is answered before that. Where the server cannot be reached the batch is kept, and `forward`
-/// tries again.
+/// The routes of a shuffler before `bandit` of the service at `server`. When somebody sends bits for a new
+/// exchange, the shuffler asks the bandit for the shape of its batch: one question at a time, and one a
+/// second where no batch was handed on since, so that made-up numbers of exchanges do not make it ask. The
+/// shuffler hands on a complete batch by itself, after it has answered the last user. If the server cannot be
+/// reached the batch is kept, and `forward` tries again.
 pub fn shuffler(server: Party, bandit: String) -> Router {
     struct Before {
         shuffler: Mutex<Shuffler>,
         server: Party,
         bandit: String,
-        /// When the newest question was asked, and how many batches had been handed on by then; held while it is answered.
+        /// When the newest question was asked, and how many batches had been handed on by then; held while it
+        /// is answered.
         asked: tokio::sync::Mutex<Option<(Instant, u64)>>,
         waiting: Semaphore,
         handed: AtomicU64,
@@ -232,7 +234,7 @@ pub fn rng() -> Result<ChaCha20Rng, Error> {
     ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }
 
-/// What every service here has: problems for answers to wrong paths. Bodies are bounded by the [`Gate`] of each route.
+/// Adds what every service has: a problem document for wrong paths. The [`Gate`] of each route bounds bodies.
 pub fn service(routes: Router) -> Router {
     routes
         .fallback(async || Error::UnknownPath)
@@ -246,7 +248,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Error {
-    /// What went wrong with what `party` answered is that party's fault, not the caller's.
+    /// Turns an error about an answer of `party` into one that is that party's fault, not the caller's.
     fn of(self, party: &Party) -> Self {
         match self {
             Self::Unreachable { .. } | Self::Refused { .. } | Self::Io { .. } => self,

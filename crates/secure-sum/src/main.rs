@@ -67,7 +67,8 @@ enum Role {
         #[arg(long)]
         exchange: u64,
     },
-    /// Announces a batch to both aggregators, or to the adder and its key authority: they take what users send to it from then on.
+    /// Announces a batch to both aggregators, or to the adder and its key authority: they take what users
+    /// send to it from then on.
     Announce {
         #[command(flatten)]
         sums: Sums,
@@ -108,14 +109,14 @@ enum Role {
 /// Sums that an adder keeps, opened ones included: about 130 kB each.
 const MAX_BATCHES: usize = 1 << 10;
 
-/// Whose batch is summed where.
+/// The bandit whose batch is summed, and the parties that sum it.
 #[derive(Args)]
 struct Sums {
     /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
     #[arg(long, num_args = 2, required_unless_present = "adder", value_parser = address)]
     aggregators: Vec<String>,
-    /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly as many
-    /// users as the bandit waits for.
+    /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly
+    /// as many users as the bandit waits for.
     #[arg(long, conflicts_with = "aggregators", value_parser = address)]
     adder: Option<String>,
     /// Address of helba-server, such as http://127.0.0.1:8080.
@@ -127,8 +128,8 @@ struct Sums {
     /// Its bandit.
     #[arg(long)]
     bandit: String,
-    /// Number of the batch; each has a higher one than those before. A batch that lacks users is given up: ask others, under a
-    /// new number.
+    /// Number of the batch; each has a higher one than those before. A batch that lacks users is given up:
+    /// ask others, under a new number.
     #[arg(long)]
     batch: u64,
 }
@@ -179,8 +180,9 @@ impl Sums {
 /// The collector's token.
 #[derive(Args)]
 struct TokenFile {
-    /// A file with the token that the collector shows to those who let out sums: 64 hexadecimal digits, as
-    /// `helba-keygen token FILE` makes. Users need none. A service without one listens on loopback addresses only.
+    /// A file with the token that the collector sends to aggregators or adder: 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` makes. Users need none. A service without one listens on loopback addresses
+    /// only.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -208,7 +210,8 @@ struct Agreed {
     /// Part of the users of a batch that may drop out; with more missing it is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
-    /// Part of them that may collude with the collector, or be made up by it: the noise is enough without theirs.
+    /// Part of the users of a batch that may collude with the collector, or be made up by it: the noise is
+    /// enough without theirs.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
     /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of

@@ -1,16 +1,17 @@
-//! Batches that were announced, and no others: what bounds the memory of the parties that keep something a batch.
+//! The register of announced batches. It bounds the memory of the parties that keep state for each batch.
 
 use crate::{BatchId, Error};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// State by number of batch. Only whoever announces takes room, and only for a time.
+/// State by batch number. Only announcing takes room, and only for a time.
 ///
-/// - A batch is announced with the number of users its noise is sized for; whoever names another number is refused.
-/// - At most `limit` batches are kept. When one more is announced, batches older than `age` are forgotten, and after them
-///   the lowest number among the batches that are spent.
-/// - What is forgotten stays so: numbers rise, and one that is not above every forgotten number is not taken again. A batch that was
-///   opened can therefore not be opened for other users under the same number.
+/// - A batch is announced with the number of users its noise is sized for; whoever names another number is
+///   refused.
+/// - At most `limit` batches are kept. When one more is announced, batches older than `age` are forgotten,
+///   and after them the lowest number among the batches that are spent.
+/// - A forgotten batch cannot return: a new number must be above every forgotten one. A batch that was opened
+///   can therefore not be opened for other users under the same number.
 #[derive(Debug)]
 pub struct Register<T> {
     limit: usize,
@@ -28,7 +29,7 @@ struct Entry<T> {
 }
 
 impl<T> Register<T> {
-    /// Of at most `limit` batches, each for at most `age`.
+    /// A register of at most `limit` batches, each kept for at most `age`.
     pub fn new(limit: usize, age: Duration) -> Self {
         Self { limit, age, forgotten: None, batches: BTreeMap::new() }
     }
@@ -44,12 +45,12 @@ impl<T> Register<T> {
         Ok(&mut kept.ok_or(Error::NotAnnounced { batch: batch.number, users: batch.at_least })?.state)
     }
 
-    /// Makes room for `batch`, and hands what is forgotten to `gone`; false if it is known, and needs none. `spent` says which
-    /// batches owe nobody anything but a repeated answer.
+    /// Makes room for `batch`, and passes what is forgotten to `gone`. Returns false if the batch is known
+    /// and needs no room. `spent` tells batches that are only kept to repeat an answer.
     ///
     /// # Errors
-    /// [`Error::Announced`] if the number is known for other users, [`Error::Used`] if it is not above those forgotten,
-    /// [`Error::Full`] if nothing can be forgotten.
+    /// [`Error::Announced`] if the number is known for other users, [`Error::Used`] if it is not above those
+    /// forgotten, [`Error::Full`] if nothing can be forgotten.
     pub fn room(
         &mut self,
         batch: BatchId,

@@ -20,11 +20,13 @@ pub struct RowBatch {
 impl RowBatch {
     /// The batch under way.
     ///
-    /// - Cost: its noise is calibrated, up to some seconds for the most people and steps that [`Parameters::config`] allows.
+    /// - Cost: its noise is calibrated, up to some seconds for the most people and steps that
+    ///   [`Parameters::config`] allows.
     ///
     /// # Errors
-    /// As [`Awaiting::agree`]; [`Error::Malformed`] for another policy; [`Error::Glm`] for parameters out of range; [`Error::Overasked`] if parameters, published batches and the batch asked for
-    /// do not fit together; as [`ShuffleConfig::validate`].
+    /// As [`Awaiting::agree`]; [`Error::Malformed`] for another policy; [`Error::Glm`] for parameters out of
+    /// range; [`Error::Overasked`] if parameters, published batches and the batch asked for do not fit
+    /// together; as [`ShuffleConfig::validate`].
     pub fn new(awaiting: &Awaiting, most: &Most) -> Result<Self, Error> {
         let parameters = Value::Object(awaiting.parameters.clone());
         let Ok(parameters) = serde_json::from_value::<Parameters>(parameters) else {

@@ -2,14 +2,14 @@
 //!
 //! | bound | for |
 //! |---|---|
-//! | connections at a time; the next one waits to be accepted | memory: one holds a body of its route's limit at most |
-//! | seconds in which a head must be whole, and in which an idle connection must begin one | heads that never end |
+//! | connections at a time; the next one waits to be accepted | memory: each holds at most one body |
+//! | seconds for a whole head, and for an idle connection to begin one | heads that never end |
 //! | the token, where a route needs one | nobody else's body is read |
 //! | seconds for the first 64 KiB of a body, and a rate from there on | bodies that never end |
-//! | work at a time, taken when the body is there; one more is answered 503 | nobody holds a place by sending slowly |
+//! | requests computed at a time, counted once their body is there; one more gets 503 | slow senders |
 //!
-//! Whoever opens all connections there may be keeps others out for as long as heads may take: a proxy must bound the
-//! connections of each address.
+//! Whoever opens all connections there may be keeps others out for as long as heads may take: a proxy must
+//! bound the connections of each address.
 
 use crate::Error;
 use crate::local::LISTENING;
@@ -33,30 +33,30 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::{AccessToken, TokenDigest};
 
-/// What a service takes at a time, and how long it waits.
+/// How much a service takes at a time, and how long it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections.
+    /// Connections at a time.
     pub connections: usize,
-    /// For a head, and for an idle connection to begin one.
+    /// Time for a head, and for an idle connection to begin one.
     pub head: Duration,
-    /// For the first 64 KiB of a body.
+    /// Time for the first 64 KiB of a body.
     pub body: Duration,
     /// Bytes that must arrive in a second from there on, on average.
     pub rate: u32,
-    /// Requests that are worked on.
+    /// Requests computed at a time.
     pub working: usize,
-    /// Bodies that are read for routes which take more than 1 MiB.
+    /// Bodies read at a time on routes that take more than 1 MiB.
     pub large: usize,
-    /// For a connection with all its requests.
+    /// Time for a connection with all its requests.
     pub connection: Duration,
-    /// For connections to end when the service is stopped.
+    /// Time for connections to end when the service is stopped.
     pub stop: Duration,
 }
 
 /// Bytes of a body for which there is a fixed time.
 const SMALL: usize = 1 << 16;
-/// Limit of a route, from which on few bodies are read at a time.
+/// Routes with a limit above this read few bodies at a time.
 const LARGE: usize = 1 << 20;
 
 impl Default for Bounds {
@@ -76,7 +76,7 @@ impl Default for Bounds {
     }
 }
 
-/// What stands before every route of a service.
+/// The checks and bounds before every route of a service.
 #[derive(Debug, Clone)]
 pub struct Gate {
     bounds: Bounds,
@@ -86,7 +86,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// With `bounds`; routes that need a token take this one, and everybody where there is none.
+    /// Checks requests against `bounds`. Guarded routes need `token`; without one they are open to everybody.
     pub fn new(bounds: Bounds, token: Option<&AccessToken>) -> Self {
         Self {
             bounds,
@@ -96,7 +96,7 @@ impl Gate {
         }
     }
 
-    /// A route that everybody may ask, with bodies of at most `limit` bytes.
+    /// A route that is open to everybody, with bodies of at most `limit` bytes.
     pub fn open<S>(&self, limit: usize, route: MethodRouter<S>) -> MethodRouter<S>
     where
         S: Clone + Send + Sync + 'static,
@@ -118,7 +118,7 @@ impl Gate {
         }))
     }
 
-    /// A route for those who show the token, with bodies of at most `limit` bytes.
+    /// A route for requests with the token, with bodies of at most `limit` bytes.
     pub fn guarded<S>(&self, limit: usize, route: MethodRouter<S>) -> MethodRouter<S>
     where
         S: Clone + Send + Sync + 'static,
@@ -174,8 +174,8 @@ pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
     run(listen, routes, |_| Ok(()))
 }
 
-/// As [`serve`] for routes some of which need `token`. Without one everybody may ask them: it then listens on a loopback
-/// address only, and says so.
+/// As [`serve`] for routes some of which need `token`. Without one everybody may ask them: it then listens on
+/// a loopback address only, and says so.
 ///
 /// # Errors
 /// [`Error::NeedsToken`]; as [`serve`].
@@ -236,13 +236,13 @@ pub async fn accept(listener: TcpListener, routes: Router, bounds: Bounds, end: 
             },
             () = &mut end => break,
         };
-        // Answers are short: none waits for more to send.
+        // Answers are short, so none is delayed to wait for more data.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(routes.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = timeout(bounds.connection, graceful.watch(connection));
         tokio::spawn(async move {
-            // Whatever the caller broke off concerns the caller.
+            // An error here means that the caller closed the connection.
             let _ = connection.await;
             drop(place);
         });

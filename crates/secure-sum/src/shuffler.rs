@@ -106,8 +106,9 @@ impl Shuffler {
     /// under one id a second time counts no more. Returns whether the batch is whole now: true for one call a batch.
     ///
     /// # Errors
-    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits; [`Error::ExchangeOver`]
-    /// once all users have answered, [`Error::NotBegun`] for an exchange that has not [begun](Self::begin).
+    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits;
+    /// [`Error::ExchangeOver`] once all users have answered, [`Error::NotBegun`] for an exchange that has not
+    /// [begun](Self::begin).
     pub fn submit(
         &mut self,
         exchange: u64,
@@ -147,8 +148,8 @@ impl Shuffler {
     /// The batch, for whoever brings it to the server and then says how that [ended](Self::ended).
     ///
     /// # Errors
-    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it, [`Error::ExchangeOver`] after
-    /// it arrived, [`Error::NotBegun`] for an exchange that has not begun.
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it,
+    /// [`Error::ExchangeOver`] after it arrived, [`Error::NotBegun`] for an exchange that has not begun.
     pub fn hand(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
         let newest = self.exchange();
         match &mut self.state {

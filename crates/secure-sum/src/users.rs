@@ -26,7 +26,7 @@ pub(crate) struct Users {
     /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
     #[arg(long, num_args = 2, conflicts_with = "shuffler", value_parser = address)]
     aggregators: Vec<String>,
-    /// The address of the server that adds ciphertexts, in place of aggregators.
+    /// The address of the adder, in place of aggregators.
     #[arg(long, requires = "authority", conflicts_with_all = ["aggregators", "shuffler"], value_parser = address)]
     adder: Option<String>,
     /// The key authority's address.
@@ -65,10 +65,12 @@ pub(crate) struct Users {
     /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
     #[arg(long, requires = "server", default_value_t = Most::default().epsilon)]
     most_epsilon: f64,
-    /// And only if its delta, the probability with which the guarantee may fail, is at most this.
+    /// Users of a bandit answer only if its delta, the probability with which the guarantee may fail, is at
+    /// most this.
     #[arg(long, requires = "server", default_value_t = Most::default().delta)]
     most_delta: f64,
-    /// And only if its noise is enough where this part of a batch's users is made up or colludes (the bandit's `colluding`).
+    /// Users of a bandit answer only if its noise is enough where this part of a batch's users is made up or
+    /// colludes (the bandit's `colluding`).
     #[arg(long, requires = "server", default_value_t = Most::default().colluding)]
     least_colluding: f64,
     #[command(flatten)]
@@ -245,7 +247,8 @@ impl Crowd {
         Ok(answered)
     }
 
-    /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked again.
+    /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked
+    /// again.
     fn message(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<bool> {
         let begin = Instant::now();
         loop {

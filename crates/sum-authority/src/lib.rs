@@ -1,29 +1,33 @@
 //! The key authority of an encrypted sum ([`secure_sum::encrypted`]): opens the sum of a batch, and nothing else.
 //!
-//! For whoever holds the secret keys, which is neither the users nor the server: neither may depend on this crate.
+//! For the party that holds the secret keys, which is neither a user nor the adder: neither may depend on
+//! this crate.
 //!
 //! # What an answer tells of the key
-//! An authority cannot tell a sum from other ciphertexts, and its answer is two linear forms of the secret, which whoever
-//! made the ciphertext chose. With weights of 3^j an answer shows 28 of the 4096 coefficients, 14 in the total and 14 in the
-//! number of users; 147 answers under one key show all of it (`attack_one_key_for_all_batches_is_learnt`). So:
-//!
-//! - **Each batch has a key of its own**, made when the server announces the batch, and zeroed when its sum is opened: a key
-//!   answers once.
-//! - That answer has at most 2 * 2^34 + 1 totals and 2^24 numbers of users: 59 bits. Of the 6492 bits (4096 times log2 3) of
-//!   the key at least 6433 are unknown afterwards; 59 bits are what 37 whole coefficients hold.
-//! - A refusal says which of two checks failed, too few users or a number out of range. The [fourth](service::Limits) destroys
-//!   the key. Three refusals and an answer have below 2^63 outcomes together: at most 63 bits, what 40 coefficients hold.
-//!   Refusals of bytes that are no ciphertext follow from the bytes alone, and tell nothing of the key.
+//! An authority cannot tell a sum from other ciphertexts, and its answer is two linear forms of the secret,
+//! which whoever made the ciphertext chose. With weights of 3^j an answer shows 28 of the 4096 coefficients,
+//! 14 in the total and 14 in the number of users; 147 answers under one key show all of it
+//! (`attack_one_key_for_all_batches_is_learnt`). So:
+//! - **Each batch has a key of its own**, made when the adder announces the batch, and zeroed when its sum is
+//!   opened: a key answers once.
+//! - That answer has at most 2 * 2^34 + 1 totals and 2^24 numbers of users: 59 bits. Of the 6492 bits
+//!   (4096 times log2 3) of the key at least 6433 are unknown afterwards; 59 bits are what 37 whole
+//!   coefficients hold.
+//! - A refusal says which of two checks failed, too few users or a number out of range. The
+//!   [fourth](service::Limits) destroys the key. Three refusals and an answer have below 2^63 outcomes
+//!   together: at most 63 bits, what 40 coefficients hold. Refusals of bytes that are no ciphertext follow
+//!   from the bytes alone, and tell nothing of the key.
 //!
 //! # What `at_least` can mean
-//! The number of users stands in the ciphertext, beside the total, and the server can add to it what it likes. That the
-//! authority demands `at_least` users protects from users who drop out. From a server that deviates it does not: such a server
-//! adds 1000 to the number of a single user's ciphertext and has it opened, once a batch; or those of about three users, at
-//! different weights within the 59 bits. It learns their values with each one's own part of the noise. The others of the batch
-//! stay hidden under a key that is gone. Who must not trust the server with that takes two aggregators.
+//! The number of users stands in the ciphertext, beside the total, and the adder can add to it what it likes.
+//! That the authority demands `at_least` users protects from users who drop out, and not from an adder that
+//! deviates: such an adder adds 1000 to the number of a single user's ciphertext and has it opened, once a
+//! batch; or those of about three users, at different weights within the 59 bits. It learns their values with
+//! each one's own part of the noise. The others of the batch stay hidden under a key that is gone. Whoever
+//! cannot trust the adder with that uses two aggregators.
 //!
-//! Exactness keeps true sums harmless: what is let out is the sum of the values, without the noise of the ciphertexts (Li,
-//! Micciancio 2021 show what that noise would tell).
+//! Exactness keeps true sums harmless: what is let out is the sum of the values, without the noise of the
+//! ciphertexts (Li, Micciancio 2021 show what that noise would tell).
 
 pub mod service;
 
@@ -63,7 +67,7 @@ pub enum Error {
         /// The batch.
         batch: u64,
     },
-    /// Untrusted: too much was asked of the key that is no sum.
+    /// Untrusted: the key was destroyed after too many requests that were no sums.
     #[error(
         "the key of batch {batch} was destroyed after {refusals} requests for what is no sum of enough users"
     )]
@@ -99,12 +103,12 @@ impl Authority {
         Ok(Self { params, secret, public, id })
     }
 
-    /// For users and server.
+    /// For users and adder.
     pub const fn params(&self) -> &Params {
         &self.params
     }
 
-    /// For users; its [`id`](PublicKey::id) for the server.
+    /// For users; its [`id`](PublicKey::id) for the adder.
     pub const fn public_key(&self) -> &PublicKey {
         &self.public
     }

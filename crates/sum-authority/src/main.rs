@@ -9,17 +9,17 @@ use std::time::Duration;
 use sum_authority::service::{Limits, Opener, routes};
 use wire::AccessToken;
 
-/// Makes a key for each batch that the server of ciphertexts (`secure-sum adder`) announces, and opens one sum under it.
+/// Makes a key for each batch that the adder (`secure-sum adder`) announces, and opens one sum under it.
 ///
-/// Keys are in memory, and zeroed when their sum is opened: a restart loses the batches under way. Put a proxy with TLS in
-/// front.
+/// Keys are in memory, and zeroed when their sum is opened: a restart loses the batches under way. Put a
+/// proxy with TLS in front.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
     /// Address and port; port 0 takes any free one.
     #[arg(long, default_value = "127.0.0.1:9006")]
     listen: String,
-    /// Users of a batch, at least, whatever the server asks for.
+    /// Users of a batch, at least, whatever the adder asks for.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
     /// Batches with a key at a time, about 0.4 MB each.

@@ -1,5 +1,5 @@
-//! The authority as an HTTP service. Put a proxy with TLS in front. Routes marked with * need the token of the server that adds
-//! ciphertexts: only that may have keys made and sums opened. Without a token everybody may.
+//! The authority as an HTTP service. Put a proxy with TLS in front. Routes marked with * need the adder's
+//! token: only the adder may have keys made and sums opened. Without a token everybody may.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -23,10 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wire::AccessToken;
 
-/// How many keys there are, for how long, and how often each may be asked in vain.
+/// How many keys there are, how long each is kept, and after how many refusals each is destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Users of a batch, at least, whatever the server asks for.
+    /// Users of a batch, at least, whatever the adder asks for.
     pub at_least: u32,
     /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
     pub keys: usize,
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// What keeps a server from asking too much: a key for each batch, which opens one sum.
+/// Keeps one key for each batch and opens one sum under it, so that an adder learns little of any key.
 pub struct Opener {
     limits: Limits,
     batches: Register<Key>,
@@ -81,15 +81,16 @@ impl Key {
 }
 
 impl Opener {
-    /// Without any key.
+    /// An opener without any key.
     pub fn new(limits: Limits) -> Self {
         Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
     }
 
-    /// Makes a key for `batch`; its public half, the same each time.
+    /// Makes a key for `batch` and returns its public half, the same each time.
     ///
     /// # Errors
-    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] once the key is gone; as [`Register::room`].
+    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] once the key is gone; as
+    /// [`Register::room`].
     pub fn make<R: CryptoRng>(
         &mut self,
         batch: BatchId,
@@ -118,8 +119,8 @@ impl Opener {
     /// The sum of `batch`, whose key is then zeroed. Asking again with the same bytes gives the same answer.
     ///
     /// # Errors
-    /// As [`Authority::open`] and [`key`](Self::key). Of what is refused after decryption, the last that is allowed destroys
-    /// the key.
+    /// As [`Authority::open`] and [`key`](Self::key). The last refusal after decryption that the limits allow
+    /// destroys the key.
     pub fn open(&mut self, batch: BatchId, sum: &[u8], now: Instant) -> Result<Sum, Error> {
         let (number, most) = (batch.number, self.limits.refusals);
         self.batches.expire(now);
@@ -127,7 +128,7 @@ impl Opener {
             self.batches.get(batch, now).map_err(Error::from).and_then(|key| key.open(batch, sum, most));
         if let Err(error) = &result {
             self.refused += 1;
-            // Whole numbers and sentences of this program: nothing of the caller's is written.
+            // The line holds whole numbers and sentences of this program, and no text of the caller.
             eprintln!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
         }
         result
@@ -159,7 +160,7 @@ impl Key {
                     *self = Self::Destroyed { refusals: *refusals };
                 }
             }
-            // Of the bytes alone.
+            // This refusal depends on the bytes alone.
             Err(_) => {}
         }
         answer

@@ -9,7 +9,8 @@
 //!             8  length of the first frame
 //!             …  first frame, and so on; as many as the manifest says, no byte after the last one
 //! ```
-//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key, the access token.
+//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key, the access
+//! token.
 
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};

@@ -155,7 +155,7 @@ pub struct PolicyView {
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
-    /// How often it began anew, with what it had spent, because its state came back from a backup.
+    /// How often the bandit began anew, with what it had spent, because its state was restored from a backup.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u64,
 }
@@ -294,17 +294,17 @@ impl ShuffledBatch {
     }
 }
 
-/// A [`ShuffledBatch`] as its receiver keeps it: added up while it was read, so that its memory does not depend on how an
-/// intermediary splits sums up.
+/// A [`ShuffledBatch`] as its receiver keeps it: added up while it was read, so that its memory does not
+/// depend on how an intermediary splits sums up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummedBatch {
     /// [`ShuffledBatch::exchange`].
     pub exchange: u64,
     /// [`ShuffledBatch::users`].
     pub users: u64,
-    /// Lists that came, a label each.
+    /// The number of lists received, one for each label.
     pub labels: usize,
-    /// Their sums, of as many as were asked for.
+    /// The sums of the first labels, at most as many as the bandit has.
     pub sums: Vec<u128>,
 }
 
@@ -416,8 +416,8 @@ impl<'de> Visitor<'de> for SumLabel {
 mod tests {
     use super::*;
 
-    /// Read and added up, or only read: the same batch, the same refusals; of more labels than are asked for, no more sums
-    /// are kept.
+    /// Reading with and without summation gives the same batch and the same refusals. Labels beyond those
+    /// asked for are read, and their sums are not kept.
     #[test]
     fn attack_batches_are_summed_while_they_are_read() {
         let read = |text: &str, most| {

@@ -9,8 +9,8 @@ pub struct FeedbackRequest {
     pub statistics: Vec<u8>,
     /// Frame of the encrypted trace features, at the plan's trace level.
     pub trace: Vec<u8>,
-    /// Whether the trace comparison came out as reached: one bit of a decryption. None where the schedule is public, where nothing
-    /// was asked, and from a device that has answered as often as it may.
+    /// Whether the trace comparison came out as reached: one bit of a decryption. None where the schedule is
+    /// public, where nothing was asked, and from a device that has answered as often as it may.
     pub trace_answer: Option<bool>,
     /// The answer to a refresh task: its id, and the frame of the model at the plan's model level.
     pub refreshed: Option<(u64, Vec<u8>)>,

@@ -4,8 +4,8 @@ use ckks::Params;
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
-/// The container of a secret key: its manifest, the key's frame, unread, and the token that admits its bearers to the
-/// server. No Debug; zeroed on drop.
+/// The container of a secret key: its manifest, the key's frame, unread, and the token that admits its
+/// bearers to the server. No Debug; zeroed on drop.
 pub struct SecretBundle {
     /// What the bundle says of itself.
     pub manifest: Manifest,

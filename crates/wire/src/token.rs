@@ -9,7 +9,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// Bytes of an [`AccessToken`].
 pub const TOKEN_BYTES: usize = 32;
 const NOT_HEX: &str = "an access token that is not 64 hexadecimal digits";
-/// Of a token's file no more is read: 64 digits and an end of line, generously.
+/// The most bytes read of a token's file: more than 64 digits and an end of line.
 const MAX_TOKEN_FILE: usize = 256;
 /// Separates digests of tokens from all other uses of BLAKE3.
 const CONTEXT: &str = "helba 2026 access token";
@@ -70,12 +70,12 @@ impl AccessToken {
         to_hex(&self.0)
     }
 
-    /// The value of the header that shows it: `Bearer` and the digits.
+    /// The value of the `Authorization` header: `Bearer` and the digits.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.to_hex())
     }
 
-    /// What a server keeps of it.
+    /// The digest that a server keeps.
     pub fn digest(&self) -> TokenDigest {
         TokenDigest(blake3::derive_key(CONTEXT, &self.0))
     }
@@ -88,14 +88,15 @@ impl std::fmt::Debug for AccessToken {
     }
 }
 
-/// The BLAKE3 digest of an [`AccessToken`]: tells the token from every other, and does not give it away. Public.
+/// The BLAKE3 digest of an [`AccessToken`]: tells the token from every other, and does not give it away.
+/// Public.
 ///
 /// Comparison takes a time that does not depend on the content.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
-    /// Of the token that an `Authorization` header of this value shows; `None` if it shows none.
+    /// The digest of the token in an `Authorization` header with this value; `None` if there is none.
     pub fn of_authorization(value: &str) -> Option<Self> {
         let (scheme, token) = value.split_once(' ')?;
         let token = scheme.eq_ignore_ascii_case("bearer").then(|| AccessToken::from_hex(token))?;

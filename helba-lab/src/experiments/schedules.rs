@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub const EXPERIMENTS: &[&dyn Experiment] = &[&Schedules];
 
 const SIZES: [usize; 3] = [2, 8, 16];
-/// Context sets of a problem: so many that most rounds bring one that was seen seldom.
+/// Context sets of a problem: so many that most rounds draw one that was seen rarely.
 const CONTEXTS: usize = 1000;
 const PAPER: &str = "trace_or_growth, eta 0.1 (the paper's)";
 const SHIPPED: &str = "growth_or_every 16, eta 0.1 (the default)";

@@ -1,6 +1,6 @@
 //! Bundles and plans.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod bundles;
 mod plan;

@@ -252,8 +252,8 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     }
 }
 
-/// Under a public schedule nobody may ask, so whatever comes as a trace question goes unanswered. Under the trace condition the same
-/// question, sent along with the same reply, is answered.
+/// Under a public schedule nobody may ask, so whatever comes as a trace question goes unanswered. Under the
+/// trace condition the same question, sent along with the same reply, is answered.
 #[test]
 fn attack_public_schedules_answer_nothing() {
     let device = &world().device;

@@ -38,7 +38,8 @@ fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
     address
 }
 
-/// As [`one_answer`], over TLS 1.3 with a certificate for `name`; returns the port and the certificate that vouches for it, in PEM.
+/// As [`one_answer`], over TLS 1.3 with a certificate for `name`; returns the port and the certificate that
+/// vouches for it, in PEM.
 fn one_answer_over_tls(name: &str, body: &'static [u8]) -> (u16, String) {
     let key = rcgen::generate_simple_self_signed([name.to_string()]).unwrap();
     let certificate = key.cert.der().clone();
@@ -72,8 +73,9 @@ fn one_answer_over_tls(name: &str, body: &'static [u8]) -> (u16, String) {
     (port, key.cert.pem())
 }
 
-/// The control is a server whose certificate the given authority vouches for. A certificate that nobody vouches for, one that another
-/// authority vouches for, and one of another name are refused before a byte of the request is sent.
+/// The control is a server whose certificate the given authority vouches for. A certificate that nobody
+/// vouches for, one that another authority vouches for, and one of another name are refused before a byte of
+/// the request is sent.
 #[test]
 fn attack_servers_without_their_certificate_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -24,8 +24,8 @@ pub struct Config {
     pub growth: u64,
     /// Who draws the noise of the users.
     pub noise: NoiseAt,
-    /// Part of each batch's users, rounded up, who may be made up or tell others what they added: the noise is enough
-    /// without theirs, see [`Mechanism::with_colluding`]. 0 where users' noise does not add up.
+    /// Part of each batch's users, rounded up, who may be made up or tell others what they added: the noise
+    /// is enough without theirs, see [`Mechanism::with_colluding`]. 0 where users' noise does not add up.
     pub colluding: Ratio,
 }
 
@@ -42,8 +42,8 @@ pub enum NoiseAt {
     Simulated,
 }
 
-/// The largest delta at which the guarantee of a new run may be stated: with it, publishing the reward of one user in a hundred
-/// would be private. What is above says nothing.
+/// The largest delta at which the guarantee of a new run may be stated. At this delta, publishing the reward
+/// of one user in a hundred would count as private; a larger delta states too little.
 pub const MOST_DELTA: f64 = 0.01;
 
 /// Users of a batch, less one, at most.
@@ -95,7 +95,7 @@ impl Config {
         Mechanism::with_colluding(self.model, self.epsilon, users, colluding, self.confidence, self.horizon)
     }
 
-    /// Of so many users, those that may collude.
+    /// How many of `users` may collude.
     fn colluding(&self, users: u64) -> Result<u64, Error> {
         if !self.colluding.at_most_one() {
             let got = self.colluding.to_f64();
@@ -106,7 +106,7 @@ impl Config {
         Ok((part.floor() + u128::from(part.fract().num() > 0)) as u64)
     }
 
-    /// Refuses a delta at which no new run may state its guarantee.
+    /// Refuses a delta that is too large for the guarantee of a new run.
     ///
     /// # Errors
     /// [`Error::Field`] above [`MOST_DELTA`].
@@ -127,7 +127,7 @@ impl Config {
     /// As [`Model::privacy`].
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         let first = match self.model {
-            // Of those whose noise counts: their precision follows from it.
+            // Users whose noise is counted on: the precision follows from their number.
             Model::Renyi { .. } => self.growth.saturating_sub(self.colluding(self.growth)?),
             _ => self.growth,
         };

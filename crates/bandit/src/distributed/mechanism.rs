@@ -53,7 +53,7 @@ pub struct Mechanism {
     /// The part of epsilon that the noise pays for.
     epsilon: Ratio,
     users: u64,
-    /// Of them, those whose noise is counted on.
+    /// Users whose noise is counted on.
     honest: u64,
     g: u64,
     tau: u64,
@@ -78,13 +78,14 @@ impl Mechanism {
         Self::with_colluding(model, epsilon, users, 0, confidence, horizon)
     }
 
-    /// As [`new`](Self::new), with noise sized so that it is enough without `colluding` of the users: whoever learns what
-    /// those added, because they tell or because they were made up, faces the noise that `users - colluding` add, which is
-    /// that of a batch of as many. All users add their part, so that the sum has `users/(users - colluding)` times its
-    /// variance; precision, threshold and margin follow.
+    /// As [`new`](Self::new), with noise sized to be enough without that of `colluding` of the users. Whoever
+    /// knows what those added, because they tell it or because they were made up, still faces the noise of
+    /// the other `users - colluding`, which is that of a batch of that size. All users add their part, so the
+    /// sum has `users/(users - colluding)` times that variance; precision, threshold and margin follow.
     ///
     /// # Errors
-    /// [`Error::Field`] if nobody is left, or for a model whose users add no noise that adds up; as [`new`](Self::new).
+    /// [`Error::Field`] if nobody is left, or for a model whose users add no noise that adds up; as
+    /// [`new`](Self::new).
     pub fn with_colluding(
         model: Model,
         epsilon: Ratio,
@@ -125,7 +126,8 @@ impl Mechanism {
             _ => precision(scale.times(epsilon)?, honest)?,
         };
         let (e, log, gf) = (epsilon.to_f64(), (2.0 / p).ln(), g as f64);
-        // Of the variance of all users' noise over that of the honest ones'; variance and scale as in `width`.
+        // Ratio of the variance of all users' noise to that of the honest users' noise; variance and scale as
+        // in `width`.
         let excess = users as f64 / honest.max(1) as f64;
         // Accuracy only: privacy does not depend on it, so doubles will do.
         let tau = gf / e
@@ -187,8 +189,9 @@ impl Mechanism {
 
     /// Noise of one user to either side, C: under [`Model::Bits`] more is cut off; 0 otherwise, where nothing is.
     ///
-    /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more; where noise is
-    /// counted on of h among n users, with `2 (n/h)` in place of 2, and an index of `1/h` below.
+    /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more;
+    /// where noise is counted on of h among n users, with `2 (n/h)` in place of 2, and an index of `1/h`
+    /// below.
     ///
     /// # Why
     /// A Polya variate A of index `r = 1/n` is k >= 1 with probability `(r/k) (1-p)^r p^k` times the product of `1 + r/j`
@@ -294,7 +297,7 @@ impl Mechanism {
         super::simulate::total(self.model, self.users, rate, self.variance()?, rng)
     }
 
-    /// `g²/(h epsilon²)`, of one user's noise, where that of h is counted on.
+    /// `g²/(h epsilon²)` of one user's noise, where the noise of h users is counted on.
     fn variance(&self) -> Result<Ratio, Error> {
         let step = Ratio::integer(self.g).over(self.epsilon)?;
         Ok(step.times(Ratio::new(1, u128::from(self.honest))?)?.times(step)?)
@@ -352,9 +355,9 @@ impl Mechanism {
     /// `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local: `sqrt(2L)/epsilon` for the rounding
     /// and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln 2)`; the paper leaves `c` open.
     ///
-    /// Where noise is counted on of h among n users, sigma is `sqrt(n/h)` times as large: the noise of each user is
-    /// infinitely divisible or Gaussian, so that the logarithm of the sum's moment generating function is `n/h` times that
-    /// for h users, which leaves its domain and with it h as they are.
+    /// Where noise is counted on of h among n users, sigma is `sqrt(n/h)` times as large: the noise of each
+    /// user is infinitely divisible or Gaussian, so that the logarithm of the sum's moment generating
+    /// function is `n/h` times that for h users, which leaves its domain and with it h as they are.
     pub fn width(&self, arms: usize, number: u32, p: f64) -> f64 {
         let per_p = 2.0 * arms as f64 * f64::from(number).powi(2) / p;
         let (log, n, e) = (per_p.ln(), self.users as f64, self.epsilon.to_f64());

@@ -107,9 +107,9 @@ fn cut_off_noise_costs_its_delta() {
     assert!(matches!(none, Err(bandit::Error::Field { field: "delta", .. })));
 }
 
-/// A quarter of a batch is made up, and tells what it added: what is left is the noise of the others. Sized for all it is worth
-/// more than the epsilon that was promised; sized without those it is worth no more, also where it is cut off; and the
-/// threshold covers the noise of all.
+/// A quarter of a batch's users is made up, and tells what they added, which leaves the noise of the others.
+/// With noise sized for all users, the epsilon is above the promised one; with noise sized without those, it
+/// is not, also where noise is cut off. The threshold covers the noise of all.
 #[test]
 fn attack_made_up_users_leave_enough_noise() {
     let sized = |model, colluding| {

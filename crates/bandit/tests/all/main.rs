@@ -1,6 +1,6 @@
 //! Policies and environments from outside: published values, statistics, privacy, stored state.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod anonymous_environment;
 mod anonymous_golden;

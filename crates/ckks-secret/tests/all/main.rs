@@ -1,6 +1,6 @@
 //! The scheme as a whole: known answers, properties, noise, determinism.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,6 @@
 //! Parameters and known answers.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod known_answers;
 mod prop_params;

@@ -52,14 +52,14 @@ pub struct BatchSums {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
-    /// In each entry of the metric.
+    /// Noise bits in each entry of the metric.
     pub matrix: u64,
-    /// In each coordinate of a gradient.
+    /// Noise bits in each coordinate of a gradient.
     pub gradient: u64,
 }
 
 impl BatchSums {
-    /// Of sums in shuffled bits; none for others.
+    /// The noise of sums in shuffled bits; `None` for other sums.
     pub fn noise(&self) -> Option<Noise> {
         let bits = |summation: &Summation| match summation {
             Summation::Bits(bits) => Some(bits.noise_bits()),
@@ -158,12 +158,12 @@ impl ShuffleConfig {
         (0..self.batches.len()).map(sums).collect()
     }
 
-    /// As [`sums`](Self::sums) where noise is calibrated, from the [`noise`](BatchSums::noise) of every batch that was found
-    /// before: that it is enough costs one divergence to check.
+    /// As [`sums`](Self::sums) where noise is calibrated, with the [`noise`](BatchSums::noise) that was found
+    /// before for every batch. One divergence for each sum checks that it is enough.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if it is not; [`bandit::Error::State`] if it is of another number of batches, or nothing is
-    /// calibrated; those of [`validate`](Self::validate).
+    /// [`Error::Privacy`] if it is not; [`bandit::Error::State`] if `noise` has another number of batches, or
+    /// if no noise is calibrated; those of [`validate`](Self::validate).
     pub fn sums_with(&self, noise: &[Noise]) -> Result<Vec<BatchSums>, Error> {
         self.check()?;
         let calibrated = matches!(self.protection, Protection::Calibrated { .. })

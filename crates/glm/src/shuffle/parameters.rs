@@ -48,7 +48,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// What services and devices work out noise for: more would take them long, or has no sense.
+/// Bounds on what services and devices size noise for: beyond them sizing takes long, or the values make no
+/// sense.
 const BATCHES: usize = 8;
 const PEOPLE: u64 = 1_000_000;
 const STEPS: u32 = 1000;
@@ -56,12 +57,12 @@ const LEAST_EPSILON: f64 = 0.1;
 const LEAST_DELTA: f64 = 1e-30;
 
 impl Parameters {
-    /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked out in seconds,
-    /// and its delta is one at which a guarantee means something.
+    /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked
+    /// out in seconds, and its delta is one at which a guarantee means something.
     ///
     /// # Errors
-    /// [`Error::Field`] above 8 batches, a million people in all or 1000 steps; for an epsilon below 0.1, and a delta below
-    /// 10^-30 or [above 0.01](Problem::check_delta).
+    /// [`Error::Field`] above 8 batches, a million people in all or 1000 steps; for an epsilon below 0.1, and
+    /// a delta below 10^-30 or [above 0.01](Problem::check_delta).
     pub fn config(&self) -> Result<ShuffleConfig, Error> {
         let &Self {
             arms,

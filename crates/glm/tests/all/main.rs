@@ -1,6 +1,6 @@
 //! Generalised linear policies from outside: published values, privacy, stored state.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod audit_joint;
 mod figures;

@@ -1,6 +1,6 @@
 //! The four steps on ciphertexts, and configurations.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod config;
 mod rounds;

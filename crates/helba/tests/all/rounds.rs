@@ -83,7 +83,8 @@ fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// On the paper's schedule. After round 6, `burst` feedbacks come in while a model is on its way, none with an answer.
+/// On the paper's schedule. After round 6, `burst` feedbacks come in while a model is on its way, none with
+/// an answer.
 fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Status {
     run_on(Schedule::TraceOrGrowth, d, k, unanswered, rounds, burst)
 }

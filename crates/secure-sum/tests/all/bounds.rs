@@ -38,10 +38,11 @@ fn answer(mut stream: TcpStream) -> String {
     String::from_utf8(text.into()).unwrap()
 }
 
-/// Sixty-four bodies of one byte are under way, as many as there are places for work. Requests of others are answered all the
-/// while, since a place is taken when the body is there; and the slow ones are given up. Sets of users' ids, the one kind of
-/// body that takes a place while it is read, show what that would do: with as many under way as there are such places,
-/// others are turned away. Those are read from whoever shows the token alone.
+/// Sixty-four bodies of one byte are under way, as many as there are places for work. Requests of others are
+/// answered all the while, since a place is taken when the body is there; and the slow ones are given up.
+/// Sets of users' ids, the one kind of body that takes a place while it is read, show what that would do:
+/// with as many under way as there are such places, others are turned away. Those are read from whoever shows
+/// the token alone.
 #[test]
 fn attack_slow_bodies_hold_no_place() {
     let bounds = Bounds { working: 4, large: 4, body: Duration::from_secs(4), ..Bounds::default() };
@@ -67,8 +68,8 @@ fn attack_slow_bodies_hold_no_place() {
     assert!(matches!(said, Err(Error::Refused { problem, .. }) if problem.status == 409));
 }
 
-/// As many half-sent heads as there may be connections: with a limit on the time of a head others are served when it is over;
-/// without one, never.
+/// As many half-sent heads as there may be connections: with a limit on the time of a head others are served
+/// when it is over; without one, never.
 #[test]
 fn attack_half_sent_heads_are_given_up() {
     for (head, served) in [(Duration::from_millis(500), true), (Duration::from_secs(3600), false)] {

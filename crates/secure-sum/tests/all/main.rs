@@ -1,6 +1,6 @@
 //! Sums between real processes, the shuffler, noise.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod bounds;
 mod common;

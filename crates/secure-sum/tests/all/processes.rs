@@ -185,8 +185,8 @@ fn hostile_bytes_are_refused() {
     refused(party.report(&other), "duplicate");
 }
 
-/// An aggregator has opened, and the collector falls over before the other one did. It begins again and gets the sum: the first
-/// one still names the set.
+/// The collector crashes after one aggregator has opened and before the other has. It begins again and gets
+/// the sum, since the first aggregator still names the set.
 #[test]
 fn a_collector_may_fall_over_between_the_two_openings() {
     let (first, second) = (aggregator(), aggregator());
@@ -212,8 +212,9 @@ fn a_collector_may_fall_over_between_the_two_openings() {
     }
 }
 
-/// A stranger closes a batch under way, so that it lacks users, and announces batches that take room. Where a token was given
-/// it is refused, and so is one who shows another token; where none was, the same requests go through.
+/// A stranger closes a batch under way, so that it lacks users, and announces batches that take room. Where a
+/// token was given it is refused, and so is one who shows another token; where none was, the same requests go
+/// through.
 #[test]
 fn attack_a_stranger_closes_a_batch() {
     let folder = TempDir::new().unwrap();

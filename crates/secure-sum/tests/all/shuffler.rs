@@ -325,8 +325,9 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     assert_eq!((view(&server, &id).feedbacks, Awaiting::ask(&server, &id).unwrap().exchange()), (32, 3));
 }
 
-/// A stranger makes up numbers of exchanges, one after the other. The bandit is asked about once a second, and not each time;
-/// and whoever comes after the next exchange has begun is taken at once, since a batch was handed on in between.
+/// A stranger makes up numbers of exchanges, one after the other. The bandit is asked about once a second,
+/// and not each time; and whoever comes after the next exchange has begun is taken at once, since a batch was
+/// handed on in between.
 #[test]
 fn attack_made_up_exchanges_ask_the_bandit_nothing() {
     let folder = TempDir::new().unwrap();
@@ -358,8 +359,8 @@ fn attack_made_up_exchanges_ask_the_bandit_nothing() {
     shuffler.messages(2, &told, &[0; 16], &[1]).unwrap();
 }
 
-/// A shuffler stands before bandits whose users send bits; of others it says so, and ends. What a server says that is no bandit
-/// is that server's fault.
+/// A shuffler stands before bandits whose users send bits; of others it says so, and ends. What a server says
+/// that is no bandit is that server's fault.
 #[test]
 fn shufflers_start_for_bandits_of_their_kind() {
     let folder = TempDir::new().unwrap();

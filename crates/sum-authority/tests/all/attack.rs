@@ -20,8 +20,8 @@ fn polynomial(params: &Params, coefficients: &[i64]) -> Poly<Ntt> {
     Poly::from_signed(basis, coefficients).into_ntt(basis)
 }
 
-/// A sum of `2^23` users: `c1` has the weights `3^j` at the powers `first + j`, so that the phase shows the secret's coefficients
-/// `n - first - j` at 0 and `n/2 - first - j` at n/2, as digits of base 3.
+/// A sum of `2^23` users: `c1` has the weights `3^j` at the powers `first + j`, so that the phase shows the
+/// secret's coefficients `n - first - j` at 0 and `n/2 - first - j` at n/2, as digits of base 3.
 fn probe(params: &Params, key: KeyId, first: usize) -> Vec<u8> {
     let (n, step) = (params.n(), params.scale(1).round() as i64);
     let (mut c0, mut c1) = (vec![0; n], vec![0; n]);
@@ -85,8 +85,8 @@ fn attack_one_key_for_all_batches_is_learnt() {
     assert_eq!(read.round(), 77.0, "{read}");
 }
 
-/// The same with a key for each batch: every answer is of another key, a second one under the same key is refused, and what comes
-/// together reads nobody's value.
+/// The same with a key for each batch: every answer is of another key, a second one under the same key is
+/// refused, and what comes together reads nobody's value.
 #[test]
 fn attack_a_key_for_each_batch_is_not_learnt() {
     let (mut rng, now) = (ChaCha20Rng::seed_from_u64(52), Instant::now());
@@ -110,8 +110,8 @@ fn attack_a_key_for_each_batch_is_not_learnt() {
     assert!(read.count() < 8);
 }
 
-/// Probes whose answer is a refusal: the fourth destroys the key, so that four bits are all they tell. An authority that counts
-/// none answers as many as are asked, and opens the sum afterwards.
+/// Probes whose answer is a refusal: the fourth destroys the key, so that four bits are all they tell. An
+/// authority that counts none answers as many as are asked, and opens the sum afterwards.
 #[test]
 fn attack_refused_probes_destroy_the_key() {
     let (mut rng, now) = (ChaCha20Rng::seed_from_u64(53), Instant::now());

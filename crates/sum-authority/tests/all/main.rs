@@ -1,6 +1,6 @@
 //! Exactness of opened sums, and real processes.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod attack;
 mod exactness;

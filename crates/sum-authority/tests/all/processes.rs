@@ -139,14 +139,14 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     }
     refused(server.opened(next), "too_few");
     refused(authority.get("sums/8/1", 10), "unknown_path");
-    // The server keeps two batches: of those the one that is closed makes room, and stays shut.
+    // The server keeps two batches: of those the one that is closed makes room, and stays closed.
     server.announce(batch.id(9)).unwrap();
     refused(server.opened(id), "not_announced");
     refused(server.announce(batch.id(10)), "full");
 }
 
-/// The limit on keys, and the least number of users that the operator sets, hold against the server; and nobody but the server
-/// has keys made, or sums opened.
+/// The limit on keys, and the least number of users that the operator sets, hold against the adder, and
+/// nobody but the adder can have keys made or sums opened.
 #[test]
 fn attack_strangers_cannot_use_up_the_keys() {
     let folder = tempfile::TempDir::new().unwrap();

@@ -1,6 +1,6 @@
 //! Messages and bundles, and bytes from outside.
 //!
-//! One program for all files: each would link the whole crate again.
+//! All files are one program: a program for each would link the whole crate again.
 
 mod hostile;
 mod messages;
