@@ -182,7 +182,8 @@ fn curve<P: Policy<Context = Features, Feedback = f64>>(
 /// HELBA on ciphertexts, on the first seeds; one set of keys, a bandit a seed.
 fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted> {
     let start = Instant::now();
-    let mut deployment = Deployment::start(config.linear.d, config.linear.k, false, args.json)?;
+    let mut deployment =
+        Deployment::start(config.linear.d, config.linear.k, false, args.json, user_client::MOST_ANSWERS)?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
     let (mut log, mut runs) = (Log::default(), Vec::new());

@@ -58,7 +58,7 @@ fn main() -> Result<()> {
         // Now, not after all rounds.
         std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut deployment = Deployment::start(d, k, false, args.json)?;
+    let mut deployment = Deployment::start(d, k, false, args.json, 0)?;
     let bandit = deployment.create(&config)?;
     let mut twin = Twin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);

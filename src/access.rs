@@ -40,8 +40,12 @@ impl About {
 
     pub(crate) fn whose(self) -> &'static str {
         match self {
-            About::Encrypted => "the token of the secret bundle (`helba-client --secret FILE` sends it)",
-            About::Clear => "the operator's token (`--token-file FILE`)",
+            About::Encrypted => {
+                "the token of the secret bundle made with this server's keys (`helba-client --secret FILE`)"
+            }
+            About::Clear => {
+                "the operator's token (`helba-client --token-file FILE`, `secure-sum --server-token-file FILE`)"
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod state;
 
 pub(crate) use state::Bandit;
 
+use crate::access::About;
 use crate::intake::{Content, body, refuse};
 use crate::policy::{Config, offers};
 use crate::store::{Saved, lock};
@@ -103,7 +104,7 @@ impl ClearEntry {
         let mut rng = rng()?;
         let mut live = lock(&self.live);
         let bandit = live.as_ref().ok_or_else(|| self.deleted())?;
-        if let Some(waiting) = bandit.in_place_of_new(clock)? {
+        if let Some(waiting) = bandit.in_place_of_new(clock, &mut rng)? {
             return Ok((waiting, bandit.spent()));
         }
         self.change_locked(state, &mut live, |bandit| {
@@ -191,7 +192,7 @@ pub(crate) async fn create(state: AppState, request: Map<String, Value>) -> Resu
     let config = Config::from_request(request)?;
     // Noise that takes seconds to size is sized for one bandit at a time, without a permit of other requests.
     let held = if config.sizes_noise() {
-        state.check_room()?;
+        state.check_room(About::Clear)?;
         state.0.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?
     } else {
         state.admit()?
@@ -199,7 +200,7 @@ pub(crate) async fn create(state: AppState, request: Map<String, Value>) -> Resu
     blocking(move || {
         let _held = held;
         let bandit = Bandit::new(config)?;
-        state.insert(|id| {
+        state.insert(About::Clear, |id| {
             state.0.store.commit_clear(&id, &bandit)?;
             let entry = ClearEntry::new(id, bandit)?;
             let location = [(header::LOCATION, format!("/v1/bandits/{}", entry.id))];

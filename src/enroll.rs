@@ -106,7 +106,7 @@ pub(crate) async fn create(State(state): State<AppState>, request: Request) -> R
     blocking(move || {
         let _place = place;
         let engine = &state.keys()?.engine;
-        state.insert(|id| {
+        state.insert(About::Encrypted, |id| {
             let bandit = Bandit::create(engine, config)?;
             let mut saved = Saved::default();
             state.0.store.commit(&id, &bandit, &mut saved)?;

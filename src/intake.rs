@@ -19,6 +19,8 @@ const BODY_GRACE: Duration = Duration::from_secs(5);
 const LEAST_RATE: u64 = 64 << 10;
 /// A refused request's body is read and discarded up to this many bytes.
 const DISCARDED_BYTES: u64 = 64 << 20;
+/// The same, of a request without the token that it needs.
+const DISCARDED_OF_STRANGERS: u64 = 8 << 20;
 /// Unit of the memory budget: a semaphore counts in 32 bits.
 const UNIT: usize = 1 << 10;
 
@@ -119,7 +121,11 @@ pub(crate) fn budget(bytes: usize) -> usize {
 /// Returns `error`, after reading and discarding the body if it is not too long: many clients read an answer
 /// only when they have sent everything, and report a broken connection otherwise.
 pub(crate) async fn refuse(request: Request, error: Error) -> Error {
-    if announced(&request).is_some_and(|length| length <= DISCARDED_BYTES) {
+    let most = match error {
+        Error::Unauthorized { .. } => DISCARDED_OF_STRANGERS,
+        _ => DISCARDED_BYTES,
+    };
+    if announced(&request).is_some_and(|length| length <= most) {
         Reader::new(request.into_body()).discard().await;
     }
     error
@@ -132,13 +138,15 @@ fn announced(request: &Request) -> Option<u64> {
 /// A body that comes in parts, at [`LEAST_RATE`] or faster.
 struct Reader {
     body: Body,
-    began: Instant,
+    /// When the next part must be there. Parts that come fast earn no more than [`BODY_GRACE`] from now on: memory is
+    /// held for nobody who has stopped sending.
+    deadline: Instant,
     received: u64,
 }
 
 impl Reader {
     fn new(body: Body) -> Self {
-        Reader { body, began: Instant::now(), received: 0 }
+        Reader { body, deadline: Instant::now() + BODY_GRACE, received: 0 }
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, Error> {
@@ -148,16 +156,16 @@ impl Reader {
                 BODY_GRACE.as_secs()
             ),
         };
-        let deadline =
-            self.began + BODY_GRACE + Duration::from_millis(self.received.saturating_mul(1000) / LEAST_RATE);
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
-            let frame = tokio::time::timeout_at(deadline, frame).await.map_err(|_| late())?;
+            let frame = tokio::time::timeout_at(self.deadline, frame).await.map_err(|_| late())?;
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|e| Error::BodyLost { why: e.to_string() })?;
             // Trailers are no part of the body.
             if let Ok(data) = frame.into_data() {
                 self.received += data.len() as u64;
+                let earned = Duration::from_millis(data.len() as u64 * 1000 / LEAST_RATE);
+                self.deadline = (self.deadline + earned).min(Instant::now() + BODY_GRACE);
                 return Ok(Some(data));
             }
         }

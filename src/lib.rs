@@ -270,9 +270,13 @@ impl AppState {
     }
 
     /// Keeps the bandit that `make` makes and has stored, under a fresh id, if there is room for one more.
-    fn insert<T>(&self, make: impl FnOnce(String) -> Result<(Kept, T), Error>) -> Result<T, Error> {
+    fn insert<T>(
+        &self,
+        about: About,
+        make: impl FnOnce(String) -> Result<(Kept, T), Error>,
+    ) -> Result<T, Error> {
         let _alone = lock(&self.0.creating);
-        self.check_room()?;
+        self.check_room(about)?;
         let mut id = [0; 16];
         rng()?.fill_bytes(&mut id);
         let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
@@ -282,10 +286,17 @@ impl AppState {
         Ok(answer)
     }
 
-    /// Checks that one more bandit may be kept.
-    fn check_room(&self) -> Result<(), Error> {
+    /// Checks that one more bandit may be kept. Where anybody can make policies in the clear, these take half of the room
+    /// at most, so that bearers of the token can always make encrypted bandits.
+    fn check_room(&self, about: About) -> Result<(), Error> {
         let limit = self.0.settings.max_bandits;
-        if self.bandits() < limit { Ok(()) } else { Err(Error::TooManyBandits { limit }) }
+        let open = about == About::Clear && self.0.keys.is_some() && self.0.access.operator.is_none();
+        let kept = self.all();
+        let clear = kept.iter().filter(|kept| About::of(kept) == About::Clear).count();
+        if kept.len() >= limit || (open && clear >= limit.div_ceil(2)) {
+            return Err(Error::TooManyBandits { limit });
+        }
+        Ok(())
     }
 
     /// Forgets a bandit and what is stored of it, for good.

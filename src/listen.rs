@@ -2,7 +2,7 @@
 //!
 //! A connection is *waiting* while no request of it is being answered: its head has not come, or not all of
 //! it, or the last answer has been given. Where a bound is met, the connection that has waited longest makes
-//! room; connections with a request under way are never closed for others.
+//! room. Where none waits, the oldest connection of the address that has the most does.
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ pub async fn serve(
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer)) => match open.admit(id, peer.ip(), connections) {
+            Ok((stream, peer)) => match open.admit(id, site(peer.ip()), connections) {
                 Some(slot) => {
                     let guard = Leaves { open: open.clone(), id };
                     tokio::spawn(answer(stream, app.clone(), slot, guard, graceful.watcher()));
@@ -120,6 +120,15 @@ async fn answer(
         () = slot.close.notified() => {}
     }
     drop(guard);
+}
+
+/// What counts as one address: of IPv6 the first 64 bits, which one subscriber has for itself; an IPv4 address in IPv6
+/// is itself.
+fn site(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }
 
 /// Errors of `accept` that concern the one connection alone.
@@ -185,7 +194,7 @@ impl Open {
         if of_address >= bounds.most_an_address.max(1) {
             self.close_longest_waiting(|slot| slot.address == address)?;
         } else if all >= bounds.most.max(1) {
-            self.close_longest_waiting(|_| true)?;
+            self.close_longest_waiting(|_| true).or_else(|| self.close_of_most(of_address))?;
         }
         let state = Mutex::new(State::New { since: Instant::now() });
         let slot = Arc::new(Slot { address, state, close: Notify::new() });
@@ -203,6 +212,24 @@ impl Open {
         let waiting = slots.iter().filter(|(_, slot)| among(slot));
         let waiting = waiting.filter_map(|(id, slot)| Some((slot.waits_since()?, *id)));
         let (_, id) = waiting.min()?;
+        let slot = slots.remove(&id)?;
+        *lock(&slot.state) = State::Closing;
+        slot.close.notify_one();
+        Some(())
+    }
+
+    /// Closes the oldest connection of the address that has the most, even if a request of it is under way, unless
+    /// the newcomer's address would then have more, which has `than` now.
+    fn close_of_most(&self, than: usize) -> Option<()> {
+        let mut slots = lock(&self.slots);
+        let mut of = BTreeMap::<IpAddr, (usize, u64)>::new();
+        for (id, slot) in slots.iter() {
+            of.entry(slot.address).or_insert((0, *id)).0 += 1;
+        }
+        let (count, id) = of.into_values().max_by_key(|(count, _)| *count)?;
+        if count <= than + 1 {
+            return None;
+        }
         let slot = slots.remove(&id)?;
         *lock(&slot.state) = State::Closing;
         slot.close.notify_one();

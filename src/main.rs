@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use wire::PublicBundle;
 
 /// Requests under way get this long after a signal.
@@ -72,13 +74,14 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let level = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(level)
+    let level = std::env::var("RUST_LOG").ok().and_then(|level| level.parse::<Targets>().ok());
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // A log on a full disk must not take requests down with it.
-        .log_internal_errors(false);
-    log.with_ansi(std::io::stderr().is_terminal()).init();
+        .log_internal_errors(false)
+        .with_ansi(std::io::stderr().is_terminal());
+    let level = level.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    tracing_subscriber::registry().with(log).with(level).init();
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -154,10 +157,11 @@ async fn serve(arguments: Arguments) -> Result<()> {
     }
     let operator =
         operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
-    if operator.is_none() && !address.ip().is_loopback() {
+    if operator.is_none() && !address.ip().to_canonical().is_loopback() {
         tracing::warn!("no --operator-token-file: whoever reaches {address} can use policies in the clear");
     }
-    let hosts = (address.ip().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
+    let hosts =
+        (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
     let hold = Duration::from_secs(arguments.hold);
     let settings = Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored };

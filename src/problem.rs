@@ -26,7 +26,7 @@ pub enum Error {
     NoKeys,
     /// Misuse: no token, or one that does not permit this.
     #[error(
-        "{} needs `Authorization: Bearer TOKEN` with {}",
+        "no token came that admits to this: {} needs `Authorization: Bearer TOKEN` with {}",
         .about.what(), .about.whose()
     )]
     Unauthorized {
@@ -182,7 +182,10 @@ pub enum Error {
     )]
     SizingNoise,
     /// Capacity: no more bandits are kept.
-    #[error("the server keeps at most {limit} bandits and has them; start it with a larger --max-bandits")]
+    #[error(
+        "the server keeps at most {limit} bandits, and of policies in the clear at most half of them where it has keys and no \
+         operator's token; there is no room for this one: delete one, or start it with a larger --max-bandits"
+    )]
     TooManyBandits {
         /// Bandits allowed.
         limit: usize,

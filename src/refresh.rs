@@ -130,7 +130,7 @@ mod tests {
             state.0.store.commit(&id, &bandit, &mut saved)?;
             Ok((Kept::Encrypted(Arc::new(Entry::new(engine, id, bandit, saved)?)), ()))
         };
-        state.insert(insert).unwrap();
+        state.insert(crate::access::About::Encrypted, insert).unwrap();
     }
 
     /// When as many unanswered decisions are open as are remembered, new ones are refused, and none is

@@ -82,7 +82,8 @@ pub(crate) struct Round {
 
 impl Deployment {
     /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback port.
-    pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool) -> Result<Self> {
+    /// The device answers so many trace questions.
+    pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
@@ -111,7 +112,7 @@ impl Deployment {
         }
         ensure!(!address.is_empty(), "the server did not start; its message is above");
         bar.finish_and_clear();
-        let device = Device::open(&secret)?;
+        let device = Device::open(&secret)?.with_most_answers(trace_answers);
         let client = Client::new(&format!("http://{}", address.trim()))?;
         Ok(Deployment {
             server,

@@ -195,13 +195,18 @@ impl Bandit {
 
     /// The decision to give instead of a new one. A policy that learns in turn and takes no context gives the
     /// decision that still waits for its answer. That decision follows from values that were released before,
-    /// so whoever receives it learns nothing else.
+    /// so whoever receives it learns nothing else. Each caller gets an [`alias`] of its own: a second answer to
+    /// a decision is compared with the first, and whoever knew its name could find the first by guesses.
     ///
     /// # Errors
     /// [`Error::TurnTaken`] where decisions take contexts: the open decision is for one person, and nobody
     /// else may find out whether their contexts are equal. [`Error::TooManyOpen`] if a new decision would
     /// replace one that is still kept.
-    pub(super) fn in_place_of_new(&self, clock: Clock) -> Result<Option<Decision>, Error> {
+    pub(super) fn in_place_of_new(
+        &self,
+        clock: Clock,
+        rng: &mut impl Rng,
+    ) -> Result<Option<Decision>, Error> {
         if self.config.feedback() == FeedbackKind::Batch {
             return Ok(None);
         }
@@ -213,7 +218,7 @@ impl Bandit {
             }
             let (round, arm) = (open.round, Some(open.arm));
             let (awaited, published) = (self.awaited()?, self.published()?);
-            return Ok(Some(Decision { id, round, arm, awaited, published }));
+            return Ok(Some(Decision { id: alias(id, rng), round, arm, awaited, published }));
         }
         let limit = self.remembered();
         if self.open.len() < limit {
@@ -248,7 +253,13 @@ impl Bandit {
             let most = self.remembered();
             forget_oldest(&mut self.open, most, |open| open.round);
         }
+        let id = if self.has_aliases() { alias(id, rng) } else { id };
         Ok(Decision { id, round: self.round, arm, awaited, published: self.published()? })
+    }
+
+    /// Whether callers know a decision by an alias each.
+    fn has_aliases(&self) -> bool {
+        self.learner.in_turn() && self.config.shape().is_none()
     }
 
     pub(super) fn feedback(
@@ -262,8 +273,14 @@ impl Bandit {
         if let Some(receipt) = self.receipts.get(&id) {
             return receipt.again(of, || format!("decision {id}"));
         }
-        let open = self.open.get(&id).ok_or_else(|| helba::Error::UnknownDecision { id: id.to_string() })?;
-        if self.learner.in_turn() && self.newest != Some(id) {
+        let unknown = || helba::Error::UnknownDecision { id: id.to_string() };
+        let base = match self.newest.filter(|_| self.has_aliases()) {
+            Some(newest) if is_alias(newest, id) => newest,
+            Some(_) => return Err(unknown().into()),
+            None => id,
+        };
+        let open = self.open.get(&base).ok_or_else(unknown)?;
+        if self.learner.in_turn() && self.newest != Some(base) {
             return Err(Error::OutOfTurn { id: id.to_string() });
         }
         let open = open.clone();
@@ -276,7 +293,7 @@ impl Bandit {
         self.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
         self.feedbacks += 1;
         self.charge(self.feedbacks, statement)?;
-        self.open.remove(&id);
+        self.open.remove(&base);
         let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
         self.receipts.insert(id, receipt);
         forget_oldest(&mut self.receipts, REMEMBERED, |receipt| receipt.feedbacks);
@@ -327,6 +344,29 @@ pub(super) struct Decision {
     pub(super) published: Vec<Value>,
 }
 
+/// A fresh name for the decision `base`. Who knows one name can neither make another nor recognise one.
+fn alias(base: DecisionId, rng: &mut impl Rng) -> DecisionId {
+    let mut id = DecisionId([0; 16]);
+    rng.fill_bytes(&mut id.0[..8]);
+    let tag = alias_tag(base, id);
+    id.0[8..].copy_from_slice(&tag);
+    id
+}
+
+fn is_alias(base: DecisionId, id: DecisionId) -> bool {
+    id.0[8..] == alias_tag(base, id)
+}
+
+/// A MAC of the first half of `id` under the key `base`, which is 128 random bits that leave this process for
+/// the state folder alone.
+fn alias_tag(base: DecisionId, id: DecisionId) -> [u8; 8] {
+    let key = blake3::derive_key("helba 2026 alias of a decision", &base.0);
+    let tag = blake3::keyed_hash(&key, &id.0[..8]);
+    let mut out = [0; 8];
+    out.copy_from_slice(&tag.as_bytes()[..8]);
+    out
+}
+
 fn forget_oldest<V>(map: &mut BTreeMap<DecisionId, V>, most: usize, age: impl Fn(&V) -> u64) {
     while map.len() > most {
         let Some(oldest) = map.iter().min_by_key(|(_, v)| age(v)).map(|(id, _)| *id) else { return };
@@ -375,6 +415,41 @@ mod tests {
     fn example(offer: Offer) -> Bandit {
         let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
         Bandit::new(Config::from_request(example).unwrap()).unwrap()
+    }
+
+    /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all meet the
+    /// same error; the one who answered may send the answer again, and is told when it differs.
+    #[test]
+    fn attack_an_answer_is_not_found_by_guesses() {
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        let mut seen = 0;
+        for offer in offers().unwrap().into_iter().skip(1) {
+            let name = offer.policy.clone();
+            let mut bandit = example(offer);
+            let statement = bandit.learner.privacy().unwrap();
+            if !bandit.has_aliases() || bandit.config.feedback() != FeedbackKind::Reward {
+                continue;
+            }
+            seen += 1;
+            let first = bandit.decide(None, CLOCK, &mut rng).unwrap();
+            let second = bandit.in_place_of_new(CLOCK, &mut rng).unwrap().unwrap();
+            assert_eq!((first.round, first.arm), (second.round, second.arm), "{name}");
+            let reward = |r| ClearFeedback { reward: Some(r), ..ClearFeedback::default() };
+            bandit = Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).unwrap();
+            bandit.feedback(first.id, &reward(0.25), &statement, &mut rng).unwrap();
+            let mut guess = |id, r| bandit.feedback(id, &reward(r), &statement, &mut rng).map(|_| ());
+            for r in [0.0, 0.25, 1.0] {
+                let unknown = guess(second.id, r).unwrap_err();
+                assert!(
+                    matches!(unknown, Error::Helba(helba::Error::UnknownDecision { .. })),
+                    "{name}: {unknown}"
+                );
+            }
+            // The name that answered tells, to the one who sent it.
+            assert!(guess(first.id, 0.25).is_ok());
+            assert!(matches!(guess(first.id, 1.0), Err(Error::Answered { .. })), "{name}");
+        }
+        assert!(seen >= 3, "{seen}");
     }
 
     /// Of every policy offered: whatever byte of its stored state is damaged, it is refused, or plays on without a panic;
@@ -473,17 +548,19 @@ mod tests {
         };
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let mut bandit = make(serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}));
-        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none());
+        assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
         let first = bandit.decide(None, CLOCK, &mut rng).unwrap();
         for later in [0, 10, 1_000_000] {
             let clock = Clock { now: CLOCK.now + later, ..CLOCK };
-            let again = bandit.in_place_of_new(clock).unwrap().unwrap();
-            assert_eq!((again.id, again.round, again.arm), (first.id, 1, first.arm));
+            let again = bandit.in_place_of_new(clock, &mut rng).unwrap().unwrap();
+            // Under another name: see `attack_an_answer_is_not_found_by_guesses`.
+            assert_eq!((again.round, again.arm), (1, first.arm));
+            assert_ne!(again.id, first.id);
         }
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
         let statement = bandit.learner.privacy().unwrap();
         bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
-        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none());
+        assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
 
         let mut bandit = make(
             serde_json::json!({"policy": "rs-glinucb", "arms": 2, "features": 2, "horizon": 99, "delta": 0.1}),
@@ -491,11 +568,11 @@ mod tests {
         let context = || Some(Features::new(vec![0.1; 4], 2).unwrap());
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap();
         let after = |seconds| Clock { now: CLOCK.now + seconds, ..CLOCK };
-        assert!(matches!(bandit.in_place_of_new(after(0)), Err(Error::TurnTaken { wait: 60 })));
-        assert!(matches!(bandit.in_place_of_new(after(59)), Err(Error::TurnTaken { wait: 1 })));
-        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }).unwrap().is_none(), "control");
+        assert!(matches!(bandit.in_place_of_new(after(0), &mut rng), Err(Error::TurnTaken { wait: 60 })));
+        assert!(matches!(bandit.in_place_of_new(after(59), &mut rng), Err(Error::TurnTaken { wait: 1 })));
+        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let mut late = bandit.clone();
-        assert!(late.in_place_of_new(after(60)).unwrap().is_none());
+        assert!(late.in_place_of_new(after(60), &mut rng).unwrap().is_none());
         late.decide(context(), after(60), &mut rng).unwrap();
         let statement = bandit.learner.privacy().unwrap();
         assert!(matches!(
@@ -517,7 +594,7 @@ mod tests {
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
         let refused = loop {
             assert!(bandit.round <= REMEMBERED as u64, "never refused");
-            match bandit.in_place_of_new(CLOCK) {
+            match bandit.in_place_of_new(CLOCK, &mut rng) {
                 Ok(None) => drop(bandit.decide(context(), CLOCK, &mut rng).unwrap()),
                 Ok(Some(_)) => unreachable!(),
                 Err(error) => break error,
@@ -525,12 +602,12 @@ mod tests {
         };
         assert!(matches!(refused, Error::TooManyOpen { limit: REMEMBERED, wait: 60 }), "{refused}");
         let later = Clock { now: CLOCK.now + CLOCK.hold, ..CLOCK };
-        assert!(bandit.in_place_of_new(later).unwrap().is_none(), "the oldest has had its time");
-        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }).unwrap().is_none(), "control");
+        assert!(bandit.in_place_of_new(later, &mut rng).unwrap().is_none(), "the oldest has had its time");
+        assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
         let statement = bandit.learner.privacy().unwrap();
         bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
-        assert!(bandit.in_place_of_new(CLOCK).unwrap().is_none(), "an answer makes room");
+        assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none(), "an answer makes room");
     }
 
     /// The control: two states that continue from one backup release its rewards twice, each with its own

@@ -117,7 +117,7 @@ const OFFERS: &[(&str, &str)] = &[
     (
         "ShuffleGLM: generalised linear contextual bandit; devices choose, a shuffler stands before the server (Sarmasarkar)",
         r#"{"policy": "shuffle-glm", "arms": 4, "features": 3, "batches": [10000, 90000], "epsilon": 4.0, "delta": 0.001,
-            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "lambda": 1.0, "steps": 20}"#,
+            "link": "logistic", "s": 1.0, "kappa": 6.0, "gamma": 2.0, "lambda": 1.0, "steps": 20, "colluding": 0.0}"#,
     ),
 ];
 

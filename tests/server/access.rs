@@ -55,6 +55,34 @@ fn attack_strangers_change_no_encrypted_bandit() {
     device.delete(&format!("/bandits/{}", created.id)).ok();
 }
 
+/// Strangers fill half of the room with policies in the clear, and bearers of the token make their bandits all the same.
+/// With an operator's token all the room is for whoever bears one.
+#[test]
+fn attack_strangers_leave_room_for_encrypted_bandits() {
+    let policy = br#"{"policy": "ucb1", "arms": 2}"#;
+    let server = InProcess::start(Settings { max_bandits: 4, ..Settings::default() });
+    let (device, stranger) = (server.device(), server.device().with_token(None));
+    let full = |answer: Answer| assert_eq!(answer.problem().status, 507);
+    for _ in 0..2 {
+        stranger.post("/bandits", policy).ok();
+    }
+    full(stranger.post("/bandits", policy));
+    for _ in 0..2 {
+        device.create(&BanditConfig::new(D, K));
+    }
+    let config = serde_json::to_vec(&BanditConfig::new(D, K)).unwrap();
+    full(device.post("/bandits", &config));
+
+    let operator = AccessToken::generate(&mut rng());
+    let settings = Settings { max_bandits: 4, operator: Some(operator.digest()), ..Settings::default() };
+    let server = InProcess::start(settings);
+    let operator = server.device().with_token(Some(&operator));
+    for _ in 0..4 {
+        operator.post("/bandits", policy).ok();
+    }
+    full(operator.post("/bandits", policy));
+}
+
 /// Where an operator's token is set, policies in the clear are its bearers' alone; without one they are open.
 #[test]
 fn attack_strangers_change_no_policy_of_an_operator() {

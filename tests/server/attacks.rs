@@ -114,12 +114,42 @@ fn attack_bodies_share_one_memory() {
     assert!(answers.len() < 100, "never refused");
     refused(device.post(&path, &body), 503, "overloaded", "");
     assert!(view(&device, &id).awaited.is_some(), "small requests go on");
+    // The memory of a sender that has stopped is free after seconds, however fast it sent before: not after the twelve
+    // seconds more that its bytes would have taken at the least rate.
+    let begun = Instant::now();
+    while device.post(&path, &body).status == 503 {
+        assert!(begun.elapsed() < Duration::from_secs(11), "still held");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     drop(held);
-    let refused = |_: &u32| {
-        std::thread::sleep(Duration::from_millis(10));
-        device.post(&path, &body).status == 503
+}
+
+/// Connections that are never idle, all of one address, fill the server: the oldest of them gives way to another address.
+/// Nobody gives way to the address that has the most.
+#[test]
+fn attack_busy_connections_of_one_address_give_way() {
+    let connections = Connections { most: 4, most_an_address: 4 };
+    let server = InProcess::open_with(TempDir::new().unwrap(), Settings::default(), connections);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let connect = |from: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let stream = runtime.block_on(socket.connect(server.address)).unwrap().into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream
     };
-    assert!((0..200).take_while(refused).count() < 200);
+    let asks = |stream: &mut TcpStream| {
+        let head = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(head).is_ok() && read_head(stream).contains("HTTP/1.1 200")
+    };
+    let mut busy: Vec<TcpStream> = (0..4).map(|_| connect("127.0.0.2")).collect();
+    assert!(busy.iter_mut().all(asks));
+    let mut honest = connect("127.0.0.1");
+    assert!(asks(&mut honest), "shut out");
+    // One more from the address that has three of four would push out nobody else's.
+    let mut more = connect("127.0.0.2");
+    assert!(!asks(&mut more));
+    assert!(asks(&mut honest));
 }
 
 /// What a page of another site can make a browser send: forms in plain text, requests with its origin, and

@@ -21,8 +21,9 @@ pub struct Decision {
     pub model_feedbacks: u64,
     /// Seconds that the server spent, by phase.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is where a decision's can be, below [`helba::compare::largest_entry`]. If not, scores left the range that the comparison was made for (or the server did
-    /// not follow the protocol): the arm means nothing, and the trace question goes unanswered.
+    /// Whether every entry is below [`helba::compare::largest_entry`] and above −0.5, as those of a decision are. If
+    /// not, scores left the range that the comparison was made for, or the server did not follow the protocol: the arm
+    /// means nothing.
     pub reliable: bool,
     /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
@@ -74,7 +75,9 @@ impl Device {
             seconds: reply.seconds,
             // Under a public schedule an honest server asks nothing: a question can only be meant to have
             // something else decrypted.
-            trace: trace.filter(|_| reliable && !created.config.linear.schedule.is_public()),
+            // Every other question is answered, and counted. Whether it is answered must not depend on what was
+            // decrypted: that would be an answer too.
+            trace: trace.filter(|_| !created.config.linear.schedule.is_public()),
             reliable,
             refresh,
         })

@@ -47,7 +47,10 @@ impl std::fmt::Display for AnswersSpent {
 /// Counts the answers of one key.
 pub(crate) struct Answers {
     key: KeyId,
+    /// Answers that the user allows: none unless said otherwise.
     most: u64,
+    /// [`most_answers`] of the parameters.
+    safe: u64,
     /// Where the count is kept; in memory alone for keys that have no file.
     path: Option<PathBuf>,
     state: Mutex<State>,
@@ -67,20 +70,20 @@ const TOLD: u8 = b'!';
 
 impl Answers {
     pub(crate) fn new(key: KeyId, params: &Params) -> Self {
-        Answers { key, most: most_answers(params), path: None, state: Mutex::default() }
+        Answers { key, most: 0, safe: most_answers(params), path: None, state: Mutex::default() }
     }
 
-    /// Keeps the count in a file beside the secret bundle.
+    /// Keeps the count in a file beside the secret bundle, of the key's name: links to the bundle and copies of it in
+    /// the same folder, sealed or not, are counted together.
     pub(crate) fn beside(mut self, bundle: &Path) -> Self {
-        let mut name = bundle.as_os_str().to_owned();
-        name.push(".answers");
-        self.path = Some(name.into());
+        let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
+        self.path = Some(bundle.with_file_name(format!("{}.answers", self.key)));
         self
     }
 
-    /// Lowers the limit to `most` answers.
+    /// Allows `most` answers, or as many as are safe if that is less.
     pub(crate) fn at_most(mut self, most: u64) -> Self {
-        self.most = self.most.min(most);
+        self.most = self.safe.min(most);
         self
     }
 
@@ -95,6 +98,9 @@ impl Answers {
     pub(crate) fn count(&self) -> Result<bool, Error> {
         // One thread at a time, then one process at a time. A count is whole even if a thread panicked beside
         // it.
+        if self.most == 0 {
+            return Ok(false);
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.path {
             None => Ok(self.decide(&mut state).0),
@@ -206,22 +212,29 @@ mod tests {
     fn attack_answers_are_counted_over_restarts_and_processes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret.bundle");
+        // No answer unless the user allows some.
+        let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+        assert!(!Answers::new(KEY, &params).beside(&path).count().unwrap());
+        assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
         for round in 0..5 {
             // A restart before every answer.
             assert_eq!(answers(&path, 3).count().unwrap(), round < 3, "{round}");
         }
-        let file = folder.path().join("secret.bundle.answers");
+        let file = folder.path().join(format!("{KEY}.answers"));
         #[cfg(unix)]
         {
             let mode =
                 std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
         }
+        // A copy or a link beside it counts with it.
+        assert!(!answers(&folder.path().join("copy.bundle"), 3).count().unwrap());
         // Told once, over restarts too.
         let again = answers(&path, 3);
         assert!(!again.count().unwrap() && again.notice().is_none());
         // Eight writers at once, as processes would be: each opens the file for itself.
-        let path = folder.path().join("other.bundle");
+        let path = folder.path().join("another").join("secret.bundle");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
         let given: usize = std::thread::scope(|scope| {
             let path = &path;
             let writers: Vec<_> = (0..8)
@@ -239,7 +252,7 @@ mod tests {
         // Another key's count, a damaged one, a folder that is not there.
         let counted = answers(&path, 3);
         assert!(counted.count().unwrap());
-        let file = folder.path().join("secret.bundle.answers");
+        let file = folder.path().join(format!("{KEY}.answers"));
         let good = std::fs::read(&file).unwrap();
         for bad in
             [&b"answers of key 00000000000000000000000000000000\n."[..], b"x", &[&good[..], b"x"].concat()]

@@ -102,9 +102,16 @@ impl Client {
     /// Creates a bandit.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason if these keys cannot carry it; as [`Self::keys`].
+    /// [`Error::Refused`] with the reason if these keys cannot carry it; [`Error::BadAnswer`] if the server made one of
+    /// another schedule; as [`Self::keys`].
     pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
-        self.post("bandits", config)
+        let created: Created = self.post("bandits", config)?;
+        let [made, asked] = [&created.config, config].map(|config| config.linear.schedule);
+        if made != asked {
+            let what = format!("a bandit of schedule {made:?}, where {asked:?} was asked for");
+            return Err(Error::BadAnswer(what));
+        }
+        Ok(created)
     }
 
     /// The policies that the server offers, with an example of each.

@@ -43,7 +43,7 @@ impl Device {
     }
 
     /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file
-    /// beside it, its name with `.answers`.
+    /// beside it, `KEY-ID.answers`.
     ///
     /// # Errors
     /// As [`Self::open_with`].
@@ -105,8 +105,8 @@ impl Device {
         Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
     }
 
-    /// Limits the trace answers under this key to `most`, if that is fewer than [`crate::most_answers`]:
-    /// where devices share a key, each takes its part of that number.
+    /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is fewer. A device gives none
+    /// unless this is said: a bandit's schedule is the server's word. Where devices share a key, each takes its part.
     pub fn with_most_answers(mut self, most: u64) -> Self {
         self.answers = self.answers.at_most(most);
         self

@@ -170,11 +170,10 @@ struct Key {
     /// File whose first line is the passphrase that the secret bundle is sealed by.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
-    /// The most trace answers that this device gives under its key
-    /// [default: what the parameters allow, up to 1000]. Devices that share a key share that number: give
-    /// each its part.
-    #[arg(long, value_name = "N")]
-    trace_answers: Option<u64>,
+    /// Trace answers that this device gives under its key, for bandits of schedule trace_or_growth: each is one bit of
+    /// a decryption. At most what the parameters allow, up to 1000; devices that share a key share that number.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    trace_answers: u64,
 }
 
 /// When a batch of an encrypted bandit ends.
@@ -461,6 +460,7 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
         Err(Error::BadAnswer(_)) => bail!("bandit {id} is in the clear: ask without --secret"),
         view => view?.created,
     };
+    label(&created);
     let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
     // Before the server is asked: a decision whose reward cannot come back is lost.
     let mut file = Pending::reserve(pending)?;
@@ -490,18 +490,15 @@ fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
         Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
         other => other.into(),
     })?;
-    Ok(match key.trace_answers {
-        Some(most) => device.with_most_answers(most),
-        None => device,
-    })
+    Ok(device.with_most_answers(key.trace_answers))
 }
 
 /// Warns what a schedule that is not public costs.
 fn label(created: &Created) {
     if !created.config.linear.schedule.is_public() {
         eprintln!(
-            "schedule trace_or_growth: each feedback tells the server one bit of a decryption; devices stop after what their keys \
-             allow (docs/threat-model.md)"
+            "schedule trace_or_growth: with --trace-answers N each feedback tells the server one bit of a decryption, N times at \
+             most; without it batches end by their length (docs/threat-model.md)"
         );
     }
 }

@@ -12,9 +12,6 @@
 mod algebra;
 pub mod argmax;
 mod clear;
-#[cfg(feature = "conformance")]
-#[doc(hidden)]
-pub mod conformance;
 mod encrypted;
 mod error;
 pub mod matrix;

@@ -46,12 +46,7 @@ impl Party {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
     pub fn post(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-        let token = self.token.as_ref().map(AccessToken::authorization);
-        self.ask(path, limit, |url| {
-            let post = self.agent.post(url).content_type(OCTET_STREAM);
-            let post = token.iter().fold(post, |post, token| post.header("Authorization", token));
-            post.send(body)
-        })
+        self.send(path, OCTET_STREAM, body, limit)
     }
 
     /// As [`post`](Self::post), of a body in JSON, such as a bandit's service takes.
@@ -59,7 +54,16 @@ impl Party {
     /// # Errors
     /// As [`post`](Self::post).
     pub fn post_json(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
-        self.ask(path, limit, |url| self.agent.post(url).content_type("application/json").send(body))
+        self.send(path, "application/json", body, limit)
+    }
+
+    fn send(&self, path: &str, content: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        let token = self.token.as_ref().map(AccessToken::authorization);
+        self.ask(path, limit, |url| {
+            let post = self.agent.post(url).content_type(content);
+            let post = token.iter().fold(post, |post, token| post.header("Authorization", token));
+            post.send(body)
+        })
     }
 
     /// What is at `path` below `/v1`, of at most `limit` bytes.

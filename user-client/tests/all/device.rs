@@ -6,7 +6,7 @@ use keygen::{Keys, Request, generate_in_memory};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
-use user_client::{Device, Error, Opening};
+use user_client::{Device, Error, MOST_ANSWERS, Opening};
 use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
 
 const FEATURES: usize = 2;
@@ -41,7 +41,7 @@ fn world() -> &'static World {
         let secret_bundle = SecretBundle::write(&manifest, &frame, &ours.token, Vec::new()).unwrap().0;
         World {
             engine: ours.public.into_engine().unwrap(),
-            device: Device::new(ours.secret, id, shape, ours.token),
+            device: Device::new(ours.secret, id, shape, ours.token).with_most_answers(MOST_ANSWERS),
             stranger: Device::new(other.secret, other_id, shape, other.token),
             secret_bundle,
         }
@@ -279,7 +279,45 @@ fn attack_public_schedules_answer_nothing() {
         let answer = device.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
         let answered = FeedbackRequest::read(&answer, &limits).unwrap().trace_answer;
         assert_eq!(answered.is_some(), schedule == Schedule::TraceOrGrowth, "{schedule:?}");
+        // A bandit's schedule is the server's word: a device whose user allows no answer gives none under any.
+        let silent = Device::read(&world().secret_bundle[..]).unwrap();
+        let decision = silent.read_decision(&created, &reply.to_bytes()).unwrap();
+        let answer = silent.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
+        assert_eq!(FeedbackRequest::read(&answer, &limits).unwrap().trace_answer, None);
+        assert_eq!(silent.answers_spent(), None);
     }
+}
+
+/// Whether a question is answered must not depend on what else was decrypted, or the server would learn from decisions
+/// that nobody counts: beside values that no decision has, a question is answered and counted like any other.
+#[test]
+fn attack_unreliable_decisions_are_counted() {
+    let engine = &world().engine;
+    let mut rng = rng(6);
+    let rows = vec![vec![0.5, 0.5]; 2];
+    let (mut bandit, created) = bandit_on(Schedule::TraceOrGrowth);
+    let device = Device::read(&world().secret_bundle[..]).unwrap().with_most_answers(1);
+    let limits = device.limits(&created).unwrap();
+    let body = device.encrypt_contexts(&created, &rows, &mut rng).unwrap();
+    let reply = decide(&mut bandit, &created, &body, &mut rng);
+    let level = created.plan.answer_level;
+    let frame = |value: f64| {
+        let mut ct = ckks::Ciphertext::zero(engine.params(), level);
+        let plain = ckks::Plaintext::encode(engine.params(), &[value.into()], level).unwrap();
+        let evaluator = ckks::Evaluator::new(engine.params().clone(), ckks::EvaluationKeys::default());
+        evaluator.add_plain_assign(&mut ct, &plain).unwrap();
+        ckks::write_ciphertext(engine.params(), engine.key_id(), &ct)
+    };
+    let honest = DecideReply::read(&reply, &limits).unwrap();
+    let reply = DecideReply { action: frame(40.0), trace: Some(frame(0.0)), ..honest };
+    let decision = device.read_decision(&created, &reply.to_bytes()).unwrap();
+    assert!(!decision.reliable);
+    let mut ask = || {
+        let answer = device.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
+        FeedbackRequest::read(&answer, &limits).unwrap().trace_answer
+    };
+    assert_eq!((ask(), ask()), (Some(false), None));
+    assert_eq!(device.answers_spent().map(|spent| spent.given), Some(1));
 }
 
 #[test]

@@ -16,13 +16,17 @@ use std::process::{Command, Output};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use wire::{Decided, PolicyCreated, PolicyView, ShuffledBatch};
+use wire::{AccessToken, Decided, PolicyCreated, PolicyView, ShuffledBatch};
 
 /// helba-server on a folder, without keys.
 fn service(folder: &Path, listen: &str) -> (Runtime, SocketAddr) {
+    service_with(folder, listen, Settings::default())
+}
+
+fn service_with(folder: &Path, listen: &str, settings: Settings) -> (Runtime, SocketAddr) {
     let runtime = Runtime::new().unwrap();
     let address = runtime.block_on(async {
-        let state = AppState::open(None, folder, Settings::default()).unwrap();
+        let state = AppState::open(None, folder, settings).unwrap();
         let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, app(state)).await });
@@ -121,6 +125,51 @@ fn an_elimination_learns_behind_a_shuffler() {
     let sent = bodies(&to_shuffler.passed().sent);
     assert!(sent.len() as u64 >= counted && sent.iter().all(|body| body.len() == 40));
     assert!(sent.iter().all(|body| !reached.windows(16).any(|w| w == &body[..16])), "an id went on");
+}
+
+/// Where the service has an operator's token, shuffler and collector hand their sums on with it, and without it they do
+/// not.
+#[test]
+fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("operator.token");
+    std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
+    let token = AccessToken::open(&file).unwrap();
+    let settings = Settings { operator: Some(token.digest()), ..Settings::default() };
+    let (_runtime, address) = service_with(&folder.path().join("state"), "127.0.0.1:0", settings);
+    let url = format!("http://{address}");
+    let server = party(address).with_token(Some(token));
+    let file = file.to_str().unwrap();
+
+    let id = create(&server, &elimination(4));
+    let start = |rest: &[&str]| {
+        let arguments = ["shuffler", "--listen", "127.0.0.1:0", "--server", &url, "--bandit", &id];
+        Process::start(Path::new(PROGRAM), &[&arguments[..], rest].concat()).unwrap()
+    };
+    let counted = |shuffler: &Process| {
+        let users = users(address, &id, shuffler.address(), &["--mean", "0.1,0.9,0.3", "--patience", "1"]);
+        { users }.output().unwrap();
+        view(&server, &id).feedbacks
+    };
+    assert_eq!(counted(&start(&[])), 0);
+    assert!(counted(&start(&["--server-token-file", file])) > 0);
+
+    let pure = json!({"policy": "elimination", "model": "pure", "arms": 2, "horizon": 20_000, "epsilon": 4});
+    let id = create(&server, &pure);
+    let aggregators = [(); 2]
+        .map(|()| Process::start(Path::new(PROGRAM), &["aggregator", "--listen", "127.0.0.1:0"]).unwrap());
+    let [first, second] = aggregators.each_ref().map(|a| format!("http://{}", a.address()));
+    let run = |role: &str, rest: &[&str]| {
+        let same =
+            [role, "--server", &url, "--bandit", &id, "--batch", "1", "--aggregators", &first, &second];
+        Command::new(PROGRAM).args(same).args(rest).output().unwrap()
+    };
+    ends(&run("announce", &[]), true, "");
+    ends(&run("users", &["--mean", "0.1,0.9"]), true, "");
+    ends(&run("collect", &[]), false, "the operator's token");
+    assert_eq!(view(&server, &id).feedbacks, 0);
+    ends(&run("collect", &["--server-token-file", file]), true, "");
+    assert!(view(&server, &id).feedbacks > 0);
 }
 
 /// Two batches of devices that choose for themselves; those of the first are in two processes, of which neither has enough

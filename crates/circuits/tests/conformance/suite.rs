@@ -1,16 +1,16 @@
-//! The suite that every implementor of [`SlotAlgebra`] must pass, the encrypted one and [`crate::Clear`] alike.
+//! The suite that every implementor of [`SlotAlgebra`] must pass, the encrypted one and [`circuits::Clear`] alike.
 
 use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::{Chebyshev, Error, LinearTransform, SlotAlgebra};
+use circuits::{Chebyshev, Error, LinearTransform, SlotAlgebra};
 
 /// Levels that a fresh vector must have at least.
-pub const LEVELS: usize = 4;
+pub(crate) const LEVELS: usize = 4;
 
 /// The rotations that [`check`] makes on `slots` slots (8 or more), so that keys can be made for them.
-pub fn rotations(slots: usize) -> BTreeSet<i64> {
+pub(crate) fn rotations(slots: usize) -> BTreeSet<i64> {
     let transforms = transforms(slots).unwrap_or_default();
     let mut all: BTreeSet<i64> = transforms.iter().flat_map(LinearTransform::rotations).collect();
     all.extend(plain_rotations(slots));
@@ -25,7 +25,7 @@ pub fn rotations(slots: usize) -> BTreeSet<i64> {
 ///
 /// # Panics
 /// At the first operation that does not do what the trait says: this is a test.
-pub fn check<A: SlotAlgebra>(
+pub(crate) fn check<A: SlotAlgebra>(
     alg: &A,
     encrypt: impl Fn(&[Complex64]) -> A::Vector,
     decrypt: impl Fn(&A::Vector) -> Vec<Complex64>,

@@ -1,14 +1,16 @@
 //! `Clear` passes the suite of the trait, without noise and with it.
 
-use circuits::{Clear, NoiseModel, conformance};
+mod suite;
+
+use circuits::{Clear, NoiseModel};
 
 #[test]
 fn clear_conforms() {
     for slots in [8, 16, 256] {
         let alg = Clear::new(slots).unwrap();
-        let encrypt = |v: &[_]| alg.fresh(v, conformance::LEVELS).unwrap();
-        conformance::check(&alg, encrypt, |v| v.values().to_vec(), 1e-12);
-        let made = conformance::rotations(slots).iter().map(|k| k.rem_euclid(slots as i64)).collect();
+        let encrypt = |v: &[_]| alg.fresh(v, suite::LEVELS).unwrap();
+        suite::check(&alg, encrypt, |v| v.values().to_vec(), 1e-12);
+        let made = suite::rotations(slots).iter().map(|k| k.rem_euclid(slots as i64)).collect();
         assert_eq!(alg.rotations_used(), made);
     }
 }
@@ -17,8 +19,8 @@ fn clear_conforms() {
 fn noisy_clear_conforms() {
     let model = NoiseModel { log_scale: 40.0, log_degree: 15, seed: 7 };
     let alg = Clear::with_noise(256, model).unwrap();
-    let encrypt = |v: &[_]| alg.fresh(v, conformance::LEVELS + 2).unwrap();
-    conformance::check(&alg, encrypt, |v| v.values().to_vec(), 40.0 * model.sigma());
+    let encrypt = |v: &[_]| alg.fresh(v, suite::LEVELS + 2).unwrap();
+    suite::check(&alg, encrypt, |v| v.values().to_vec(), 40.0 * model.sigma());
 }
 
 /// The modelled error has the deviation it states: a rescale of zeros, 2^16 slots, 2 % off at most.
