@@ -48,7 +48,7 @@ fn attack_strangers_change_no_encrypted_bandit() {
         assert_eq!(device.status(&created), before);
     }
 
-    assert_eq!(ids(&device), [created.id.clone()]);
+    assert_eq!(ids(&device), std::slice::from_ref(&created.id));
     device.feedback(&created, &decision, &request).ok();
     device.post(&decisions_path(&created), &contexts).ok();
     device.post("/bandits", &config).ok();

@@ -64,7 +64,7 @@ fn default_sqrt_degree() -> usize {
 
 impl BanditConfig {
     /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant
-    /// width ½, and a public schedule, growth or every [`DEFAULT_BATCH`] rounds.
+    /// width ½, and a public schedule, growth or every 16 rounds.
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {

@@ -121,11 +121,11 @@ impl Awaiting {
             };
         // NaN is within no bound.
         for (what, asked, most) in [("epsilon", epsilon, most.epsilon), ("delta", delta, most.delta)] {
-            if !(asked <= most) {
+            if asked.is_nan() || asked > most {
                 return Err(Error::TooDear { what, asked, most });
             }
         }
-        if !(colluding >= most.colluding) {
+        if colluding.is_nan() || colluding < most.colluding {
             return Err(Error::FewColluding { sized: colluding, least: most.colluding });
         }
         Ok(())
