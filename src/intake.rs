@@ -138,8 +138,8 @@ fn announced(request: &Request) -> Option<u64> {
 /// A body that comes in parts, at [`LEAST_RATE`] or faster.
 struct Reader {
     body: Body,
-    /// When the next part must be there. Parts that come fast earn no more than [`BODY_GRACE`] from now on: memory is
-    /// held for nobody who has stopped sending.
+    /// When the next part must be there. Parts that come fast earn no more than [`BODY_GRACE`] from now on:
+    /// memory is held for nobody who has stopped sending.
     deadline: Instant,
     received: u64,
 }

@@ -1,5 +1,6 @@
-//! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a secret one.
-//! Beside encrypted bandits it serves policies in the clear, each under the trust model that its privacy statement names.
+//! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a
+//! secret one. Beside encrypted bandits it serves policies in the clear, each under the trust model that its
+//! privacy statement names.
 //!
 //! For operators, through the program `helba-server`, and for whoever wants to run it inside another process:
 //! [`app`] is its router. `access` says who may do what; one route group a file: `enroll` (keys, bandits),
@@ -49,8 +50,8 @@ use store::{Opened, Saved, Store, Stored, lock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Created, Limits, Manifest, PublicBundle, TokenDigest};
 
-/// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first, which may then end
-/// with it.
+/// Evaluations at a time. Each uses every thread of the pool; the second fills the gaps of the first, which
+/// may then end with it.
 const EVALUATIONS: usize = 2;
 /// Batch updates at a time; the others wait their turn, and hold nothing meanwhile.
 const UPDATES: usize = 1;
@@ -179,9 +180,9 @@ struct Live {
 }
 
 impl AppState {
-    /// Takes the keys of `bundle` and the bandits kept in `folder`, which is made if it is not there, and goes on with
-    /// batch updates that were interrupted. Without a bundle it serves policies in the clear alone; encrypted bandits in the
-    /// folder stay as they are, and requests for them are refused.
+    /// Takes the keys of `bundle` and the bandits kept in `folder`, which is made if it is not there, and
+    /// goes on with batch updates that were interrupted. Without a bundle it serves policies in the clear
+    /// alone; encrypted bandits in the folder stay as they are, and requests for them are refused.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -286,8 +287,8 @@ impl AppState {
         Ok(answer)
     }
 
-    /// Checks that one more bandit may be kept. Where anybody can make policies in the clear, these take half of the room
-    /// at most, so that bearers of the token can always make encrypted bandits.
+    /// Checks that one more bandit may be kept. Where anybody can make policies in the clear, these take half
+    /// of the room at most, so that bearers of the token can always make encrypted bandits.
     fn check_room(&self, about: About) -> Result<(), Error> {
         let limit = self.0.settings.max_bandits;
         let open = about == About::Clear && self.0.keys.is_some() && self.0.access.operator.is_none();

@@ -122,8 +122,8 @@ async fn answer(
     drop(guard);
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, which one subscriber has for itself; an IPv4 address in IPv6
-/// is itself.
+/// What counts as one address: of IPv6 the first 64 bits, which one subscriber has for itself; an IPv4
+/// address in IPv6 is itself.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -218,8 +218,8 @@ impl Open {
         Some(())
     }
 
-    /// Closes the oldest connection of the address that has the most, even if a request of it is under way, unless
-    /// the newcomer's address would then have more, which has `than` now.
+    /// Closes the oldest connection of the address that has the most, even if a request of it is under way,
+    /// unless the newcomer's address would then have more, which has `than` now.
     fn close_of_most(&self, than: usize) -> Option<()> {
         let mut slots = lock(&self.slots);
         let mut of = BTreeMap::<IpAddr, (usize, u64)>::new();

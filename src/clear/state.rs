@@ -1,4 +1,5 @@
-//! The state of one bandit: its policy, the decisions it waits for, what it has answered and spent. No HTTP and no disk.
+//! The state of one bandit: its policy, the decisions it waits for, what it has answered and spent. No HTTP
+//! and no disk.
 
 use crate::Error;
 use crate::policy::{Config, Learner};
@@ -104,7 +105,8 @@ impl Bandit {
             exchanges: BTreeMap::new(),
             restored: 0,
         };
-        // What is stored now must be read at the next start, or no bandit of this server would be there any more.
+        // What is stored now must be read at the next start, or no bandit of this server would be there any
+        // more.
         let stored =
             postcard::to_stdvec(&bandit).map_err(|_| Error::Broken("a bandit that cannot be stored"))?;
         Self::read(&stored).map_err(|why| Error::BadParameter {
@@ -112,7 +114,8 @@ impl Bandit {
         })
     }
 
-    /// A stored bandit, and nothing after it; its parts check themselves, and then whether they are of one bandit.
+    /// A stored bandit, and nothing after it; its parts check themselves, and then whether they are of one
+    /// bandit.
     pub(crate) fn read(row: &[u8]) -> Result<Self, String> {
         let (bandit, rest) = postcard::take_from_bytes::<Self>(row).map_err(|e| e.to_string())?;
         if !rest.is_empty() {
@@ -139,7 +142,8 @@ impl Bandit {
         Some(Spent { epsilon, delta })
     }
 
-    /// Charges what `observation` will have cost when the run is over: rewards, or batches of users, by their number.
+    /// Charges what `observation` will have cost when the run is over: rewards, or batches of users, by their
+    /// number.
     fn charge(&mut self, observation: u64, statement: &PrivacyStatement) -> Result<(), Error> {
         if let (Some(ledger), Some(epsilon)) = (&mut self.ledger, statement.epsilon) {
             ledger.release([observation], Cost::Approximate(epsilon, statement.delta))?;
@@ -195,8 +199,8 @@ impl Bandit {
 
     /// The decision to give instead of a new one. A policy that learns in turn and takes no context gives the
     /// decision that still waits for its answer. That decision follows from values that were released before,
-    /// so whoever receives it learns nothing else. Each caller gets an [`alias`] of its own: a second answer to
-    /// a decision is compared with the first, and whoever knew its name could find the first by guesses.
+    /// so whoever receives it learns nothing else. Each caller gets an [`alias`] of its own: a second answer
+    /// to a decision is compared with the first, and whoever knew its name could find the first by guesses.
     ///
     /// # Errors
     /// [`Error::TurnTaken`] where decisions take contexts: the open decision is for one person, and nobody
@@ -321,7 +325,8 @@ impl Bandit {
             Learner::ShuffledGlm(policy) => policy.receive(batch)?,
             _ => return Err(Error::Broken("a batch for a policy that takes none")),
         };
-        // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the same.
+        // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the
+        // same.
         if received.pays.is_some() {
             self.charge(batch.exchange, statement)?;
         }
@@ -417,8 +422,8 @@ mod tests {
         Bandit::new(Config::from_request(example).unwrap()).unwrap()
     }
 
-    /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all meet the
-    /// same error; the one who answered may send the answer again, and is told when it differs.
+    /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all
+    /// meet the same error; the one who answered may send the answer again, and is told when it differs.
     #[test]
     fn attack_an_answer_is_not_found_by_guesses() {
         let mut rng = ChaCha20Rng::seed_from_u64(6);
@@ -452,8 +457,8 @@ mod tests {
         assert!(seen >= 3, "{seen}");
     }
 
-    /// Of every policy offered: whatever byte of its stored state is damaged, it is refused, or plays on without a panic;
-    /// so is what has been cut off, goes on too long, or is put together from two bandits.
+    /// Of every policy offered: whatever byte of its stored state is damaged, it is refused, or plays on
+    /// without a panic; so is what has been cut off, goes on too long, or is put together from two bandits.
     #[test]
     fn damaged_states_do_no_harm() {
         let mut rng = ChaCha20Rng::seed_from_u64(4);
@@ -669,8 +674,8 @@ mod tests {
         }
     }
 
-    /// Of every policy offered: stored and read back at any point it makes the same decisions from the same randomness,
-    /// and is stored again to the same bytes.
+    /// Of every policy offered: stored and read back at any point it makes the same decisions from the same
+    /// randomness, and is stored again to the same bytes.
     #[test]
     fn stored_states_go_on_exactly() {
         for offer in offers().unwrap().into_iter().skip(1) {
@@ -690,8 +695,8 @@ mod tests {
         }
     }
 
-    /// Of every policy offered, with any number of its example at an extreme: it is refused, or it plays, and after every
-    /// round it can be read back. One bandit that cannot keeps the server from starting again.
+    /// Of every policy offered, with any number of its example at an extreme: it is refused, or it plays, and
+    /// after every round it can be read back. One bandit that cannot keeps the server from starting again.
     #[test]
     fn extremes_are_refused_or_last() {
         let mut rng = ChaCha20Rng::seed_from_u64(5);
@@ -700,7 +705,8 @@ mod tests {
         let (mut refused, mut made) = (0, 0);
         for Offer { policy, example, .. } in offers().unwrap().into_iter().skip(1) {
             let Value::Object(example) = example else { panic!("{policy}") };
-            // The noise of every batch of ShuffleGLM takes a while; what it is made of, it has in common with JointGLM.
+            // The noise of every batch of ShuffleGLM takes a while; what it is made of, it has in common with
+            // JointGLM.
             let numbers = example.iter().filter(|(_, v)| v.is_number() && policy != "shuffle-glm");
             for (name, value) in
                 numbers.flat_map(|(name, _)| reals.iter().chain(&wholes).map(move |v| (name, v)))

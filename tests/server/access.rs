@@ -55,8 +55,8 @@ fn attack_strangers_change_no_encrypted_bandit() {
     device.delete(&format!("/bandits/{}", created.id)).ok();
 }
 
-/// Strangers fill half of the room with policies in the clear, and bearers of the token make their bandits all the same.
-/// With an operator's token all the room is for whoever bears one.
+/// Strangers fill half of the room with policies in the clear, and bearers of the token make their bandits
+/// all the same. With an operator's token all the room is for whoever bears one.
 #[test]
 fn attack_strangers_leave_room_for_encrypted_bandits() {
     let policy = br#"{"policy": "ucb1", "arms": 2}"#;

@@ -114,8 +114,8 @@ fn attack_bodies_share_one_memory() {
     assert!(answers.len() < 100, "never refused");
     refused(device.post(&path, &body), 503, "overloaded", "");
     assert!(view(&device, &id).awaited.is_some(), "small requests go on");
-    // The memory of a sender that has stopped is free after seconds, however fast it sent before: not after the twelve
-    // seconds more that its bytes would have taken at the least rate.
+    // The memory of a sender that has stopped is free after seconds, however fast it sent before: not after
+    // the twelve seconds more that its bytes would have taken at the least rate.
     let begun = Instant::now();
     while device.post(&path, &body).status == 503 {
         assert!(begun.elapsed() < Duration::from_secs(11), "still held");
@@ -124,8 +124,8 @@ fn attack_bodies_share_one_memory() {
     drop(held);
 }
 
-/// Connections that are never idle, all of one address, fill the server: the oldest of them gives way to another address.
-/// Nobody gives way to the address that has the most.
+/// Connections that are never idle, all of one address, fill the server: the oldest of them gives way to
+/// another address. Nobody gives way to the address that has the most.
 #[test]
 fn attack_busy_connections_of_one_address_give_way() {
     let connections = Connections { most: 4, most_an_address: 4 };

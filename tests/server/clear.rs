@@ -1,4 +1,5 @@
-//! Policies in the clear: every one plays, counts once, refuses with the name of what is wrong, and goes on after a kill.
+//! Policies in the clear: every one plays, counts once, refuses with the name of what is wrong, and goes on
+//! after a kill.
 
 use crate::fixture::*;
 use bandit::distributed::{Config, Model};
@@ -337,7 +338,8 @@ fn creations_that_are_refused() {
     assert_eq!(device.get("/bandits").ok(), b"[]");
 }
 
-/// Bytes and values that are not a decision request, feedback or batch: refused by name, and nothing has changed.
+/// Bytes and values that are not a decision request, feedback or batch: refused by name, and nothing has
+/// changed.
 #[test]
 fn messages_that_are_refused() {
     let server = InProcess::start(Settings::default());

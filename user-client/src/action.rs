@@ -12,8 +12,8 @@ pub struct Decision {
     pub id: DecisionId,
     /// The arm to play, from 0.
     pub arm: usize,
-    /// What was decrypted, one value an arm, near 1 for the arms worth playing. To look at on this device: it must not
-    /// reach the server, since exact decryptions give the key away.
+    /// What was decrypted, one value an arm, near 1 for the arms worth playing. To look at on this device: it
+    /// must not reach the server, since exact decryptions give the key away.
     pub action_values: Vec<f64>,
     /// Round t.
     pub round: u64,
@@ -21,9 +21,9 @@ pub struct Decision {
     pub model_feedbacks: u64,
     /// Seconds that the server spent, by phase.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is below [`helba::compare::largest_entry`] and above −0.5, as those of a decision are. If
-    /// not, scores left the range that the comparison was made for, or the server did not follow the protocol: the arm
-    /// means nothing.
+    /// Whether every entry is below [`helba::compare::largest_entry`] and above −0.5, as those of a decision
+    /// are. If not, scores left the range that the comparison was made for, or the server did not follow the
+    /// protocol: the arm means nothing.
     pub reliable: bool,
     /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
@@ -75,8 +75,8 @@ impl Device {
             seconds: reply.seconds,
             // Under a public schedule an honest server asks nothing: a question can only be meant to have
             // something else decrypted.
-            // Every other question is answered, and counted. Whether it is answered must not depend on what was
-            // decrypted: that would be an answer too.
+            // Every other question is answered, and counted. Whether it is answered must not depend on what
+            // was decrypted: that would be an answer too.
             trace: trace.filter(|_| !created.config.linear.schedule.is_public()),
             reliable,
             refresh,

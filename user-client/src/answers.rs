@@ -73,8 +73,8 @@ impl Answers {
         Answers { key, most: 0, safe: most_answers(params), path: None, state: Mutex::default() }
     }
 
-    /// Keeps the count in a file beside the secret bundle, of the key's name: links to the bundle and copies of it in
-    /// the same folder, sealed or not, are counted together.
+    /// Keeps the count in a file beside the secret bundle, of the key's name: links to the bundle and copies
+    /// of it in the same folder, sealed or not, are counted together.
     pub(crate) fn beside(mut self, bundle: &Path) -> Self {
         let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
         self.path = Some(bundle.with_file_name(format!("{}.answers", self.key)));

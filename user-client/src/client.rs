@@ -102,8 +102,8 @@ impl Client {
     /// Creates a bandit.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason if these keys cannot carry it; [`Error::BadAnswer`] if the server made one of
-    /// another schedule; as [`Self::keys`].
+    /// [`Error::Refused`] with the reason if these keys cannot carry it; [`Error::BadAnswer`] if the server
+    /// made one of another schedule; as [`Self::keys`].
     pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
         let created: Created = self.post("bandits", config)?;
         let [made, asked] = [&created.config, config].map(|config| config.linear.schedule);

@@ -105,8 +105,9 @@ impl Device {
         Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
     }
 
-    /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is fewer. A device gives none
-    /// unless this is said: a bandit's schedule is the server's word. Where devices share a key, each takes its part.
+    /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is fewer. A device
+    /// gives none unless this is said: a bandit's schedule is the server's word. Where devices share a key,
+    /// each takes its part.
     pub fn with_most_answers(mut self, most: u64) -> Self {
         self.answers = self.answers.at_most(most);
         self
@@ -159,8 +160,8 @@ impl Device {
         &self.secret
     }
 
-    /// That `created` is a bandit of this key, and that its plan follows from its configuration: levels are never the
-    /// server's choice.
+    /// That `created` is a bandit of this key, and that its plan follows from its configuration: levels are
+    /// never the server's choice.
     pub(crate) fn agree(&self, created: &Created) -> Result<Agreement, Error> {
         let same = |what, got: &str, want: String| {
             if got == want {

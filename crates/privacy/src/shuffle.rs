@@ -1,21 +1,23 @@
 //! Sums of bounded numbers through a shuffler: everybody sends bits, the server counts ones.
 //!
-//! Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization", 2022, as corrected below; used by
-//! Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithms 4 to 6.
+//! Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization", 2022, as corrected
+//! below; used by Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual
+//! Bandits", Algorithms 4 to 6.
 //!
-//! *Departure*: values in `[-bound, bound]` are shifted to `[0, 2 bound]`, and `2 bound` is the length that is cut into
-//! `g` steps (the paper prints `bound`, which lets the shifted value exceed `g` steps); the analyser subtracts the
-//! expected noise of `n` users.
+//! *Departure*: values in `[-bound, bound]` are shifted to `[0, 2 bound]`, and `2 bound` is the length that
+//! is cut into `g` steps (the paper prints `bound`, which lets the shifted value exceed `g` steps); the
+//! analyser subtracts the expected noise of `n` users.
 
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::{Error, Ratio, composition, sampler};
 
-/// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability 1/4.
+/// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability
+/// 1/4.
 ///
-/// A user sends `g + b` bits of one label; after the shuffler only the number of ones is left, a shift by at most `g`
-/// of a binomial of `n b` trials. Its privacy is [`divergence`].
+/// A user sends `g + b` bits of one label; after the shuffler only the number of ones is left, a shift by at
+/// most `g` of a binomial of `n b` trials. Its privacy is [`divergence`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BitSum {
     bound: f64,
@@ -28,8 +30,8 @@ impl BitSum {
     /// Of values in `[-bound, bound]`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `bound` is not finite and above 0, or `users` or `steps` is 0; [`Error::Overflow`] if
-    /// `users * (steps + noise_bits)` is `2^50` or more.
+    /// [`Error::Field`] if `bound` is not finite and above 0, or `users` or `steps` is 0; [`Error::Overflow`]
+    /// if `users * (steps + noise_bits)` is `2^50` or more.
     pub fn new(bound: f64, users: u64, steps: u64, noise_bits: u64) -> Result<Self, Error> {
         crate::laplace::positive("bound", bound)?;
         for (field, got) in [("users", users), ("steps", steps)] {
@@ -44,11 +46,11 @@ impl BitSum {
         Ok(Self { bound, users, steps, noise_bits })
     }
 
-    /// The constants as published, for vectors of length `d` (or `d` by `d` matrices): all coordinates together are
-    /// `(epsilon, delta)`-DP when one user is replaced.
+    /// The constants as published, for vectors of length `d` (or `d` by `d` matrices): all coordinates
+    /// together are `(epsilon, delta)`-DP when one user is replaced.
     ///
-    /// `g = max(ceil(2 sqrt n), d, 4)`, `b = ceil(24·10^4 g² ln²(4 (d² + 1)/delta) / (epsilon² n))`: several hundred
-    /// times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
+    /// `g = max(ceil(2 sqrt n), d, 4)`, `b = ceil(24·10^4 g² ln²(4 (d² + 1)/delta) / (epsilon² n))`: several
+    /// hundred times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
     ///
     /// # Errors
     /// [`Error::Field`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
@@ -66,14 +68,15 @@ impl BitSum {
     }
 
     /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
-    /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the others added, because
-    /// they tell or were made up, faces that of these.
+    /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the
+    /// others added, because they tell or were made up, faces that of these.
     ///
     /// - Cost: some sixty divergences. [`with_noise`](Self::with_noise), with the
     ///   [`noise_bits`](Self::noise_bits) found, needs one.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as [`new`](Self::new).
+    /// [`Error::Field`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as
+    /// [`new`](Self::new).
     pub fn calibrated(
         bound: f64,
         users: u64,
@@ -147,8 +150,8 @@ impl BitSum {
     /// `x` as a whole number of steps above `-bound`, rounded at random to either side; `0..=g`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above 0 but below
-    /// about `2^-60` of the bound.
+    /// [`Error::Field`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above 0 but
+    /// below about `2^-60` of the bound.
     pub fn encode<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
         if !(-self.bound..=self.bound).contains(&x) {
             return Err(Error::Field { field: "value", got: x, want: "within the bound" });
@@ -207,8 +210,9 @@ fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the larger of
-/// both directions: the exact `delta` of releasing a count under that noise when a person moves it by `shift`.
+/// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the
+/// larger of both directions: the exact `delta` of releasing a count under that noise when a person moves it
+/// by `shift`.
 ///
 /// The divergence falls with `trials`: one more trial adds an independent bit to both counts, and no
 /// post-processing increases a divergence (data processing inequality).

@@ -1,4 +1,5 @@
-//! Devices of a ShuffleGLM bandit: each has one row in one batch, and answers what the server asks of it, in bits.
+//! Devices of a ShuffleGLM bandit: each has one row in one batch, and answers what the server asks of it, in
+//! bits.
 
 use crate::{Awaiting, Error, Most};
 use bandit::Features;
@@ -8,7 +9,8 @@ use rand::Rng;
 use serde_json::Value;
 use wire::{Ask, Bits};
 
-/// What the devices of one batch know: the bandit's public parameters, what it has published, and the noise that follows.
+/// What the devices of one batch know: the bandit's public parameters, what it has published, and the noise
+/// that follows.
 #[derive(Debug, Clone)]
 pub struct RowBatch {
     config: ShuffleConfig,
@@ -100,12 +102,13 @@ impl Row {
         Ok(Self { batch: batch.number(), x, reward, answered: 0, metric: false, gradients: 0 })
     }
 
-    /// The number of ones for each label of what `awaiting` asks. Whoever sends again sends the same numbers: asking again
-    /// is refused, since each answer has noise of its own.
+    /// The number of ones for each label of what `awaiting` asks. Whoever sends again sends the same numbers:
+    /// asking again is refused, since each answer has noise of its own.
     ///
     /// # Errors
-    /// [`Error::Overasked`], and nothing is told: for bits without the noise that follows from the bandit's parameters,
-    /// the metric a second time, more gradients than the descent has steps, an exchange that was answered, another batch.
+    /// [`Error::Overasked`], and nothing is told: for bits without the noise that follows from the bandit's
+    /// parameters, the metric a second time, more gradients than the descent has steps, an exchange that was
+    /// answered, another batch.
     pub fn answer(
         &mut self,
         batch: &RowBatch,
@@ -157,8 +160,8 @@ impl Row {
     }
 }
 
-/// Whether the norm is at most `s`, up to rounding. Where it is not, a link may leave double precision for some rows and not for
-/// others; a device that failed there would tell, without noise, which is its own.
+/// Whether the norm is at most `s`, up to rounding. Where it is not, a link may leave double precision for
+/// some rows and not for others; a device that failed there would tell, without noise, which is its own.
 fn in_ball(point: &[f64], s: f64) -> bool {
     point.iter().map(|v| v * v).sum::<f64>().sqrt() <= s * (1.0 + 1e-9)
 }
@@ -205,8 +208,8 @@ mod tests {
         Awaiting::of(exchange, 1, 40, ask, parameters)
     }
 
-    /// A device answers a metric and as many gradients as the descent has steps, with the noise that follows from the
-    /// parameters; for whatever else is asked, it says nothing and stays as it is.
+    /// A device answers a metric and as many gradients as the descent has steps, with the noise that follows
+    /// from the parameters; for whatever else is asked, it says nothing and stays as it is.
     #[test]
     fn devices_refuse_what_costs_more() {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -245,8 +248,8 @@ mod tests {
         says(4, share, Some("no bits"));
         assert!(Row::new(&batch, &set, 2, 1.0).is_err() && Row::new(&batch, &set, 0, 1.5).is_err());
     }
-    /// A device that asks for noise that is enough without a part of the others refuses a bandit that sizes it for all, and
-    /// adds more to one that does not.
+    /// A device that asks for noise that is enough without a part of the others refuses a bandit that sizes
+    /// it for all, and adds more to one that does not.
     #[test]
     fn attack_made_up_rows_are_reckoned_with() {
         let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
@@ -268,8 +271,8 @@ mod tests {
         }
     }
 
-    /// Far out a link leaves double precision for some rows: a device that failed there would tell which is its own. So points
-    /// outside the ball of parameters are refused whatever the row, and estimates too.
+    /// Far out a link leaves double precision for some rows: a device that failed there would tell which is
+    /// its own. So points outside the ball of parameters are refused whatever the row, and estimates too.
     #[test]
     fn points_outside_the_ball_are_refused_by_every_row() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);

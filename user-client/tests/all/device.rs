@@ -225,7 +225,8 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     let other = Created { fingerprint: "00".into(), ..created.clone() };
     assert!(matches!(try_with(&world.device, &other), Err(Error::WrongKeys { what: "fingerprint", .. })));
 
-    // A refresh at a low level has no room for a mask; the statistics at the bottom would lose their precision.
+    // A refresh at a low level has no room for a mask; the statistics at the bottom would lose their
+    // precision.
     for change in [
         |c: &mut Created| c.plan.refresh_level = 0,
         |c: &mut Created| c.plan.statistics_level = 1,
@@ -279,7 +280,8 @@ fn attack_public_schedules_answer_nothing() {
         let answer = device.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
         let answered = FeedbackRequest::read(&answer, &limits).unwrap().trace_answer;
         assert_eq!(answered.is_some(), schedule == Schedule::TraceOrGrowth, "{schedule:?}");
-        // A bandit's schedule is the server's word: a device whose user allows no answer gives none under any.
+        // A bandit's schedule is the server's word: a device whose user allows no answer gives none under
+        // any.
         let silent = Device::read(&world().secret_bundle[..]).unwrap();
         let decision = silent.read_decision(&created, &reply.to_bytes()).unwrap();
         let answer = silent.answer(&created, &decision, &rows[0], 0.0, &mut rng).unwrap();
@@ -288,8 +290,9 @@ fn attack_public_schedules_answer_nothing() {
     }
 }
 
-/// Whether a question is answered must not depend on what else was decrypted, or the server would learn from decisions
-/// that nobody counts: beside values that no decision has, a question is answered and counted like any other.
+/// Whether a question is answered must not depend on what else was decrypted, or the server would learn from
+/// decisions that nobody counts: beside values that no decision has, a question is answered and counted like
+/// any other.
 #[test]
 fn attack_unreliable_decisions_are_counted() {
     let engine = &world().engine;

@@ -1,4 +1,5 @@
-//! The suite that every implementor of [`SlotAlgebra`] must pass, the encrypted one and [`circuits::Clear`] alike.
+//! The suite that every implementor of [`SlotAlgebra`] must pass, the encrypted one and [`circuits::Clear`]
+//! alike.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +19,8 @@ pub(crate) fn rotations(slots: usize) -> BTreeSet<i64> {
     all
 }
 
-/// Runs every operation and compares levels exactly and values within `tolerance` (a few fresh errors; values are in
-/// the unit disc and results at most 8).
+/// Runs every operation and compares levels exactly and values within `tolerance` (a few fresh errors; values
+/// are in the unit disc and results at most 8).
 ///
 /// `encrypt` makes a fresh vector at the top level (at least [`LEVELS`]) from `slots` values.
 ///

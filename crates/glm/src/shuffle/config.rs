@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Configuration of [`ShuffleGlm`](super::ShuffleGlm); every field is public knowledge.
 ///
-/// With the constants of the paper's theorems nothing is learnt below some 10^8 rounds; `lambda`, `gamma`, the batch
-/// sizes and the descent steps are therefore arguments.
+/// With the constants of the paper's theorems nothing is learnt below some 10^8 rounds; `lambda`, `gamma`,
+/// the batch sizes and the descent steps are therefore arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleConfig {
@@ -24,7 +24,8 @@ pub struct ShuffleConfig {
     pub batches: Vec<u64>,
     /// Regulariser of the metrics before noise; what covers the noise is added, see [`lambda`](Self::lambda).
     pub lambda: f64,
-    /// Width of the estimates: `gamma sqrt(kappa) ||x||_{V^-1}` of the first, `gamma ||x||_{H^-1}` of the others.
+    /// Width of the estimates: `gamma sqrt(kappa) ||x||_{V^-1}` of the first, `gamma ||x||_{H^-1}` of the
+    /// others.
     pub gamma: f64,
     /// How far from optimal the design of a round may be; the paper's is 2.
     pub design_factor: f64,
@@ -32,8 +33,8 @@ pub struct ShuffleConfig {
     pub estimator: Estimator,
     /// How sums are protected.
     pub protection: Protection,
-    /// Part of a batch's people, rounded up, without whose noise that of the others is still enough: they tell what they
-    /// added, or are made up. For [`Protection::Calibrated`] alone, 0 elsewhere.
+    /// Part of a batch's people, rounded up, without whose noise that of the others is still enough: they
+    /// tell what they added, or are made up. For [`Protection::Calibrated`] alone, 0 elsewhere.
     pub colluding: f64,
 }
 
@@ -88,7 +89,8 @@ pub enum Estimator {
 pub enum Protection {
     /// Not at all.
     None,
-    /// By `factor` times the noise of [`Stated`](Self::Stated), in double precision: simulation, no privacy is stated.
+    /// By `factor` times the noise of [`Stated`](Self::Stated), in double precision: simulation, no privacy
+    /// is stated.
     Scaled {
         /// Budget of the stated noise.
         epsilon: Epsilon,
@@ -107,14 +109,15 @@ pub enum Protection {
     },
 }
 
-/// Sizes of `m` batches for `horizon` rounds, the first given: `B_2 = alpha`, `B_k = alpha sqrt(B_{k-1})` with
-/// `alpha = T^(1/(2 (1 - 2^(1-m))))`, the last cut at the horizon.
+/// Sizes of `m` batches for `horizon` rounds, the first given: `B_2 = alpha`, `B_k = alpha sqrt(B_{k-1})`
+/// with `alpha = T^(1/(2 (1 - 2^(1-m))))`, the last cut at the horizon.
 ///
 /// # Errors
 /// [`Error::Field`].
 ///
 /// # Source
-/// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not reach `T`.
+/// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not reach
+/// `T`.
 pub fn batch_sizes(horizon: u64, m: u32, first: u64) -> Result<Vec<u64>, Error> {
     field("m", m.into(), (2..=16).contains(&m), "in 2..=16")?;
     field("horizon", horizon as f64, (2..1 << 32).contains(&horizon), "in 2..2^32")?;
@@ -232,15 +235,17 @@ impl ShuffleConfig {
         Ok(PrivacyStatement::with_delta(definition, epsilon, delta, trust, Neighbours::ReplaceOne, sentence)?)
     }
 
-    /// `lambda` of batch `k`'s metric, and the upper end of what it is with the noise, which regularises the estimate:
-    /// with `spread = sd (sqrt d + 6 sqrt ln(2dMT/delta))`, the base plus `spread` and plus `2 spread`.
+    /// `lambda` of batch `k`'s metric, and the upper end of what it is with the noise, which regularises the
+    /// estimate: with `spread = sd (sqrt d + 6 sqrt ln(2dMT/delta))`, the base plus `spread` and plus `2
+    /// spread`.
     ///
     /// # Errors
     /// Those of [`matrix_sum`](Self::matrix_sum).
     ///
     /// # Source
-    /// Algorithm 1. Departure: `sd` is the deviation of the noise in force, where the paper has an order of magnitude,
-    /// and the term `sd sqrt d` is in `lambda`, without which the lower end misses what the proof needs.
+    /// Algorithm 1. Departure: `sd` is the deviation of the noise in force, where the paper has an order of
+    /// magnitude, and the term `sd sqrt d` is in `lambda`, without which the lower end misses what the proof
+    /// needs.
     pub fn lambda(&self, k: usize) -> Result<(f64, f64), Error> {
         Ok(self.lambda_over(&self.matrix_sum(k)?))
     }
@@ -253,7 +258,8 @@ impl ShuffleConfig {
         (self.lambda + spread, self.lambda + 2.0 * spread)
     }
 
-    /// How the entries of batch `k`'s metric are summed: values up to 1 in the first batch, up to `L_mu` after.
+    /// How the entries of batch `k`'s metric are summed: values up to 1 in the first batch, up to `L_mu`
+    /// after.
     ///
     /// # Errors
     /// [`Error::Privacy`].
@@ -352,8 +358,8 @@ mod tests {
         (SIZED.get() - before, out)
     }
 
-    /// Noise is sized once for the metric and once for the gradients of a batch, when a policy is made or read back;
-    /// what it states, stores and does in all its rounds sizes none.
+    /// Noise is sized once for the metric and once for the gradients of a batch, when a policy is made or
+    /// read back; what it states, stores and does in all its rounds sizes none.
     #[test]
     fn noise_is_sized_once_a_batch() {
         let config = ShuffleConfig {

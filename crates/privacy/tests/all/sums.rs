@@ -86,8 +86,8 @@ fn calibrated_constants() {
     assert!(BitSum::calibrated(1.0, 25, 25, 1, eps(1.0), Delta::ZERO).is_err());
 }
 
-/// Made-up users add no noise. Sized for all, what is left without a quarter of them exceeds the promise; sized for the
-/// others, it keeps it, with the least noise that does.
+/// Made-up users add no noise. Sized for all, what is left without a quarter of them exceeds the promise;
+/// sized for the others, it keeps it, with the least noise that does.
 #[test]
 fn attack_made_up_users_leave_enough_bits() {
     let (users, honest, e, d) = (400, 300, eps(1.0), del(1e-6));
@@ -138,7 +138,8 @@ fn bit_sum_golden() {
     assert!(matches!(BitSum::new(1.0, 1 << 30, 4, 1 << 30), Err(Error::Overflow { .. })));
 }
 
-/// Estimates at 4.8·10^10 noise bits: unbiased, of the predicted deviation; message by message and in one draw.
+/// Estimates at 4.8·10^10 noise bits: unbiased, of the predicted deviation; message by message and in one
+/// draw.
 #[test]
 fn bit_sum_statistics() {
     let sum = BitSum::stated(1.0, 2000, 2, eps(2.0), del(1e-3)).unwrap();
@@ -187,7 +188,8 @@ fn tree_without_noise_sums() {
     assert!((Tree::sigma(rho, Sensitivity::new(1.0).unwrap(), 5000) - 9.43971350).abs() < 5e-9);
 }
 
-/// Variance of prefix t is the number of ones in t; a block that two prefixes share is the same block. For both noises.
+/// Variance of prefix t is the number of ones in t; a block that two prefixes share is the same block. For
+/// both noises.
 fn tree_variances(mut noise: impl GaussianNoise, seed: u64) {
     let (runs, rng) = (4000, &mut SplitMix64::new(seed));
     let mut prefixes = vec![Vec::new(); 8];

@@ -68,8 +68,8 @@ fn elimination(growth: u64) -> Value {
         "confidence": 0.1, "growth": growth, "delta": 1e-9})
 }
 
-/// The best of three arms is left. A batch that lacks users stays where it is until others come; what reaches the server
-/// are counts, one request an exchange, and no id of a user.
+/// The best of three arms is left. A batch that lacks users stays where it is until others come; what reaches
+/// the server are counts, one request an exchange, and no id of a user.
 #[test]
 fn an_elimination_learns_behind_a_shuffler() {
     let folder = TempDir::new().unwrap();
@@ -127,8 +127,8 @@ fn an_elimination_learns_behind_a_shuffler() {
     assert!(sent.iter().all(|body| !reached.windows(16).any(|w| w == &body[..16])), "an id went on");
 }
 
-/// Where the service has an operator's token, shuffler and collector hand their sums on with it, and without it they do
-/// not.
+/// Where the service has an operator's token, shuffler and collector hand their sums on with it, and without
+/// it they do not.
 #[test]
 fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     let folder = TempDir::new().unwrap();
@@ -172,8 +172,9 @@ fn attack_sums_reach_an_operators_bandit_with_its_token_alone() {
     assert!(view(&server, &id).feedbacks > 0);
 }
 
-/// Two batches of devices that choose for themselves; those of the first are in two processes, of which neither has enough
-/// for the batch. The estimate is that of a descent on rows of the same law, up to what noise and rows differ by.
+/// Two batches of devices that choose for themselves; those of the first are in two processes, of which
+/// neither has enough for the batch. The estimate is that of a descent on rows of the same law, up to what
+/// noise and rows differ by.
 #[test]
 fn shuffle_glm_learns_behind_a_shuffler() {
     const USERS: u64 = 800;
@@ -217,7 +218,8 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     assert_eq!((now.awaited, now.feedbacks, now.published.len()), (None, 2 * USERS, 2));
     ends(&devices(&[]).output().unwrap(), false, "waits for nobody");
 
-    // As the devices of the first batch do, with exact sums over rows drawn here: 24 times, for what rows differ by.
+    // As the devices of the first batch do, with exact sums over rows drawn here: 24 times, for what rows
+    // differ by.
     let mut rng = ChaCha20Rng::seed_from_u64(15);
     let (n, s, steps) = (USERS as f64, config.problem.s, 4);
     let descent = Descent::paper(steps, 1.0, s, config.lambda(0).unwrap().1, n);
@@ -270,8 +272,8 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     );
 }
 
-/// A server tells the shuffler of a batch of two, and the users of one of sixteen, whose noise is then too small for two. Nothing is
-/// taken, so that nothing is handed on.
+/// A server tells the shuffler of a batch of two, and the users of one of sixteen, whose noise is then too
+/// small for two. Nothing is taken, so that nothing is handed on.
 #[test]
 fn users_who_were_told_otherwise_are_not_counted() {
     let folder = TempDir::new().unwrap();
@@ -297,8 +299,9 @@ fn users_who_were_told_otherwise_are_not_counted() {
     assert_eq!(view(&server, &told_shuffler).feedbacks, 2);
 }
 
-/// Wrong exchanges, labels, numbers and bytes are refused; of users who come at the same time exactly as many as are needed are
-/// taken, and one of them has the batch handed on; a server that is away gets it when it is back.
+/// Wrong exchanges, labels, numbers and bytes are refused; of users who come at the same time exactly as many
+/// as are needed are taken, and one of them has the batch handed on; a server that is away gets it when it is
+/// back.
 #[test]
 fn batches_are_whole_and_survive_the_servers_absence() {
     let folder = TempDir::new().unwrap();
