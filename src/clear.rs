@@ -6,7 +6,7 @@ pub(crate) use state::Bandit;
 
 use crate::access::About;
 use crate::intake::{Content, body, refuse};
-use crate::policy::{Config, offers};
+use crate::policy::cards;
 use crate::store::{Saved, lock};
 use crate::{AppState, Error, Kept, blocking, rng};
 use axum::Json;
@@ -16,6 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bandit::Features;
 use helba::DecisionId;
+use policies::Config;
 use privacy::PrivacyStatement;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::{Map, Value};
@@ -24,7 +25,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::{
-    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Offer, PolicyCreated,
+    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,
     PolicyView, Privacy, Spent, SummedBatch,
 };
 
@@ -45,9 +46,9 @@ pub(crate) struct ClearEntry {
 
 impl ClearEntry {
     pub(crate) fn new(id: String, bandit: Bandit) -> Result<Self, Error> {
-        let (policy, parameters) = bandit.config.to_parts()?;
-        let statement = bandit.learner.privacy()?;
-        let config = bandit.config.clone();
+        let config = bandit.policy.config().clone();
+        let (policy, parameters) = (config.name().into(), config.parameters()?);
+        let statement = bandit.policy.privacy()?;
         Ok(ClearEntry { id, policy, parameters, config, statement, live: Mutex::new(Some(bandit)) })
     }
 
@@ -86,8 +87,8 @@ impl ClearEntry {
             round: bandit.round,
             feedbacks: bandit.feedbacks,
             pending_decisions: bandit.pending(),
-            awaited: bandit.awaited()?,
-            published: bandit.published()?,
+            awaited: bandit.policy.task()?,
+            published: bandit.policy.published()?,
             restored: bandit.restored,
         })
     }
@@ -146,9 +147,9 @@ impl ClearEntry {
     /// Contexts of the shape that the policy takes, or none.
     fn context(&self, request: DecideRequest) -> Result<Option<Features>, Error> {
         let bad = |why: String| Err(Error::BadParameter { why });
-        match (self.config.shape(), request.contexts) {
+        match (self.config.profile().shape(), request.contexts) {
             (None, None) => Ok(None),
-            (None, Some(_)) if self.config.chooses_on_devices() => {
+            (None, Some(_)) if self.config.profile().devices_choose => {
                 bad("contexts: devices choose their arms themselves here, contexts stay with them".into())
             }
             (None, Some(_)) => bad("contexts: this policy takes none".into()),
@@ -171,7 +172,7 @@ impl ClearEntry {
             (FeedbackKind::Sum, "sum", sum.is_some()),
             (FeedbackKind::Share, "share", share.is_some()),
         ];
-        let wanted = self.config.feedback();
+        let wanted = self.config.profile().feedback;
         let bad = |name, what| Err(Error::BadParameter { why: format!("{name}: {what}") });
         if let Some((_, name, _)) = given.iter().find(|(kind, _, is_given)| *kind == wanted && !is_given) {
             return bad(name, "missing, it is what this policy learns from");
@@ -183,15 +184,15 @@ impl ClearEntry {
     }
 }
 
-pub(crate) async fn policies() -> Result<Json<Vec<Offer>>, Error> {
-    blocking(|| Ok(Json(offers()?))).await
+pub(crate) async fn policies() -> Result<Json<Vec<PolicyCard>>, Error> {
+    blocking(|| Ok(Json(cards()?))).await
 }
 
 /// Makes a bandit with a policy from `request`.
 pub(crate) async fn create(state: AppState, request: Map<String, Value>) -> Result<Response, Error> {
     let config = Config::from_request(request)?;
     // Noise that takes seconds to size is sized for one bandit at a time, without a permit of other requests.
-    let held = if config.sizes_noise() {
+    let held = if config.profile().calibrates {
         state.check_room(About::Clear)?;
         state.0.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?
     } else {
@@ -216,7 +217,7 @@ pub(crate) async fn decide(
     entry: Arc<ClearEntry>,
     request: Request,
 ) -> Result<Response, Error> {
-    let values = entry.config.shape().map_or(0, |(d, k)| d * k);
+    let values = entry.config.profile().shape().map_or(0, |(d, k)| d * k);
     let body = body(&state, request, BODY_BYTES + values * NUMBER_BYTES, Content::Json).await?;
     let place = state.admit()?;
     blocking(move || {
@@ -241,7 +242,7 @@ pub(crate) async fn feedback(
     request: Request,
 ) -> Result<Response, Error> {
     let named = || {
-        if entry.config.feedback() == FeedbackKind::Batch {
+        if entry.config.profile().feedback == FeedbackKind::Batch {
             return Err(Error::TakesBatches { id: entry.id.clone() });
         }
         Ok(decision.parse::<DecisionId>()?)
@@ -275,7 +276,7 @@ pub(crate) async fn shuffled(
     let find = || {
         let Path(id) = id?;
         match state.find_for(&id, request.headers())? {
-            Kept::Clear(entry) if entry.config.feedback() == FeedbackKind::Batch => Ok(entry),
+            Kept::Clear(entry) if entry.config.profile().feedback == FeedbackKind::Batch => Ok(entry),
             _ => Err(Error::TakesFeedback { id }),
         }
     };
@@ -287,7 +288,7 @@ pub(crate) async fn shuffled(
     let place = state.admit()?;
     blocking(move || {
         let _place = place;
-        let batch = seeded(SummedBatch::of(entry.config.labels()), "a shuffled batch", &body)?;
+        let batch = seeded(SummedBatch::of(entry.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
         let mut rng = rng()?;
         let receipt = entry.change(&state, |bandit| bandit.receive(&batch, &entry.statement, &mut rng))?;

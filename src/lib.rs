@@ -15,7 +15,6 @@
 
 mod access;
 mod clear;
-mod collect;
 mod decide;
 mod enroll;
 mod intake;

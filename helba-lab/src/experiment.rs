@@ -5,15 +5,6 @@ use bandit::Summary;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A policy that can be played, for `list`.
-#[derive(Debug, Clone, Copy)]
-pub struct PolicyEntry {
-    /// As the field says it.
-    pub name: &'static str,
-    /// One line: what it is for, and the privacy it gives.
-    pub about: &'static str,
-}
-
 /// What a reader is told of an experiment.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Card {

@@ -100,10 +100,8 @@ fn run(command: Command) -> Result<()> {
 }
 
 fn list(json: bool) -> Result<()> {
-    let (policies, experiments) = (experiments::policies(), experiments::all());
+    let (policies, experiments) = (experiments::policies()?, experiments::all());
     if json {
-        let policies: Vec<_> =
-            policies.iter().map(|p| serde_json::json!({ "name": p.name, "about": p.about })).collect();
         let experiments: Vec<_> = experiments
             .iter()
             .map(|e| e.card())
@@ -113,7 +111,7 @@ fn list(json: bool) -> Result<()> {
         return Ok(());
     }
     println!("policies");
-    policies.iter().for_each(|p| println!("  {:28} {}", p.name, p.about));
+    policies.iter().for_each(|p| println!("  {:36} {}", p.name, p.about));
     println!("experiments");
     experiments.iter().map(|e| e.card()).for_each(|c| println!("  {:28} {}", c.name, c.about));
     Ok(())

@@ -60,8 +60,8 @@ fn names_are_unique_and_lines_are_short() {
         assert!(!card.source.is_empty() && !card.notes.is_empty());
     }
     assert!(experiments::find("no-such-experiment").is_none());
-    let policies = experiments::policies();
-    assert_eq!(policies.iter().map(|p| p.name).collect::<HashSet<_>>().len(), policies.len());
+    let policies = experiments::policies().unwrap();
+    assert_eq!(policies.iter().map(|p| &p.name).collect::<HashSet<_>>().len(), policies.len());
 }
 
 /// The program says what is wrong in a line, and has a version.

@@ -2,16 +2,17 @@
 //! and no disk.
 
 use crate::Error;
-use crate::policy::{Config, Learner};
 use bandit::Features;
 use helba::DecisionId;
+use policies::{Config, PolicyState, Profile};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
+use privacy::task::Task;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use wire::{Awaited, ClearFeedback, FeedbackKind, Spent, SummedBatch};
+use wire::{ClearFeedback, FeedbackKind, Spent, SummedBatch};
 
 /// Decisions and receipts remembered, the oldest forgotten first; fewer where contexts are kept with them.
 const REMEMBERED: usize = 1024;
@@ -21,8 +22,7 @@ const KEPT_VALUES: usize = 1 << 17;
 /// The state of one bandit: what is stored, whole.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Bandit {
-    pub(super) config: Config,
-    pub(super) learner: Learner,
+    pub(super) policy: PolicyState,
     /// `None` where no privacy is promised.
     ledger: Option<Accountant>,
     pub(super) round: u64,
@@ -91,12 +91,11 @@ impl Receipt {
 
 impl Bandit {
     pub(super) fn new(config: Config) -> Result<Self, Error> {
-        let learner = config.make()?;
-        let statement = learner.privacy()?;
+        let policy = PolicyState::new(config)?;
+        let statement = policy.privacy()?;
         let bandit = Bandit {
             ledger: statement.epsilon.map(|e| Accountant::new(Cost::Approximate(e, statement.delta))),
-            config,
-            learner,
+            policy,
             round: 0,
             feedbacks: 0,
             open: BTreeMap::new(),
@@ -125,11 +124,15 @@ impl Bandit {
     }
 
     fn check(&self) -> Result<(), String> {
-        let fits = |arm, context| self.config.fits(&self.learner, arm, context);
-        if !fits(0, None) || !self.open.values().all(|open| fits(open.arm, open.context.as_ref())) {
+        let profile = self.profile();
+        let fits = |open: &Open| {
+            let shape = open.context.as_ref().map(|c| (c.d(), c.k()));
+            open.arm < profile.arms && (shape.is_none() || shape == profile.shape())
+        };
+        if !self.open.values().all(fits) {
             return Err("policy and state disagree".into());
         }
-        let statement = self.learner.privacy().map_err(|e| e.to_string())?;
+        let statement = self.policy.privacy().map_err(|e| e.to_string())?;
         let budget = statement.epsilon.map(|e| Cost::Approximate(e, statement.delta));
         if self.ledger.as_ref().map(Accountant::budget) != budget {
             return Err("the ledger is not that of the promise".into());
@@ -151,30 +154,20 @@ impl Bandit {
         Ok(())
     }
 
-    pub(super) fn awaited(&self) -> Result<Option<Awaited>, Error> {
-        match &self.learner {
-            Learner::Sums(policy) => Ok(policy.awaited()),
-            Learner::ShuffledGlm(policy) => policy.awaited(),
-            _ => Ok(None),
-        }
-    }
-
-    pub(super) fn published(&self) -> Result<Vec<Value>, Error> {
-        let Learner::ShuffledGlm(policy) = &self.learner else { return Ok(Vec::new()) };
-        let values = policy.published().iter().map(serde_json::to_value).collect::<Result<_, _>>();
-        values.map_err(|_| Error::Broken("an estimate that cannot be serialised"))
+    fn profile(&self) -> Profile {
+        self.policy.config().profile()
     }
 
     /// Decisions that can be answered: where they come in turn, only the newest.
     pub(super) fn pending(&self) -> usize {
-        match self.learner.in_turn() {
+        match self.profile().in_turn {
             true => self.newest.is_some_and(|id| self.open.contains_key(&id)).into(),
             false => self.open.len(),
         }
     }
 
     fn remembered(&self) -> usize {
-        self.config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
+        self.profile().shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
     }
 
     /// The bandit as it continues after its folder was restored from a backup: no answer that the lost state
@@ -185,11 +178,11 @@ impl Bandit {
     /// fresh noise. The budget that was spent stays spent. Where users add the noise themselves, the folder
     /// holds no answer without noise, and a message that is sent again reveals nothing new.
     pub(crate) fn restored(&self) -> Result<Option<Self>, Error> {
-        if self.ledger.is_none() || self.learner.users_add_noise() {
+        if self.ledger.is_none() || self.profile().users_add_noise {
             return Ok(None);
         }
         Ok(Some(Bandit {
-            learner: self.config.make()?,
+            policy: PolicyState::new(self.policy.config().clone())?,
             open: BTreeMap::new(),
             newest: None,
             restored: self.restored + 1,
@@ -211,17 +204,17 @@ impl Bandit {
         clock: Clock,
         rng: &mut impl Rng,
     ) -> Result<Option<Decision>, Error> {
-        if self.config.feedback() == FeedbackKind::Batch {
+        if self.profile().feedback == FeedbackKind::Batch {
             return Ok(None);
         }
-        if self.learner.in_turn() {
+        if self.profile().in_turn {
             let waiting = self.newest.and_then(|id| Some((id, self.open.get(&id)?)));
             let Some((id, open)) = waiting else { return Ok(None) };
-            if self.config.shape().is_some() {
+            if self.profile().shape().is_some() {
                 return clock.left(open).map_or(Ok(None), |wait| Err(Error::TurnTaken { wait }));
             }
             let (round, arm) = (open.round, Some(open.arm));
-            let (awaited, published) = (self.awaited()?, self.published()?);
+            let (awaited, published) = (self.policy.task()?, self.policy.published()?);
             return Ok(Some(Decision { id: alias(id, rng), round, arm, awaited, published }));
         }
         let limit = self.remembered();
@@ -241,14 +234,14 @@ impl Bandit {
         clock: Clock,
         rng: &mut impl Rng,
     ) -> Result<Decision, Error> {
-        let arm = self.learner.decide(context.as_ref(), rng)?;
+        let arm = self.policy.decide(context.as_ref(), rng)?;
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         self.round += 1;
-        let awaited = self.awaited()?;
-        if let Some(arm) = arm.filter(|_| self.config.feedback() != FeedbackKind::Batch) {
+        let awaited = self.policy.task()?;
+        if let Some(arm) = arm.filter(|_| self.profile().feedback != FeedbackKind::Batch) {
             // The one before is void now, if this policy learns in turn: what it saw is not needed any more.
-            if let Some(before) = self.newest.filter(|_| self.learner.in_turn()) {
+            if let Some(before) = self.newest.filter(|_| self.profile().in_turn) {
                 self.open.entry(before).and_modify(|open| open.context = None);
             }
             let exchange = awaited.as_ref().map(|a| a.exchange);
@@ -258,12 +251,12 @@ impl Bandit {
             forget_oldest(&mut self.open, most, |open| open.round);
         }
         let id = if self.has_aliases() { alias(id, rng) } else { id };
-        Ok(Decision { id, round: self.round, arm, awaited, published: self.published()? })
+        Ok(Decision { id, round: self.round, arm, awaited, published: self.policy.published()? })
     }
 
     /// Whether callers know a decision by an alias each.
     fn has_aliases(&self) -> bool {
-        self.learner.in_turn() && self.config.shape().is_none()
+        self.profile().in_turn && self.profile().shape().is_none()
     }
 
     pub(super) fn feedback(
@@ -284,17 +277,17 @@ impl Bandit {
             None => id,
         };
         let open = self.open.get(&base).ok_or_else(unknown)?;
-        if self.learner.in_turn() && self.newest != Some(base) {
+        if self.profile().in_turn && self.newest != Some(base) {
             return Err(Error::OutOfTurn { id: id.to_string() });
         }
         let open = open.clone();
-        if self.config.feedback() == FeedbackKind::Share {
+        if self.profile().feedback == FeedbackKind::Share {
             let exchange = open.exchange.ok_or_else(|| Error::Settled { id: id.to_string() })?;
-            if self.awaited()?.is_none_or(|a| a.exchange != exchange) {
+            if self.policy.task()?.is_none_or(|a| a.exchange != exchange) {
                 return Err(Error::BatchOver { exchange });
             }
         }
-        self.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
+        self.policy.learn(open.context.as_ref(), open.arm, feedback, rng)?;
         self.feedbacks += 1;
         self.charge(self.feedbacks, statement)?;
         self.open.remove(&base);
@@ -315,22 +308,15 @@ impl Bandit {
         if let Some(receipt) = self.exchanges.get(&batch.exchange) {
             return receipt.again(of, || format!("exchange {}", batch.exchange));
         }
-        let awaited = self.awaited()?.filter(|a| a.exchange == batch.exchange);
+        let awaited = self.policy.task()?.filter(|a| a.exchange == batch.exchange);
         let awaited = awaited.ok_or(Error::BatchOver { exchange: batch.exchange })?;
-        if batch.users != awaited.users {
-            return Err(bandit::Error::Shares { got: batch.users, users: awaited.users }.into());
-        }
-        let received = match &mut self.learner {
-            Learner::Sums(policy) => policy.receive(batch, rng)?,
-            Learner::ShuffledGlm(policy) => policy.receive(batch)?,
-            _ => return Err(Error::Broken("a batch for a policy that takes none")),
-        };
+        let reported = self.policy.report(&awaited, batch, rng)?;
         // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the
         // same.
-        if received.pays.is_some() {
+        if reported.first {
             self.charge(batch.exchange, statement)?;
         }
-        self.feedbacks += received.users;
+        self.feedbacks += reported.users;
         let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
         self.exchanges.insert(batch.exchange, receipt);
         while self.exchanges.len() > REMEMBERED {
@@ -345,7 +331,7 @@ pub(super) struct Decision {
     pub(super) id: DecisionId,
     pub(super) round: u64,
     pub(super) arm: Option<usize>,
-    pub(super) awaited: Option<Awaited>,
+    pub(super) awaited: Option<Task>,
     pub(super) published: Vec<Value>,
 }
 
@@ -382,16 +368,18 @@ fn forget_oldest<V>(map: &mut BTreeMap<DecisionId, V>, most: usize, age: impl Fn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::offers;
+    use crate::policy::cards;
+    use bandit::stochastic::AnytimeLazyUcb;
+    use privacy::laplace::GridLaplace;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
-    use wire::Offer;
+    use wire::PolicyCard;
 
     const CLOCK: Clock = Clock { now: 1_800_000_000, hold: 60 };
 
     fn round(bandit: &mut Bandit, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
-        let statement = bandit.learner.privacy()?;
-        let shape = bandit.config.shape();
+        let statement = bandit.policy.privacy()?;
+        let shape = bandit.profile().shape();
         let context = shape.map(|(d, k)| {
             let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
             Features::new(values, d).unwrap()
@@ -399,7 +387,7 @@ mod tests {
         let Decision { id, arm, .. } = bandit.decide(context, CLOCK, rng)?;
         let value = rng.random::<f64>();
         let none = ClearFeedback::default();
-        let feedback = match bandit.config.feedback() {
+        let feedback = match bandit.profile().feedback {
             FeedbackKind::Reward => ClearFeedback { reward: Some(value), ..none },
             FeedbackKind::Rewards => ClearFeedback { rewards: Some(vec![value; 5]), ..none },
             FeedbackKind::Sum => ClearFeedback { sum: Some(value), ..none },
@@ -417,8 +405,8 @@ mod tests {
         (0..rounds).map(|_| round(bandit, rng).unwrap()).collect()
     }
 
-    fn example(offer: Offer) -> Bandit {
-        let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
+    fn example(card: PolicyCard) -> Bandit {
+        let Value::Object(example) = card.example else { panic!("{}", card.policy) };
         Bandit::new(Config::from_request(example).unwrap()).unwrap()
     }
 
@@ -428,11 +416,11 @@ mod tests {
     fn attack_an_answer_is_not_found_by_guesses() {
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         let mut seen = 0;
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let name = offer.policy.clone();
-            let mut bandit = example(offer);
-            let statement = bandit.learner.privacy().unwrap();
-            if !bandit.has_aliases() || bandit.config.feedback() != FeedbackKind::Reward {
+        for card in cards().unwrap().into_iter().skip(1) {
+            let name = card.policy.clone();
+            let mut bandit = example(card);
+            let statement = bandit.policy.privacy().unwrap();
+            if !bandit.has_aliases() || bandit.profile().feedback != FeedbackKind::Reward {
                 continue;
             }
             seen += 1;
@@ -463,9 +451,9 @@ mod tests {
     fn damaged_states_do_no_harm() {
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let (mut refused, mut read) = (0, 0);
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let name = offer.policy.clone();
-            let mut bandit = example(offer);
+        for card in cards().unwrap().into_iter().skip(1) {
+            let name = card.policy.clone();
+            let mut bandit = example(card);
             play(&mut bandit, 30, &mut rng);
             let stored = postcard::to_stdvec(&bandit).unwrap();
             assert!(Bandit::read(&stored).is_ok(), "{name}");
@@ -492,38 +480,46 @@ mod tests {
                 assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
                 bandit.ledger = ledger;
             }
-            let request =
-                serde_json::json!({"policy": if name == "ucb1" { "ars-ucb" } else { "ucb1" }, "arms": 5});
-            let Value::Object(request) = request else { unreachable!() };
-            bandit.config = Config::from_request(request).unwrap();
-            assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
+            let other = if name == "ucb1" { "ars-ucb" } else { "ucb1" };
+            let parameters = r#"{"arms":5}"#.to_string();
+            let mixed = (other, parameters, bandit.policy.state().unwrap());
+            assert!(
+                postcard::from_bytes::<PolicyState>(&postcard::to_stdvec(&mixed).unwrap()).is_err(),
+                "{name}"
+            );
         }
         assert!(refused > 30 && read > 30, "{refused} refused, {read} read");
     }
 
-    /// An elimination behind a shuffler from before its users sent bits is refused: they sent other numbers.
+    /// The state of an elimination under one model is refused under another: their users sent other numbers.
     #[test]
     fn another_model_is_refused() {
-        let shuffle = offers().unwrap().into_iter().find(|offer| offer.example["model"] == "shuffle");
-        let mut bandit = example(shuffle.unwrap());
-        let config = bandit.config.elimination().unwrap();
-        assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_ok());
-        let config = bandit::distributed::Config { model: bandit::distributed::Model::Shuffle, ..config };
-        bandit.learner = Learner::Sums(Box::new(crate::collect::Sums::new(config).unwrap()));
-        let refused = Bandit::read(&postcard::to_stdvec(&bandit).unwrap());
-        assert_eq!(refused.err().unwrap(), "policy and state disagree");
+        let request = |value: Value| {
+            let Value::Object(request) = value else { unreachable!() };
+            PolicyState::new(Config::from_request(request).unwrap()).unwrap()
+        };
+        let common = serde_json::json!({"policy": "elimination", "arms": 5, "horizon": 999, "epsilon": 1});
+        let mut models = [common.clone(), common];
+        (models[0]["model"], models[1]["model"]) = ("pure".into(), "local".into());
+        let [pure, local] = models.map(request);
+        let parameters =
+            |policy: &PolicyState| serde_json::to_string(&policy.config().parameters().unwrap()).unwrap();
+        let read = |parameters: String, state: &PolicyState| {
+            let stored = postcard::to_stdvec(&("elimination", parameters, state.state().unwrap())).unwrap();
+            postcard::from_bytes::<PolicyState>(&stored)
+        };
+        assert!(read(parameters(&pure), &pure).is_ok());
+        assert!(read(parameters(&pure), &local).is_err());
     }
 
-    /// Noise that was found is stored, and a stored bandit with less noise than its promise needs is refused.
-    /// Reading a bandit back searches for no noise, so the cost of a creation is not paid again at each
-    /// start.
+    /// Noise that calibration found is stored. Reading a bandit back searches for no noise, so the cost of a
+    /// creation is not paid again at each start.
     #[test]
-    fn attack_stored_noise_is_checked_and_not_sized_again() {
+    fn attack_stored_noise_is_not_sized_again() {
         let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
             "epsilon": 4, "delta": 1e-6, "gamma": 1, "steps": 1000});
         let Value::Object(request) = request else { unreachable!() };
         let bandit = Bandit::new(Config::from_request(request).unwrap()).unwrap();
-        let Learner::ShuffledGlm(policy) = &bandit.learner else { unreachable!() };
         let begun = std::time::Instant::now();
         let stored = postcard::to_stdvec(&bandit).unwrap();
         for _ in 0..10 {
@@ -531,15 +527,8 @@ mod tests {
         }
         // A search takes some sixty times as long as a check.
         let (checks, begun) = (begun.elapsed(), std::time::Instant::now());
-        bandit.config.make().unwrap();
+        PolicyState::new(bandit.policy.config().clone()).unwrap();
         assert!(checks < begun.elapsed() * 3, "{checks:?}");
-        let noise = serde_json::to_value(&**policy).unwrap()["noise"][0].clone();
-        for field in ["matrix", "gradient"] {
-            let mut value = serde_json::to_value(&**policy).unwrap();
-            value["noise"][0][field] = (noise[field].as_u64().unwrap() - 1).into();
-            let refused = serde_json::from_value::<crate::collect::ShuffledGlm>(value).err().unwrap();
-            assert!(refused.to_string().contains("noise_bits"), "{refused}");
-        }
     }
 
     /// A policy that learns in turn and is asked repeatedly gives the decision that still waits, and does not
@@ -563,7 +552,7 @@ mod tests {
             assert_ne!(again.id, first.id);
         }
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.learner.privacy().unwrap();
+        let statement = bandit.policy.privacy().unwrap();
         bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
 
@@ -579,7 +568,7 @@ mod tests {
         let mut late = bandit.clone();
         assert!(late.in_place_of_new(after(60), &mut rng).unwrap().is_none());
         late.decide(context(), after(60), &mut rng).unwrap();
-        let statement = bandit.learner.privacy().unwrap();
+        let statement = bandit.policy.privacy().unwrap();
         assert!(matches!(
             late.feedback(first.id, &feedback, &statement, &mut rng),
             Err(Error::OutOfTurn { .. })
@@ -610,7 +599,7 @@ mod tests {
         assert!(bandit.in_place_of_new(later, &mut rng).unwrap().is_none(), "the oldest has had its time");
         assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.learner.privacy().unwrap();
+        let statement = bandit.policy.privacy().unwrap();
         bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none(), "an answer makes room");
     }
@@ -623,7 +612,7 @@ mod tests {
         let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
         let Value::Object(request) = request else { unreachable!() };
         let mut backup = Bandit::new(Config::from_request(request).unwrap()).unwrap();
-        let statement = backup.learner.privacy().unwrap();
+        let statement = backup.policy.privacy().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let mut give = |bandit: &mut Bandit, reward: f64, times: u32| {
             for _ in 0..times {
@@ -631,7 +620,8 @@ mod tests {
                 let feedback = ClearFeedback { reward: Some(reward), ..ClearFeedback::default() };
                 bandit.feedback(id, &feedback, &statement, &mut rng).unwrap();
             }
-            let Learner::AnytimeLazyUcb(policy) = &bandit.learner else { unreachable!() };
+            let state = bandit.policy.state().unwrap();
+            let (_, policy): (String, AnytimeLazyUcb<GridLaplace>) = postcard::from_bytes(&state).unwrap();
             policy.means().next().unwrap()
         };
         // Releases come at the pulls 1, 3 and 7: three of these six rewards wait for the next.
@@ -651,19 +641,19 @@ mod tests {
     #[test]
     fn restored_bandits_begin_anew() {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let (name, mut bandit) = (offer.policy.clone(), example(offer));
+        for card in cards().unwrap().into_iter().skip(1) {
+            let (name, mut bandit) = (card.policy.clone(), example(card));
             play(&mut bandit, 30, &mut rng);
-            let context = bandit.config.shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
+            let context = bandit.profile().shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
             let _ = bandit.decide(context, CLOCK, &mut rng);
-            let central = bandit.ledger.is_some() && !bandit.learner.users_add_noise();
+            let central = bandit.ledger.is_some() && !bandit.profile().users_add_noise;
             let Some(mut restored) = bandit.restored().unwrap() else {
                 assert!(!central, "{name}");
                 continue;
             };
             assert!(central, "{name}");
-            let fresh = bandit.config.make().unwrap();
-            assert_eq!(postcard::to_stdvec(&restored.learner), postcard::to_stdvec(&fresh), "{name}");
+            let fresh = PolicyState::new(bandit.policy.config().clone()).unwrap();
+            assert_eq!(postcard::to_stdvec(&restored.policy), postcard::to_stdvec(&fresh), "{name}");
             assert_eq!((restored.pending(), restored.restored), (0, 1), "{name}");
             assert_eq!((restored.round, restored.feedbacks), (bandit.round, bandit.feedbacks));
             let spent = |bandit: &Bandit| bandit.spent().map(|spent| spent.epsilon);
@@ -678,9 +668,9 @@ mod tests {
     /// randomness, and is stored again to the same bytes.
     #[test]
     fn stored_states_go_on_exactly() {
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let policy = offer.policy.clone();
-            let mut bandit = example(offer);
+        for card in cards().unwrap().into_iter().skip(1) {
+            let policy = card.policy.clone();
+            let mut bandit = example(card);
             let mut rng = ChaCha20Rng::seed_from_u64(1);
             for part in 0..4 {
                 play(&mut bandit, 25 * part, &mut rng);
@@ -703,7 +693,7 @@ mod tests {
         let reals = [5e-324, 1e-300, 1e-30, 1e-9, 1e-6, 0.999_999, 1e6, 1e9, 1e30, 1.7e308].map(Value::from);
         let wholes = [0, 1, 2, 4096, 1 << 32, u64::MAX].map(Value::from);
         let (mut refused, mut made) = (0, 0);
-        for Offer { policy, example, .. } in offers().unwrap().into_iter().skip(1) {
+        for PolicyCard { policy, example, .. } in cards().unwrap().into_iter().skip(1) {
             let Value::Object(example) = example else { panic!("{policy}") };
             // The noise of every batch of ShuffleGLM takes a while; what it is made of, it has in common with
             // JointGLM.
@@ -739,7 +729,7 @@ mod tests {
         let mut bandit = Bandit::new(Config::from_request(config).unwrap()).unwrap();
         let most = bandit.remembered();
         assert_eq!(most, KEPT_VALUES / 256);
-        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.learner.privacy().unwrap());
+        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.policy.privacy().unwrap());
         let context = || Some(Features::new(vec![0.1; 256], 64).unwrap());
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
         let ids: Vec<DecisionId> =

@@ -108,7 +108,7 @@ impl Purchases {
     pub fn best_fixed(&self) -> (usize, f64) {
         let mut counts = vec![0.0; self.brands.len()];
         self.rounds.iter().for_each(|&(_, brand)| counts[brand] += 1.0);
-        let best = crate::oful::argmax(counts.iter().copied());
+        let best = crate::vector::argmax(counts.iter().copied());
         (best, counts[best] / self.rounds.len() as f64)
     }
 }

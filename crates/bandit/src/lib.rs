@@ -29,9 +29,11 @@ pub mod paper;
 mod policy;
 mod regret;
 mod ridge;
+pub mod sampling;
 mod schedule;
 pub mod stochastic;
 pub mod toy;
+pub mod vector;
 mod width;
 
 pub use config::LinearConfig;

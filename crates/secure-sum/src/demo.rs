@@ -9,6 +9,7 @@ use axum::{Json, Router};
 use bandit::distributed::{Config, Mechanism, Model, survivors};
 use clap::Args;
 use privacy::budget::Delta;
+use privacy::task::Task;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, Collector, Error, Party, http};
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wire::{Ask, Awaited, PolicyCreated, PolicyView, Privacy, ShuffledBatch};
+use wire::{PolicyCreated, PolicyView, Privacy, ShuffledBatch};
 
 #[derive(Args)]
 pub(crate) struct Demo {
@@ -241,9 +242,8 @@ fn first_batch(
         parameters,
         privacy: Privacy { statement, spent: None },
     };
-    let (steps, margin, epsilon) = (mechanism.precision(), mechanism.margin(), mechanism.epsilon().to_f64());
-    let ask = Ask::Count { arm: 0, steps, margin, noise: wire::Noise::Polya, epsilon };
-    let awaited = Some(Awaited { exchange: 1, batch: 1, users: mechanism.users(), ask });
+    let ask = mechanism.ask(0).context("a model whose users add no noise")?;
+    let awaited = Some(Task { exchange: 1, batch: 1, users: mechanism.users(), ask });
     let view = PolicyView {
         created,
         round: 0,

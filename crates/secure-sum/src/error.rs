@@ -147,34 +147,6 @@ pub enum Error {
         /// Number of the exchange.
         exchange: u64,
     },
-    /// Untrusted: a server that asks a device for something else than follows from the bandit's public parameters. The
-    /// device answers nothing.
-    #[error("the server asks for what the bandit's parameters do not: {what}")]
-    Overasked {
-        /// What is different.
-        what: &'static str,
-    },
-    /// Untrusted: a bandit that takes more privacy than the device gives.
-    #[error("the bandit's {what} is {asked}, and --most-{what} {most}: this device does not answer")]
-    TooDear {
-        /// Epsilon or delta.
-        what: &'static str,
-        /// What follows from the bandit's parameters.
-        asked: f64,
-        /// The most that the device gives.
-        most: f64,
-    },
-    /// Untrusted: a bandit whose noise is sized for fewer made-up users than the device asks for.
-    #[error(
-        "the bandit's noise is enough if a part of {sized} of a batch is made up, and --least-colluding {least}: this device \
-         does not answer"
-    )]
-    FewColluding {
-        /// The part that the noise is sized for.
-        sized: f64,
-        /// The part that the device asks for.
-        least: f64,
-    },
     /// Capacity: a limit of the process is reached.
     #[error("no room for more {what}, at most {limit} are kept")]
     Full {

@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | two aggregators | both aggregators | 72 | [`Batch`], [`Aggregator`], [`Collector`] |
 //! | ciphertexts | server and key authority | 65 thousand | [`encrypted`] |
-//! | shuffler | shuffler and server | 24, or 16 and 8 a label | [`Shuffler`], [`Awaiting::count`], [`Row`] |
+//! | shuffler | shuffler and server | 24, or 16 and 8 a label | [`Shuffler`], [`Awaiting::count`], [`Awaiting::devices`] |
 //!
 //! # What each party sees, with two aggregators
 //! - An aggregator: random ids, and for each a uniform field element, whatever the value. Its total is uniform too.
@@ -38,16 +38,14 @@ mod error;
 pub mod http;
 pub mod local;
 pub mod register;
-mod rows;
 mod serve;
 mod share;
 pub mod shuffler;
 
 pub use aggregator::Aggregator;
-pub use awaiting::{Awaiting, Most};
+pub use awaiting::Awaiting;
 pub use batch::{Batch, Plan};
 pub use client::{Collector, Party};
 pub use error::Error;
-pub use rows::{Row, RowBatch};
 pub use share::{BatchId, Report, ReportId, Sum, join, reports, split};
 pub use shuffler::Shuffler;

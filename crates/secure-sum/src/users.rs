@@ -4,12 +4,14 @@ use crate::{Agreed, address};
 use anyhow::{Context, Result, bail};
 use bandit::Environment;
 use clap::Args;
+use glm::shuffle::Row;
 use glm::{GlmEnvironment, Instance};
 use privacy::source::Words;
+use privacy::task::Bounds;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::shuffler::Told;
-use secure_sum::{Awaiting, Batch, Error, Most, Party, ReportId, Row, RowBatch, http, reports};
+use secure_sum::{Awaiting, Batch, Error, Party, ReportId, http, reports};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -63,15 +65,15 @@ pub(crate) struct Users {
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
     /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
-    #[arg(long, requires = "server", default_value_t = Most::default().epsilon)]
+    #[arg(long, requires = "server", default_value_t = Bounds::default().epsilon)]
     most_epsilon: f64,
     /// Users of a bandit answer only if its delta, the probability with which the guarantee may fail, is at
     /// most this.
-    #[arg(long, requires = "server", default_value_t = Most::default().delta)]
+    #[arg(long, requires = "server", default_value_t = Bounds::default().delta)]
     most_delta: f64,
     /// Users of a bandit answer only if its noise is enough where this part of a batch's users is made up or
     /// colludes (the bandit's `colluding`).
-    #[arg(long, requires = "server", default_value_t = Most::default().colluding)]
+    #[arg(long, requires = "server", default_value_t = Bounds::default().colluding)]
     least_colluding: f64,
     #[command(flatten)]
     agreed: Agreed,
@@ -99,14 +101,14 @@ impl Users {
         let awaiting = Awaiting::ask(&Party::new(server), bandit)?;
         let users = awaiting.users();
         let invited = self.invited.unwrap_or(users.into());
-        let batch = awaiting.batch(&self.most())?;
+        let batch = awaiting.batch(&self.bounds())?;
         let arm = awaiting.arm().context("users whose devices choose need a --shuffler")?;
         eprintln!("arm {arm}: {invited} users asked, {users} needed");
         Ok((batch, invited, self.mean_of(arm)?))
     }
 
-    const fn most(&self) -> Most {
-        Most { epsilon: self.most_epsilon, delta: self.most_delta, colluding: self.least_colluding }
+    const fn bounds(&self) -> Bounds {
+        Bounds { epsilon: self.most_epsilon, delta: self.most_delta, colluding: self.least_colluding }
     }
 
     /// The mean reward of `arm`.
@@ -165,7 +167,7 @@ impl Users {
         let invited = self.invited.unwrap_or(awaiting.users().into());
         match awaiting.arm() {
             Some(arm) => {
-                let (mechanism, mean) = (awaiting.count(&self.most())?, self.mean_of(arm)?);
+                let (mechanism, mean) = (awaiting.count(&self.bounds())?, self.mean_of(arm)?);
                 eprintln!("arm {arm}: {invited} users asked, {} needed", awaiting.users());
                 let answers = (0..invited).map(|_| {
                     let ones = mechanism.ones(reward(mean, rng), rng)?;
@@ -186,7 +188,7 @@ impl Users {
         invited: u64,
         rng: &mut R,
     ) -> Result<()> {
-        let batch = RowBatch::new(&awaiting, &self.most())?;
+        let batch = awaiting.devices(&self.bounds())?;
         let problem = &batch.config().problem;
         if self.theta.is_empty() {
             bail!("devices choose their arms: give --theta, {} numbers, in place of --mean", problem.d);
@@ -199,7 +201,7 @@ impl Users {
         let sets = Instance::random(problem.d, problem.k, invited as usize, 1.0, rng)?.sets().to_vec();
         let instance = Instance::new(self.theta.clone(), sets)?;
         let mut environment = GlmEnvironment::new(instance.into(), problem.link).context("--theta")?;
-        let (device, mut rows) = (batch.device()?, Vec::new());
+        let (device, mut rows) = (batch.device(), Vec::new());
         while environment.begin(rng) {
             let arm = device.choose(environment.context()?, rng)?;
             let reward = environment.play(arm, rng)?.reward;
@@ -209,7 +211,7 @@ impl Users {
         }
         loop {
             let answers = rows.iter_mut().map(|row| {
-                let ones = row.answer(&batch, &awaiting, rng)?;
+                let ones = row.answer(&batch, awaiting.task(), rng)?;
                 Ok(Some((random_id(rng), ones)))
             });
             let answered = crowd.send(&awaiting, answers)?;

@@ -1,8 +1,7 @@
 //! Figure 1 of Garcelon, Perchet, Pirotta in the clear, and purchases.
 
 use crate::experiment::{
-    Card, Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Run, Scale, Series,
-    SeriesResult,
+    Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Run, Scale, Series, SeriesResult,
 };
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
@@ -14,17 +13,6 @@ use bandit::{
 };
 use privacy::source::SplitMix64;
 use std::sync::Arc;
-
-/// Linear contextual policies.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry { name: "OFUL", about: "linear contextual bandit, new statistics every round; no privacy" },
-    PolicyEntry { name: "RSOFUL", about: "OFUL, new statistics when the determinant has grown" },
-    PolicyEntry { name: "RSOFUL-Tr", about: "OFUL, new statistics when the trace has grown" },
-    PolicyEntry {
-        name: "HELBA",
-        about: "OFUL, new statistics by trace or growth; the algorithm of the encrypted server, here in the clear",
-    },
-];
 
 /// Figure 1 without its encrypted curve, and real purchases.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[&Figure1, &Shopping];

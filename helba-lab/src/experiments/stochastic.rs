@@ -3,7 +3,7 @@
 //! The paper prints no numbers and leaves the reward law open (here Bernoulli).
 
 use crate::experiment::{
-    Card, Claim, Experiment, Panel, PanelResult, PolicyEntry, Reference, Results, Scale, Series, SeriesResult,
+    Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Scale, Series, SeriesResult,
 };
 use crate::play::{checkpoints, regret};
 use anyhow::Result;
@@ -13,27 +13,6 @@ use bandit::stochastic::{
 use bandit::{Error, Policy};
 use privacy::budget::Epsilon;
 use privacy::laplace::HarnessLaplace;
-
-/// Private policies for stochastic rewards.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "Anytime-Lazy-UCB",
-        about: "stochastic bandit; pure DP of the decisions; needs no horizon",
-    },
-    PolicyEntry {
-        name: "Hybrid-UCB",
-        about: "stochastic bandit, sums from trees: for large epsilon; pure DP; needs no horizon",
-    },
-    PolicyEntry {
-        name: "DP-SE",
-        about: "stochastic bandit by successive elimination; pure DP; knows the horizon",
-    },
-    PolicyEntry { name: "UCB1", about: "stochastic bandit; no privacy" },
-    PolicyEntry {
-        name: "FTNL",
-        about: "full information, follow the noisy leader; pure DP; also naive and not private",
-    },
-];
 
 /// One experiment a setting.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[

@@ -101,11 +101,6 @@ impl ArsClw {
         &self.config
     }
 
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        privacy_statement()
-    }
-
     /// The phase under way.
     pub fn phase(&self) -> &Clw {
         &self.state.phase
@@ -129,6 +124,10 @@ impl ArsClw {
 impl Policy for ArsClw {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
 
     fn decide(&mut self, (): &(), rng: &mut dyn Rng) -> Result<usize, Error> {
         let state = &mut self.state;

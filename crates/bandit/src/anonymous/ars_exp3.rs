@@ -131,11 +131,6 @@ impl ArsExp3 {
         &self.config
     }
 
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        privacy_statement()
-    }
-
     /// `w`, up to a constant that cancels in the probabilities (the paper starts at 1, this at 0).
     pub fn weights(&self) -> &[f64] {
         &self.state.weights
@@ -177,6 +172,10 @@ impl ArsExp3 {
 impl Policy for ArsExp3 {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
 
     /// # Errors
     /// [`Error::HorizonOver`] after slot T.

@@ -151,11 +151,6 @@ impl ArsUcb {
         &self.config
     }
 
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        privacy_statement()
-    }
-
     /// Slots in which each arm was played, `n_i`.
     pub fn pulls(&self) -> &[u64] {
         &self.state.pulls
@@ -217,6 +212,10 @@ impl ArsUcb {
 impl Policy for ArsUcb {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         if self.state.left == 0 {

@@ -123,11 +123,6 @@ impl Clw {
         &self.config
     }
 
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        privacy_statement()
-    }
-
     /// `p` for the next draw; `gamma / N` at least.
     pub fn probabilities(&self) -> Vec<f64> {
         exp3::probabilities(&self.state.weights, 1.0, self.gamma)
@@ -199,6 +194,10 @@ impl Clw {
 impl Policy for Clw {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
 
     fn decide(&mut self, (): &(), rng: &mut dyn Rng) -> Result<usize, Error> {
         let arm = match self.state.arm {

@@ -163,11 +163,6 @@ impl Odaaf {
         &self.config
     }
 
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        privacy_statement()
-    }
-
     /// Arms that are left.
     pub fn active(&self) -> &[usize] {
         &self.state.active
@@ -249,6 +244,10 @@ impl Odaaf {
 impl Policy for Odaaf {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         // Ends: when the logarithm has gone, plays grow as 2^m.

@@ -59,7 +59,7 @@ impl Rewards {
 
     /// The arm that earns most over the whole game, in expectation (in a record: in hindsight); the lowest of equals.
     pub fn best(&self) -> usize {
-        let best = |means: &[f64]| crate::oful::argmax(means.iter().copied());
+        let best = |means: &[f64]| crate::vector::argmax(means.iter().copied());
         match self {
             Self::Fixed(p) | Self::Bernoulli(p) | Self::Bits(p) | Self::ClickOne { p, drift: None } => {
                 best(p)

@@ -1,10 +1,9 @@
 //! Everything that is published, and the choice made from it and one's own arm set alone.
 
 use super::config::{Growth, JointConfig};
-use crate::design::argmax;
-use crate::matrix::dot;
 use crate::{Error, Symmetric};
 use bandit::Features;
+use bandit::vector::{argmax, dot};
 use serde::{Deserialize, Serialize};
 
 /// What every user may know after `rounds` rounds. Nothing in here, and nothing that is computed from it alone, costs

@@ -49,7 +49,7 @@ impl Curator {
             let scale = if c.published.scaled_leaf { 1.0 + board.v_inverse.quadratic_form(x) } else { 1.0 };
             v.add_outer(1.0 / scale, x);
         } else {
-            let slope = c.problem.link.slope(crate::matrix::dot(x, &board.warm_up));
+            let slope = c.problem.link.slope(bandit::vector::dot(x, &board.warm_up));
             h.add_outer((slope / std::f64::consts::E / w_max).min(1.0), x);
         }
         let mut leaf = Vec::with_capacity(2 * triangle(c.problem.d) + 1);

@@ -49,11 +49,6 @@ impl JointGlm {
         Ok(Self { config, board, curator, pending: None })
     }
 
-    /// [`JointConfig::privacy`]; none where it cannot be stated.
-    pub fn privacy(&self) -> PrivacyStatement {
-        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
-    }
-
     /// The configuration.
     pub fn config(&self) -> &JointConfig {
         &self.config
@@ -108,6 +103,11 @@ impl JointGlm {
 impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
+
+    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    fn privacy(&self) -> PrivacyStatement {
+        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {

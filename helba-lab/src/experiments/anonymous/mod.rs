@@ -6,7 +6,7 @@
 mod adversarial;
 mod stochastic;
 
-use crate::experiment::{Experiment, PolicyEntry, Reference, Series};
+use crate::experiment::{Experiment, Reference, Series};
 use crate::play::{checkpoints, regret};
 use adversarial::{Clicks, Coupons};
 use anyhow::Result;
@@ -14,30 +14,6 @@ use bandit::anonymous::Composite;
 use bandit::{Error, Policy};
 use std::fmt::Debug;
 use stochastic::{FIGURE_2, FIGURE_3, FIGURE_4, Stochastic, Stuck};
-
-/// Policies for anonymous feedback.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "ARS-UCB",
-        about: "mixed anonymous feedback, i.i.d.; knows neither horizon nor delays; no privacy",
-    },
-    PolicyEntry {
-        name: "ODAAF",
-        about: "mixed anonymous feedback, i.i.d.; knows horizon and delays: phased elimination; no privacy",
-    },
-    PolicyEntry {
-        name: "ARS-EXP3",
-        about: "mixed anonymous feedback, adversarial, delays may follow the player; no privacy",
-    },
-    PolicyEntry {
-        name: "CLW",
-        about: "mixed anonymous feedback, adversarial, knows horizon and interval; no privacy",
-    },
-    PolicyEntry {
-        name: "ARS-CLW",
-        about: "mixed anonymous feedback, adversarial, knows neither: CLW in phases of doubled horizon; no privacy",
-    },
-];
 
 /// Figures 2 to 5, and the runs that settle on a wrong arm.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[

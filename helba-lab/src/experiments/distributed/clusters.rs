@@ -1,5 +1,6 @@
 //! What stands in for a learning-to-rank data set that may not be redistributed: clusters of made-up pages.
 
+use bandit::sampling::standard_normal;
 use bandit::{Environment, Error, Outcome};
 use privacy::source::{SplitMix64, Words};
 use rand::Rng;
@@ -29,16 +30,17 @@ impl Clusters {
     /// From `rows` made-up rows; equal arguments give equal arms. Cost: `rows * arms * 136` operations a step.
     pub(super) fn new(arms: usize, rows: usize, steps: usize, seed: u64) -> Self {
         let rng = &mut SplitMix64::new(seed);
-        let centres: Vec<f64> = (0..TOPICS * FEATURES).map(|_| normal(rng)).collect();
-        let qualities: Vec<f64> = (0..TOPICS).map(|_| 0.6 * normal(rng)).collect();
-        let direction: Vec<f64> = (0..FEATURES).map(|_| normal(rng) / (FEATURES as f64).sqrt()).collect();
+        let centres: Vec<f64> = (0..TOPICS * FEATURES).map(|_| standard_normal(rng)).collect();
+        let qualities: Vec<f64> = (0..TOPICS).map(|_| 0.6 * standard_normal(rng)).collect();
+        let direction: Vec<f64> =
+            (0..FEATURES).map(|_| standard_normal(rng) / (FEATURES as f64).sqrt()).collect();
         let (mut features, mut scores) = (Vec::with_capacity(rows * FEATURES), Vec::with_capacity(rows));
         for _ in 0..rows {
             let topic = rng.below(TOPICS as u128) as usize;
             let start = features.len();
-            features.extend(centres[topic * FEATURES..][..FEATURES].iter().map(|c| c + normal(rng)));
+            features.extend(centres[topic * FEATURES..][..FEATURES].iter().map(|c| c + standard_normal(rng)));
             let share: f64 = features[start..].iter().zip(&direction).map(|(x, w)| x * w).sum();
-            scores.push(qualities[topic] + 0.5 * share + normal(rng));
+            scores.push(qualities[topic] + 0.5 * share + standard_normal(rng));
         }
         let assigned = k_means(&features, arms, steps, rng);
         Self::of(&assigned, &labels(&scores), arms)
@@ -153,12 +155,6 @@ fn k_means(features: &[f64], k: usize, steps: usize, rng: &mut SplitMix64) -> Ve
         }
     }
     assigned
-}
-
-/// Standard normal (Box and Muller).
-fn normal(rng: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.uniform()).cos()
 }
 
 #[cfg(test)]

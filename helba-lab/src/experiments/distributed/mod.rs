@@ -7,9 +7,7 @@ mod clusters;
 mod figures;
 mod ranking;
 
-use crate::experiment::{
-    Experiment, PanelResult, PolicyEntry, Reference, Results, Run, Series, SeriesResult, listed,
-};
+use crate::experiment::{Experiment, PanelResult, Reference, Results, Run, Series, SeriesResult, listed};
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
 use bandit::Environment;
@@ -22,28 +20,6 @@ use privacy::budget::{Delta, Epsilon};
 use privacy::laplace::HarnessLaplace;
 use ranking::Ranking;
 use std::sync::Arc;
-
-/// Successive elimination on sums, by who adds which noise.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "Dist-DP-SE",
-        about: "stochastic bandit on secure sums; pure DP by the noise of all users together",
-    },
-    PolicyEntry { name: "Dist-RDP-SE", about: "Dist-DP-SE with Skellam noise; Renyi DP" },
-    PolicyEntry { name: "Dist-CDP-SE", about: "Dist-DP-SE with discrete Gaussian noise; concentrated DP" },
-    PolicyEntry {
-        name: "Shuffle-DP-SE",
-        about: "Dist-DP-SE on shuffled sums, for which epsilon pays; pure DP",
-    },
-    PolicyEntry {
-        name: "CDP-SE",
-        about: "Dist-DP-SE, but the server adds the noise; pure DP in the central model",
-    },
-    PolicyEntry {
-        name: "LDP-SE",
-        about: "Dist-DP-SE, every message private by itself; pure DP, local model",
-    },
-];
 
 /// Figures 2 to 5 (figure 1 shows curves of them), then growth of batches and the scale of Skellam noise.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[

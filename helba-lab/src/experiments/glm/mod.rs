@@ -6,28 +6,19 @@ mod purchases;
 mod shuffled;
 mod table;
 
-use crate::experiment::{Claim, Experiment, PanelResult, PolicyEntry, Reference, Results, Run, Series};
+use crate::experiment::{Claim, Experiment, PanelResult, Reference, Results, Run, Series};
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
 use bandit::{Environment, Features, Policy, UniformRandom};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{Estimate, JointConfig, JointGlm, Published};
 use glm::{GlmEnvironment, Instance, Link, Problem, published};
+use privacy::PrivacyStatement;
 use privacy::budget::Epsilon;
 use privacy::source::SplitMix64;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Policies for rewards that follow a link.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry { name: "ShuffleGLM", about: "generalised linear bandit in few batches; shuffle DP" },
-    PolicyEntry { name: "JointGLM", about: "generalised linear bandit, updates every round; joint DP" },
-    PolicyEntry { name: "RS-GLinUCB", about: "JointGLM without noise; no privacy" },
-    PolicyEntry { name: "GLOC", about: "generalised linear bandit by online Newton steps; no privacy" },
-    PolicyEntry { name: "ECOLog", about: "logistic bandit by exact proximal steps; no privacy" },
-    PolicyEntry { name: "GLM-UCB", about: "generalised linear bandit by maximum likelihood; no privacy" },
-];
 
 /// The table, the figure, then noise, kappa and purchases.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
@@ -179,6 +170,10 @@ struct Counted {
 impl Policy for Counted {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        self.policy.privacy()
+    }
 
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         let arm = self.policy.decide(context, rng)?;

@@ -1,12 +1,12 @@
-//! What clients are told of every policy.
+//! Cards: what clients and readers are told of every policy.
 
-use super::Config;
-use crate::Error;
+use crate::{Config, Error};
 use serde_json::{Map, Value};
-use wire::{FeedbackKind, Offer};
+use wire::PolicyCard;
 
-/// A line and an example of each policy. One that can be had under several trust models stands several times.
-const OFFERS: &[(&str, &str)] = &[
+/// What each policy is for, and a creation request with every parameter. A policy that is offered under several
+/// trust models has several cards.
+const CARDS: &[(&str, &str)] = &[
     (
         "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",
         r#"{"policy": "anytime-lazy-ucb", "arms": 5, "epsilon": 1.0}"#,
@@ -121,42 +121,51 @@ const OFFERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every policy of the service, HELBA first.
+/// A policy that only experiments run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimulatedCard {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+/// The policies that only experiments run.
+pub const SIMULATED: [SimulatedCard; 3] = [
+    SimulatedCard { name: "RSOFUL", about: "OFUL, new statistics when the determinant has grown" },
+    SimulatedCard { name: "RSOFUL-Tr", about: "OFUL, new statistics when the trace has grown" },
+    SimulatedCard {
+        name: "HELBA",
+        about: "OFUL, new statistics by trace or growth; the algorithm of the encrypted server, here in the clear",
+    },
+];
+
+/// The card of every policy in the registry.
 ///
 /// # Errors
-/// None for a table that passes its test.
-pub(crate) fn offers() -> Result<Vec<Offer>, Error> {
+/// None for a table that passes the tests.
+pub fn cards() -> Result<Vec<PolicyCard>, Error> {
+    CARDS.iter().map(|(about, example)| card(about, example)).collect()
+}
+
+fn card(about: &str, example: &str) -> Result<PolicyCard, Error> {
     let broken = |_| Error::Broken("an example that cannot be read");
-    let mut helba = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
-    helba["policy"] = "helba".into();
-    let helba = Offer {
-        policy: "helba".into(),
-        about:
-            "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
-                (Garcelon, Perchet, Pirotta). The default"
-                .into(),
-        example: helba,
-        defaults: Map::new(),
-        feedback: FeedbackKind::Encrypted,
-        contextual: true,
+    let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
+    let config = Config::from_request(example.clone())?;
+    // A parameter has a default if the request is accepted without it.
+    let default = |name: &String| {
+        let mut less = example.clone();
+        less.remove(name);
+        let default = Config::from_request(less).ok()?.parameters().ok()?.remove(name)?;
+        Some((name.clone(), default))
     };
-    let offer = |(about, example): &(&str, &str)| {
-        let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
-        let config = Config::from_request(example.clone())?;
-        let without = |name: &String| {
-            let mut less = example.clone();
-            less.remove(name);
-            let default = Config::from_request(less).ok()?.to_parts().ok()?.1.remove(name)?;
-            Some((name.clone(), default))
-        };
-        Ok(Offer {
-            policy: config.to_parts()?.0,
-            about: (*about).into(),
-            defaults: example.keys().filter_map(without).collect(),
-            feedback: config.feedback(),
-            contextual: config.shape().is_some(),
-            example: Value::Object(example),
-        })
-    };
-    std::iter::once(Ok(helba)).chain(OFFERS.iter().map(offer)).collect()
+    let profile = config.profile();
+    Ok(PolicyCard {
+        policy: config.name().into(),
+        about: about.into(),
+        defaults: example.keys().filter_map(default).collect(),
+        feedback: profile.feedback,
+        contextual: profile.features.is_some(),
+        example: Value::Object(example),
+    })
 }

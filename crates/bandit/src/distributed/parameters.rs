@@ -1,10 +1,156 @@
-//! Batched successive elimination (the paper's Algorithm 1).
+//! Parameters of an elimination, and the configuration that follows from them.
 
-use super::{Mechanism, Model, SecureSum, Stage};
-use crate::{Error, Policy};
+use super::{Mechanism, Model};
+use crate::Error;
+use privacy::budget::{Delta, Epsilon};
 use privacy::{PrivacyStatement, Ratio};
-use rand::Rng;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
+
+/// Parameters of an elimination as a service and its devices exchange them: one flat JSON object.
+///
+/// The field `model` is one of `central`, `local`, `pure`, `renyi`, `concentrated` and `shuffle`, where `shuffle`
+/// is [`Model::Bits`]. The fields `delta`, `scale` and `colluding` are accepted only with the models that have
+/// them. Numbers that precision and noise follow from are decimals with at most six places, which are exact as
+/// [`Ratio`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Flat", into = "Flat")]
+pub struct Parameters {
+    arms: usize,
+    horizon: u64,
+    epsilon: Epsilon,
+    model: Model,
+    confidence: Option<f64>,
+    growth: u64,
+    colluding: Ratio,
+}
+
+impl Parameters {
+    /// Number of arms.
+    pub const fn arms(&self) -> usize {
+        self.arms
+    }
+
+    /// Number of users in all batches.
+    pub const fn horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// Privacy of the run.
+    pub const fn epsilon(&self) -> Epsilon {
+        self.epsilon
+    }
+
+    /// Who adds which noise.
+    pub const fn model(&self) -> Model {
+        self.model
+    }
+
+    /// The configuration. Users draw their noise; the confidence is `1/T` unless it is given.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if epsilon has more than six decimals.
+    pub fn config(&self) -> Result<Config, Error> {
+        let &Self { arms, horizon, epsilon, model, confidence, growth, colluding } = self;
+        let theory = Config::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
+        let confidence = confidence.unwrap_or(theory.confidence);
+        Ok(Config { confidence, growth, colluding, ..theory })
+    }
+}
+
+/// [`Parameters`] as they stand in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Flat {
+    arms: usize,
+    horizon: u64,
+    epsilon: Epsilon,
+    model: String,
+    #[serde(default)]
+    confidence: Option<f64>,
+    #[serde(default = "two")]
+    growth: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    colluding: Option<f64>,
+}
+
+fn two() -> u64 {
+    2
+}
+
+impl TryFrom<Flat> for Parameters {
+    type Error = String;
+
+    fn try_from(flat: Flat) -> Result<Self, String> {
+        let Flat { arms, horizon, epsilon, model, confidence, growth, scale, delta, colluding } = flat;
+        // A parameter without effect must not look like a promise.
+        let only = |field: &str, models: &str| Err(format!("{field}: only the models {models} have one"));
+        let (distributed, scaled, stated) = match model.as_str() {
+            "central" | "local" => (false, false, false),
+            "pure" => (true, false, false),
+            "shuffle" => (true, false, true),
+            "renyi" | "concentrated" => (true, true, true),
+            _ => {
+                let models = "central, local, pure, renyi, concentrated or shuffle";
+                return Err(format!("model: `{model}` is none of {models}"));
+            }
+        };
+        if delta.is_some() && !stated {
+            return only("delta", "renyi, concentrated and shuffle");
+        }
+        if scale.is_some() && !scaled {
+            return only("scale", "renyi and concentrated");
+        }
+        if colluding.is_some() && !distributed {
+            return only("colluding", "pure, renyi, concentrated and shuffle");
+        }
+        let missing = "delta: missing, the guarantee of this model is stated at one";
+        let delta = || delta.ok_or(missing);
+        let exact = |field, x| decimal(field, x).map_err(|e| e.to_string());
+        let scale = exact("scale", scale.unwrap_or(1.0))?;
+        let colluding = match colluding {
+            None | Some(0.0) => Ratio::ZERO,
+            Some(part) => exact("colluding", part)?,
+        };
+        let model = match model.as_str() {
+            "central" => Model::Central,
+            "local" => Model::Local,
+            "pure" => Model::Pure,
+            "renyi" => Model::Renyi { scale, delta: delta()? },
+            "concentrated" => Model::Concentrated { scale, delta: delta()? },
+            _ => Model::Bits { delta: delta()? },
+        };
+        Ok(Self { arms, horizon, epsilon, model, confidence, growth, colluding })
+    }
+}
+
+impl From<Parameters> for Flat {
+    fn from(parameters: Parameters) -> Self {
+        let Parameters { arms, horizon, epsilon, model, confidence, growth, colluding } = parameters;
+        let scale = match model {
+            Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => Some(scale.to_f64()),
+            _ => None,
+        };
+        // 0 is the default and is left out.
+        let colluding = (colluding != Ratio::ZERO).then(|| colluding.to_f64());
+        let (model, delta) = (model.name().into(), model.delta());
+        Self { arms, horizon, epsilon, model, confidence, growth, scale, delta, colluding }
+    }
+}
+
+/// The rational that the decimal `x` was written as.
+fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
+    const UNIT: f64 = 1e6;
+    let units = (x * UNIT).round();
+    if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
+        let want = "above 0, below 10⁶, with at most six decimals";
+        return Err(Error::Field { field, got: x, want });
+    }
+    Ok(Ratio::new(units as u128, UNIT as u128)?)
+}
 
 /// What [`Elimination`] is made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,150 +285,5 @@ impl Config {
             );
         }
         Ok(statement)
-    }
-}
-
-/// Plays each arm left for a batch of users in turn, and drops those whose mean plus width is below the best mean less
-/// width. Only the newest batch counts. One arm left is played to the end, and its users send nothing.
-///
-/// - Privacy: [`Config::privacy`]. A reward is in a single share; a batch that the horizon cuts short is never sent.
-/// - Cost: a share a round, `8 n` bytes while a batch is open; one secure sum a batch and arm.
-/// - One decision, one reward.
-///
-/// # Source
-/// Chowdhury, Zhou, Algorithm 1, with the widths of Lemma 2. Departure: p is a parameter.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(
-    bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"),
-    try_from = "State<S>",
-    into = "State<S>"
-)]
-pub struct Elimination<S: Clone + Serialize>(State<S>);
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State<S> {
-    secure_sum: S,
-    learnt: u64,
-    decided: bool,
-    /// Shares of the arm being played.
-    shares: Vec<u64>,
-    stage: Stage,
-}
-
-impl<S: SecureSum + Clone + Serialize> Elimination<S> {
-    /// Nothing played yet.
-    ///
-    /// # Errors
-    /// Those of [`Stage::new`].
-    pub fn new(config: Config, secure_sum: S) -> Result<Self, Error> {
-        let stage = Stage::new(config)?;
-        Ok(Self(State { secure_sum, learnt: 0, decided: false, shares: Vec::new(), stage }))
-    }
-
-    /// What the server knows.
-    pub fn stage(&self) -> &Stage {
-        &self.0.stage
-    }
-
-    /// Arms left, in order.
-    pub fn left(&self) -> &[usize] {
-        self.0.stage.left()
-    }
-
-    /// What the run promises.
-    ///
-    /// # Errors
-    /// None for a configuration that was accepted.
-    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
-        self.0.stage.config().privacy()
-    }
-}
-
-impl<S: SecureSum> State<S> {
-    /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on error.
-    fn send(&mut self, last: u64, rng: &mut dyn Rng) -> Result<(), Error> {
-        self.shares.push(last);
-        let sent = self.total(rng).and_then(|sum| self.stage.take(sum, rng));
-        match sent {
-            Ok(()) => self.shares.clear(),
-            Err(_) => _ = self.shares.pop(),
-        }
-        sent
-    }
-
-    fn total(&mut self, rng: &mut dyn Rng) -> Result<u64, Error> {
-        let mechanism = self.stage.mechanism();
-        let sum = self.secure_sum.sum(&self.shares, mechanism.users(), mechanism.modulus(), rng)?;
-        let noise = match self.stage.config().noise {
-            NoiseAt::Users => 0,
-            NoiseAt::Sum => mechanism.total_noise(rng)?,
-            NoiseAt::Simulated => mechanism.simulated_noise(rng)?,
-        };
-        Ok(mechanism.residue(i128::from(sum), noise))
-    }
-}
-
-impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination<S> {
-    type Context = ();
-    type Feedback = f64;
-
-    /// # Errors
-    /// [`Error::HorizonOver`] after T rounds.
-    fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
-        let horizon = self.0.stage.config().horizon;
-        if self.0.learnt >= horizon {
-            return Err(Error::HorizonOver { horizon });
-        }
-        self.0.decided = true;
-        Ok(self.0.stage.arm())
-    }
-
-    /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1]; [`Error::Privacy`] from the noise and
-    /// whatever the secure sum adds. The state is then unchanged, and the round still waits for its reward.
-    fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
-        let state = &mut self.0;
-        if !state.decided || state.stage.arm() != arm {
-            return Err(Error::OutOfTurn { arm });
-        }
-        let (mechanism, choosing) = (state.stage.mechanism(), state.stage.left().len() > 1);
-        let share = match state.stage.config().noise {
-            NoiseAt::Users if choosing => mechanism.randomise(*reward, rng)?,
-            _ => mechanism.encode(*reward, rng)?,
-        };
-        if choosing {
-            if state.shares.len() as u64 + 1 == mechanism.users() {
-                state.send(share, rng)?;
-            } else {
-                state.shares.push(share);
-            }
-        }
-        state.learnt += 1;
-        state.decided = false;
-        Ok(())
-    }
-}
-
-impl<S: SecureSum> TryFrom<State<S>> for Elimination<S>
-where
-    S: Clone + Serialize,
-{
-    type Error = Error;
-    fn try_from(state: State<S>) -> Result<Self, Error> {
-        let State { stage, learnt, shares, .. } = &state;
-        let mechanism = stage.mechanism();
-        let open =
-            (shares.len() as u64) < mechanism.users() && shares.iter().all(|y| *y < mechanism.modulus());
-        if !open || *learnt > stage.config().horizon {
-            return Err(Error::State { what: "a batch that no run can reach" });
-        }
-        Ok(Self(state))
-    }
-}
-
-impl<S: Clone + Serialize> From<Elimination<S>> for State<S> {
-    fn from(policy: Elimination<S>) -> Self {
-        policy.0
     }
 }

@@ -1,11 +1,11 @@
-//! Sums of vectors, one coordinate at a time, through the shuffler or past it.
+//! How the values of all people become one sum, coordinate by coordinate.
 
 use crate::Error;
-use crate::environment::normal;
+use bandit::sampling::standard_normal;
 use privacy::shuffle::BitSum;
 use rand::Rng;
 
-/// How the values of all people become one sum.
+/// Mechanism by which the values of one coordinate, one for each person, become one sum.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Summation {
     /// Exactly: no privacy.
@@ -17,6 +17,14 @@ pub enum Summation {
 }
 
 impl Summation {
+    /// The protocol of shuffled bits; `None` for other sums.
+    pub fn in_bits(&self) -> Option<&BitSum> {
+        match self {
+            Self::Bits(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
     /// Standard deviation of the noise on a coordinate.
     pub fn sd(&self) -> f64 {
         match self {
@@ -33,7 +41,7 @@ impl Summation {
     pub fn sum(&self, values: &[f64], rng: &mut dyn Rng) -> Result<f64, Error> {
         match self {
             Self::Exact => Ok(values.iter().sum()),
-            Self::Gaussian(sd) => Ok(values.iter().sum::<f64>() + sd * normal(rng)),
+            Self::Gaussian(sd) => Ok(values.iter().sum::<f64>() + sd * standard_normal(rng)),
             Self::Bits(bits) => Ok(bits.analyse(bits.shuffle(values, rng)?)?),
         }
     }
