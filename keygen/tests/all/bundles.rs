@@ -42,8 +42,8 @@ fn files_hold_what_memory_holds() {
     // Both halves name the same token, and the public one does not hold it.
     assert!(bundle.token.as_bytes() == keys.token.as_bytes());
     assert!(bundle.token.digest() == read.manifest.token_digest);
-    assert!(!public.windows(32).any(|bytes| bytes == bundle.token.as_bytes()));
-    assert!(!public.windows(64).any(|text| text == bundle.token.to_hex().as_bytes()));
+    assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
+    assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
     let engine = read.into_engine().unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
