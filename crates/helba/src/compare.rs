@@ -1,16 +1,20 @@
-//! Step 3: argmax over the arms, and the trace condition in a spare slot of the same comparison.
+//! Step 3 of a decision: the argmax of the scores, and the test of the trace condition in a spare slot of the
+//! same comparison.
 //!
-//! Levels in → out: l → l − comparison − log₂ Ka − 1.
+//! A ciphertext at level l leaves this step at level l − c − log₂ Ka − 1: c levels for the comparison
+//! polynomial, log₂ Ka for the product over the pairs of an arm (Ka arms after padding), and one for the
+//! mask.
 //!
-//! Source: Algorithm 4, step 3. Departure: all pairs at once ([`circuits::argmax::Argmax`]) instead of the chain amax and
-//! acomp (Algorithms 8 and 9), whose depth grows with K.
+//! Source: Algorithm 4, step 3. Departure: [`circuits::argmax::Argmax`] compares all pairs of arms at once.
+//! The paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with K.
 
 use crate::Error;
 use circuits::argmax::Argmax;
 use circuits::{Comparison, Complex64, SlotAlgebra};
 use protocol::{BanditConfig, Shape};
 
-/// The comparison of a bandit: arms in their blocks, the trace at slot D² of the first.
+/// The argmax circuit of a bandit. Each arm has one block of slots; the trace stands in slot D² of the first
+/// block.
 ///
 /// # Errors
 /// [`Error::Protocol`] for comparison bits other than 6, 8 or 10.
@@ -19,11 +23,13 @@ pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
     Ok(Argmax::new(shape.arm_slots, shape.block(), shape.trace_slot(), comparison)?)
 }
 
-/// Near 1 at slot (a, 0) if arm a beats all others, and at the trace's slot if it reached its threshold; other slots
-/// hold intermediate results. `index` is [`crate::score::optimistic_index`]'s.
+/// Compares all pairs of scores and multiplies each arm's results. Slot (a, 0) of the result is near 1 if arm
+/// a has the largest score, and near 0 otherwise. The slot of the trace is near 1 if the trace has reached
+/// `trace_threshold`. Other slots hold intermediate results. `index` is the result of
+/// [`crate::score::optimistic_index`].
 ///
 /// # Errors
-/// Of the algebra.
+/// Those of the algebra.
 pub fn wins<A: SlotAlgebra>(
     alg: &A,
     argmax: &Argmax,
@@ -34,11 +40,11 @@ pub fn wins<A: SlotAlgebra>(
     argmax.row_product(alg, &argmax.indicator(alg, &differences)?)
 }
 
-/// The trace comparison alone, times the number of slots, so that it is the constant coefficient of the message.
-/// One level.
+/// Keeps the slot of the trace and multiplies it by the number of slots, so that the result of the trace
+/// comparison is the constant coefficient of the encoded message. Uses one level.
 ///
 /// # Errors
-/// Of the algebra.
+/// Those of the algebra.
 pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<A::Vector, A::Error> {
     let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
     mask[shape.trace_slot()].re = shape.decision_slots() as f64;
@@ -51,8 +57,8 @@ mod tests {
     use protocol::MOST_ARMS;
     use protocol::exchange::{TRACE_DECISION, TRACE_FLOOD_BITS, indicator_error, largest_entry};
 
-    /// The trace's entry stays on its side of the decision, under the noise of the server and as much from the
-    /// device, for the largest number of arms.
+    /// For the largest number of arms of each comparison, the entry of the trace stays on the right side of
+    /// [`TRACE_DECISION`] with noise of 1/16 from the server and 1/16 from the device.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
         for (arms, near) in [(32, 1.988), (33, 1.711), (MOST_ARMS, 1.711)] {

@@ -16,9 +16,9 @@ const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
 
-/// The largest number of arms for which a comparison of eight levels is accurate enough. Its indicators have an error of
-/// up to 0.0122, and errors multiply along a row of the product, whose entry for the trace must stay on its side of the
-/// trace decision: for 32 arms the product is between 0.67 and 1.49 where it should be 1.
+/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
+/// of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out between 0.67 and 1.49.
+/// The product for the trace must still be on the right side of [`crate::exchange::TRACE_DECISION`].
 pub(crate) const ROUGH_ARMS: usize = 32;
 
 /// A bandit's configuration: the body of its creation request.

@@ -39,13 +39,13 @@ pub fn device_flood_bits(params: &Params) -> u32 {
     params.spec().log_scale - TRACE_FLOOD_BITS
 }
 
-/// The largest error of an indicator of the comparison, for differences that the comparison resolves.
+/// A bound on the distance of an indicator of the comparison from 0 or 1, for differences that are at least the
+/// resolution.
 pub fn indicator_error(arms: usize) -> f64 {
     if arms <= ROUGH_ARMS { 0.0125 } else { 0.003 }
 }
 
-/// The upper bound on the entries of an honest answer: the largest product over a row of Ka indicators, and ½ for noise.
-/// A device that decrypts a larger entry takes the answer for unreliable.
+/// An upper bound on every entry of a decrypted answer: the largest product over a row of pairs, plus ½ for noise. A device that decrypts a larger entry takes the answer for unreliable.
 pub fn largest_entry(shape: Shape) -> f64 {
     (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
 }

@@ -2,7 +2,8 @@ use num_complex::Complex64;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The largest number of arms. 128 arms would need squares of 16 features for their rows, and 2¹⁶ slots.
+/// The largest number of arms. With 128 arms a row of 128 pairs needs blocks with a square of 16 features, and all
+/// blocks together 2¹⁶ slots; the largest ring has 2¹⁵.
 pub const MOST_ARMS: usize = 64;
 
 /// The padded problem that a set of keys serves.
@@ -52,7 +53,7 @@ impl Shape {
         if self.block() > 2 * self.square() { Complex64::ONE } else { Complex64::I }
     }
 
-    /// The slot that holds the trace in a decision, D².
+    /// The slot that holds the trace in a decision: D², the first slot behind the square of features in block 0.
     pub fn trace_slot(&self) -> usize {
         self.square()
     }
