@@ -16,8 +16,8 @@ use rand_chacha::ChaCha20Rng;
 use rns::sample::Seed;
 use rns::{Basis, Ntt, Poly};
 
-/// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
-/// over `basis`; only every `stride`-th coefficient is kept.
+/// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus
+/// at `level`, over `basis`; only every `stride`-th coefficient is kept.
 fn mask(params: &Params, level: usize, seed: &Seed, stride: usize, basis: &Basis) -> Poly<Ntt> {
     let bits = mask_bits(params, level);
     let mut rng = ChaCha20Rng::from_seed(*seed);
@@ -87,8 +87,9 @@ fn rerandomised<R: CryptoRng>(
     Ok(Ciphertext::new(c0, c1, a.level(), a.scale()))
 }
 
-/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The model has the scale of the level
-/// it will be encrypted at; in transit it goes by the scale of its own, like every ciphertext.
+/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The model has the
+/// scale of the level it will be encrypted at; in transit it goes by the scale of its own, like every
+/// ciphertext.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -107,8 +108,8 @@ pub fn hide<R: CryptoRng>(
 
 /// The model, `slots` values, that came back at a higher level, without the mask it had at `level`.
 ///
-/// The device kept only the coefficients that such a message has, every N/(2·slots)-th: what the others held was
-/// noise, which differs from one period of the slots to the next and would grow from batch to batch.
+/// The device kept only the coefficients that such a message has, every N/(2·slots)-th: what the others held
+/// was noise, which differs from one period of the slots to the next and would grow from batch to batch.
 pub fn reveal(
     params: &Params,
     refreshed: &Ciphertext,
@@ -121,8 +122,9 @@ pub fn reveal(
 }
 
 /// Re-randomises the comparison, whose result is in the constant coefficient, and adds uniform noise of ± 2⁻⁴
-/// of the scale to every coefficient. The device answers only whether the [threshold](protocol::exchange::trace_threshold) is
-/// reached. Beyond that it sees the comparison of a trace near C, under that noise.
+/// of the scale to every coefficient. The device answers only whether the
+/// [threshold](protocol::exchange::trace_threshold) is reached. Beyond that it sees the comparison of a trace
+/// near C, under that noise.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.

@@ -2,19 +2,21 @@
 //!
 //! Levels in → out: l → l − 2 − log₂(degree + 1).
 //!
-//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace.
-//! u and the trace enter the index linearly, so they are picked out only at the level where they are added. Where the trace is
-//! the imaginary part of a z, conjugation tells them apart.
+//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u
+//! and the trace. u and the trace enter the index linearly, so they are picked out only at the level where
+//! they are added. Where the trace is the imaginary part of a z, conjugation tells them apart.
 //!
 //! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
-//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is left out.
+//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is
+//! left out.
 
 use circuits::argmax::tie_bonus;
 use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};
 use protocol::{BanditConfig, Shape};
 
-/// ⟨ω, x⟩ is assumed to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little. Contexts
-/// chosen against the bound can exceed it (up to √t/2), and then the answers leave [0, 1]: devices check that.
+/// ⟨ω, x⟩ is assumed to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little.
+/// Contexts chosen against the bound can exceed it (up to √t/2), and then the answers leave [0, 1]: devices
+/// check that.
 const PREDICTION_BOUND: f64 = 1.5;
 
 /// Scalars that the server computes in the clear.
@@ -28,8 +30,8 @@ pub struct Scalars {
     pub c2: f64,
     /// A lower bound on every index.
     pub least_index: f64,
-    /// A bound on the difference of two indices, with room for the bonus of a tie. Departure from Prop. 10: a bound from
-    /// rewards within ± 1 that also covers constant widths.
+    /// A bound on the difference of two indices, with room for the bonus of a tie. Departure from Prop. 10: a
+    /// bound from rewards within ± 1 that also covers constant widths.
     pub range: f64,
 }
 
@@ -88,8 +90,8 @@ pub fn estimate_rotation(shape: Shape) -> i64 {
     shape.square() as i64
 }
 
-/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound) at slot
-/// (0, D²); 0 elsewhere.
+/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound)
+/// at slot (0, D²); 0 elsewhere.
 ///
 /// # Errors
 /// Of the algebra; out of levels below 2 + log₂(degree + 1).
@@ -152,8 +154,9 @@ mod tests {
     use circuits::Clear;
     use protocol::{Layout, Plan};
 
-    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features and arms: what the
-    /// formulas say, but for what the square root's polynomial misses, and nothing in any other slot.
+    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features
+    /// and arms: what the formulas say, but for what the square root's polynomial misses, and nothing in any
+    /// other slot.
     #[test]
     fn indices_and_trace_are_what_the_formulas_say() {
         for (d, k, alpha) in

@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 /// Newton's iteration stops when ‖A·V − I‖ is below this: regret does not notice the rest (docs/circuits.md).
 pub const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 
-/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the inverse back
-/// within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1. docs/schedules.md has
-/// the regret.
+/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the
+/// inverse back within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1.
+/// docs/schedules.md has the regret.
 const DEFAULT_BATCH: u64 = 16;
 /// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
 
-/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
-/// of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out between 0.67 and 1.49.
-/// The product for the trace must still be on the right side of [`crate::exchange::TRACE_DECISION`].
+/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are
+/// within 0.0122 of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out
+/// between 0.67 and 1.49. The product for the trace must still be on the right side of
+/// [`crate::exchange::TRACE_DECISION`].
 pub(crate) const ROUGH_ARMS: usize = 32;
 
 /// A bandit's configuration: the body of its creation request.
@@ -38,7 +39,8 @@ pub struct BanditConfig {
     /// of at least this many feedbacks.
     #[serde(default = "default_unanswered")]
     pub unanswered: u64,
-    /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or 10.
+    /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or
+    /// 10.
     #[serde(default = "default_comparison_bits")]
     pub comparison_bits: u32,
     /// Degree of the square root's polynomial: 15 or 31 (one more level, half the error).
@@ -93,8 +95,8 @@ impl BanditConfig {
         let linear = &self.linear;
         linear.validate()?;
         let field = |field, got: String, want: &str| Error::Field { field, got, want: want.into() };
-        // The start of Newton's iteration needs a bound on what a batch adds. Growth alone gives none, nor does the trace
-        // alone when answers may not come.
+        // The start of Newton's iteration needs a bound on what a batch adds. Growth alone gives none, nor
+        // does the trace alone when answers may not come.
         let batch = match linear.schedule {
             Schedule::TraceOrGrowth => self.unanswered,
             Schedule::EveryRound => self.unanswered.max(1),
@@ -197,8 +199,8 @@ impl BanditConfig {
     /// [`Error::Field`] for comparison bits other than 6, 8 or 10.
     pub fn comparison_degrees(&self) -> Result<&'static [usize], Error> {
         match self.comparison_bits {
-            // Eight levels for an error of 2^−5.4. The device plays the largest entry, and that is the right one for
-            // differences below the resolution too.
+            // Eight levels for an error of 2^−5.4. The device plays the largest entry, and that is the right
+            // one for differences below the resolution too.
             6 if self.linear.k <= ROUGH_ARMS => Ok(&[15, 15]),
             6 => Ok(&[15, 31]),
             8 => Ok(&[7, 15, 15]),
@@ -210,20 +212,22 @@ impl BanditConfig {
         }
     }
 
-    /// The upper bound on the trace of a batch when `pending` feedbacks came in since the trace was known to be below C.
+    /// The upper bound on the trace of a batch when `pending` feedbacks came in since the trace was known to
+    /// be below C.
     pub fn trace_bound(&self, pending: u64) -> f64 {
         let l = &self.linear;
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// The Newton factors of a batch update when the eigenvalues of A_j·V_j are within `residual` of one and `pending`
-    /// feedbacks came in since then. Under a public schedule they count since V_j; under the trace condition, since the
-    /// trace was known to be below C. The number of steps is what [`INVERSE_TOLERANCE`] asks for, at most `most`.
+    /// The Newton factors of a batch update when the eigenvalues of A_j·V_j are within `residual` of one and
+    /// `pending` feedbacks came in since then. Under a public schedule they count since V_j; under the trace
+    /// condition, since the trace was known to be below C. The number of steps is what [`INVERSE_TOLERANCE`]
+    /// asks for, at most `most`.
     ///
-    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤
-    /// (1 + residual)·V_j⁻¹ and V_j ≥ λI. So the eigenvalues of A_j·V are at most
-    /// (1 + residual)·(1 + pending·L²/λ) whatever the contexts are. The feedbacks that the trace condition was tested
-    /// with add C, up to the resolution of the comparison.
+    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤ (1 +
+    /// residual)·V_j⁻¹ and V_j ≥ λI. So the eigenvalues of A_j·V are at most (1 + residual)·(1 +
+    /// pending·L²/λ) whatever the contexts are. The feedbacks that the trace condition was tested with add C,
+    /// up to the resolution of the comparison.
     ///
     /// # Errors
     /// [`Error::Field`] if the bound on the eigenvalues overflows.

@@ -3,8 +3,8 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
-/// Names a decision: 16 random bytes, which nobody can guess. In paths and JSON it is written as 32 lower-case
-/// hexadecimal digits.
+/// Names a decision: 16 random bytes, which nobody can guess. In paths and JSON it is written as 32
+/// lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecisionId(pub [u8; 16]);
 

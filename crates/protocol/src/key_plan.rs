@@ -1,7 +1,7 @@
 //! The parameter set and the evaluation keys that a shape needs.
 //!
-//! The lists of rotations are those of the circuits in `helba`, whose tests compare both: each key is used, and each
-//! rotation finds a key of its level.
+//! The lists of rotations are those of the circuits in `helba`, whose tests compare both: each key is used,
+//! and each rotation finds a key of its level.
 
 use crate::levels::DecisionLevels;
 use crate::{BanditConfig, Error, Shape};
@@ -71,8 +71,8 @@ pub struct GaloisKey {
 }
 
 impl KeyPlan {
-    /// The first set of 32-bit levels that carries `shape` with default precision. `toy` also allows rings without
-    /// security, for tests, where one is large enough.
+    /// The first set of 32-bit levels that carries `shape` with default precision. `toy` also allows rings
+    /// without security, for tests, where one is large enough.
     ///
     /// # Errors
     /// [`Error::Slots`] if none does; [`Error::Field`] for more than [`crate::MOST_ARMS`] arms.
@@ -136,8 +136,8 @@ fn comparison_rotations(shape: Shape) -> impl Iterator<Item = i64> {
     rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
 }
 
-/// Rotations of Newton's iteration on D × D matrices: the diagonals k − j and (k − i)·D of its two transforms by baby
-/// and giant steps, the sums over D² and over D, and the swap of the halves.
+/// Rotations of Newton's iteration on D × D matrices: the diagonals k − j and (k − i)·D of its two transforms
+/// by baby and giant steps, the sums over D² and over D, and the swap of the halves.
 fn update_rotations(dim: usize) -> impl Iterator<Item = i64> {
     let d = dim as i64;
     let log = dim.ilog2();

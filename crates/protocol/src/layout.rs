@@ -1,7 +1,7 @@
 //! The slot of each number.
 //!
-//! An arm has a block of F slots, two or four D × D squares ([`Shape::block`]). Slot h·D² + i·D + j of arm a's block is
-//! written (a, h, i, j).
+//! An arm has a block of F slots, two or four D × D squares ([`Shape::block`]). Slot h·D² + i·D + j of arm
+//! a's block is written (a, h, i, j).
 //!
 //! ```text
 //! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·F
@@ -10,9 +10,9 @@
 //! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
 //! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
-//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩ of every arm
-//! and the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D² is the first of arm 1's
-//! block: trace statistics are imaginary there, and so is the trace.
+//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩
+//! of every arm and the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D²
+//! is the first of arm 1's block: trace statistics are imaginary there, and so is the trace.
 
 use crate::{BanditConfig, Error, Plan, Shape};
 use num_complex::Complex64;

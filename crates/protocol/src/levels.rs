@@ -10,7 +10,8 @@ pub const REFRESH_LEVEL: usize = 2;
 /// Level of an answer.
 pub const ANSWER_LEVEL: usize = 0;
 
-/// Levels that each step of a decision takes, in the order of the data. Their sum is the level of the contexts.
+/// Levels that each step of a decision takes, in the order of the data. Their sum is the level of the
+/// contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionLevels {
     /// The product of contexts and model.
@@ -28,7 +29,8 @@ pub struct DecisionLevels {
 }
 
 impl DecisionLevels {
-    /// Square roots have at least this depth, that of degree 15. Keys of later steps are made for the level below it.
+    /// Square roots have at least this depth, that of degree 15. Keys of later steps are made for the level
+    /// below it.
     pub(crate) const LEAST_SQUARE_ROOT: usize = 4;
 
     /// The levels of a decision of `config` with keys of `shape`.

@@ -1,10 +1,10 @@
 //! What a server and the devices of an encrypted bandit must agree on before they exchange a ciphertext.
 //!
-//! Everything here follows from the public configuration and the parameter set by integer arithmetic and formulas on
-//! `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`Layout`] the slots, [`KeyPlan`] the parameter set and
-//! the evaluation keys. A device computes the same values again and refuses a server whose values differ. There is no
-//! circuit, no key and no I/O in this crate: the `helba` crate holds the circuits, its tests compare their depth and
-//! rotations with what is stated here.
+//! Everything here follows from the public configuration and the parameter set by integer arithmetic and
+//! formulas on `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`Layout`] the slots, [`KeyPlan`]
+//! the parameter set and the evaluation keys. A device computes the same values again and refuses a server
+//! whose values differ. There is no circuit, no key and no I/O in this crate: the `helba` crate holds the
+//! circuits, its tests compare their depth and rotations with what is stated here.
 //!
 //! | symbol | here |
 //! |---|---|

@@ -5,9 +5,9 @@ use crate::Error;
 
 /// The factors that the start and the steps of a warm-started Newton iteration multiply by.
 ///
-/// With the eigenvalues of M in [1 − e, 1 + e], those of M(2I − M) are in [1 − e², 1]. The factor 2/(2 − e²) moves
-/// them to within e²/(2 − e²) of one on both sides. While e is near 1, a step with that factor brings as much as two
-/// plain steps.
+/// With the eigenvalues of M in [1 − e, 1 + e], those of M(2I − M) are in [1 − e², 1]. The factor 2/(2 − e²)
+/// moves them to within e²/(2 − e²) of one on both sides. While e is near 1, a step with that factor brings
+/// as much as two plain steps.
 ///
 /// # Source
 /// Departure from Encrypted Linear Contextual Bandit, eq. 2, where every factor is 1.
@@ -19,7 +19,8 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// The factors of `steps` steps, at least 1, from an inverse A with the eigenvalues of AV in [`bottom`, `top`].
+    /// The factors of `steps` steps, at least 1, from an inverse A with the eigenvalues of AV in [`bottom`,
+    /// `top`].
     ///
     /// # Errors
     /// [`Error::Field`] unless `bottom` is positive, and `top` finite and at least `bottom`.
@@ -47,8 +48,8 @@ impl Factors {
     }
 }
 
-/// The number of steps, at least 1, after which the eigenvalues of XV are within `tolerance` of one, if they are in
-/// [`bottom`, `top`] before the first.
+/// The number of steps, at least 1, after which the eigenvalues of XV are within `tolerance` of one, if they
+/// are in [`bottom`, `top`] before the first.
 ///
 /// # Errors
 /// As [`Factors::warm`]; [`Error::Field`] unless the tolerance is in [2⁻⁴⁰, 1).
@@ -61,7 +62,8 @@ pub fn warm_steps(bottom: f64, top: f64, tolerance: f64) -> Result<usize, Error>
             want: "from 2^-40 to 1".into(),
         });
     }
-    // e comes below any tolerance, since 1 − e grows fourfold a step at first; up to rounding when top is astronomical.
+    // e comes below any tolerance, since 1 − e grows fourfold a step at first; up to rounding when top is
+    // astronomical.
     Ok(residuals(bottom, top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
 }
 

@@ -2,8 +2,8 @@ use num_complex::Complex64;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The largest number of arms. With 128 arms a row of 128 pairs needs blocks with a square of 16 features, and all
-/// blocks together 2¹⁶ slots; the largest ring has 2¹⁵.
+/// The largest number of arms. With 128 arms a row of 128 pairs needs blocks with a square of 16 features,
+/// and all blocks together 2¹⁶ slots; the largest ring has 2¹⁵.
 pub const MOST_ARMS: usize = 64;
 
 /// The padded problem that a set of keys serves.
@@ -47,13 +47,15 @@ impl Shape {
         squares * self.square()
     }
 
-    /// The number that trace statistics are multiples of: 1 where they have slots of their own, √−1 where they share
-    /// the slots of arm 1. Separating the parts again takes conjugations, a tenth of a small decision.
+    /// The number that trace statistics are multiples of: 1 where they have slots of their own, √−1 where
+    /// they share the slots of arm 1. Separating the parts again takes conjugations, a tenth of a small
+    /// decision.
     pub fn trace_unit(&self) -> Complex64 {
         if self.block() > 2 * self.square() { Complex64::ONE } else { Complex64::I }
     }
 
-    /// The slot that holds the trace in a decision: D², the first slot behind the square of features in block 0.
+    /// The slot that holds the trace in a decision: D², the first slot behind the square of features in block
+    /// 0.
     pub fn trace_slot(&self) -> usize {
         self.square()
     }
@@ -83,8 +85,8 @@ impl Shape {
         self.arm_slots.ilog2() as usize
     }
 
-    /// The highest level at which the keys of batch updates work, for a chain of `top` levels. Large problems have many
-    /// such keys, so theirs are made for the five Newton steps that features of norm 1 need.
+    /// The highest level at which the keys of batch updates work, for a chain of `top` levels. Large problems
+    /// have many such keys, so theirs are made for the five Newton steps that features of norm 1 need.
     pub(crate) fn update_level(&self, top: usize) -> usize {
         if self.dim <= 4 { top } else { top.min(17) }
     }
