@@ -7,7 +7,7 @@ use wire::{FeedbackKind, PolicyCard};
 /// The card of every policy, HELBA first.
 pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
     let broken = |_| Error::Broken("an example that cannot be written");
-    let mut example = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
+    let mut example = serde_json::to_value(protocol::BanditConfig::new(7, 4)).map_err(broken)?;
     example["policy"] = "helba".into();
     let about = "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
                  (Garcelon, Perchet, Pirotta). The default";

@@ -3,11 +3,11 @@
 
 use crate::Error;
 use bandit::Features;
-use helba::DecisionId;
 use policies::{Config, PolicyState, Profile};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
 use privacy::task::Task;
+use protocol::DecisionId;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -270,7 +270,7 @@ impl Bandit {
         if let Some(receipt) = self.receipts.get(&id) {
             return receipt.again(of, || format!("decision {id}"));
         }
-        let unknown = || helba::Error::UnknownDecision { id: id.to_string() };
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
         let base = match self.newest.filter(|_| self.has_aliases()) {
             Some(newest) if is_alias(newest, id) => newest,
             Some(_) => return Err(unknown().into()),
@@ -434,7 +434,10 @@ mod tests {
             for r in [0.0, 0.25, 1.0] {
                 let unknown = guess(second.id, r).unwrap_err();
                 assert!(
-                    matches!(unknown, Error::Helba(helba::Error::UnknownDecision { .. })),
+                    matches!(
+                        unknown,
+                        Error::Helba(helba::Error::Protocol(protocol::Error::UnknownDecision { .. }))
+                    ),
                     "{name}: {unknown}"
                 );
             }
@@ -703,7 +706,8 @@ mod tests {
             {
                 let mut request = example.clone();
                 request.insert(name.clone(), value.clone());
-                let Ok(mut bandit) = Config::from_request(request).and_then(Bandit::new) else {
+                let made = Config::from_request(request).map_err(Error::from).and_then(Bandit::new);
+                let Ok(mut bandit) = made else {
                     refused += 1;
                     continue;
                 };
