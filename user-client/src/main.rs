@@ -1,7 +1,7 @@
 //! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
 
 use anyhow::{Context, bail};
-use bandit::choice::Purchases;
+use bandit::datasets::Purchases;
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::BanditConfig;

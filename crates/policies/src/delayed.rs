@@ -4,7 +4,7 @@ use crate::Error;
 use crate::config::{Parameters, Profile};
 use crate::limits::{MAX_PLANNED_ROUNDS, within};
 use crate::state::Direct;
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
     OdaafConfig, OdaafRule, RoundSize, UpdateRule,
 };

@@ -12,10 +12,10 @@ pub(super) struct Stored<C, S> {
 /// Stores `$policy` as [`Stored`]; reading validates the configuration (`new`) and the state (`admits`).
 macro_rules! stored {
     ($policy:ty, $config:ty, $state:ty) => {
-        impl TryFrom<$crate::anonymous::stored::Stored<$config, $state>> for $policy {
+        impl TryFrom<$crate::delayed::stored::Stored<$config, $state>> for $policy {
             type Error = $crate::Error;
             fn try_from(
-                stored: $crate::anonymous::stored::Stored<$config, $state>,
+                stored: $crate::delayed::stored::Stored<$config, $state>,
             ) -> Result<Self, $crate::Error> {
                 let mut policy = Self::new(stored.config)?;
                 policy.admits(&stored.state).map_err(|what| $crate::Error::State { what })?;
@@ -24,7 +24,7 @@ macro_rules! stored {
             }
         }
 
-        impl From<$policy> for $crate::anonymous::stored::Stored<$config, $state> {
+        impl From<$policy> for $crate::delayed::stored::Stored<$config, $state> {
             fn from(policy: $policy) -> Self {
                 Self { config: policy.config, state: policy.state }
             }

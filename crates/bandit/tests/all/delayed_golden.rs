@@ -1,6 +1,6 @@
 //! Runs that are known to the last pull, made elsewhere on the same random numbers.
 
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,
     Odaaf, OdaafConfig, OdaafRule, Record, Rewards, RoundSize,
 };

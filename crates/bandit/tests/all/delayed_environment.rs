@@ -1,6 +1,6 @@
 //! The environment of composite anonymous feedback: what arrives when, and that nothing is lost.
 
-use bandit::anonymous::{ArsUcb, ArsUcbConfig, Composite, Delivery, Drift, Record, Rewards};
+use bandit::delayed::{ArsUcb, ArsUcbConfig, Composite, Delivery, Drift, Record, Rewards};
 use bandit::{Environment, Error, Policy};
 use privacy::source::SplitMix64;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Policies for anonymous feedback: stored midway they go on exactly; damaged states and bad input are refused.
 
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,
     Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize, UpdateRule,
 };

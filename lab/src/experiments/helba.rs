@@ -5,7 +5,7 @@ use crate::experiment::{
 };
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::toy::{FIGURE_1_CONTEXTS, FIGURE_1_ROUNDS, Toy};
 use bandit::{
     Arithmetic, Environment, Error, Features, HelbaClear, LinearConfig, Oful, Policy, Ridge, Schedule,

@@ -11,9 +11,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 /// Yogurt purchases: 2412 rounds, 4 brands, `d = 7`.
-pub const YOGURT: &str = include_str!("../../../data/Yogurt.csv");
+pub const YOGURT: &str = include_str!("../../../../data/Yogurt.csv");
 /// Cracker purchases: 3292 rounds, 4 brands, `d = 8`.
-pub const CRACKER: &str = include_str!("../../../data/Cracker.csv");
+pub const CRACKER: &str = include_str!("../../../../data/Cracker.csv");
 
 /// Purchases in the order of their file, with the features of every brand.
 ///

@@ -3,7 +3,7 @@
 use super::{SOURCE, series};
 use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, listed};
 use anyhow::Result;
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsUcb, ArsUcbConfig, Composite, Delivery, Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize,
 };
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// privacy beyond its release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Board {
+pub struct Billboard {
     pub(super) rounds: u64,
     /// Number of explorations, as released.
     pub(super) explorations: f64,
@@ -38,7 +38,7 @@ pub(super) struct Running {
     pub(super) round: u64,
 }
 
-impl Board {
+impl Billboard {
     pub(super) fn new(c: &JointConfig) -> Self {
         let log_det = c.problem.d as f64 * c.lambda.ln();
         Self {

@@ -1,6 +1,6 @@
 //! Regret under anonymous feedback against figures of another implementation, three standard errors at most apart.
 
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,
     Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize, UpdateRule,
 };

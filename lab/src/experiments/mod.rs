@@ -4,7 +4,7 @@ use crate::experiment::Experiment;
 use anyhow::Result;
 use serde::Serialize;
 
-pub mod anonymous;
+pub mod delayed;
 pub mod distributed;
 pub mod glm;
 pub mod helba;
@@ -15,7 +15,7 @@ pub mod stochastic;
 /// Every experiment.
 pub fn all() -> Vec<&'static dyn Experiment> {
     [
-        anonymous::EXPERIMENTS,
+        delayed::EXPERIMENTS,
         distributed::EXPERIMENTS,
         glm::EXPERIMENTS,
         helba::EXPERIMENTS,

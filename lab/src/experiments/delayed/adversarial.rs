@@ -3,7 +3,7 @@
 use super::{SOURCE, series};
 use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale, SeriesResult};
 use anyhow::Result;
-use bandit::anonymous::{
+use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, Clw, ClwConfig, Composite, Delivery, Rewards, UpdateRule,
 };
 

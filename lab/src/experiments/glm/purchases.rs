@@ -7,7 +7,7 @@ use crate::experiment::{
 use crate::experiments::helba::{as_hit_rate, oful_on};
 use crate::play::{checkpoints, regret};
 use anyhow::Result;
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Features, Policy, Schedule, UniformRandom};
 use glm::baseline::{Ecolog, Gloc};
 use glm::joint::JointConfig;

@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, Reference, Series};
 use crate::play::{checkpoints, regret};
 use adversarial::{Clicks, Coupons};
 use anyhow::Result;
-use bandit::anonymous::Composite;
+use bandit::delayed::Composite;
 use bandit::{Error, Policy};
 use std::fmt::Debug;
 use stochastic::{FIGURE_2, FIGURE_3, FIGURE_4, Stochastic, Stuck};
