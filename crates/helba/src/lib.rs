@@ -14,23 +14,24 @@
 //! | Σ xxᵀ of the batch | trace statistics |
 //! | c₁, c₂, β(t) | [`Scalars`] |
 
-mod bandit_state;
 pub mod compare;
 mod config;
 mod engine;
 mod error;
+pub mod journal;
 mod key_plan;
 mod layout;
 pub mod refresh;
 pub mod score;
+mod state;
 pub mod update;
 
-pub use bandit_state::{
-    Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs,
-    UpdateOutput,
-};
 pub use config::{BanditConfig, Plan, Scalars, Shape};
 pub use engine::{DecisionOutput, Engine};
 pub use error::Error;
 pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
+pub use state::{
+    Bandit, Change, DecisionId, DecisionInputs, DecisionReply, Digest, Feedback, Part, Receipt, RefreshId,
+    SavedState, Status, UpdateInputs, UpdateOutput,
+};
