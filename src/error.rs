@@ -291,6 +291,12 @@ impl Kind {
     }
 }
 
+impl From<protocol::Error> for Error {
+    fn from(error: protocol::Error) -> Self {
+        Error::Helba(error.into())
+    }
+}
+
 impl From<ckks::Error> for Error {
     fn from(error: ckks::Error) -> Self {
         Error::Helba(error.into())

@@ -6,7 +6,8 @@ use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{EVALUATIONS, Updates, Work, rng};
 use crate::store::{Saved, Store, Stored, lock};
-use helba::{Bandit, BanditConfig, Change, DecisionId, Feedback, RefreshId};
+use helba::{Bandit, Change, Feedback};
+use protocol::{BanditConfig, DecisionId, RefreshId};
 use service::{Body, Content};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
     use crate::bandits::{Bandits, Room};
     use ckks::Ciphertext;
-    use helba::Shape;
+    use protocol::Shape;
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use std::path::Path;
@@ -403,7 +404,7 @@ mod tests {
         let contexts = Ciphertext::zero(engine.params(), flooded.created.plan.context_level);
         let mut live = lock(&flooded.live);
         let output = engine.decide(live.bandit.begin_decision(), &contexts, &mut rng).unwrap();
-        let mut decided = 0;
+        let (mut decided, mut last) = (0, DecisionId([0; 16]));
         let refused = loop {
             if let Err(error) = live.check_room(HOLD) {
                 break error;
@@ -415,12 +416,20 @@ mod tests {
             assert!(bytes < 1 << 10, "{bytes}");
             let reply = change.apply();
             live.note(reply.round, HOLD);
-            decided += 1;
+            (decided, last) = (decided + 1, reply.id);
         };
         assert!(matches!(refused, Error::TooManyOpen { limit: 1024, wait: 1..=60 }), "{refused}");
         assert_eq!(live.bandit.status().pending_decisions, decided);
         assert!(decided > 1000 && live.bandit.oldest_pending() == Some(1));
         assert!(live.check_room(Duration::ZERO).is_ok(), "control");
+        // A feedback writes two rows, of which one is removed, whatever else waits.
+        let zero = |level| Ciphertext::zero(engine.params(), level);
+        let plan = &flooded.created.plan;
+        let (statistics, trace) = (zero(plan.statistics_level), zero(plan.trace_level));
+        let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
+        let change = live.bandit.feedback(engine, last, feedback).unwrap();
+        assert_eq!((change.decisions().unwrap().len(), change.receipts().unwrap().len()), (1, 1));
+        drop(change);
         live.made.clear();
         assert!(live.check_room(HOLD).is_ok(), "made before this process began");
     }

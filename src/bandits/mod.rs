@@ -8,7 +8,8 @@ use crate::jobs::{Updates, Work, rng};
 use crate::policy::Config;
 use crate::store::{Store, Stored, Table, lock};
 use encrypted::EncryptedBandit;
-use helba::{BanditConfig, DecisionId, Engine};
+use helba::Engine;
+use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -149,8 +150,9 @@ impl Bandits {
     ) -> Result<Self, Error> {
         let keys = match bundle {
             Some(bundle) => {
-                let manifest = bundle.manifest.clone();
-                Some(Arc::new(Keys { engine: bundle.into_engine()?, manifest }))
+                let PublicBundle { manifest, params, public_key, key_id, keys } = bundle;
+                let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
+                Some(Arc::new(Keys { engine, manifest }))
             }
             None => None,
         };

@@ -9,7 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use helba::BanditConfig;
+use protocol::BanditConfig;
 use serde_json::{Map, Value};
 use service::Content;
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::jobs::{self, Work};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use helba::DecisionId;
+use protocol::DecisionId;
 
 pub(super) async fn feedback(
     State(state): State<AppState>,

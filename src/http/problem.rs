@@ -11,10 +11,11 @@ use wire::{PROBLEM_JSON, Problem};
 impl Error {
     fn status(&self) -> StatusCode {
         use helba::Error as H;
+        use protocol::Error as P;
         use wire::Error as W;
         match self {
             Error::UnknownBandit { .. } | Error::UnknownPath { .. } => StatusCode::NOT_FOUND,
-            Error::Helba(H::UnknownDecision { .. }) => StatusCode::NOT_FOUND,
+            Error::Helba(H::Protocol(P::UnknownDecision { .. })) => StatusCode::NOT_FOUND,
             Error::Unauthorized { .. } => StatusCode::UNAUTHORIZED,
             Error::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Error::Request(Refusal::MediaType { .. }) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -46,11 +47,9 @@ impl Error {
             ) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Privacy(e) => of_privacy(e),
             Error::Helba(
-                H::Config(_)
-                | H::Field { .. }
-                | H::Shape { .. }
-                | H::Depth { .. }
-                | H::Slots { .. }
+                H::Protocol(
+                    P::Config(_) | P::Field { .. } | P::Shape { .. } | P::Depth { .. } | P::Slots { .. },
+                )
                 | H::WrongLevel { .. },
             ) => StatusCode::BAD_REQUEST,
             Error::Helba(H::Ckks(e)) if is_rejection(e) => StatusCode::BAD_REQUEST,
@@ -66,6 +65,7 @@ impl Error {
     fn reason(&self) -> &'static str {
         use ckks::Error as C;
         use helba::Error as H;
+        use protocol::Error as P;
         use wire::Error as W;
         match self {
             Error::UnknownBandit { .. } => "unknown_bandit",
@@ -77,7 +77,7 @@ impl Error {
             Error::Request(Refusal::MediaType { .. }) => "media_type",
             Error::Request(Refusal::WrongHost { .. }) => "wrong_host",
             Error::Request(Refusal::ForeignOrigin { .. }) => "foreign_origin",
-            Error::Helba(H::UnknownDecision { .. }) => "unknown_decision",
+            Error::Helba(H::Protocol(P::UnknownDecision { .. })) => "unknown_decision",
             Error::Request(Refusal::BodyTooLarge { .. }) | Error::Wire(W::TooLong { .. }) => "too_large",
             Error::Request(Refusal::BodyLost { .. }) => "body_lost",
             Error::Wire(W::Version { .. }) | Error::Helba(H::Ckks(C::Version { .. })) => "wrong_version",

@@ -1,49 +1,35 @@
-//! Step 3: argmax over the arms, and the trace condition in a spare slot of the same comparison.
+//! Step 3 of a decision: the argmax of the scores, and the test of the trace condition in a spare slot of the
+//! same comparison.
 //!
-//! Levels in → out: l → l − comparison − log₂ Ka − 1.
+//! A ciphertext at level l leaves this step at level l − c − log₂ Ka − 1: c levels for the comparison
+//! polynomial, log₂ Ka for the product over the pairs of an arm (Ka arms after padding), and one for the
+//! mask.
 //!
-//! Source: Algorithm 4, step 3. Departure: all pairs at once ([`circuits::argmax::Argmax`]) instead of the chain amax and
-//! acomp (Algorithms 8 and 9), whose depth grows with K.
+//! Source: Algorithm 4, step 3. Departure: [`circuits::argmax::Argmax`] compares all pairs of arms at once.
+//! The paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with K.
 
-use crate::{BanditConfig, Error, Shape};
+use crate::Error;
 use circuits::argmax::Argmax;
-use circuits::{Complex64, SlotAlgebra};
+use circuits::{Comparison, Complex64, SlotAlgebra};
+use protocol::{BanditConfig, Shape};
 
-/// The comparison of a bandit: arms in their blocks, the trace at slot D² of the first.
+/// The argmax circuit of a bandit. Each arm has one block of slots; the trace stands in slot D² of the first
+/// block.
 ///
 /// # Errors
-/// [`Error::Circuit`] for a comparison that does not exist.
+/// [`Error::Protocol`] for comparison bits other than 6, 8 or 10.
 pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
-    Ok(Argmax::new(shape.arm_slots, shape.block(), trace_slot(shape), config.comparison()?)?)
+    let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
+    Ok(Argmax::new(shape.arm_slots, shape.block(), shape.trace_slot(), comparison)?)
 }
 
-/// The most arms: 128 would need squares of 16 features for their rows, and 2¹⁶ slots.
-pub const MOST_ARMS: usize = 64;
-
-/// The most arms that a comparison of eight levels is sharp enough for, whose indicators miss by up to 0.0122: errors multiply along
-/// a row of the product, whose entry for the trace must stay on its side of the decision about it. 32 make 0.67 to 1.49 of 1.
-pub(crate) const ROUGH_ARMS: usize = 32;
-
-/// What an indicator of a comparison that was resolved misses 0 or 1 by.
-fn indicator_error(arms: usize) -> f64 {
-    if arms <= ROUGH_ARMS { 0.0125 } else { 0.003 }
-}
-
-/// Entries of an answer are below: the largest product of a row, and a half for noise.
-pub fn largest_entry(shape: Shape) -> f64 {
-    (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
-}
-
-/// Where the trace stands.
-pub(crate) fn trace_slot(shape: Shape) -> usize {
-    shape.square()
-}
-
-/// Near 1 at slot (a, 0) if arm a beats all others, and at the trace's slot if it reached its threshold; other slots
-/// hold intermediate results. `index` is [`crate::score::optimistic_index`]'s.
+/// Compares all pairs of scores and multiplies each arm's results. Slot (a, 0) of the result is near 1 if arm
+/// a has the largest score, and near 0 otherwise. The slot of the trace is near 1 if the trace has reached
+/// `trace_threshold`. Other slots hold intermediate results. `index` is the result of
+/// [`crate::score::optimistic_index`].
 ///
 /// # Errors
-/// Of the algebra.
+/// Those of the algebra.
 pub fn wins<A: SlotAlgebra>(
     alg: &A,
     argmax: &Argmax,
@@ -54,41 +40,40 @@ pub fn wins<A: SlotAlgebra>(
     argmax.row_product(alg, &argmax.indicator(alg, &differences)?)
 }
 
-/// The trace comparison alone, times the number of slots, so that it is the constant coefficient of the message.
-/// One level.
+/// Keeps the slot of the trace and multiplies it by the number of slots, so that the result of the trace
+/// comparison is the constant coefficient of the encoded message. Uses one level.
 ///
 /// # Errors
-/// Of the algebra.
+/// Those of the algebra.
 pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<A::Vector, A::Error> {
     let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
-    mask[trace_slot(shape)].re = shape.decision_slots() as f64;
+    mask[shape.trace_slot()].re = shape.decision_slots() as f64;
     alg.mul_plain(wins, &mask)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::MOST_ARMS;
+    use protocol::exchange::{TRACE_DECISION, TRACE_FLOOD_BITS, indicator_error, largest_entry};
 
-    /// The trace's entry stays on its side of the decision, with a sixteenth of noise from the server and as
-    /// much from the device, for the largest number of arms.
+    /// For the largest number of arms of each comparison, the entry of the trace stays on the right side of
+    /// [`TRACE_DECISION`] with noise of 1/16 from the server and 1/16 from the device.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
-        for arms in [ROUGH_ARMS, ROUGH_ARMS + 1, MOST_ARMS] {
+        for (arms, near) in [(32, 1.988), (33, 1.711), (MOST_ARMS, 1.711)] {
             let shape = Shape::for_problem(16, arms);
             for comparison_bits in [6, 8, 10] {
-                let comparison =
-                    BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) }.comparison().unwrap();
-                let resolution = comparison.resolution().unwrap();
-                assert!(
-                    comparison.measured_error(resolution, 100_000) / 2.0 < indicator_error(shape.arm_slots)
-                );
+                let config = BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) };
+                let argmax = argmax(&config, shape).unwrap();
+                let error = argmax.comparison().measured_error(config.resolution(), 100_000) / 2.0;
+                assert!(error < indicator_error(shape.arm_slots));
             }
             let (row, error) = (shape.arm_slots as i32, indicator_error(shape.arm_slots));
-            let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
-            assert!((1.0 - error).powi(row) - noise > decision);
-            assert!(error * (1.0 + error).powi(row - 1) + noise < decision);
+            let noise = 2.0 * (-f64::from(TRACE_FLOOD_BITS)).exp2();
+            assert!((1.0 - error).powi(row) - noise > TRACE_DECISION);
+            assert!(error * (1.0 + error).powi(row - 1) + noise < TRACE_DECISION);
             let largest = largest_entry(shape);
-            let near = if arms == ROUGH_ARMS { 1.988 } else { 1.711 };
             assert!((largest - near).abs() < 1e-3, "{largest}");
         }
     }

@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::policy::{Config, Learner};
 use crate::store::{Edits, Stored};
 use bandit::Features;
-use helba::DecisionId;
 use helba::journal::{self, Edit, Numbered, Recent};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
+use protocol::DecisionId;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -384,7 +384,7 @@ impl ClearState {
     /// Counts a feedback once; the same feedback again gets the same answer and changes nothing.
     ///
     /// # Errors
-    /// [`helba::Error::UnknownDecision`], [`Error::OutOfTurn`], [`Error::Answered`], [`Error::Settled`],
+    /// [`protocol::Error::UnknownDecision`], [`Error::OutOfTurn`], [`Error::Answered`], [`Error::Settled`],
     /// [`Error::BatchOver`], and those of the policy.
     pub(super) fn feedback(
         &mut self,
@@ -399,7 +399,7 @@ impl ClearState {
             return Ok(self.unchanged(out));
         }
         let core = &self.core;
-        let unknown = || helba::Error::UnknownDecision { id: id.to_string() };
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
         let base = match core.newest.filter(|_| core.has_aliases()) {
             Some(newest) if is_alias(newest, id) => newest,
             Some(_) => return Err(unknown().into()),
@@ -575,12 +575,15 @@ mod tests {
             bandit = ClearState::read(&stored(&bandit)).unwrap();
             bandit.feedback(first.id, &reward(0.25), &statement, &mut rng).unwrap().apply();
             let mut guess = |id, r| {
-                bandit.feedback(id, &reward(r), &statement, &mut rng).map(|change| drop(change.apply()))
+                bandit.feedback(id, &reward(r), &statement, &mut rng).map(|change| _ = change.apply())
             };
             for r in [0.0, 0.25, 1.0] {
                 let unknown = guess(second.id, r).unwrap_err();
                 assert!(
-                    matches!(unknown, Error::Helba(helba::Error::UnknownDecision { .. })),
+                    matches!(
+                        unknown,
+                        Error::Helba(helba::Error::Protocol(protocol::Error::UnknownDecision { .. }))
+                    ),
                     "{name}: {unknown}"
                 );
             }
@@ -893,5 +896,33 @@ mod tests {
         assert!(bandit.feedback(first, &feedback, &statement, &mut rng).is_err());
         bandit.feedback(ids[0], &feedback, &statement, &mut rng).unwrap().apply();
         assert_eq!((bandit.open.len(), bandit.core.feedbacks), (most - 1, 1));
+    }
+
+    /// The rows that a feedback writes are as many bytes with every decision open that is remembered as with
+    /// ten, and the policy's state is the same.
+    #[test]
+    fn a_feedback_does_not_grow_with_open_decisions() {
+        let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
+        let Value::Object(config) = config else { unreachable!() };
+        let mut rng = ChaCha20Rng::seed_from_u64(9);
+        let mut bytes = |open: usize| {
+            let mut bandit = ClearState::new(Config::from_request(config.clone()).unwrap()).unwrap();
+            let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
+            let mut decide = || bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
+            let first = decide();
+            (1..open).for_each(|_| _ = decide());
+            assert_eq!(bandit.pending(), open);
+            let statement = bandit.statement().unwrap();
+            let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
+            let change = bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
+            let edits = change.edits().unwrap().unwrap();
+            let rows = [edits.decisions, edits.receipts, edits.exchanges].concat();
+            let bytes = |row: &journal::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
+            (rows.iter().map(bytes).sum::<usize>(), edits.state.len())
+        };
+        let ((few, state), (many, after)) = (bytes(10), bytes(REMEMBERED));
+        assert_eq!(few, many);
+        // Counters are longer by some bytes.
+        assert!(after <= state + 8, "{state}, {after}");
     }
 }

@@ -1,42 +1,11 @@
 //! Decisions: what they read, what they answer, and the rows that wait for feedback.
 
-use crate::config::INVERSE_TOLERANCE;
+use crate::Scalars;
 use crate::journal::Numbered;
-use crate::{BanditConfig, Error, Plan, Scalars};
 use ckks::Ciphertext;
+use protocol::{BanditConfig, DecisionId, INVERSE_TOLERANCE, Plan, Receipt, RefreshId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Names a decision. It is random, so that it cannot be guessed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct DecisionId(pub [u8; 16]);
-
-impl std::fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
-    }
-}
-
-impl std::str::FromStr for DecisionId {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownDecision { id: s.chars().take(64).collect() };
-        if s.len() != 32 || !s.is_ascii() {
-            return Err(unknown());
-        }
-        let mut id = [0; 16];
-        for (byte, pair) in id.iter_mut().zip(s.as_bytes().chunks_exact(2)) {
-            let digit =
-                |c: u8| (c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase()).ok_or_else(unknown);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(DecisionId(id))
-    }
-}
-
-/// Names a refresh task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefreshId(pub u64);
 
 /// What a decision reads; no lock is held while it is computed.
 #[derive(Debug, Clone)]
@@ -72,25 +41,14 @@ pub struct DecisionReply {
 /// What a user returns for a decision.
 #[derive(Debug, Clone)]
 pub struct Feedback {
-    /// [`Layout::statistics`](crate::Layout::statistics) of the arm played.
+    /// [`Layout::statistics`](protocol::Layout::statistics) of the arm played.
     pub statistics: Ciphertext,
-    /// [`Layout::trace_features`](crate::Layout::trace_features) of the arm played.
+    /// [`Layout::trace_features`](protocol::Layout::trace_features) of the arm played.
     pub trace: Ciphertext,
     /// Whether the trace comparison came out as reached, if it was asked and the device answers.
     pub trace_answer: Option<bool>,
     /// The masked model, encrypted anew at the top level.
     pub refreshed: Option<(RefreshId, Ciphertext)>,
-}
-
-/// Confirms that a feedback was counted. Every repetition of the feedback gets the same receipt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// The decision, in hexadecimal.
-    pub decision: String,
-    /// Feedbacks counted so far, this one included.
-    pub feedbacks: u64,
-    /// Batches closed so far.
-    pub batches: u64,
 }
 
 /// A decision that waits for feedback: a row.

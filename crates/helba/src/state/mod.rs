@@ -11,16 +11,16 @@
 mod decisions;
 mod phase;
 
-pub use decisions::{DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId};
+pub use decisions::{DecisionInputs, DecisionReply, Feedback};
 pub use phase::{UpdateInputs, UpdateOutput};
 
-use crate::config::INVERSE_TOLERANCE;
 use crate::journal::{self, Edit, Recent, StoredEdit, StoredRow};
-use crate::{BanditConfig, DecisionOutput, Engine, Error, Layout, Plan, refresh};
+use crate::{DecisionOutput, Engine, Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use decisions::{Counted, Pending};
 use num_complex::Complex64;
 use phase::Phase;
+use protocol::{BanditConfig, DecisionId, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -28,28 +28,6 @@ use std::sync::Arc;
 /// The most decisions that wait for feedback, and the most receipts kept for repeated feedback; the oldest
 /// are dropped first.
 const REMEMBERED: usize = 1024;
-
-/// Counters and phase of a bandit. Nothing in it depends on contexts or rewards but, where the schedule is not
-/// public, the times of the trace condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Decisions made.
-    pub round: u64,
-    /// Feedbacks counted.
-    pub feedbacks: u64,
-    /// Feedbacks in the model in use, t_j.
-    pub model_feedbacks: u64,
-    /// Batches closed.
-    pub batches: u64,
-    /// Models brought back by users.
-    pub refreshes: u64,
-    /// A batch update is due or runs.
-    pub updating: bool,
-    /// A masked model waits for a user.
-    pub refresh_due: bool,
-    /// Decisions without feedback.
-    pub pending_decisions: usize,
-}
 
 /// One bandit: public counters, encrypted statistics, and the decisions that wait for feedback.
 #[derive(Debug, Clone)]
@@ -253,7 +231,7 @@ impl Bandit {
     ) -> Result<Self, E> {
         let state: State<Digest> = journal::decode(state)?;
         let plan = state.plan.clone();
-        if state.config.plan(engine.params(), engine.shape())? != plan {
+        if state.config.plan(engine.params(), engine.shape()).map_err(Error::from)? != plan {
             return Err(Error::BadState("it was made with other parameters".into()).into());
         }
         let state = state.try_map(&mut |part: Part, digest| read(part, part.level(&plan), digest))?;
@@ -308,7 +286,7 @@ impl Bandit {
         DecisionInputs {
             config: s.config.clone(),
             plan: s.plan.clone(),
-            scalars: s.config.scalars(s.round + 1, s.model_feedbacks),
+            scalars: Scalars::new(&s.config, s.round + 1, s.model_feedbacks),
             model: s.model.clone(),
             trace: test.then(|| (s.trace.clone(), s.feedbacks)),
             batch: s.batches,
@@ -349,7 +327,7 @@ impl Bandit {
     /// Counts a feedback once; the same call again returns the same receipt and changes nothing.
     ///
     /// # Errors
-    /// [`Error::UnknownDecision`], [`Error::WrongLevel`].
+    /// [`protocol::Error::UnknownDecision`], [`Error::WrongLevel`].
     pub fn feedback(
         &mut self,
         engine: &Engine,
@@ -360,7 +338,7 @@ impl Bandit {
             let out = counted.receipt(id);
             return Ok(Change { bandit: self, state: None, pending: Vec::new(), receipts: Vec::new(), out });
         }
-        let unknown = || Error::UnknownDecision { id: id.to_string() };
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
         let pending = self.pending.get(&id).ok_or_else(unknown)?;
         let plan = &self.state.plan;
         let level = |what, ct: &Ciphertext, want: usize| {

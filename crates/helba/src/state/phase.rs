@@ -1,9 +1,8 @@
 //! The phases of a batch and its update. Each phase owns the ciphertexts that exist in it alone.
 
 use super::Part;
-use crate::Plan;
-use circuits::matrix::Factors;
 use ckks::Ciphertext;
+use protocol::{Factors, Plan};
 use rns::sample::Seed;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
