@@ -1,6 +1,6 @@
 //! The cards of all policies that the service offers, and how errors of the registry are answered.
 
-use crate::Error;
+use crate::error::Error;
 use serde_json::Map;
 use wire::{FeedbackKind, PolicyCard};
 
