@@ -895,7 +895,7 @@ mod tests {
         let config = serde_json::json!({"policy": "oful", "arms": 4, "features": 64});
         let Value::Object(config) = config else { unreachable!() };
         let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
-        let most = remembered(&bandit.core.config);
+        let most = remembered(&bandit.core.profile());
         assert_eq!(most, KEPT_VALUES / 256);
         let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.core.policy.privacy().unwrap());
         let context = || Some(Features::new(vec![0.1; 256], 64).unwrap());
