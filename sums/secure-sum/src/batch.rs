@@ -1,23 +1,23 @@
-//! What the users of one batch add, sized so that some of them may be missing.
+//! The noise of one batch, sized so that it is enough when some users are missing or collude.
 
 use crate::{BatchId, Error, Sum};
 use bandit::distributed::{Mechanism, Model};
 use privacy::Ratio;
 use rand::Rng;
 
-/// What a [`Batch`] is made of; the same at users and collector.
+/// Parameters of a [`Batch`], on which users and collector agree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Whose noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a sum without
-    /// noise.
+    /// Who adds which noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a sum
+    /// without noise.
     pub model: Model,
     /// Privacy of each batch, hence (users being disjoint) of the run.
     pub epsilon: Ratio,
-    /// Users asked, n.
+    /// Number of users asked, n.
     pub invited: u64,
-    /// Part of them that may drop out. With more missing the batch is refused.
+    /// Part of the users that may drop out. A batch that misses more is refused.
     pub missing: Ratio,
-    /// Part of them that may collude with the collector: they answer, but their noise hides nothing.
+    /// Part of the users that may collude with the collector: they answer, and the collector knows their noise.
     pub colluding: Ratio,
     /// As for [`Mechanism::new`].
     pub confidence: f64,
@@ -87,12 +87,12 @@ impl Batch {
         &self.mechanism
     }
 
-    /// Users without whom nothing is let out.
+    /// Smallest number of users whose sum is let out.
     pub const fn at_least(&self) -> u32 {
         self.at_least
     }
 
-    /// Its name among the parties, under a `number` that no other batch has.
+    /// Its id among the parties, under a `number` that no other batch has.
     pub const fn id(&self, number: u64) -> BatchId {
         BatchId { number, at_least: self.at_least }
     }

@@ -1,15 +1,27 @@
 //! Sums of users' messages among processes, no one of which is trusted with more than its share.
 //!
-//! For servers that learn from noised sums (`bandit::distributed`, `privacy::shuffle`) and must not see a
-//! user's value. Not for inputs that must be proved to be in range: a user adds noise itself, which no range
-//! proof fits, so that a user who cheats can shift a sum (and shift it only; see [`Batch`] for how many may
-//! withhold their noise).
+//! For servers that learn from noised sums (`bandit::distributed`, `glm::shuffle`) and must not see a user's
+//! value. Not for inputs that must be proved to be in range: users add noise, which no range proof fits, so that
+//! a user who cheats can shift a sum. It can do nothing else; see [`Batch`] for how many may withhold noise.
 //!
 //! | way | who must not collude | bytes a user | here |
 //! |---|---|---|---|
 //! | two aggregators | both aggregators | 72 | [`Batch`], [`Aggregator`], [`Collector`] |
 //! | ciphertexts | server and key authority | 65 thousand | [`encrypted`] |
 //! | shuffler | shuffler and server | 24, or 16 and 8 a label | [`Shuffler`], [`BanditTask::count`], [`BanditTask::devices`] |
+//!
+//! # Rounds
+//! With two aggregators:
+//! 1. The collector reads the bandit's [task](BanditTask) and announces a batch to both aggregators.
+//! 2. Each user computes the noise from the bandit's public parameters, randomises its reward, and sends one
+//!    share to each aggregator.
+//! 3. The collector closes the batch at both aggregators, names the users whose shares reached both, and has
+//!    both open their totals over this set.
+//! 4. The collector adds the two totals and delivers the sum to the bandit's service.
+//!
+//! On ciphertexts the adder announces the batch to the key authority, which makes a key for it; users encrypt
+//! under that key; the adder adds, and has the authority open the one sum. Behind a shuffler users send numbers
+//! of ones, and the shuffler delivers their sums by itself when all users of the batch have answered.
 //!
 //! # What each party sees, with two aggregators
 //! - An aggregator: random ids, and for each a uniform field element, whatever the value. Its total is

@@ -1,7 +1,6 @@
 //! `secure-sum`: the parties of a secure sum, each a process.
 
 mod demo;
-mod users;
 
 use anyhow::{Context, Result, bail};
 use bandit::distributed::Model;
@@ -104,7 +103,7 @@ enum Role {
         token: TokenFile,
     },
     /// Simulated users of one batch, with rewards of 0 and 1; some drop out.
-    Users(Box<users::Users>),
+    Users(Box<demo::users::Users>),
     /// Successive elimination over all roles on this machine, each a process; figures go to stdout as CSV.
     Demo(demo::Demo),
 }

@@ -35,7 +35,7 @@ mod simulate;
 mod whole;
 
 pub use environment::NormalArms;
-pub use intermediary::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
+pub use intermediary::{IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
 pub use parameters::{Config, MOST_DELTA, NoiseAt, Parameters};
 pub use server::{EliminationServer, Stage, survivors};

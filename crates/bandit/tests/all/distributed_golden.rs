@@ -1,9 +1,7 @@
 //! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be counted.
 
-use bandit::distributed::{
-    AdditiveShares, BitShuffle, Config, Elimination, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum,
-    SecureSum,
-};
+use crate::intermediaries::{AdditiveShares, BitShuffle};
+use bandit::distributed::{Config, Elimination, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum, SecureSum};
 use bandit::{Error, Policy};
 use privacy::budget::Delta;
 use privacy::source::{SplitMix64, Words};

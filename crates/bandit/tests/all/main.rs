@@ -10,6 +10,7 @@ mod delayed_statistics;
 mod distributed_golden;
 mod distributed_privacy;
 mod distributed_statistics;
+mod intermediaries;
 mod paper_figure_1;
 mod purchases;
 mod state;

@@ -1,4 +1,6 @@
-//! All roles on this machine: this process is the bandit's server, the others are started by it.
+//! Simulation: all roles on this machine. This process is the bandit's server and starts the others.
+
+pub(crate) mod users;
 
 use crate::Agreed;
 use anyhow::{Context, Result, bail};

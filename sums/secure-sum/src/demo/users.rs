@@ -1,4 +1,4 @@
-//! Simulated users of one batch.
+//! Simulation: the users of one batch.
 
 use crate::{Agreed, address};
 use anyhow::{Context, Result, bail};
