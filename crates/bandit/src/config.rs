@@ -1,4 +1,4 @@
-//! What a linear policy is told before it starts.
+//! Configuration of linear policies.
 
 use crate::{Error, Schedule, Width};
 use serde::{Deserialize, Serialize};

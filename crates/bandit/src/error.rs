@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
 
 /// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

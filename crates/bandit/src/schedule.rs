@@ -1,4 +1,4 @@
-//! When a batch ends, that is, when inverse and estimate are computed anew.
+//! Schedules: the rounds after which inverse and estimate are computed again, which end a batch.
 
 use crate::{Error, LinearConfig};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub enum Schedule {
     },
 }
 
-/// Where a batch stands after a round, as far as schedules ask.
+/// The quantities after a round that schedules depend on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchProgress {
     /// `t`: rounds learnt from.
@@ -45,8 +45,8 @@ pub struct BatchProgress {
 }
 
 impl Schedule {
-    /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows
-    /// in it.
+    /// Whether the end of a batch is a function of the round number alone, and hence reveals nothing about
+    /// the data.
     pub fn is_public(self) -> bool {
         match self {
             Self::EveryRound | Self::Growth | Self::Every { .. } | Self::GrowthOrEvery { .. } => true,
@@ -54,7 +54,8 @@ impl Schedule {
         }
     }
 
-    /// Where the inverse is wanted in every round, or the determinant, rank-one updates beat factorisations.
+    /// Whether the rule needs the inverse or the determinant in every round, for which rank-one updates cost
+    /// less than factorisations.
     pub(crate) fn needs_tracking(self) -> bool {
         matches!(self, Self::EveryRound | Self::Determinant)
     }
@@ -64,8 +65,8 @@ impl LinearConfig {
     /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
     /// data.
     ///
-    /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read
-    /// as 1.
+    /// The encrypted server evaluates this part itself; the rest needs the user's key. A `t_j` of 0 counts as
+    /// 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
         let t_j = t_j.max(1);
         let grown = || t as f64 >= (1.0 + self.eta) * t_j as f64;
@@ -91,7 +92,7 @@ impl LinearConfig {
             }
     }
 
-    /// `c - L*eta/sqrt(lambda + L^2)`, what Proposition 7 wants above 1/4.
+    /// `c - L*eta/sqrt(lambda + L^2)`, which must exceed 1/4 in Proposition 7.
     pub fn switching_margin(&self) -> f64 {
         self.c - self.eta_cost()
     }

@@ -1,4 +1,4 @@
-//! What is played against: rewards 0 and 1 with mean `mu(<x, theta>)`.
+//! The environment with rewards 0 and 1 of mean `mu(<x, theta>)`.
 
 use crate::{Error, Link};
 use bandit::sampling::standard_normal;

@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
 
 /// Errors of this crate. What a policy refuses in a round is a [`bandit::Error`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -60,7 +60,7 @@ pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str)
     if got.is_finite() && ok { Ok(()) } else { Err(Error::Field { field, got, want }) }
 }
 
-/// What a policy says when its own mathematics fails in a round.
+/// The error of a policy whose own computation fails in a round.
 pub(crate) fn in_round(error: Error) -> bandit::Error {
     match error {
         Error::Bandit(e) => e,

@@ -1,4 +1,4 @@
-//! What every policy is told of its problem.
+//! The problem that a policy is configured for.
 
 use crate::Link;
 use crate::error::{Error, field};

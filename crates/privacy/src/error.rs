@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
 
 /// Errors of this crate. None names a datum or a noise value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -8,8 +8,8 @@ use rand::Rng;
 /// Parameters of a [`Batch`], on which users and collector agree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Who adds which noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a sum
-    /// without noise.
+    /// Who adds which noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a
+    /// sum without noise.
     pub model: Model,
     /// Privacy of each batch, hence (users being disjoint) of the run.
     pub epsilon: Ratio,
@@ -17,7 +17,8 @@ pub struct Plan {
     pub invited: u64,
     /// Part of the users that may drop out. A batch that misses more is refused.
     pub missing: Ratio,
-    /// Part of the users that may collude with the collector: they answer, and the collector knows their noise.
+    /// Part of the users that may collude with the collector: they answer, and the collector knows their
+    /// noise.
     pub colluding: Ratio,
     /// As for [`Mechanism::new`].
     pub confidence: f64,

@@ -1,8 +1,9 @@
 //! Sums of users' messages among processes, no one of which is trusted with more than its share.
 //!
 //! For servers that learn from noised sums (`bandit::distributed`, `glm::shuffle`) and must not see a user's
-//! value. Not for inputs that must be proved to be in range: users add noise, which no range proof fits, so that
-//! a user who cheats can shift a sum. It can do nothing else; see [`Batch`] for how many may withhold noise.
+//! value. Not for inputs that must be proved to be in range: users add noise, which no range proof fits, so
+//! that a user who cheats can shift a sum. It can do nothing else; see [`Batch`] for how many may withhold
+//! noise.
 //!
 //! | way | who must not collude | bytes a user | here |
 //! |---|---|---|---|
@@ -20,8 +21,8 @@
 //! 4. The collector adds the two totals and delivers the sum to the bandit's service.
 //!
 //! On ciphertexts the adder announces the batch to the key authority, which makes a key for it; users encrypt
-//! under that key; the adder adds, and has the authority open the one sum. Behind a shuffler users send numbers
-//! of ones, and the shuffler delivers their sums by itself when all users of the batch have answered.
+//! under that key; the adder adds, and has the authority open the one sum. Behind a shuffler users send
+//! numbers of ones, and the shuffler delivers their sums by itself when all users of the batch have answered.
 //!
 //! # What each party sees, with two aggregators
 //! - An aggregator: random ids, and for each a uniform field element, whatever the value. Its total is

@@ -73,7 +73,7 @@ impl Stage {
     /// plus width is below the best mean minus width is eliminated. Only [`Model::Central`] draws from `rng`.
     ///
     /// # Errors
-    /// As [`Mechanism::analyse`]. Nothing has changed then.
+    /// As [`Mechanism::analyse`]. The state is then unchanged.
     pub fn take(&mut self, sum: u64, rng: &mut dyn Rng) -> Result<(), Error> {
         let mean = self.mechanism.analyse(sum, rng)? / self.mechanism.users() as f64;
         if self.means.len() + 1 < self.left.len() {

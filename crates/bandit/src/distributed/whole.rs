@@ -37,7 +37,7 @@ struct State<S> {
 }
 
 impl<S: SecureSum + Clone + Serialize> Elimination<S> {
-    /// Nothing played yet.
+    /// The policy before the first round.
     ///
     /// # Errors
     /// Those of [`Stage::new`].

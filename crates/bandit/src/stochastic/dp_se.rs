@@ -49,7 +49,7 @@ impl Epoch {
 }
 
 impl<N: Noise> DpSe<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0 or `beta` is not in (0, 1).

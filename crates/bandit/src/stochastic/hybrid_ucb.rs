@@ -44,7 +44,7 @@ pub enum Tree {
 }
 
 impl<N: Noise> HybridUcb<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.

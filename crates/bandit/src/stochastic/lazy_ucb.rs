@@ -34,7 +34,7 @@ pub struct AnytimeLazyUcb<N: Noise> {
 }
 
 impl<N: Noise> AnytimeLazyUcb<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.

@@ -49,7 +49,7 @@ pub trait Noise: LaplaceNoise + Clone + Serialize + DeserializeOwned {}
 
 impl<N: LaplaceNoise + Clone + Serialize + DeserializeOwned> Noise for N {}
 
-/// Whose turn it is: a decision, then its reward.
+/// Whether a decision or its reward comes next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turn {

@@ -1,4 +1,4 @@
-//! Report Noisy Max: which of several sums is the largest, privately.
+//! Report Noisy Max: the position of the largest of several sums, under differential privacy.
 
 use super::{Noise, no_privacy, statement};
 use crate::Error;
@@ -8,7 +8,7 @@ use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the leader of an epoch is chosen: what its noise protects against.
+/// How the leader of an epoch is chosen, and what its noise protects.
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
@@ -48,7 +48,7 @@ impl NoisyMax {
         }
     }
 
-    /// What it promises when every round enters one call.
+    /// The guarantee if every round enters one call.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         match *self {
             Self::Leader { epsilon, neighbours } => statement(epsilon, neighbours),

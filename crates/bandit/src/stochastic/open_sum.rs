@@ -1,4 +1,4 @@
-//! Rewards that no release has seen yet.
+//! Sums of rewards that no release has used.
 
 use super::Noise;
 use crate::Error;
@@ -22,7 +22,7 @@ impl OpenSum {
     /// So many rewards of up to 1 sum to at most `2^53` steps, which a double holds exactly.
     pub(super) const MAX_COUNT: u64 = 1 << 33;
 
-    /// Takes in one reward.
+    /// Adds one reward.
     ///
     /// # Errors
     /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
@@ -64,7 +64,7 @@ impl OpenSum {
     /// The sum with noise of the given scale; empties it.
     ///
     /// # Errors
-    /// [`Error::Privacy`] from the noise. Nothing has changed then.
+    /// [`Error::Privacy`] from the noise. The state is then unchanged.
     pub(super) fn release(
         &mut self,
         scale: f64,

@@ -1,4 +1,4 @@
-//! UCB1: what the private policies are measured against.
+//! UCB1, the baseline without privacy.
 
 use super::{OpenSum, Turn, check_arms, no_privacy};
 use crate::vector::argmax;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct Ucb1(State);
 
 impl Ucb1 {
-    /// `k` arms, nothing pulled yet.
+    /// `k` arms, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.

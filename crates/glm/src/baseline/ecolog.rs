@@ -36,7 +36,7 @@ struct Statistics {
 const LAMBDA: f64 = 10.0;
 
 impl Ecolog {
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// [`Error::Field`], also for a link that is not logistic.

@@ -29,7 +29,7 @@ pub struct GlmUcb {
 }
 
 impl GlmUcb {
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// [`Error::Field`].

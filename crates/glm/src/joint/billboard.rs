@@ -1,4 +1,5 @@
-//! Everything that is published, and the choice made from it and one's own arm set alone.
+//! The billboard of joint privacy: all that is published, and the choice of arms from it and the round's arm
+//! set.
 
 use super::config::{Growth, JointConfig};
 use crate::{Error, Symmetric};

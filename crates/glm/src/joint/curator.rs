@@ -1,4 +1,4 @@
-//! The only code that sees data: rows and exact counts go in, noisy sums come out.
+//! The curator, the only code that sees data: rows and exact counts go in, noisy sums come out.
 
 use super::billboard::Billboard;
 use super::config::{Estimate, JointConfig, Region, Release};
@@ -32,7 +32,7 @@ impl Curator {
         })
     }
 
-    /// Takes in one round and publishes the prefixes that it completes.
+    /// Adds one round and publishes the prefixes that it completes.
     pub(super) fn observe(
         &mut self,
         c: &JointConfig,

@@ -39,7 +39,7 @@ pub struct JointGlm {
 }
 
 impl JointGlm {
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// Those of [`JointConfig::validate`].

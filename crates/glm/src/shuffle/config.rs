@@ -1,4 +1,4 @@
-//! What ShuffleGLM is told: batches, widths, and how sums are protected.
+//! Configuration of ShuffleGLM: batches, widths, and the protection of sums.
 
 use super::Summation;
 use crate::Problem;

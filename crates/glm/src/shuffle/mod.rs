@@ -25,7 +25,7 @@ pub use whole::ShuffleGlm;
 use crate::Symmetric;
 use serde::{Deserialize, Serialize};
 
-/// What a batch has published.
+/// What the server publishes at the end of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
@@ -38,7 +38,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether it is of `d` features, and every number finite.
+    /// Whether all parts have `d` features and all numbers are finite.
     pub fn is_sound(&self, d: usize) -> bool {
         self.theta.len() == d
             && self.theta.iter().all(|v| v.is_finite())

@@ -1,4 +1,4 @@
-//! What a service is told to make a policy, and what its devices are told of it.
+//! Parameters of ShuffleGLM as a service and its devices exchange them.
 
 use super::{Estimator, Protection, ShuffleConfig};
 use crate::error::{Error, field};
@@ -6,7 +6,8 @@ use crate::{Link, Problem};
 use privacy::budget::Epsilon;
 use serde::{Deserialize, Serialize};
 
-/// A [`ShuffleConfig`] as people write it: rewards in [0, 1], calibrated noise, the paper's design.
+/// The parameters that a creation request states. Rewards lie in [0, 1], noise is calibrated, and the design
+/// is the paper's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {

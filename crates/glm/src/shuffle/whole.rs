@@ -36,7 +36,7 @@ pub struct ShuffleGlm {
 }
 
 impl ShuffleGlm {
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// Those of [`ShuffleConfig::validate`].

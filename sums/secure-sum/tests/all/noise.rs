@@ -29,8 +29,8 @@ fn true_epsilon(index: f64, epsilon: f64, g: usize) -> f64 {
     p.iter().zip(&p[g..]).map(|(a, b)| (a / b).ln().abs()).fold(0.0, f64::max)
 }
 
-/// Noise sized for all: with a part of the users missing, epsilon grows. Sized as here, it never passes what was
-/// promised, as long as a batch is not refused.
+/// Noise sized for all: with a part of the users missing, epsilon grows. Sized as here, it never passes what
+/// was promised, as long as a batch is not refused.
 #[test]
 fn users_who_drop_out_do_not_cost_privacy() {
     for (users, epsilon, g, shown) in [
@@ -57,8 +57,8 @@ fn users_who_drop_out_do_not_cost_privacy() {
     }
 }
 
-/// The noise of exactly as many users as must answer is the discrete Laplace of scale g/epsilon; chi-square with cells of
-/// 8 and more, against about five standard deviations.
+/// The noise of exactly as many users as must answer is the discrete Laplace of scale g/epsilon; chi-square
+/// with cells of 8 and more, against about five standard deviations.
 #[test]
 fn noise_of_the_least_batch_is_discrete_laplace() {
     let batch = Batch::new(&plan(Model::Pure, 16, 1, 0)).unwrap();

@@ -30,8 +30,8 @@ fn batch(tenths_missing: u128) -> Batch {
     Batch::new(&Plan { missing: Ratio::new(tenths_missing, 10).unwrap(), ..PLAN }).unwrap()
 }
 
-/// Users of whom every tenth is cut off after its first report. The sum is that of the others, and every byte that
-/// reached a party is what that party may see.
+/// Users of whom every tenth is cut off after its first report. The sum is that of the others, and every byte
+/// that reached a party is what that party may see.
 #[test]
 fn views_hold_shares_ids_and_one_noised_sum() {
     let (first, second) = (aggregator(), aggregator());
@@ -66,8 +66,8 @@ fn views_hold_shares_ids_and_one_noised_sum() {
     assert_eq!((sum.total, sum.users), (total, 270));
     assert_ne!(total, steps, "another seed: with this one all noise cancels");
 
-    // An aggregator sees reports of uniform shares: 16 cells of the highest bits, 15 degrees of freedom, 50 has
-    // probability 1e-5.
+    // An aggregator sees reports of uniform shares: 16 cells of the highest bits, 15 degrees of freedom, 50
+    // has probability 1e-5.
     let views: Vec<Passed> = users.iter().map(Relay::passed).collect();
     for (view, count) in views.iter().zip([300, 270]) {
         let mut seen: Vec<Report> =
@@ -80,7 +80,8 @@ fn views_hold_shares_ids_and_one_noised_sum() {
         let chi: f64 = cells.iter().map(|n| (n - want).powi(2) / want).sum();
         assert!(chi < 50.0, "{chi}");
     }
-    // The collector gets ids and two totals, and asks with ids; nobody meets a value, nor the sum without its noise.
+    // The collector gets ids and two totals, and asks with ids; nobody meets a value, nor the sum without its
+    // noise.
     let element =
         |v: i128| u64::from(if v < 0 { -Field64::from(-v as u64) } else { Field64::from(v as u64) });
     for (relay, count) in relays.iter().zip([300, 270]) {
@@ -155,7 +156,8 @@ fn a_batch_opens_once_for_enough_users() {
     assert!(matches!(collector.collect(few), Err(Error::Unreachable { .. })));
 }
 
-/// Random bytes, cut-off and overlong bodies, wrong paths: refused as the caller's fault, and service goes on.
+/// Random bytes, cut-off and overlong bodies, wrong paths: refused as the caller's fault, and service goes
+/// on.
 #[test]
 fn hostile_bytes_are_refused() {
     let process = aggregator();
@@ -289,7 +291,8 @@ fn the_demonstration_runs() {
     assert!(value("aggregators: users answered") <= value("aggregators: users asked"));
     // Each user sends two reports of 36 bytes, less what dropped out, and two heads.
     assert!((72.0..1000.0).contains(&value("aggregators: user sends with HTTP")));
-    // 200 users, 5 % of them missing: noise of a few tenths at epsilon 1, and 1.2 is half of all there can be.
+    // 200 users, 5 % of them missing: noise of a few tenths at epsilon 1, and 1.2 is half of all there can
+    // be.
     let error = value("shuffler: estimated mean") - value("shuffler: true mean");
     assert!(error.abs() < 1.2, "{said}");
 }

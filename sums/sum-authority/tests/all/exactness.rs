@@ -47,8 +47,8 @@ fn a_batch_is_summed_exactly() {
     assert_eq!((sum.total, sum.users), (total, 39));
 }
 
-/// Both ends of the range, and the noise of the most users there may be: `2^12` copies of one ciphertext have an error as
-/// large as that of `2^24` users.
+/// Both ends of the range, and the noise of the most users there may be: `2^12` copies of one ciphertext have
+/// an error as large as that of `2^24` users.
 #[test]
 fn the_range_is_as_stated() {
     let mut rng = ChaCha20Rng::seed_from_u64(32);
@@ -76,7 +76,8 @@ fn the_range_is_as_stated() {
     }
 }
 
-/// The errors of `2^24` independent users stay 60 standard deviations below half a step: measured on fresh ones.
+/// The errors of `2^24` independent users stay 60 standard deviations below half a step: measured on fresh
+/// ones.
 #[test]
 fn noise_is_as_small_as_stated() {
     let mut rng = ChaCha20Rng::seed_from_u64(33);

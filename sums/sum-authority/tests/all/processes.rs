@@ -40,9 +40,9 @@ fn refused<T: Debug>(result: Result<T, Error>, reason: &str) {
     }
 }
 
-/// Forty users of whom four drop out; users, server and authority talk over relays that record every byte. The server gets
-/// ciphertexts and one opened sum; the authority one ciphertext, which none of the users sent; nobody a value, nor the
-/// sum without its noise.
+/// Forty users of whom four drop out; users, server and authority talk over relays that record every byte.
+/// The server gets ciphertexts and one opened sum; the authority one ciphertext, which none of the users
+/// sent; nobody a value, nor the sum without its noise.
 #[test]
 fn views_hold_ciphertexts_and_one_noised_sum() {
     let process = Process::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0"]).unwrap();
@@ -97,7 +97,8 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     assert_eq!(server.opened(id).unwrap(), sum);
     refused(server.value(id, &[9; 16], &sent[0]), "closed");
 
-    // The authority: one ciphertext, asked for twice, that no user sent; it answers total and number of users.
+    // The authority: one ciphertext, asked for twice, that no user sent; it answers total and number of
+    // users.
     let view = to_authority.passed();
     let asked = bodies(&view.sent);
     // First the key is made.
