@@ -121,23 +121,14 @@ const CARDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A policy that only experiments run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SimulatedCard {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is for.
-    pub about: &'static str,
-}
-
-/// The policies that only experiments run.
-pub const SIMULATED: [SimulatedCard; 3] = [
-    SimulatedCard { name: "RSOFUL", about: "OFUL, new statistics when the determinant has grown" },
-    SimulatedCard { name: "RSOFUL-Tr", about: "OFUL, new statistics when the trace has grown" },
-    SimulatedCard {
-        name: "HELBA",
-        about: "OFUL, new statistics by trace or growth; the algorithm of the encrypted server, here in the clear",
-    },
+/// Name and purpose of the policies that only experiments run.
+pub const SIMULATED: [(&str, &str); 3] = [
+    ("RSOFUL", "OFUL, new statistics when the determinant has grown"),
+    ("RSOFUL-Tr", "OFUL, new statistics when the trace has grown"),
+    (
+        "HELBA",
+        "OFUL, new statistics by trace or growth; the algorithm of the encrypted server, here in the clear",
+    ),
 ];
 
 /// The card of every policy in the registry.

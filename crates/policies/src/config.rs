@@ -21,11 +21,6 @@ pub(crate) trait Parameters:
     /// What a service must know of the policy.
     fn profile(&self) -> Profile;
 
-    /// The guarantee asked for, if there is one.
-    fn epsilon(&self) -> Option<Epsilon> {
-        None
-    }
-
     /// The state before the first round. Arms, shape and epsilon have been checked.
     fn make(&self) -> Result<Self::State, Error>;
 
@@ -35,13 +30,45 @@ pub(crate) trait Parameters:
     }
 }
 
+/// Declares the parameters of a policy that runs in the server: name in requests, type, fields, policy, profile, and
+/// how the policy is made. The fields are those of the creation request.
+macro_rules! policy {
+    (
+        $name:literal, $type:ident { $($(#[$attr:meta])* $field:ident: $of:ty),* $(,)? } => $policy:ty;
+        profile($this:ident) $profile:expr;
+        make($maker:ident) $make:expr
+    ) => {
+        #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $type { $($(#[$attr])* $field: $of),* }
+
+        impl crate::config::Parameters for $type {
+            const NAME: &'static str = $name;
+            type State = crate::state::Direct<$policy>;
+
+            fn profile(&self) -> crate::config::Profile {
+                let $this = self;
+                $profile
+            }
+
+            fn make(&self) -> Result<Self::State, crate::Error> {
+                let $maker = self;
+                Ok(crate::state::Direct($make))
+            }
+        }
+    };
+}
+pub(crate) use policy;
+
 /// What a service must know of a policy with its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
     /// Number of arms.
     pub arms: usize,
     /// Number of features of each arm; `None` if decisions take no context.
     pub features: Option<usize>,
+    /// The guarantee asked for, if there is one.
+    pub epsilon: Option<Epsilon>,
     /// What the policy learns from.
     pub feedback: FeedbackKind,
     /// Whether a decision must be answered before the next one is made, or else becomes void.
@@ -62,6 +89,7 @@ impl Profile {
         Profile {
             arms,
             features: None,
+            epsilon: None,
             feedback: FeedbackKind::Reward,
             in_turn: true,
             users_add_noise: false,
@@ -74,6 +102,16 @@ impl Profile {
     /// The same for a contextual policy.
     pub(crate) const fn contextual(features: usize, arms: usize) -> Self {
         Profile { features: Some(features), ..Self::of(arms) }
+    }
+
+    /// The same with this guarantee.
+    pub(crate) const fn private(self, epsilon: Epsilon) -> Self {
+        Profile { epsilon: Some(epsilon), ..self }
+    }
+
+    /// The same for a policy that learns from other feedback.
+    pub(crate) const fn from(self, feedback: FeedbackKind) -> Self {
+        Profile { feedback, ..self }
     }
 
     /// Features of an arm, and arms; `None` if decisions take no context.
@@ -124,11 +162,9 @@ impl<P: Parameters> Erased for P {
 
 /// Refuses parameters beyond what a service carries.
 fn check(parameters: &impl Parameters) -> Result<(), Error> {
-    let Profile { arms, features, .. } = parameters.profile();
+    let Profile { arms, features, epsilon, .. } = parameters.profile();
     limits::check_arms(arms)?;
-    if let Some(epsilon) = parameters.epsilon() {
-        limits::check_epsilon(epsilon)?;
-    }
+    epsilon.map_or(Ok(()), limits::check_epsilon)?;
     features.map_or(Ok(()), |features| limits::check_shape(features, arms))
 }
 

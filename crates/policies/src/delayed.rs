@@ -1,138 +1,77 @@
-//! Parameters of policies that learn from delayed, anonymous feedback.
+//! Parameters of policies that learn from delayed, anonymous feedback: the sum of all rewards that arrived since the
+//! decision before.
 
-use crate::Error;
-use crate::config::{Parameters, Profile};
+use crate::config::{Profile, policy};
 use crate::limits::{MAX_PLANNED_ROUNDS, within};
-use crate::state::Direct;
 use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, MAX_SLOTS, Odaaf,
     OdaafConfig, OdaafRule, RoundSize, UpdateRule,
 };
-use serde::{Deserialize, Serialize};
 use wire::FeedbackKind;
 
-/// The profile of a policy that learns from the sum of all rewards that arrived since the decision before.
-const fn mixed(arms: usize) -> Profile {
-    Profile { feedback: FeedbackKind::Sum, ..Profile::of(arms) }
+policy! {
+    "ars-ucb",
+    ArsUcbParameters {
+        arms: usize,
+        #[serde(default = "four")]
+        alpha: f64,
+        #[serde(default = "squares")]
+        round_size: RoundSize,
+    } => ArsUcb;
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    make(p) ArsUcb::new(ArsUcbConfig { arms: p.arms, alpha: p.alpha, round_size: p.round_size })?
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ArsUcbParameters {
-    arms: usize,
-    #[serde(default = "four")]
-    alpha: f64,
-    #[serde(default = "squares")]
-    round_size: RoundSize,
-}
-
-impl Parameters for ArsUcbParameters {
-    const NAME: &'static str = "ars-ucb";
-    type State = Direct<ArsUcb>;
-
-    fn profile(&self) -> Profile {
-        mixed(self.arms)
-    }
-
-    fn make(&self) -> Result<Self::State, Error> {
-        let &Self { arms, alpha, round_size } = self;
-        Ok(Direct(ArsUcb::new(ArsUcbConfig { arms, alpha, round_size })?))
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ArsExp3Parameters {
-    arms: usize,
-    horizon: u64,
-    #[serde(default = "half")]
-    beta: f64,
-}
-
-impl Parameters for ArsExp3Parameters {
-    const NAME: &'static str = "ars-exp3";
-    type State = Direct<ArsExp3>;
-
-    fn profile(&self) -> Profile {
-        mixed(self.arms)
-    }
-
-    fn make(&self) -> Result<Self::State, Error> {
-        let &Self { arms, horizon, beta } = self;
-        within("horizon", horizon, MAX_PLANNED_ROUNDS)?;
-        Ok(Direct(ArsExp3::new(ArsExp3Config { arms, horizon, beta })?))
+policy! {
+    "ars-exp3",
+    ArsExp3Parameters {
+        arms: usize,
+        horizon: u64,
+        #[serde(default = "half")]
+        beta: f64,
+    } => ArsExp3;
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    make(p) {
+        let horizon = within("horizon", p.horizon, MAX_PLANNED_ROUNDS)?;
+        ArsExp3::new(ArsExp3Config { arms: p.arms, horizon, beta: p.beta })?
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ArsClwParameters {
-    arms: usize,
-    #[serde(default = "sixty_four")]
-    first: u64,
-    #[serde(default = "three")]
-    root: u32,
+policy! {
+    "ars-clw",
+    ArsClwParameters {
+        arms: usize,
+        #[serde(default = "sixty_four")]
+        first: u64,
+        #[serde(default = "three")]
+        root: u32,
+    } => ArsClw;
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    make(p) ArsClw::new(ArsClwConfig { arms: p.arms, first: p.first, root: p.root })?
 }
 
-impl Parameters for ArsClwParameters {
-    const NAME: &'static str = "ars-clw";
-    type State = Direct<ArsClw>;
-
-    fn profile(&self) -> Profile {
-        mixed(self.arms)
-    }
-
-    fn make(&self) -> Result<Self::State, Error> {
-        let &Self { arms, first, root } = self;
-        Ok(Direct(ArsClw::new(ArsClwConfig { arms, first, root })?))
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClwParameters {
-    arms: usize,
-    horizon: u64,
-    interval: u32,
-    #[serde(default = "spaced")]
-    rule: UpdateRule,
-}
-
-impl Parameters for ClwParameters {
-    const NAME: &'static str = "clw";
-    type State = Direct<Clw>;
-
-    fn profile(&self) -> Profile {
-        mixed(self.arms)
-    }
-
-    fn make(&self) -> Result<Self::State, Error> {
-        let &Self { arms, horizon, interval, rule } = self;
-        within("horizon", horizon, MAX_SLOTS)?;
-        Ok(Direct(Clw::new(ClwConfig { arms, horizon, interval, rule })?))
+policy! {
+    "clw",
+    ClwParameters {
+        arms: usize,
+        horizon: u64,
+        interval: u32,
+        #[serde(default = "spaced")]
+        rule: UpdateRule,
+    } => Clw;
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    make(p) {
+        let horizon = within("horizon", p.horizon, MAX_SLOTS)?;
+        Clw::new(ClwConfig { arms: p.arms, horizon, interval: p.interval, rule: p.rule })?
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OdaafParameters {
-    arms: usize,
-    horizon: u64,
-    rule: OdaafRule,
-}
-
-impl Parameters for OdaafParameters {
-    const NAME: &'static str = "odaaf";
-    type State = Direct<Odaaf>;
-
-    fn profile(&self) -> Profile {
-        mixed(self.arms)
-    }
-
-    fn make(&self) -> Result<Self::State, Error> {
-        let &Self { arms, horizon, rule } = self;
-        within("horizon", horizon, MAX_SLOTS)?;
-        Ok(Direct(Odaaf::new(OdaafConfig { arms, horizon, rule })?))
+policy! {
+    "odaaf", OdaafParameters { arms: usize, horizon: u64, rule: OdaafRule } => Odaaf;
+    profile(p) Profile::of(p.arms).from(FeedbackKind::Sum);
+    make(p) {
+        let horizon = within("horizon", p.horizon, MAX_SLOTS)?;
+        Odaaf::new(OdaafConfig { arms: p.arms, horizon, rule: p.rule })?
     }
 }
 

@@ -15,7 +15,7 @@ mod state;
 mod stochastic;
 mod summed;
 
-pub use card::{SIMULATED, SimulatedCard, cards};
+pub use card::{SIMULATED, cards};
 pub use config::{Config, Profile};
 pub use error::Error;
 pub use state::{PolicyState, Reported};

@@ -18,20 +18,20 @@ pub(crate) const MAX_KEPT_ROUNDS: u64 = 100_000;
 pub(crate) const MAX_PLANNED_ROUNDS: u64 = 1_000_000_000;
 
 /// Refuses `got` outside `1..=most`.
-pub(crate) fn within(field: &str, got: u64, most: u64) -> Result<(), Error> {
+pub(crate) fn within(field: &str, got: u64, most: u64) -> Result<u64, Error> {
     match got {
-        _ if (1..=most).contains(&got) => Ok(()),
+        _ if (1..=most).contains(&got) => Ok(got),
         _ => Err(Error::Parameter { why: format!("{field} is {got}, it must be from 1 to {most}") }),
     }
 }
 
 pub(crate) fn check_arms(arms: usize) -> Result<(), Error> {
-    within("arms", arms as u64, MAX_ARMS)
+    within("arms", arms as u64, MAX_ARMS).map(drop)
 }
 
 pub(crate) fn check_shape(features: usize, arms: usize) -> Result<(), Error> {
     within("features", features as u64, MAX_FEATURES)?;
-    within("features times arms", (features * arms) as u64, MAX_VALUES)
+    within("features times arms", (features * arms) as u64, MAX_VALUES).map(drop)
 }
 
 pub(crate) fn check_epsilon(epsilon: Epsilon) -> Result<(), Error> {

@@ -14,18 +14,20 @@ use serde_json::Value;
 use wire::{ClearFeedback, SummedBatch};
 
 /// State of a policy as a service uses it. Object-safe: contexts, feedback and bytes have one type for all.
-pub(crate) trait State: Send + Sync {
+pub(crate) trait State: Copied + Send + Sync {
     fn privacy(&self) -> Result<PrivacyStatement, Error>;
 
     fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error>;
 
     fn learn(
         &mut self,
-        context: Option<&Features>,
-        arm: usize,
-        feedback: &ClearFeedback,
-        rng: &mut dyn Rng,
-    ) -> Result<(), Error>;
+        _: Option<&Features>,
+        _: usize,
+        _: &ClearFeedback,
+        _: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        Err(Error::Broken("feedback for a policy that takes batches"))
+    }
 
     fn task(&self) -> Result<Option<Task>, Error> {
         Ok(None)
@@ -39,15 +41,24 @@ pub(crate) trait State: Send + Sync {
     fn published(&self) -> Result<Vec<Value>, Error> {
         Ok(Vec::new())
     }
+}
 
+/// What follows for a [`State`] from its type.
+pub(crate) trait Copied {
     /// The state under the name of its policy, as [`decode`] reads it.
     fn encode(&self, name: &str) -> Result<Vec<u8>, Error>;
 
     fn copy(&self) -> Box<dyn State>;
 }
 
-fn encode<S: Serialize>(name: &str, state: &S) -> Result<Vec<u8>, Error> {
-    postcard::to_stdvec(&(name, state)).map_err(|_| Error::Broken("a state that cannot be serialised"))
+impl<S: State + Serialize + Clone + 'static> Copied for S {
+    fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(&(name, self)).map_err(|_| Error::Broken("a state that cannot be serialised"))
+    }
+
+    fn copy(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
 }
 
 /// The state that was stored under `name`; all of `bytes`.
@@ -120,14 +131,6 @@ where
     ) -> Result<(), Error> {
         Ok(self.0.learn(P::Context::of(context)?, arm, P::Feedback::of(feedback)?, rng)?)
     }
-
-    fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
-        encode(name, self)
-    }
-
-    fn copy(&self) -> Box<dyn State> {
-        Box::new(self.clone())
-    }
 }
 
 impl State for EliminationServer {
@@ -157,14 +160,6 @@ impl State for EliminationServer {
         let [total] = sums else { return Err(Error::Broken("another number of sums than was checked")) };
         Ok(self.report(*total, rng)?)
     }
-
-    fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
-        encode(name, self)
-    }
-
-    fn copy(&self) -> Box<dyn State> {
-        Box::new(self.clone())
-    }
 }
 
 impl State for ShuffleGlmServer {
@@ -174,16 +169,6 @@ impl State for ShuffleGlmServer {
 
     fn decide(&mut self, _: Option<&Features>, _: &mut dyn Rng) -> Result<Option<usize>, Error> {
         Ok(None)
-    }
-
-    fn learn(
-        &mut self,
-        _: Option<&Features>,
-        _: usize,
-        _: &ClearFeedback,
-        _: &mut dyn Rng,
-    ) -> Result<(), Error> {
-        Err(Error::Broken("feedback for a policy that takes batches"))
     }
 
     fn task(&self) -> Result<Option<Task>, Error> {
@@ -197,14 +182,6 @@ impl State for ShuffleGlmServer {
     fn published(&self) -> Result<Vec<Value>, Error> {
         let values = self.published().iter().map(serde_json::to_value).collect::<Result<_, _>>();
         values.map_err(|_| Error::Broken("an estimate that cannot be serialised"))
-    }
-
-    fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
-        encode(name, self)
-    }
-
-    fn copy(&self) -> Box<dyn State> {
-        Box::new(self.clone())
     }
 }
 

@@ -6,7 +6,6 @@ use crate::limits::{MAX_KEPT_ROUNDS, MAX_PLANNED_ROUNDS, within};
 use crate::state::Direct;
 use bandit::distributed::{self, Elimination, EliminationServer, IdealSum, Model};
 use glm::shuffle::{self, ShuffleGlmServer};
-use privacy::budget::Epsilon;
 use serde::{Deserialize, Serialize};
 use wire::FeedbackKind;
 
@@ -33,11 +32,7 @@ impl Parameters for CentralElimination {
     type State = Direct<Elimination<IdealSum>>;
 
     fn profile(&self) -> Profile {
-        Profile::of(self.0.arms())
-    }
-
-    fn epsilon(&self) -> Option<Epsilon> {
-        Some(self.0.epsilon())
+        Profile::of(self.0.arms()).private(self.0.epsilon())
     }
 
     fn make(&self) -> Result<Self::State, Error> {
@@ -56,11 +51,8 @@ impl Parameters for SummedElimination {
 
     fn profile(&self) -> Profile {
         let feedback = if self.0.model() == Model::Local { FeedbackKind::Share } else { FeedbackKind::Batch };
-        Profile { feedback, in_turn: false, users_add_noise: true, ..Profile::of(self.0.arms()) }
-    }
-
-    fn epsilon(&self) -> Option<Epsilon> {
-        Some(self.0.epsilon())
+        let profile = Profile::of(self.0.arms()).private(self.0.epsilon());
+        Profile { feedback, in_turn: false, users_add_noise: true, ..profile }
     }
 
     fn make(&self) -> Result<Self::State, Error> {
@@ -85,12 +77,8 @@ impl Parameters for shuffle::Parameters {
             devices_choose: true,
             calibrates: true,
             labels: d.saturating_mul(d.saturating_add(1)) / 2,
-            ..Profile::of(self.arms)
+            ..Profile::of(self.arms).private(self.epsilon)
         }
-    }
-
-    fn epsilon(&self) -> Option<Epsilon> {
-        Some(self.epsilon)
     }
 
     fn make(&self) -> Result<Self::State, Error> {

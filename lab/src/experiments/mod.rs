@@ -49,7 +49,7 @@ pub fn policies() -> Result<Vec<PolicyEntry>> {
         PolicyEntry { name, about: card.about }
     };
     let simulated =
-        policies::SIMULATED.map(|card| PolicyEntry { name: card.name.into(), about: card.about.into() });
+        policies::SIMULATED.map(|(name, about)| PolicyEntry { name: name.into(), about: about.into() });
     Ok(policies::cards()?.into_iter().map(of_card).chain(simulated).collect())
 }
 
