@@ -1,6 +1,6 @@
 //! Every experiment in its quick form; what is kept, continued and written.
 
-use bandit::distributed::{Config, Elimination, IdealSum, Model, NoiseAt, NormalArms};
+use bandit::distributed::{Elimination, EliminationConfig, IdealSum, Model, NoiseAt, NormalArms};
 use helba_lab::experiment::{Experiment, Results, Scale, Verdict};
 use helba_lab::runner::Progress;
 use helba_lab::{experiments, play, report, runner};
@@ -132,8 +132,11 @@ fn checkpoints_ascend_to_the_horizon() {
 #[test]
 fn settled_runs_end_as_played_ones_do() {
     let half = privacy::Ratio::new(1, 2).unwrap();
-    let config =
-        Config { noise: NoiseAt::Simulated, confidence: 0.1, ..Config::new(2, 20_000, Model::Pure, half) };
+    let config = EliminationConfig {
+        noise: NoiseAt::Simulated,
+        confidence: 0.1,
+        ..EliminationConfig::new(2, 20_000, Model::Pure, half)
+    };
     let run = |stop: bool| {
         let mut policy = Elimination::new(config.clone(), IdealSum).unwrap();
         let arms = NormalArms::new(vec![0.9, 0.1], 0.1).unwrap();

@@ -8,7 +8,7 @@ use crate::jobs::{Updates, Work, rng};
 use crate::store::{Store, Stored, Table, lock};
 use encrypted::EncryptedBandit;
 use helba::Engine;
-use policies::Config;
+use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
 use serde::Serialize;
@@ -242,8 +242,8 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before seconds are spent on noise.
-    pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<Config, Error> {
-        let config = Config::from_request(request)?;
+    pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<PolicyConfig, Error> {
+        let config = PolicyConfig::from_request(request)?;
         if config.profile().calibrates {
             self.check_room(Kind::Clear)?;
         }
@@ -254,7 +254,7 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::TooManyBandits`], those of the policy and the disk.
-    pub(crate) fn create_clear(&self, config: Config) -> Result<(String, Listed), Error> {
+    pub(crate) fn create_clear(&self, config: PolicyConfig) -> Result<(String, Listed), Error> {
         let new = clear::New::make(config)?;
         self.insert(Kind::Clear, |id| Ok(Arc::new(new.store(id, self.store.clone(), self.room.hold)?)))
     }

@@ -5,11 +5,11 @@ use crate::clear::{
 };
 use crate::fixture::*;
 use bandit::Policy;
-use bandit::distributed::{Config, Model};
+use bandit::distributed::{EliminationConfig, Model};
 use glm::shuffle::{ShuffleGlm, Summation};
 use helba_server::Settings;
 use privacy::Ratio;
-use privacy::task::{Ask, Bounds, Task};
+use privacy::task::{Ask, DeviceBounds, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{Aggregator, BanditTask, Collector, Party, http};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use wire::Counted;
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
-fn shares(config: &Config, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
+fn shares(config: &EliminationConfig, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
     let mechanism = config.mechanism(awaited.batch).unwrap();
     assert_eq!(mechanism.users(), awaited.users);
     let (arm, counts) = match awaited.ask {
@@ -93,7 +93,7 @@ fn learns_through_aggregators() {
         // sized for those needed.
         let awaiting = BanditTask::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
-        let batch = awaiting.batch(&Bounds::default()).unwrap();
+        let batch = awaiting.batch(&DeviceBounds::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
         collector.announce(batch.id(number)).unwrap();
@@ -161,7 +161,10 @@ fn the_end_of_an_elimination_is_said() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
     for (horizon, means, ends) in [(9, [0.5, 0.5], 409), (100_000, [1.0, 0.0], 200)] {
-        let config = Config { confidence: 0.1, ..Config::new(2, horizon, Model::Local, Ratio::integer(20)) };
+        let config = EliminationConfig {
+            confidence: 0.1,
+            ..EliminationConfig::new(2, horizon, Model::Local, Ratio::integer(20))
+        };
         let request = json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": horizon, "epsilon": 20,
             "confidence": 0.1});
         let (id, mut rng) = (create(&device, &request).id, ChaCha20Rng::seed_from_u64(11));
@@ -263,5 +266,5 @@ fn learns_from_shuffled_bits() {
 fn device_config() -> glm::shuffle::ShuffleConfig {
     let parameters = json!({"arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14.0, "delta": 0.01,
         "gamma": 0.5, "steps": 4});
-    serde_json::from_value::<glm::shuffle::Parameters>(parameters).unwrap().config().unwrap()
+    serde_json::from_value::<glm::shuffle::ShuffleParameters>(parameters).unwrap().config().unwrap()
 }

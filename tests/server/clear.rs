@@ -2,7 +2,7 @@
 //! after a kill.
 
 use crate::fixture::*;
-use bandit::distributed::{Config, Model};
+use bandit::distributed::{EliminationConfig, Model};
 use bandit::stochastic::Ucb1;
 use bandit::{Features, Policy};
 use helba_server::Settings;
@@ -73,9 +73,9 @@ fn outcome(
     }
 }
 
-pub(crate) fn elimination(model: Model, epsilon: u64) -> Config {
+pub(crate) fn elimination(model: Model, epsilon: u64) -> EliminationConfig {
     let epsilon = Ratio::integer(epsilon);
-    Config { confidence: 0.1, ..Config::new(5, 100_000, model, epsilon) }
+    EliminationConfig { confidence: 0.1, ..EliminationConfig::new(5, 100_000, model, epsilon) }
 }
 
 fn cards(device: &Device) -> Vec<PolicyCard> {

@@ -1,6 +1,6 @@
 //! Cards: what clients and readers are told of every policy.
 
-use crate::{Config, Error};
+use crate::{Error, PolicyConfig};
 use serde_json::{Map, Value};
 use wire::PolicyCard;
 
@@ -142,12 +142,12 @@ pub fn cards() -> Result<Vec<PolicyCard>, Error> {
 fn card(about: &str, example: &str) -> Result<PolicyCard, Error> {
     let broken = |_| Error::Broken("an example that cannot be read");
     let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
-    let config = Config::from_request(example.clone())?;
+    let config = PolicyConfig::from_request(example.clone())?;
     // A parameter has a default if the request is accepted without it.
     let default = |name: &String| {
         let mut less = example.clone();
         less.remove(name);
-        let default = Config::from_request(less).ok()?.parameters().ok()?.remove(name)?;
+        let default = PolicyConfig::from_request(less).ok()?.parameters().ok()?.remove(name)?;
         Some((name.clone(), default))
     };
     let profile = config.profile();

@@ -1,4 +1,4 @@
-//! Parameters of a policy, typed for the policy and erased for callers.
+//! PolicyParameters of a policy, typed for the policy and erased for callers.
 
 use crate::state::{State, decode};
 use crate::{Error, limits, registry};
@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use wire::FeedbackKind;
 
-/// Parameters of one policy, as a creation request gives them.
-pub(crate) trait Parameters:
+/// PolicyParameters of one policy, as a creation request gives them.
+pub(crate) trait PolicyParameters:
     Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// Name of the policy in requests.
@@ -30,8 +30,8 @@ pub(crate) trait Parameters:
     }
 }
 
-/// Declares the parameters of a policy that runs in the server: name in requests, type, fields, policy, profile, and
-/// how the policy is made. The fields are those of the creation request.
+/// Declares the parameters of a policy that runs in the server: name in requests, type, fields, policy,
+/// profile, and how the policy is made. The fields are those of the creation request.
 macro_rules! policy {
     (
         $name:literal, $type:ident { $($(#[$attr:meta])* $field:ident: $of:ty),* $(,)? } => $policy:ty;
@@ -42,7 +42,7 @@ macro_rules! policy {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $type { $($(#[$attr])* $field: $of),* }
 
-        impl crate::config::Parameters for $type {
+        impl crate::config::PolicyParameters for $type {
             const NAME: &'static str = $name;
             type State = crate::state::Direct<$policy>;
 
@@ -77,7 +77,8 @@ pub struct Profile {
     pub users_add_noise: bool,
     /// Whether devices choose the arms, so that decisions name none.
     pub devices_choose: bool,
-    /// Whether [`Config::make`] calibrates noise by bisection of an exact divergence, which may take seconds.
+    /// Whether [`PolicyConfig::make`] calibrates noise by bisection of an exact divergence, which may take
+    /// seconds.
     pub calibrates: bool,
     /// The largest number of labels of a batch of sums.
     pub labels: usize,
@@ -120,7 +121,7 @@ impl Profile {
     }
 }
 
-/// [`Parameters`] whose type is erased.
+/// [`PolicyParameters`] whose type is erased.
 trait Erased: Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn parameters(&self) -> Result<Map<String, Value>, Error>;
@@ -129,7 +130,7 @@ trait Erased: Debug + Send + Sync {
     fn read(&self, bytes: &[u8]) -> Result<Box<dyn State>, String>;
 }
 
-impl<P: Parameters> Erased for P {
+impl<P: PolicyParameters> Erased for P {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -142,12 +143,12 @@ impl<P: Parameters> Erased for P {
     }
 
     fn profile(&self) -> Profile {
-        Parameters::profile(self)
+        PolicyParameters::profile(self)
     }
 
     fn make(&self) -> Result<Box<dyn State>, Error> {
         check(self)?;
-        Ok(Box::new(Parameters::make(self)?))
+        Ok(Box::new(PolicyParameters::make(self)?))
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Box<dyn State>, String> {
@@ -161,7 +162,7 @@ impl<P: Parameters> Erased for P {
 }
 
 /// Refuses parameters beyond what a service carries.
-fn check(parameters: &impl Parameters) -> Result<(), Error> {
+fn check(parameters: &impl PolicyParameters) -> Result<(), Error> {
     let Profile { arms, features, epsilon, .. } = parameters.profile();
     limits::check_arms(arms)?;
     epsilon.map_or(Ok(()), limits::check_epsilon)?;
@@ -170,11 +171,11 @@ fn check(parameters: &impl Parameters) -> Result<(), Error> {
 
 /// The parameters of a policy, checked and with all defaults filled in.
 #[derive(Debug, Clone)]
-pub struct Config(Arc<dyn Erased>);
+pub struct PolicyConfig(Arc<dyn Erased>);
 
-impl Config {
-    pub(crate) fn new(parameters: impl Parameters) -> Self {
-        Config(Arc::new(parameters))
+impl PolicyConfig {
+    pub(crate) fn new(parameters: impl PolicyParameters) -> Self {
+        PolicyConfig(Arc::new(parameters))
     }
 
     /// Reads the body of a creation request: `{"policy": NAME, PARAMETER: …}`.

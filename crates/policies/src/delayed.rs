@@ -1,5 +1,5 @@
-//! Parameters of policies that learn from delayed, anonymous feedback: the sum of all rewards that arrived since the
-//! decision before.
+//! PolicyParameters of policies that learn from delayed, anonymous feedback: the sum of all rewards that
+//! arrived since the decision before.
 
 use crate::config::{Profile, policy};
 use crate::limits::{MAX_PLANNED_ROUNDS, within};

@@ -1,4 +1,4 @@
-//! Parameters of contextual bandits: linear and generalised linear.
+//! PolicyParameters of contextual bandits: linear and generalised linear.
 
 use crate::Error;
 use crate::config::{Profile, policy};
@@ -141,8 +141,8 @@ policy! {
     }
 }
 
-/// The problem of a policy that keeps every row, and whose horizon is therefore bounded. `kappa` is that of the whole
-/// ball unless it is given.
+/// The problem of a policy that keeps every row, and whose horizon is therefore bounded. `kappa` is that of
+/// the whole ball unless it is given.
 fn problem(
     features: usize,
     arms: usize,

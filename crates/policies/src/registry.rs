@@ -1,6 +1,6 @@
 //! The table of policies, and how requests are read.
 
-use crate::config::{Config, Parameters};
+use crate::config::{PolicyConfig, PolicyParameters};
 use crate::delayed::{ArsClwParameters, ArsExp3Parameters, ArsUcbParameters, ClwParameters, OdaafParameters};
 use crate::linear::{
     EcologParameters, GlmUcbParameters, GlocParameters, JointGlmParameters, OfulParameters,
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Reads the parameters of one policy.
-type Read = fn(&str, Value) -> Result<Config, Error>;
+type Read = fn(&str, Value) -> Result<PolicyConfig, Error>;
 
 /// Every policy by its name in requests.
 const POLICIES: [(&str, Read); 19] = [
@@ -38,18 +38,18 @@ const POLICIES: [(&str, Read); 19] = [
     entry::<GlocParameters>(),
     entry::<EcologParameters>(),
     entry::<JointGlmParameters>(),
-    entry::<shuffle::Parameters>(),
+    entry::<shuffle::ShuffleParameters>(),
 ];
 
-const fn entry<P: Parameters>() -> (&'static str, Read) {
-    (P::NAME, |name, parameters| Ok(Config::new(parse::<P>(name, parameters)?)))
+const fn entry<P: PolicyParameters>() -> (&'static str, Read) {
+    (P::NAME, |name, parameters| Ok(PolicyConfig::new(parse::<P>(name, parameters)?)))
 }
 
 /// The parameters of the policy `name`.
 ///
 /// # Errors
 /// [`Error::Parameter`], which names the parameter.
-pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<Config, Error> {
+pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<PolicyConfig, Error> {
     match POLICIES.iter().find(|(known, _)| *known == name) {
         Some((_, read)) => read(name, Value::Object(parameters)),
         None => {
@@ -95,7 +95,7 @@ mod tests {
         }
         for card in cards {
             let Value::Object(example) = card.example else { panic!("{}", card.policy) };
-            let config = Config::from_request(example.clone()).unwrap();
+            let config = PolicyConfig::from_request(example.clone()).unwrap();
             let mut stated = config.parameters().unwrap();
             stated.insert("policy".into(), card.policy.into());
             assert_eq!(stated, example);
@@ -106,7 +106,7 @@ mod tests {
     fn refusals_name_the_parameter() {
         let refused = |request: Value| {
             let Value::Object(request) = request else { unreachable!() };
-            let made = Config::from_request(request).and_then(PolicyState::new);
+            let made = PolicyConfig::from_request(request).and_then(PolicyState::new);
             made.err().unwrap().to_string()
         };
         let json = |text: &str| serde_json::from_str(text).unwrap();

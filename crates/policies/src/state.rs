@@ -1,6 +1,6 @@
 //! State of a policy, with its type erased, and its bytes.
 
-use crate::{Config, Error, registry};
+use crate::{Error, PolicyConfig, registry};
 use bandit::distributed::EliminationServer;
 use bandit::{Features, Policy};
 use glm::shuffle::ShuffleGlmServer;
@@ -189,7 +189,7 @@ impl State for ShuffleGlmServer {
 ///
 /// It is stored as the name of the policy, its parameters as JSON, and the [serialised state](Self::state).
 pub struct PolicyState {
-    config: Config,
+    config: PolicyConfig,
     state: Box<dyn State>,
 }
 
@@ -213,12 +213,12 @@ impl PolicyState {
     ///
     /// # Errors
     /// Those of the policy, which name the parameter; [`Error::Parameter`] for what a service does not carry.
-    pub fn new(config: Config) -> Result<Self, Error> {
+    pub fn new(config: PolicyConfig) -> Result<Self, Error> {
         Ok(PolicyState { state: config.make()?, config })
     }
 
     /// The parameters.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &PolicyConfig {
         &self.config
     }
 

@@ -1,4 +1,4 @@
-//! Parameters of stochastic bandits without contexts, and of full information.
+//! PolicyParameters of stochastic bandits without contexts, and of full information.
 
 use crate::Error;
 use crate::config::{Profile, policy};

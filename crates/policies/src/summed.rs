@@ -1,7 +1,7 @@
-//! Parameters of policies that learn from sums of users' answers.
+//! PolicyParameters of policies that learn from sums of users' answers.
 
 use crate::Error;
-use crate::config::{Config, Parameters, Profile};
+use crate::config::{PolicyConfig, PolicyParameters, Profile};
 use crate::limits::{MAX_KEPT_ROUNDS, MAX_PLANNED_ROUNDS, within};
 use crate::state::Direct;
 use bandit::distributed::{self, Elimination, EliminationServer, IdealSum, Model};
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use wire::FeedbackKind;
 
 /// The elimination that `parameters` ask for: the model decides which roles the server has.
-pub(crate) fn elimination(parameters: distributed::Parameters) -> Config {
+pub(crate) fn elimination(parameters: distributed::EliminationParameters) -> PolicyConfig {
     match parameters.model() {
-        Model::Central => Config::new(CentralElimination(parameters)),
-        _ => Config::new(SummedElimination(parameters)),
+        Model::Central => PolicyConfig::new(CentralElimination(parameters)),
+        _ => PolicyConfig::new(SummedElimination(parameters)),
     }
 }
 
 /// An elimination whose server sees every reward and adds the noise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-struct CentralElimination(distributed::Parameters);
+struct CentralElimination(distributed::EliminationParameters);
 
 /// An elimination whose users add the noise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-struct SummedElimination(distributed::Parameters);
+struct SummedElimination(distributed::EliminationParameters);
 
-impl Parameters for CentralElimination {
+impl PolicyParameters for CentralElimination {
     const NAME: &'static str = "elimination";
     type State = Direct<Elimination<IdealSum>>;
 
@@ -45,7 +45,7 @@ impl Parameters for CentralElimination {
     }
 }
 
-impl Parameters for SummedElimination {
+impl PolicyParameters for SummedElimination {
     const NAME: &'static str = "elimination";
     type State = EliminationServer;
 
@@ -65,7 +65,7 @@ impl Parameters for SummedElimination {
     }
 }
 
-impl Parameters for shuffle::Parameters {
+impl PolicyParameters for shuffle::ShuffleParameters {
     const NAME: &'static str = "shuffle-glm";
     type State = ShuffleGlmServer;
 

@@ -2,7 +2,7 @@
 //!
 //! A task is public. It follows from the parameters of a bandit, so that a device can compute it again and
 //! need not trust the server. The three roles share these types: the server poses a [`Task`], each device
-//! checks it against its [`Bounds`] and answers, and the intermediary lets out the sum of all answers.
+//! checks it against its [`DeviceBounds`] and answers, and the intermediary lets out the sum of all answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -118,10 +118,10 @@ pub enum UserNoise {
     DiscreteLaplace,
 }
 
-/// Bounds of a device. It answers the tasks of a bandit only if the guarantee that follows from the bandit's
-/// parameters is within them.
+/// DeviceBounds of a device. It answers the tasks of a bandit only if the guarantee that follows from the
+/// bandit's parameters is within them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bounds {
+pub struct DeviceBounds {
     /// Largest epsilon. At the default, 10, an answer may multiply the odds of any guess about a person by
     /// e^10, some 22000: published deployments stay below it, and above it the guarantee excludes little.
     pub epsilon: f64,
@@ -134,13 +134,13 @@ pub struct Bounds {
     pub colluding: f64,
 }
 
-impl Default for Bounds {
+impl Default for DeviceBounds {
     fn default() -> Self {
         Self { epsilon: 10.0, delta: 1e-3, colluding: 0.0 }
     }
 }
 
-impl Bounds {
+impl DeviceBounds {
     /// Refuses a guarantee of `(epsilon, delta)` with noise sized for a part `colluding` of colluding users
     /// unless it is within these bounds. NaN is within none.
     ///
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn guarantees_outside_the_bounds_are_refused() {
-        let bounds = Bounds { colluding: 0.1, ..Bounds::default() };
+        let bounds = DeviceBounds { colluding: 0.1, ..DeviceBounds::default() };
         assert_eq!(bounds.admit(10.0, 1e-3, 0.1), Ok(()));
         let dear = |refused, of: &str| {
             assert!(matches!(refused, Err(Refusal::TooDear { what, .. }) if what == of), "{refused:?}");

@@ -7,7 +7,7 @@ use crate::error::{Error, Kind};
 use crate::jobs::{Work, rng};
 use crate::store::{Store, Stored, lock};
 use bandit::Features;
-use policies::Config;
+use policies::PolicyConfig;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
 use serde::de::{DeserializeOwned, DeserializeSeed};
@@ -31,7 +31,7 @@ pub(super) struct ClearBandit {
     id: String,
     policy: String,
     parameters: Map<String, Value>,
-    config: Config,
+    config: PolicyConfig,
     statement: PrivacyStatement,
     store: Arc<Store>,
     /// For this time an open decision is kept.
@@ -48,7 +48,7 @@ impl New {
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
-    pub(super) fn make(config: Config) -> Result<Self, Error> {
+    pub(super) fn make(config: PolicyConfig) -> Result<Self, Error> {
         ClearState::new(config).map(New)
     }
 

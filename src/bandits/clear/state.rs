@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::store::{Edits, Stored};
 use bandit::Features;
 use helba::journal::{self, Edit, Numbered, Recent};
-use policies::{Config, PolicyState, Profile};
+use policies::{PolicyConfig, PolicyState, Profile};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
 use privacy::task::Task;
@@ -205,7 +205,7 @@ impl ClearState {
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
-    pub(super) fn new(config: Config) -> Result<Self, Error> {
+    pub(super) fn new(config: PolicyConfig) -> Result<Self, Error> {
         let policy = PolicyState::new(config)?;
         let statement = policy.privacy()?;
         let core = Core {
@@ -254,7 +254,7 @@ impl ClearState {
         Ok(Edits { state: self.core.to_bytes()?, ..Edits::default() })
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(super) fn config(&self) -> &PolicyConfig {
         self.core.policy.config()
     }
 
@@ -563,7 +563,7 @@ mod tests {
 
     fn example(card: PolicyCard) -> ClearState {
         let Value::Object(example) = card.example else { panic!("{}", card.policy) };
-        ClearState::new(Config::from_request(example).unwrap()).unwrap()
+        ClearState::new(PolicyConfig::from_request(example).unwrap()).unwrap()
     }
 
     /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all
@@ -661,7 +661,7 @@ mod tests {
             let request = serde_json::json!({"policy": "elimination", "model": model, "arms": 5,
                 "horizon": 999, "epsilon": 1});
             let Value::Object(request) = request else { unreachable!() };
-            PolicyState::new(Config::from_request(request).unwrap()).unwrap()
+            PolicyState::new(PolicyConfig::from_request(request).unwrap()).unwrap()
         };
         let (pure, local) = (policy("pure"), policy("local"));
         let read = |config: &PolicyState, state: &PolicyState| {
@@ -680,7 +680,7 @@ mod tests {
         let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
             "epsilon": 4, "delta": 1e-6, "gamma": 1, "steps": 1000});
         let Value::Object(request) = request else { unreachable!() };
-        let bandit = ClearState::new(Config::from_request(request).unwrap()).unwrap();
+        let bandit = ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap();
         let begun = std::time::Instant::now();
         let stored = stored(&bandit);
         for _ in 0..10 {
@@ -699,7 +699,7 @@ mod tests {
     fn attack_empty_requests_void_no_decision() {
         let make = |value: Value| {
             let Value::Object(request) = value else { unreachable!() };
-            ClearState::new(Config::from_request(request).unwrap()).unwrap()
+            ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap()
         };
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let mut bandit = make(serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}));
@@ -743,7 +743,7 @@ mod tests {
     fn attack_floods_push_out_no_open_decision() {
         let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
+        let mut bandit = ClearState::new(PolicyConfig::from_request(config).unwrap()).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
@@ -772,7 +772,7 @@ mod tests {
     fn attack_backups_release_no_reward_again() {
         let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
         let Value::Object(request) = request else { unreachable!() };
-        let mut backup = ClearState::new(Config::from_request(request).unwrap()).unwrap();
+        let mut backup = ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap();
         let statement = backup.core.policy.privacy().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let mut give = |bandit: &mut ClearState, reward: f64, times: u32| {
@@ -871,7 +871,7 @@ mod tests {
                 let mut request = example.clone();
                 request.insert(name.clone(), value.clone());
                 let Ok(mut bandit) =
-                    Config::from_request(request).map_err(Error::from).and_then(ClearState::new)
+                    PolicyConfig::from_request(request).map_err(Error::from).and_then(ClearState::new)
                 else {
                     refused += 1;
                     continue;
@@ -894,7 +894,7 @@ mod tests {
     fn memory_is_bounded() {
         let config = serde_json::json!({"policy": "oful", "arms": 4, "features": 64});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
+        let mut bandit = ClearState::new(PolicyConfig::from_request(config).unwrap()).unwrap();
         let most = remembered(&bandit.core.profile());
         assert_eq!(most, KEPT_VALUES / 256);
         let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.core.policy.privacy().unwrap());
@@ -917,7 +917,7 @@ mod tests {
         let Value::Object(config) = config else { unreachable!() };
         let mut rng = ChaCha20Rng::seed_from_u64(9);
         let mut bytes = |open: usize| {
-            let mut bandit = ClearState::new(Config::from_request(config.clone()).unwrap()).unwrap();
+            let mut bandit = ClearState::new(PolicyConfig::from_request(config.clone()).unwrap()).unwrap();
             let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
             let mut decide = || bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
             let first = decide();

@@ -2,9 +2,9 @@
 
 use crate::shuffler::{Shape, TaskDigest};
 use crate::{Batch, Error, Party, Sum};
-use bandit::distributed::{Mechanism, Parameters};
+use bandit::distributed::{EliminationParameters, Mechanism};
 use glm::shuffle::BatchDevices;
-use privacy::task::{Ask, Bounds, Task};
+use privacy::task::{Ask, DeviceBounds, Task};
 use serde_json::{Map, Value};
 use wire::{MAX_CLEAR_BYTES, MAX_JSON_BYTES, PolicyView, ShuffledBatch};
 
@@ -94,8 +94,9 @@ impl BanditTask {
         blake3::hash(&json).as_bytes().first_chunk().copied().ok_or(unwritable)
     }
 
-    fn mechanism(&self, bounds: &Bounds) -> Result<Mechanism, Error> {
-        let Ok(parameters) = serde_json::from_value::<Parameters>(Value::Object(self.parameters.clone()))
+    fn mechanism(&self, bounds: &DeviceBounds) -> Result<Mechanism, Error> {
+        let Ok(parameters) =
+            serde_json::from_value::<EliminationParameters>(Value::Object(self.parameters.clone()))
         else {
             return Err(Error::Malformed { what: "not a bandit whose users answer an intermediary" });
         };
@@ -107,8 +108,8 @@ impl BanditTask {
     ///
     /// # Errors
     /// [`Error::Malformed`] if the bandit waits for no shares, or has other parameters; as
-    /// [`Parameters::answer`].
-    pub fn batch(&self, bounds: &Bounds) -> Result<Batch, Error> {
+    /// [`EliminationParameters::answer`].
+    pub fn batch(&self, bounds: &DeviceBounds) -> Result<Batch, Error> {
         let Ask::Share { .. } = self.task.ask else {
             return Err(Error::Malformed {
                 what: "the bandit waits for bits behind a shuffler, not for shares: --shuffler",
@@ -122,8 +123,8 @@ impl BanditTask {
     ///
     /// # Errors
     /// [`Error::Malformed`] if the bandit waits for no such number, or has other parameters; as
-    /// [`Parameters::answer`].
-    pub fn count(&self, bounds: &Bounds) -> Result<Mechanism, Error> {
+    /// [`EliminationParameters::answer`].
+    pub fn count(&self, bounds: &DeviceBounds) -> Result<Mechanism, Error> {
         let Ask::Count { .. } = self.task.ask else {
             return Err(Error::Malformed {
                 what: "the bandit waits for shares, not for bits behind a shuffler: --aggregators or --adder",
@@ -136,7 +137,7 @@ impl BanditTask {
     ///
     /// # Errors
     /// [`Error::Malformed`] for another policy or estimates that cannot be read; as [`BatchDevices::new`].
-    pub fn devices(&self, bounds: &Bounds) -> Result<BatchDevices, Error> {
+    pub fn devices(&self, bounds: &DeviceBounds) -> Result<BatchDevices, Error> {
         let Ok(parameters) = serde_json::from_value(Value::Object(self.parameters.clone())) else {
             return Err(Error::Malformed { what: "not a bandit whose devices choose" });
         };

@@ -1,16 +1,16 @@
 //! The device: it checks what the server asks of its user, and randomises one reward.
 
-use super::{Mechanism, Model, Parameters};
+use super::{EliminationParameters, Mechanism, Model};
 use crate::Error;
-use privacy::task::{Ask, Bounds, Refusal, Task};
+use privacy::task::{Ask, DeviceBounds, Refusal, Task};
 
-impl Parameters {
+impl EliminationParameters {
     /// Refuses a bandit with these parameters if it costs a user more privacy in one batch than `bounds`.
     ///
     /// # Errors
-    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; as [`Bounds::admit`]
-    /// and [`Config::privacy`](super::Config::privacy).
-    pub fn admit(&self, bounds: &Bounds) -> Result<(), Error> {
+    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; as
+    /// [`DeviceBounds::admit`] and [`EliminationConfig::privacy`](super::EliminationConfig::privacy).
+    pub fn admit(&self, bounds: &DeviceBounds) -> Result<(), Error> {
         let config = self.config()?;
         let statement = config.privacy()?;
         let none =
@@ -30,7 +30,7 @@ impl Parameters {
     ///
     /// # Errors
     /// As [`admit`](Self::admit); [`Refusal::Overasked`] if the task does not follow from the parameters.
-    pub fn answer(&self, task: &Task, bounds: &Bounds) -> Result<Mechanism, Error> {
+    pub fn answer(&self, task: &Task, bounds: &DeviceBounds) -> Result<Mechanism, Error> {
         self.admit(bounds)?;
         let mechanism = self.config()?.mechanism(task.batch)?;
         let agrees = task.users == mechanism.users()
@@ -58,14 +58,17 @@ mod tests {
     use serde_json::{Value, json};
 
     /// The parameters, and the task of the first batch that follows from them.
-    fn first(parameters: Value) -> (Parameters, Task) {
-        let parameters: Parameters = serde_json::from_value(parameters).unwrap();
+    fn first(parameters: Value) -> (EliminationParameters, Task) {
+        let parameters: EliminationParameters = serde_json::from_value(parameters).unwrap();
         let mechanism = parameters.config().unwrap().mechanism(1).unwrap();
         let (users, ask) = (mechanism.users(), mechanism.ask(0).unwrap());
         (parameters, Task { exchange: 1, batch: 1, users, ask })
     }
 
-    fn answer((parameters, task): &(Parameters, Task), bounds: &Bounds) -> Result<Mechanism, Error> {
+    fn answer(
+        (parameters, task): &(EliminationParameters, Task),
+        bounds: &DeviceBounds,
+    ) -> Result<Mechanism, Error> {
         parameters.answer(task, bounds)
     }
 
@@ -85,16 +88,16 @@ mod tests {
                 "{refused:?}"
             );
         };
-        let epsilon_alone = Bounds { epsilon: 5.0, delta: 1.0, colluding: 0.0 };
+        let epsilon_alone = DeviceBounds { epsilon: 5.0, delta: 1.0, colluding: 0.0 };
         dear(answer(&small, &epsilon_alone), "epsilon");
         assert!(answer(&large, &epsilon_alone).is_ok());
-        let both = Bounds { epsilon: 5.0, ..Bounds::default() };
+        let both = DeviceBounds { epsilon: 5.0, ..DeviceBounds::default() };
         dear(answer(&large, &both), "delta");
-        dear(answer(&renyi(1.1e-3), &Bounds { epsilon: 100.0, ..both }), "delta");
-        assert!(answer(&renyi(1e-3), &Bounds::default()).is_ok());
+        dear(answer(&renyi(1.1e-3), &DeviceBounds { epsilon: 100.0, ..both }), "delta");
+        assert!(answer(&renyi(1e-3), &DeviceBounds::default()).is_ok());
         // The defaults are a bound as well.
         let any = json!({"model": "pure", "arms": 3, "horizon": 1000, "epsilon": 999_999.0});
-        dear(answer(&first(any), &Bounds::default()), "epsilon");
+        dear(answer(&first(any), &DeviceBounds::default()), "epsilon");
     }
 
     /// Users add the noise that the bandit's parameters size for those who are real, and refuse where that is
@@ -105,20 +108,24 @@ mod tests {
             first(json!({"model": "pure", "arms": 3, "horizon": 1000, "epsilon": 1, "growth": 16,
                 "confidence": 0.1, "colluding": colluding}))
         };
-        let mechanism = answer(&pure(0.25), &Bounds { colluding: 0.25, ..Bounds::default() }).unwrap();
+        let mechanism =
+            answer(&pure(0.25), &DeviceBounds { colluding: 0.25, ..DeviceBounds::default() }).unwrap();
         assert_eq!((mechanism.users(), mechanism.honest()), (16, 12));
-        assert_eq!(answer(&pure(0.0), &Bounds::default()).unwrap().honest(), 16);
-        let more = answer(&pure(0.25), &Bounds { colluding: 0.3, ..Bounds::default() });
+        assert_eq!(answer(&pure(0.0), &DeviceBounds::default()).unwrap().honest(), 16);
+        let more = answer(&pure(0.25), &DeviceBounds { colluding: 0.3, ..DeviceBounds::default() });
         assert_eq!(more.unwrap_err(), Refusal::FewColluding { sized: 0.25, least: 0.3 }.into());
-        let other = answer(&(pure(0.0).0, pure(0.25).1), &Bounds::default());
+        let other = answer(&(pure(0.0).0, pure(0.25).1), &DeviceBounds::default());
         assert!(matches!(other, Err(Error::Task(Refusal::Overasked { .. }))));
         // Bits in place of a share, and a model whose users answer no intermediary.
         let shuffle = json!({"model": "shuffle", "arms": 3, "horizon": 1000, "epsilon": 1, "delta": 1e-9});
         let bits = first(shuffle);
-        assert!(answer(&bits, &Bounds::default()).is_ok());
-        assert!(answer(&(pure(0.0).0, bits.1.clone()), &Bounds::default()).is_err());
-        assert!(answer(&(bits.0, pure(0.0).1), &Bounds::default()).is_err());
+        assert!(answer(&bits, &DeviceBounds::default()).is_ok());
+        assert!(answer(&(pure(0.0).0, bits.1.clone()), &DeviceBounds::default()).is_err());
+        assert!(answer(&(bits.0, pure(0.0).1), &DeviceBounds::default()).is_err());
         let local = first(json!({"model": "local", "arms": 3, "horizon": 1000, "epsilon": 1}));
-        assert!(matches!(answer(&local, &Bounds::default()), Err(Error::Task(Refusal::Overasked { .. }))));
+        assert!(matches!(
+            answer(&local, &DeviceBounds::default()),
+            Err(Error::Task(Refusal::Overasked { .. }))
+        ));
     }
 }

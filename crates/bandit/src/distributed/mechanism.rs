@@ -444,8 +444,8 @@ fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
 }
 
 impl Model {
-    /// The name of the model in [`Parameters`](super::Parameters), and of the models that only simulations
-    /// have.
+    /// The name of the model in [`EliminationParameters`](super::EliminationParameters), and of the models
+    /// that only simulations have.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -6,8 +6,8 @@
 //!
 //! | role | file | here |
 //! |---|---|---|
-//! | what all agree on | `parameters.rs`, `mechanism.rs` | [`Parameters`], [`Config`], [`Mechanism`] |
-//! | device: a reward in, an integer share out | `device.rs` | [`Parameters::answer`], [`Mechanism::randomise`] |
+//! | what all agree on | `parameters.rs`, `mechanism.rs` | [`EliminationParameters`], [`EliminationConfig`], [`Mechanism`] |
+//! | device: a reward in, an integer share out | `device.rs` | [`EliminationParameters::answer`], [`Mechanism::randomise`] |
 //! | intermediary: adds shares, lets out the sum alone | `intermediary.rs` | [`SecureSum`] |
 //! | server: poses tasks, learns from sums | `server.rs` | [`EliminationServer`], [`Mechanism::analyse`] |
 //! | all roles in one policy, for simulation | `whole.rs` | [`Elimination`] |
@@ -37,6 +37,6 @@ mod whole;
 pub use environment::NormalArms;
 pub use intermediary::{IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
-pub use parameters::{Config, MOST_DELTA, NoiseAt, Parameters};
+pub use parameters::{EliminationConfig, EliminationParameters, MOST_DELTA, NoiseAt};
 pub use server::{EliminationServer, Stage, survivors};
 pub use whole::Elimination;

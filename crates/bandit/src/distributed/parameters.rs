@@ -1,4 +1,4 @@
-//! Parameters of an elimination, and the configuration that follows from them.
+//! EliminationParameters of an elimination, and the configuration that follows from them.
 
 use super::{Mechanism, Model};
 use crate::Error;
@@ -6,7 +6,7 @@ use privacy::budget::{Delta, Epsilon};
 use privacy::{PrivacyStatement, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of an elimination as a service and its devices exchange them: one flat JSON object.
+/// EliminationParameters of an elimination as a service and its devices exchange them: one flat JSON object.
 ///
 /// The field `model` is one of `central`, `local`, `pure`, `renyi`, `concentrated` and `shuffle`, where
 /// `shuffle` is [`Model::Bits`]. The fields `delta`, `scale` and `colluding` are accepted only with the
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// which are exact as [`Ratio`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Flat", into = "Flat")]
-pub struct Parameters {
+pub struct EliminationParameters {
     arms: usize,
     horizon: u64,
     epsilon: Epsilon,
@@ -24,7 +24,7 @@ pub struct Parameters {
     colluding: Ratio,
 }
 
-impl Parameters {
+impl EliminationParameters {
     /// Number of arms.
     pub const fn arms(&self) -> usize {
         self.arms
@@ -49,15 +49,15 @@ impl Parameters {
     ///
     /// # Errors
     /// [`Error::Field`] if epsilon has more than six decimals.
-    pub fn config(&self) -> Result<Config, Error> {
+    pub fn config(&self) -> Result<EliminationConfig, Error> {
         let &Self { arms, horizon, epsilon, model, confidence, growth, colluding } = self;
-        let theory = Config::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
+        let theory = EliminationConfig::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
         let confidence = confidence.unwrap_or(theory.confidence);
-        Ok(Config { confidence, growth, colluding, ..theory })
+        Ok(EliminationConfig { confidence, growth, colluding, ..theory })
     }
 }
 
-/// [`Parameters`] as they stand in JSON.
+/// [`EliminationParameters`] as they stand in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Flat {
@@ -81,7 +81,7 @@ fn two() -> u64 {
     2
 }
 
-impl TryFrom<Flat> for Parameters {
+impl TryFrom<Flat> for EliminationParameters {
     type Error = String;
 
     fn try_from(flat: Flat) -> Result<Self, String> {
@@ -127,9 +127,10 @@ impl TryFrom<Flat> for Parameters {
     }
 }
 
-impl From<Parameters> for Flat {
-    fn from(parameters: Parameters) -> Self {
-        let Parameters { arms, horizon, epsilon, model, confidence, growth, colluding } = parameters;
+impl From<EliminationParameters> for Flat {
+    fn from(parameters: EliminationParameters) -> Self {
+        let EliminationParameters { arms, horizon, epsilon, model, confidence, growth, colluding } =
+            parameters;
         let scale = match model {
             Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => Some(scale.to_f64()),
             _ => None,
@@ -155,7 +156,7 @@ fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
 /// What [`Elimination`] is made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub struct EliminationConfig {
     /// Number of arms, K.
     pub arms: usize,
     /// Number of users, T.
@@ -196,7 +197,7 @@ pub const MOST_DELTA: f64 = 0.01;
 /// Users of a batch, less one, at most.
 const MOST_USERS: u64 = 1 << 40;
 
-impl Config {
+impl EliminationConfig {
     /// The paper's theory: confidence `1/T`, batches that double.
     pub fn new(arms: usize, horizon: u64, model: Model, epsilon: Ratio) -> Self {
         let confidence = 1.0 / horizon.max(2) as f64;

@@ -1,6 +1,6 @@
 //! The server: it asks for sums, learns from them alone, and eliminates arms.
 
-use super::{Config, Mechanism, Model};
+use super::{EliminationConfig, Mechanism, Model};
 use crate::Error;
 use privacy::PrivacyStatement;
 use privacy::task::Task;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredStage", into = "StoredStage")]
 pub struct Stage {
-    config: Config,
+    config: EliminationConfig,
     number: u32,
     left: Vec<usize>,
     /// Estimates of the batch, of the first arms in `left`; fewer than those.
@@ -26,7 +26,7 @@ impl Stage {
     ///
     /// # Errors
     /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
-    pub fn new(config: Config) -> Result<Self, Error> {
+    pub fn new(config: EliminationConfig) -> Result<Self, Error> {
         config.check()?;
         // Only new runs are checked: a stored run continues.
         config.check_delta()?;
@@ -35,7 +35,7 @@ impl Stage {
     }
 
     /// The configuration.
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &EliminationConfig {
         &self.config
     }
 
@@ -101,7 +101,7 @@ pub fn survivors(left: &[usize], means: &[f64], width: f64) -> Vec<usize> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredStage {
-    config: Config,
+    config: EliminationConfig,
     number: u32,
     left: Vec<usize>,
     means: Vec<f64>,
@@ -155,7 +155,7 @@ impl EliminationServer {
     ///
     /// # Errors
     /// Those of [`Stage::new`].
-    pub fn new(config: Config) -> Result<Self, Error> {
+    pub fn new(config: EliminationConfig) -> Result<Self, Error> {
         Ok(Self { stage: Stage::new(config)?, exchange: 1, learnt: 0, shares: (0, 0) })
     }
 
@@ -167,7 +167,7 @@ impl EliminationServer {
     /// The guarantee of the whole run.
     ///
     /// # Errors
-    /// Those of [`Config::privacy`], which a configuration that was accepted does not cause.
+    /// Those of [`EliminationConfig::privacy`], which a configuration that was accepted does not cause.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         self.stage.config().privacy()
     }
@@ -307,7 +307,7 @@ mod tests {
         let bits = Model::Bits { delta: Delta::new(1e-6).unwrap() };
         for (seed, model) in [(1, Model::Pure), (2, bits), (3, Model::Local)] {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
-            let mut config = Config::new(4, 3000, model, Ratio::integer(4));
+            let mut config = EliminationConfig::new(4, 3000, model, Ratio::integer(4));
             config.confidence = 0.5;
             let notes = Noting::default();
             let mut whole = Elimination::new(config.clone(), notes.clone()).unwrap();

@@ -1,6 +1,6 @@
 //! All roles in one policy: batched successive elimination (the paper's Algorithm 1).
 
-use super::{Config, NoiseAt, SecureSum, Stage};
+use super::{EliminationConfig, NoiseAt, SecureSum, Stage};
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// the arms whose mean plus width is below the best mean minus width. Only the newest batches count. When one
 /// arm is left it is played to the end, and its users send nothing.
 ///
-/// - Privacy: [`Config::privacy`]. A reward is in a single share; a batch that the horizon cuts short is
-///   never sent.
+/// - Privacy: [`EliminationConfig::privacy`]. A reward is in a single share; a batch that the horizon cuts
+///   short is never sent.
 /// - Cost: a share a round, `8 n` bytes while a batch is open; one secure sum a batch and arm.
 /// - One decision, one reward.
 ///
@@ -41,7 +41,7 @@ impl<S: SecureSum + Clone + Serialize> Elimination<S> {
     ///
     /// # Errors
     /// Those of [`Stage::new`].
-    pub fn new(config: Config, secure_sum: S) -> Result<Self, Error> {
+    pub fn new(config: EliminationConfig, secure_sum: S) -> Result<Self, Error> {
         let stage = Stage::new(config)?;
         Ok(Self(State { secure_sum, learnt: 0, decided: false, shares: Vec::new(), stage }))
     }
@@ -86,7 +86,7 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     type Context = ();
     type Feedback = f64;
 
-    /// [`Config::privacy`], which can be stated for every configuration that was accepted.
+    /// [`EliminationConfig::privacy`], which can be stated for every configuration that was accepted.
     fn privacy(&self) -> PrivacyStatement {
         let stated = self.0.stage.config().privacy();
         stated.unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))

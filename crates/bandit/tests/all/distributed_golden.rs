@@ -1,7 +1,9 @@
 //! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be counted.
 
 use crate::intermediaries::{AdditiveShares, BitShuffle};
-use bandit::distributed::{Config, Elimination, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum, SecureSum};
+use bandit::distributed::{
+    Elimination, EliminationConfig, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum, SecureSum,
+};
 use bandit::{Error, Policy};
 use privacy::budget::Delta;
 use privacy::source::{SplitMix64, Words};
@@ -143,7 +145,7 @@ fn encoder() {
 type Batch = (u32, Vec<f64>, f64, Vec<usize>);
 
 /// Plays 0/1 arms, one uniform a round; gives pulls, and after each batch its number, means, width and arms left.
-fn play(config: Config, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
+fn play(config: EliminationConfig, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
     let horizon = config.horizon;
     let mut policy = Elimination::new(config, IdealSum).unwrap();
     let (mut arms, mut noise) = (SplitMix64::new(seed), SplitMix64::noise(seed));
@@ -170,7 +172,8 @@ fn play(config: Config, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
 /// Runs of 4000 users, equal to the last pull: means (all but the last arm's, which closes the batch), widths and arms.
 #[test]
 fn golden_runs() {
-    let config = |model| Config { confidence: 0.1, ..Config::new(3, 4000, model, Ratio::ONE) };
+    let config =
+        |model| EliminationConfig { confidence: 0.1, ..EliminationConfig::new(3, 4000, model, Ratio::ONE) };
     type Row = (&'static [f64], f64, &'static [usize]);
     let pure: [Row; 8] = [
         (&[1.5, 0.25], 4.571983445, &[0, 1, 2]),
@@ -213,7 +216,10 @@ fn golden_runs() {
 #[test]
 fn without_noise() {
     for (horizon, regret) in [(100u64, 45.0), (1000, 93.0)] {
-        let config = Config { confidence: 0.1, ..Config::new(3, horizon, Model::None, Ratio::ONE) };
+        let config = EliminationConfig {
+            confidence: 0.1,
+            ..EliminationConfig::new(3, horizon, Model::None, Ratio::ONE)
+        };
         let mut policy = Elimination::new(config, IdealSum).unwrap();
         let rng = &mut SplitMix64::new(1);
         let (mut lost, mut widths) = (0.0, vec![policy.stage().width()]);
@@ -238,7 +244,7 @@ fn stored_and_read_back_it_goes_on() {
     for (model, noise) in
         [(Model::Pure, NoiseAt::Users), (renyi(2), NoiseAt::Sum), (Model::Central, NoiseAt::Users)]
     {
-        let config = Config { noise, ..Config::new(3, 500, model, Ratio::ONE) };
+        let config = EliminationConfig { noise, ..EliminationConfig::new(3, 500, model, Ratio::ONE) };
         let mut policy = Elimination::new(config, AdditiveShares::new(3).unwrap()).unwrap();
         let (mut a, mut b) = (SplitMix64::new(3), SplitMix64::new(3));
         let reward = |t: u32| f64::from(t % 7) / 7.0;
@@ -278,14 +284,14 @@ fn stored_and_read_back_it_goes_on() {
 
 #[test]
 fn misuse_is_refused_and_changes_nothing() {
-    let good = Config::new(2, 100, Model::Pure, Ratio::ONE);
+    let good = EliminationConfig::new(2, 100, Model::Pure, Ratio::ONE);
     for (field, bad) in [
-        ("arms", Config { arms: 0, ..good.clone() }),
-        ("growth", Config { growth: 1, ..good.clone() }),
-        ("epsilon", Config { epsilon: Ratio::ZERO, ..good.clone() }),
-        ("horizon", Config { horizon: 0, ..good.clone() }),
-        ("confidence", Config { confidence: 1.0, ..good.clone() }),
-        ("scale", Config { model: renyi(0), ..good.clone() }),
+        ("arms", EliminationConfig { arms: 0, ..good.clone() }),
+        ("growth", EliminationConfig { growth: 1, ..good.clone() }),
+        ("epsilon", EliminationConfig { epsilon: Ratio::ZERO, ..good.clone() }),
+        ("horizon", EliminationConfig { horizon: 0, ..good.clone() }),
+        ("confidence", EliminationConfig { confidence: 1.0, ..good.clone() }),
+        ("scale", EliminationConfig { model: renyi(0), ..good.clone() }),
     ] {
         let error = Elimination::new(bad, IdealSum).unwrap_err();
         assert!(matches!(error, Error::Field { field: f, .. } if f == field), "{field}: {error}");
@@ -438,7 +444,8 @@ fn bit_shuffle_draws_its_law() {
         assert!(chi < 63.0, "{share}: {chi}");
     }
     // And it runs end to end.
-    let config = Config { epsilon: r(1, 4), ..Config::new(2, 6, Model::Pure, Ratio::ONE) };
+    let config =
+        EliminationConfig { epsilon: r(1, 4), ..EliminationConfig::new(2, 6, Model::Pure, Ratio::ONE) };
     let mut policy = Elimination::new(config, BitShuffle { bits: 4000, failure: r(1, 12) }).unwrap();
     for _ in 0..6 {
         let arm = policy.decide(&(), &mut rng).unwrap();
@@ -448,7 +455,7 @@ fn bit_shuffle_draws_its_law() {
 
 #[test]
 fn statements() {
-    let of = |model| Config::new(10, 1_000_000, model, Ratio::ONE).privacy().unwrap();
+    let of = |model| EliminationConfig::new(10, 1_000_000, model, Ratio::ONE).privacy().unwrap();
     for (model, trust) in [
         (Model::Pure, Trust::Distributed),
         (Model::Central, Trust::Central),

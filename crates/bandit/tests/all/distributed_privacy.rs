@@ -2,7 +2,9 @@
 //!
 //! Attacks: events are fixed beforehand; all bounds hold together with probability above 0.999.
 
-use bandit::distributed::{Config, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage};
+use bandit::distributed::{
+    EliminationConfig, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage,
+};
 use privacy::audit::epsilon_at_least;
 use privacy::budget::Delta;
 use privacy::source::SplitMix64;
@@ -156,18 +158,21 @@ fn attack_made_up_users_leave_enough_noise() {
 fn runs_state_their_guarantee_at_a_small_delta() {
     let config = |delta| {
         let delta = Delta::new(delta).unwrap();
-        Config::new(2, 1000, Model::Renyi { scale: Ratio::ONE, delta }, Ratio::ONE)
+        EliminationConfig::new(2, 1000, Model::Renyi { scale: Ratio::ONE, delta }, Ratio::ONE)
     };
     assert!(Stage::new(config(MOST_DELTA)).is_ok());
     for delta in [0.011, 0.99] {
         let refused = Stage::new(config(delta)).unwrap_err().to_string();
         assert!(refused.contains("delta is") && refused.contains("at most 0.01"), "{refused}");
     }
-    let part = Config { colluding: r(1, 4), ..config(1e-6) };
+    let part = EliminationConfig { colluding: r(1, 4), ..config(1e-6) };
     assert!(part.privacy().unwrap().sentence.contains("all users of a batch but a part of 0.25"));
     // Rounded up: of the first batch's two one.
     assert_eq!([1, 2, 3].map(|number| part.mechanism(number).unwrap().honest()), [1, 3, 6]);
-    for bad in [Config { colluding: r(5, 4), ..part.clone() }, Config { noise: NoiseAt::Sum, ..part }] {
+    for bad in [
+        EliminationConfig { colluding: r(5, 4), ..part.clone() },
+        EliminationConfig { noise: NoiseAt::Sum, ..part },
+    ] {
         assert!(matches!(Stage::new(bad), Err(bandit::Error::Field { field: "colluding", .. })));
     }
 }

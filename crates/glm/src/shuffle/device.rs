@@ -1,6 +1,6 @@
 //! The device: it chooses its person's arm from what is published, and answers the server's tasks in bits.
 
-use super::{Batch, Estimator, Parameters, ShuffleConfig, Summation};
+use super::{Batch, Estimator, ShuffleConfig, ShuffleParameters, Summation};
 use crate::descent::clipped;
 use crate::error::in_round;
 use crate::matrix::triangle;
@@ -8,7 +8,7 @@ use crate::{Design, Error};
 use bandit::Features;
 use bandit::vector::{argmax, dot, norm_is_within};
 use privacy::shuffle::BitSum;
-use privacy::task::{Ask, Bounds, Refusal, Task};
+use privacy::task::{Ask, DeviceBounds, Refusal, Task};
 use rand::Rng;
 
 /// What a device does in the batch after those that are published: a function of public knowledge and its own
@@ -132,16 +132,17 @@ impl BatchDevices {
     /// The devices of the batch after those that are `published`, to which `task` belongs.
     ///
     /// - Cost: the noise of the batch is calibrated, which takes up to some seconds for the most people and
-    ///   steps that [`Parameters::config`] allows.
+    ///   steps that [`ShuffleParameters::config`] allows.
     ///
     /// # Errors
-    /// As [`Bounds::admit`], [`Parameters::config`], [`Device::new`] and [`ShuffleConfig::validate`];
-    /// [`Refusal::Overasked`] if parameters, published batches and task do not fit together.
+    /// As [`DeviceBounds::admit`], [`ShuffleParameters::config`], [`Device::new`] and
+    /// [`ShuffleConfig::validate`]; [`Refusal::Overasked`] if parameters, published batches and task do not
+    /// fit together.
     pub fn new(
-        parameters: &Parameters,
+        parameters: &ShuffleParameters,
         published: Vec<Batch>,
         task: &Task,
-        bounds: &Bounds,
+        bounds: &DeviceBounds,
     ) -> Result<Self, Error> {
         bounds.admit(parameters.epsilon.get(), parameters.delta, parameters.colluding)?;
         let (config, k) = (parameters.config()?, published.len());
@@ -270,7 +271,7 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
     use serde_json::{Value, json};
 
-    const BOUNDS: Bounds = Bounds { epsilon: 8.0, delta: 0.01, colluding: 0.0 };
+    const BOUNDS: DeviceBounds = DeviceBounds { epsilon: 8.0, delta: 0.01, colluding: 0.0 };
 
     /// Batches, steps and budgets for which noise would take minutes or leave its range are refused by name.
     #[test]
@@ -308,7 +309,7 @@ mod tests {
     }
 
     /// The devices of the first batch.
-    fn devices(parameters: &Value, task: &Task, bounds: &Bounds) -> Result<BatchDevices, Error> {
+    fn devices(parameters: &Value, task: &Task, bounds: &DeviceBounds) -> Result<BatchDevices, Error> {
         BatchDevices::new(&serde_json::from_value(parameters.clone()).unwrap(), Vec::new(), task, bounds)
     }
 
@@ -361,7 +362,7 @@ mod tests {
     #[test]
     fn attack_made_up_rows_are_reckoned_with() {
         let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
-        let wary = Bounds { colluding: 0.25, ..BOUNDS };
+        let wary = DeviceBounds { colluding: 0.25, ..BOUNDS };
         let (mut request, task) = (parameters(), task(1, silent));
         let refused = devices(&request, &task, &wary);
         assert!(matches!(refused, Err(Error::Task(Refusal::FewColluding { .. }))));
@@ -405,7 +406,7 @@ mod tests {
             }
         }
         (task.batch, task.users) = (2, 50);
-        let parameters: Parameters = serde_json::from_value(request).unwrap();
+        let parameters: ShuffleParameters = serde_json::from_value(request).unwrap();
         let after = |theta: f64| {
             let unit = json!({"d": 1, "values": [1.0]});
             let estimate = json!({"theta": [theta], "metric": unit, "inverse": unit});

@@ -2,7 +2,7 @@
 //!
 //! | role | here |
 //! |---|---|
-//! | what all roles agree on | [`Parameters`], [`ShuffleConfig`], [`Summation`] |
+//! | what all roles agree on | [`ShuffleParameters`], [`ShuffleConfig`], [`Summation`] |
 //! | device | [`Device`] chooses the arm; [`BatchDevices`] and [`Row`] answer the server's tasks |
 //! | intermediary | any shuffler: it lets out the number of ones under each label |
 //! | server | [`ShuffleGlmServer`] |
@@ -18,7 +18,7 @@ mod whole;
 pub use config::{BatchSums, Estimator, NoiseBits, Protection, ShuffleConfig, batch_sizes};
 pub use device::{BatchDevices, Device, Row};
 pub use mechanism::Summation;
-pub use parameters::Parameters;
+pub use parameters::ShuffleParameters;
 pub use server::ShuffleGlmServer;
 pub use whole::ShuffleGlm;
 

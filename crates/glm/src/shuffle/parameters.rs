@@ -1,4 +1,4 @@
-//! Parameters of ShuffleGLM as a service and its devices exchange them.
+//! ShuffleParameters of ShuffleGLM as a service and its devices exchange them.
 
 use super::{Estimator, Protection, ShuffleConfig};
 use crate::error::{Error, field};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// is the paper's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct ShuffleParameters {
     /// Arms of a set, K.
     pub arms: usize,
     /// Features of an arm, d.
@@ -59,7 +59,7 @@ const MAX_ALL_STEPS: u64 = 2000;
 const MIN_EPSILON: f64 = 0.1;
 const MIN_DELTA: f64 = 1e-30;
 
-impl Parameters {
+impl ShuffleParameters {
     /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked
     /// out in seconds, and its delta is one at which a guarantee means something.
     ///

@@ -211,7 +211,7 @@ fn analyse(summation: &Summation, ones: &[u128], want: usize) -> Result<Vec<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shuffle::{Parameters, Protection};
+    use crate::shuffle::{Protection, ShuffleParameters};
     use crate::{Link, Problem};
     use privacy::budget::Epsilon;
 
@@ -256,7 +256,7 @@ mod tests {
     fn attack_stored_noise_is_checked() {
         let parameters = serde_json::json!({"arms": 2, "features": 2, "batches": [125_000], "epsilon": 4,
             "delta": 1e-6, "gamma": 1, "steps": 1000});
-        let parameters: Parameters = serde_json::from_value(parameters).unwrap();
+        let parameters: ShuffleParameters = serde_json::from_value(parameters).unwrap();
         let server = ShuffleGlmServer::new(parameters.config().unwrap()).unwrap();
         let stored = serde_json::to_value(&server).unwrap();
         assert!(serde_json::from_value::<ShuffleGlmServer>(stored.clone()).is_ok());

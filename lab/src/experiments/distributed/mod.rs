@@ -13,7 +13,7 @@ use crate::experiment::{Experiment, PanelResult, Reference, Results, Run, Series
 use crate::play::{checkpoints, regret, regret_until};
 use anyhow::Result;
 use bandit::Environment;
-use bandit::distributed::{Config, Elimination, Model, NoiseAt, NormalArms, RelaxedSum};
+use bandit::distributed::{Elimination, EliminationConfig, Model, NoiseAt, NormalArms, RelaxedSum};
 use bandit::stochastic::DpSe;
 use beyond::{Growth, Skellam};
 use figures::{FIGURE_2, FIGURE_3, Instances, Models};
@@ -128,11 +128,11 @@ where
             (settings, Box::new(move |seed| regret(policy()?, make(seed)?, &at, seed)))
         }
         Kind::Sums(model, growth) => {
-            let config = Config {
+            let config = EliminationConfig {
                 confidence: 0.1,
                 growth,
                 noise: NoiseAt::Simulated,
-                ..Config::new(arms, users, model, ratio)
+                ..EliminationConfig::new(arms, users, model, ratio)
             };
             // What Theorem 3 allows a shuffled sum to get wrong; all others are ideal.
             let failure = Ratio::new(u128::from(model == Model::Shuffle), 2 * u128::from(users))?;

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use bandit::distributed::{Config, Mechanism, Model, survivors};
+use bandit::distributed::{EliminationConfig, Mechanism, Model, survivors};
 use clap::Args;
 use privacy::budget::Delta;
 use privacy::task::Task;
@@ -181,8 +181,12 @@ impl Demo {
         let model = Model::Bits { delta: Delta::one_in(1_000_000) };
         let confidence = plan.confidence;
         let colluding = plan.colluding;
-        let config =
-            Config { confidence, growth, colluding, ..Config::new(1, self.users, model, plan.epsilon) };
+        let config = EliminationConfig {
+            confidence,
+            growth,
+            colluding,
+            ..EliminationConfig::new(1, self.users, model, plan.epsilon)
+        };
         let mechanism = config.mechanism(1)?;
         let received = Arc::new(Mutex::new(None));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -228,7 +232,7 @@ const BANDIT: &str = "demo";
 
 /// What a service has of a bandit in its first batch: the view, until the batch has come.
 fn first_batch(
-    config: &Config,
+    config: &EliminationConfig,
     mechanism: &Mechanism,
     received: Arc<Mutex<Option<ShuffledBatch>>>,
 ) -> Result<Router> {

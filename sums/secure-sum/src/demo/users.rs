@@ -7,7 +7,7 @@ use clap::Args;
 use glm::shuffle::Row;
 use glm::{GlmEnvironment, Instance};
 use privacy::source::Words;
-use privacy::task::Bounds;
+use privacy::task::DeviceBounds;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::shuffler::TaskDigest;
@@ -67,15 +67,15 @@ pub(crate) struct Users {
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
     /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
-    #[arg(long, requires = "server", default_value_t = Bounds::default().epsilon)]
+    #[arg(long, requires = "server", default_value_t = DeviceBounds::default().epsilon)]
     most_epsilon: f64,
     /// Users of a bandit answer only if its delta, the probability with which the guarantee may fail, is at
     /// most this.
-    #[arg(long, requires = "server", default_value_t = Bounds::default().delta)]
+    #[arg(long, requires = "server", default_value_t = DeviceBounds::default().delta)]
     most_delta: f64,
     /// Users of a bandit answer only if its noise is enough where this part of a batch's users is made up or
     /// colludes (the bandit's `colluding`).
-    #[arg(long, requires = "server", default_value_t = Bounds::default().colluding)]
+    #[arg(long, requires = "server", default_value_t = DeviceBounds::default().colluding)]
     least_colluding: f64,
     #[command(flatten)]
     agreed: Agreed,
@@ -109,8 +109,8 @@ impl Users {
         Ok((batch, invited, self.mean_of(arm)?))
     }
 
-    const fn bounds(&self) -> Bounds {
-        Bounds { epsilon: self.most_epsilon, delta: self.most_delta, colluding: self.least_colluding }
+    const fn bounds(&self) -> DeviceBounds {
+        DeviceBounds { epsilon: self.most_epsilon, delta: self.most_delta, colluding: self.least_colluding }
     }
 
     /// The mean reward of `arm`.

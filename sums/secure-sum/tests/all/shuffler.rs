@@ -2,7 +2,7 @@
 
 use crate::common::{PROGRAM, bodies, party, refused};
 use bandit::Environment;
-use glm::shuffle::{Batch, Device, Parameters, Summation};
+use glm::shuffle::{Batch, Device, ShuffleParameters, Summation};
 use glm::{Descent, GlmEnvironment, Instance, onto_ball};
 use helba_server::{AppState, Settings, app};
 use rand::SeedableRng;
@@ -186,7 +186,7 @@ fn shuffle_glm_learns_behind_a_shuffler() {
         "delta": 0.01, "gamma": 0.5, "steps": 4});
     let id = create(&server, &request);
     let parameters = view(&server, &id).created.parameters;
-    let config = serde_json::from_value::<Parameters>(parameters.into()).unwrap().config().unwrap();
+    let config = serde_json::from_value::<ShuffleParameters>(parameters.into()).unwrap().config().unwrap();
     let to_server = Relay::start(address).unwrap();
     let shuffler = shuffler(to_server.address(), &id);
     let to_shuffler = Relay::start(shuffler.address()).unwrap();
