@@ -93,13 +93,7 @@ fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     let alg = Encrypted::new(party.evaluator.clone(), slots).expect("the slots fit");
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let inputs = ScoreInputs {
-        shape,
-        arms: k,
-        sqrt_degree: config.sqrt_degree,
-        scalars: Scalars::new(&config, 1, 0),
-        trace_bound: config.linear.c + config.unanswered as f64,
-    };
+    let inputs = ScoreInputs::new(&config, Scalars::new(&config, 1, 0), shape);
     let rows = layout.contexts(&contexts(d, k)).expect("unit vectors");
     // A = I/2 and ω between −½ and ½, so that there is something to tell apart.
     let square = shape.dim * shape.dim;

@@ -182,13 +182,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         Clear::new(shape.decision_slots()).unwrap(),
         Encrypted::new(party.evaluator.clone(), shape.decision_slots()).unwrap(),
     );
-    let inputs = ScoreInputs {
-        shape,
-        arms: k,
-        sqrt_degree: config.sqrt_degree,
-        scalars: Scalars::new(&config, 1, 0),
-        trace_bound: 5.0,
-    };
+    let inputs = ScoreInputs::new(&config, Scalars::new(&config, 1, 0), shape);
     let mut x = party.encrypt(&contexts, plan.context_level);
     let trace_x = party.encrypt(&trace, plan.trace_level);
     let m = party.encrypt(&model, plan.model_level);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use wire::AccessToken;
 use zeroize::Zeroizing;
 
-/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only, from its
-/// first byte on. If anything fails, neither file is left behind.
+/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only,
+/// from its first byte on. If anything fails, neither file is left behind.
 ///
 /// # Errors
 /// [`Error::Exists`] if one of them is there already, before any key is made; [`Error::Io`]; as [`generate`].

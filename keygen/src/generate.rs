@@ -43,11 +43,12 @@ pub struct Keys {
     pub token: AccessToken,
 }
 
-/// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few keys.
-/// `progress` hears of each frame: done, total.
+/// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few
+/// keys. `progress` hears of each frame: done, total.
 ///
 /// # Errors
-/// [`Error::Protocol`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing fails.
+/// [`Error::Protocol`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing
+/// fails.
 pub fn generate<R: CryptoRng>(
     request: Request,
     public: impl Write,

@@ -1,5 +1,5 @@
-use crate::score::ScoreInputs;
-use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, compare, refresh, score, update};
+use crate::decide::DecisionCircuit;
+use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, refresh, update};
 use circuits::matrix::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
@@ -88,26 +88,12 @@ impl Engine {
             return Err(Error::WrongLevel { what: "the context ciphertext", got: contexts.level(), want });
         }
         let mut clock = Clock::new();
-        let alg = &self.decision;
-        let sum = match &inputs.trace {
-            Some((trace, _)) => alg.add(contexts, trace)?,
-            None => contexts.clone(),
-        };
-        let score = ScoreInputs::new(&inputs.config, inputs.scalars, self.shape);
-        let index = score::optimistic_index(alg, &score, &sum, &inputs.model)?;
-        clock.lap("score");
-        let argmax = compare::argmax(&inputs.config, self.shape)?;
-        let threshold = inputs.config.linear.c / (2.0 * score.trace_bound);
-        let wins = compare::wins(alg, &argmax, &index, threshold)?;
-        clock.lap("compare");
-        let action = argmax.action(alg, &wins)?;
-        let action = refresh::answer(self.params(), &self.public_key, &action, rng)?;
-        let trace = match inputs.trace {
-            Some(_) => Some(compare::trace(alg, self.shape, &wins)?),
-            None => None,
-        };
+        let circuit = DecisionCircuit::new(&inputs.config, inputs.scalars, self.shape)?;
+        let trace = inputs.trace.as_ref().map(|(trace, _)| &**trace);
+        let decided = circuit.run(&self.decision, contexts, trace, &inputs.model, |step| clock.lap(step))?;
+        let action = refresh::answer(self.params(), &self.public_key, &decided.action, rng)?;
         clock.lap("answer");
-        Ok(DecisionOutput { action, trace, seconds: clock.laps, inputs })
+        Ok(DecisionOutput { action, trace: decided.trace, seconds: clock.laps, inputs })
     }
 
     /// Step 1 at the end of a batch: the new model, at the level of a refresh.

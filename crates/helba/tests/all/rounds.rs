@@ -3,8 +3,8 @@
 use bandit::Schedule;
 use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{Bandit, Engine, Feedback, Scalars};
-use nalgebra::{DMatrix, DVector};
+use helba::clear::ClearTwin;
+use helba::{Bandit, Engine, Feedback};
 use num_complex::Complex64;
 use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
@@ -42,38 +42,6 @@ impl Party {
     }
 }
 
-/// Exact twin: inverse, root and argmax on the history that the model in use was made of.
-struct Twin {
-    config: BanditConfig,
-    history: Vec<(DVector<f64>, f64)>,
-}
-
-impl Twin {
-    fn model(&self, feedbacks: u64) -> (DMatrix<f64>, DVector<f64>) {
-        let d = self.config.linear.d;
-        let mut v = DMatrix::identity(d, d) * self.config.linear.lambda;
-        let mut g = DVector::zeros(d);
-        for (x, r) in &self.history[..feedbacks as usize] {
-            v += x * x.transpose();
-            g += x * *r;
-        }
-        let a = v.try_inverse().unwrap();
-        let omega = &a * g;
-        (a, omega)
-    }
-
-    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let (a, omega) = self.model(feedbacks);
-        let s = Scalars::new(&self.config, round, feedbacks);
-        rows.iter()
-            .map(|x| {
-                let x = DVector::from_column_slice(x);
-                omega.dot(&x) + s.beta * ((x.transpose() * &a * &x)[0] + s.c1).sqrt()
-            })
-            .collect()
-    }
-}
-
 fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
     (0..k)
         .map(|_| {
@@ -98,7 +66,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
     let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
-    let mut twin = Twin { config: config.clone(), history: Vec::new() };
+    let mut twin = ClearTwin::new(config.clone());
     let mut world = ChaCha20Rng::seed_from_u64(8);
     let theta: Vec<f64> = unit_rows(&mut world, 1, d).remove(0);
     let mut closed = 0;
@@ -156,7 +124,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
         assert_eq!(bandit.feedback(&party.engine, reply.id, feedback).unwrap(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
         closed += bandit.status().batches - before;
-        twin.history.push((DVector::from_column_slice(x), reward));
+        twin.learn(x, reward);
         if let Some(inputs) = bandit.begin_update() {
             let output = party.engine.update(&inputs, &mut party.rng).unwrap();
             bandit.finish_update(output);
@@ -170,7 +138,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
                 let (statistics, trace) = (statistics.clone(), trace.clone());
                 let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
                 bandit.feedback(&party.engine, reply.id, feedback).unwrap();
-                twin.history.push((DVector::from_column_slice(x), reward));
+                twin.learn(x, reward);
             }
         }
         // A restart between any two calls changes nothing.

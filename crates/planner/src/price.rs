@@ -1,6 +1,7 @@
-//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in limbs.
+//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in
+//! limbs.
 
-use crate::tally::Op;
+use crate::count::Op;
 use ckks::{Gadget, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ impl Sizes {
                 (EMBEDDING + limbs) * values as f64 / (self.n / 2.0)
             }
             Op::Product { products, terms } => {
-                // Of a product both parts of both factors; the second once more to be decomposed, and again where a digit has it.
+                // Of a product both parts of both factors; the second once more to be decomposed, and again
+                // where a digit has it.
                 let operands = (8 * products + 2 * terms) as f64;
                 let sums = self.q * OPERAND * operands;
                 self.decompose(self.relin) + self.key(self.relin) + sums + self.divide(self.p + 1.0)
@@ -218,7 +220,8 @@ mod tests {
         }
     }
 
-    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those that are read again.
+    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those
+    /// that are read again.
     #[test]
     fn operands_have_their_price() {
         let sizes = Sizes::new(&MEASURED_AT.validate().unwrap(), 6);
