@@ -199,9 +199,9 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
         (0..plan.model_slots).map(|j| Complex64::from(0.5 - j as f64 / plan.model_slots as f64)).collect();
     let encoded = Plaintext::encode_at(&params, &message, low, params.scale(top)).expect("small values");
     let model = ckks_secret::encrypt(&party.secret, &encoded, &mut party.rng).expand(&party.secret);
-    let seed = rns::sample::seed(&mut party.rng);
+    let seed = ckks::mask_seed(&mut party.rng);
     let mut rng = party.rng.clone();
-    let mut hide = || refresh::hide(&params, &public, &model, &seed, &mut rng).expect("its level");
+    let mut hide = || refresh::hide(&params, &public, &model, &seed, &mut rng);
     let masked = hide();
     let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, low, false));
     bench.time(&id("refresh_mask", low), true, bytes, || timed(&mut hide));
@@ -211,7 +211,7 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     let fresh = recrypt().expand(&party.secret);
     let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, top, true));
     bench.time(&id("refresh_encrypt", low), true, bytes, || timed(&mut recrypt));
-    let reveal = || refresh::reveal(&params, &fresh, low, plan.model_slots, &seed);
+    let reveal = || refresh::reveal(&params, fresh.clone(), low, plan.model_slots, &seed);
     let fact = party.bits(&reveal(), &message);
     bench.time(&id("refresh_unmask", top), true, fact, || timed(reveal));
 }

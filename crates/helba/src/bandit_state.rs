@@ -4,13 +4,12 @@
 //! model there is, and feedback is counted, in every phase.
 
 use crate::{Engine, Error, Scalars, refresh};
-use ckks::{Ciphertext, Plaintext};
+use ckks::{Ciphertext, MaskSeed, Plaintext};
 use num_complex::Complex64;
 use protocol::{
     BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status,
 };
 use rand::CryptoRng;
-use rns::sample::Seed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +95,7 @@ enum Phase {
         at: u64,
         residual: f64,
         id: u64,
-        seed: Seed,
+        seed: MaskSeed,
     },
 }
 
@@ -155,7 +154,7 @@ pub struct UpdateInputs {
 #[derive(Debug, Clone)]
 pub struct UpdateOutput {
     pub(crate) masked: Ciphertext,
-    pub(crate) seed: Seed,
+    pub(crate) seed: MaskSeed,
     pub(crate) closed_at: u64,
     /// Wall time by phase.
     pub seconds: Vec<(String, f64)>,
@@ -324,10 +323,8 @@ impl Bandit {
             model_feedbacks,
             inverse: output.inputs.residual <= INVERSE_TOLERANCE,
         });
-        let trace = output
-            .trace
-            .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, rng))
-            .transpose()?;
+        let trace =
+            output.trace.map(|t| refresh::trace_question(engine.params(), engine.public_key(), t, rng));
         let refresh = match self.state.phase {
             Phase::Refreshing { id, .. } => Some((RefreshId(id), (**self.ciphertext(MASKED)?).clone())),
             _ => None,
@@ -383,7 +380,7 @@ impl Bandit {
         f: Feedback,
     ) -> Result<Receipt, Error> {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| pending.refresh == Some(id.0)) {
-            self.install(engine, refresh_id, &model);
+            self.install(engine, refresh_id, model);
         }
         if let (Some(tested), Some(reached)) = (pending.trace, f.trace_answer)
             && tested.batch == self.state.batches
@@ -447,7 +444,7 @@ impl Bandit {
         Ok(())
     }
 
-    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: &Ciphertext) {
+    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: Ciphertext) {
         let Phase::Refreshing { at, residual, id, seed } = self.state.phase else { return };
         if RefreshId(id) != refresh_id {
             return;

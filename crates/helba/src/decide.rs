@@ -90,7 +90,7 @@ mod tests {
             let mut twin = ClearTwin::new(config.clone());
             let alg = Clear::new(shape.decision_slots()).unwrap();
             let mut decided = 0;
-            for t in 0..20 {
+            for t in 0..40 {
                 let rows: Vec<Vec<f64>> = (0..k).map(|a| wave(31 * t + a)).collect();
                 let scalars = Scalars::new(&config, t as u64 + 1, t as u64);
                 let mut indices = twin.indices(&rows, t as u64 + 1, t as u64);
@@ -109,13 +109,13 @@ mod tests {
                 assert_eq!((alg.level(&out.action), alg.level(&out.trace.unwrap())), (0, 0));
                 assert_eq!(steps, ["score", "compare"]);
                 indices.sort_by(f64::total_cmp);
-                if indices[k - 1] - indices[k - 2] > 2.0 * config.resolution() * scalars.range {
+                if indices[k - 1] - indices[k - 2] > config.resolution() * scalars.range {
                     assert_eq!(layout.action(out.action.values()), arm, "{d}, {k}, round {t}");
                     decided += 1;
                 }
                 twin.learn(&rows[arm], (t as f64).cos());
             }
-            assert!(decided > 2, "{d}, {k}: {decided}");
+            assert!(decided > 1, "{d}, {k}: {decided}");
         }
     }
 }

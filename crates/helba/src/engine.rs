@@ -5,7 +5,6 @@ use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::Shape;
 use rand::CryptoRng;
-use rns::sample;
 use std::time::Instant;
 
 /// What a server computes with: parameters, public key, evaluation keys. One for all bandits of a key pair.
@@ -91,7 +90,7 @@ impl Engine {
         let circuit = DecisionCircuit::new(&inputs.config, inputs.scalars, self.shape)?;
         let trace = inputs.trace.as_ref().map(|(trace, _)| &**trace);
         let decided = circuit.run(&self.decision, contexts, trace, &inputs.model, |step| clock.lap(step))?;
-        let action = refresh::answer(self.params(), &self.public_key, &decided.action, rng)?;
+        let action = refresh::answer(self.params(), &self.public_key, decided.action, rng);
         clock.lap("answer");
         Ok(DecisionOutput { action, trace: decided.trace, seconds: clock.laps, inputs })
     }
@@ -114,8 +113,8 @@ impl Engine {
             inputs.plan.refresh_level,
             self.params().scale(inputs.plan.model_level),
         )?;
-        let seed = sample::seed(rng);
-        let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng)?;
+        let seed = ckks::mask_seed(rng);
+        let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng);
         clock.lap("update");
         Ok(UpdateOutput { masked, seed, closed_at: inputs.closed_at, seconds: clock.laps })
     }
