@@ -66,8 +66,10 @@ pub fn create_sealed_files<R: CryptoRng>(
 /// [`Error::Exists`], [`Error::Io`].
 pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), Error> {
     let new = NewFile::create(path, true)?;
-    let line = Zeroizing::new(AccessToken::generate(rng).to_hex() + "\n");
-    (&new.file).write_all(line.as_bytes()).map_err(|error| Error::Io { path: path.into(), error })?;
+    let token = AccessToken::generate(rng).to_hex();
+    let mut out = &new.file;
+    let written = out.write_all(token.as_bytes()).and_then(|()| out.write_all(b"\n"));
+    written.map_err(|error| Error::Io { path: path.into(), error })?;
     new.sync()?;
     new.keep();
     Ok(())

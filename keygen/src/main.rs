@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has read enough.
+        // The reader closed the pipe: exit quietly.
         Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
             ExitCode::SUCCESS
         }
@@ -127,7 +127,10 @@ fn create(
             bar.set_position(done.into());
         });
     bar.finish_and_clear();
-    let summary = result?;
+    let summary = result.map_err(|error| match error {
+        keygen::Error::Protocol(why) => planner::Error::no_plan(features, arms, 1000, why).into(),
+        other => anyhow::Error::new(other),
+    })?;
     print_manifest(&summary.manifest)?;
     match summary.max_log2_qp {
         Some(allowed) => say!("table limit   {allowed}  ({SECURITY_TABLE})"),

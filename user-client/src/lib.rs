@@ -9,19 +9,19 @@
 mod action;
 mod answer;
 mod answers;
-mod client;
 mod context;
 mod device;
 mod error;
+mod http;
 mod pending;
 mod reward;
 
 pub use action::Decision;
 pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
-pub use client::Client;
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
+pub use http::Client;
 pub use pending::Pending;
 
 pub use ckks_secret::Passphrase;
