@@ -55,6 +55,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             )
         }
         Command::Create { server, features, arms, tuning, config, secret, key, .. } => {
+            let client = device_client(&server, secret.as_deref(), &key)?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -63,7 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            let created = device_client(&server, secret.as_deref(), &key)?.create_bandit(&config)?;
+            let created = client.create_bandit(&config)?;
             label(&created);
             say!("{}", created.id);
         }
@@ -109,9 +110,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             status(&device_client(&server, secret.as_deref(), &key)?, &bandit)?;
         }
         Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
+            let purchases = replay::read(&data)?;
             let device = device(&secret, &key)?;
             let client = server.client(Some(&device))?;
-            replay::run(&client, (&secret, &device), &data, rounds, bandit.as_deref(), &tuning)?;
+            replay::run(&client, (&secret, &device), &purchases, rounds, bandit.as_deref(), &tuning)?;
         }
     }
     Ok(())

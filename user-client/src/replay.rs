@@ -11,16 +11,20 @@ use std::time::Instant;
 use user_client::{Client, Device, os_rng};
 use wire::Created;
 
-/// Plays `data` on `bandit`, or on a new bandit tuned by `tuning`, up to `rounds` rounds.
+/// Reads a file of purchases.
+pub(crate) fn read(data: &Path) -> anyhow::Result<Purchases> {
+    Purchases::read(open(data)?).with_context(|| data.display().to_string())
+}
+
+/// Plays `purchases` on `bandit`, or on a new bandit tuned by `tuning`, up to `rounds` rounds.
 pub(crate) fn run(
     client: &Client,
     (secret, device): (&Path, &Device),
-    data: &Path,
+    purchases: &Purchases,
     rounds: Option<u64>,
     bandit: Option<&str>,
     tuning: &Tuning,
 ) -> anyhow::Result<()> {
-    let purchases = Purchases::read(open(data)?).with_context(|| data.display().to_string())?;
     // Before a bandit is made that nobody could use.
     let served = client.keys()?.key_id;
     if served != device.key_id().to_string() {
@@ -42,7 +46,7 @@ pub(crate) fn run(
     label(&created);
     let all = purchases.rounds().len();
     let rounds = rounds.map_or(all, |rounds| all.min(usize::try_from(rounds).unwrap_or(all)));
-    play(client, device, &created, &purchases, rounds)
+    play(client, device, &created, purchases, rounds)
 }
 
 /// Milliseconds spent, in total.

@@ -72,8 +72,8 @@ mod tests {
     use protocol::Layout;
     use protocol::levels::DecisionLevels;
 
-    /// On exact vectors the circuit decides as the twin does, where the two best indices are further apart
-    /// than the comparison's resolution, and it uses the levels that the protocol states.
+    /// On exact vectors the circuit plays an arm whose index is within the comparison's resolution of the largest,
+    /// mostly the twin's own arm, and it uses the levels that the protocol states.
     #[test]
     fn exact_vectors_decide_as_the_twin() {
         for (d, k) in [(2, 2), (3, 5), (7, 4), (11, 32)] {
@@ -89,11 +89,11 @@ mod tests {
             };
             let mut twin = ClearTwin::new(config.clone());
             let alg = Clear::new(shape.decision_slots()).unwrap();
-            let mut decided = 0;
+            let mut same = 0;
             for t in 0..40 {
                 let rows: Vec<Vec<f64>> = (0..k).map(|a| wave(31 * t + a)).collect();
                 let scalars = Scalars::new(&config, t as u64 + 1, t as u64);
-                let mut indices = twin.indices(&rows, t as u64 + 1, t as u64);
+                let indices = twin.indices(&rows, t as u64 + 1, t as u64);
                 let arm = twin.arm(&rows, t as u64 + 1, t as u64);
                 let (a, omega) = twin.model();
                 let at = |i: usize, j: usize| if i < d && j < d { a[(i, j)] } else { 0.0 };
@@ -108,14 +108,13 @@ mod tests {
                     .unwrap();
                 assert_eq!((alg.level(&out.action), alg.level(&out.trace.unwrap())), (0, 0));
                 assert_eq!(steps, ["score", "compare"]);
-                indices.sort_by(f64::total_cmp);
-                if indices[k - 1] - indices[k - 2] > config.resolution() * scalars.range {
-                    assert_eq!(layout.action(out.action.values()), arm, "{d}, {k}, round {t}");
-                    decided += 1;
-                }
+                let played = layout.action(out.action.values());
+                let gap = indices[arm] - indices[played];
+                assert!(gap < config.resolution() * scalars.range, "{d}, {k}, round {t}: {gap}");
+                same += usize::from(played == arm);
                 twin.learn(&rows[arm], (t as f64).cos());
             }
-            assert!(decided > 1, "{d}, {k}: {decided}");
+            assert!(same > 30, "{d}, {k}: {same}");
         }
     }
 }
