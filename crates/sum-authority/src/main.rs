@@ -45,8 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
-    let read = |path: &PathBuf| AccessToken::open(path);
-    let token = token_file.as_ref().map(read).transpose()?;
+    let token = token_file.as_deref().map(AccessToken::open).transpose()?;
     let limits = Limits { at_least, keys, age: Duration::from_secs(3600 * hours), ..Limits::default() };
     Ok(http::serve_guarded(&listen, routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
 }

@@ -1,46 +1,12 @@
 //! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
 
 use bandit::Schedule;
-use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
-use ckks_secret::SecretKey;
 use helba::clear::ClearTwin;
 use helba::{Bandit, Engine, Feedback};
-use num_complex::Complex64;
-use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape, Status, exchange};
+use protocol::{BanditConfig, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use std::sync::Arc;
-
-struct Party {
-    engine: Engine,
-    secret: SecretKey,
-    rng: ChaCha20Rng,
-}
-
-fn party(shape: Shape, seed: u64) -> Party {
-    let plan = KeyPlan::new(shape, true).unwrap();
-    let params = plan.params.validate().unwrap();
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let secret = SecretKey::generate(&params, &mut rng);
-    let public = ckks_secret::public_key(&secret, &mut rng);
-    let mut keys = EvaluationKeys {
-        relin: Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng))),
-        ..EvaluationKeys::default()
-    };
-    for GaloisKey { automorphism, level, kept } in plan.galois {
-        let g = automorphism.element(&params);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
-    }
-    let id: KeyId = public.id(&params);
-    Party { engine: Engine::new(params, public, id, shape, keys).unwrap(), secret, rng }
-}
-
-impl Party {
-    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
-        let m = Plaintext::encode(self.engine.params(), slots, level).unwrap();
-        ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
-    }
-}
+use testkit::Party;
 
 fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
     (0..k)
@@ -60,10 +26,12 @@ fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Stat
 
 fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Status {
     let shape = Shape::for_problem(d, k);
-    let mut party = party(shape, 7);
+    let mut party = Party::for_plan(&KeyPlan::new(shape, true).unwrap(), 7).unwrap();
+    let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
+    let engine = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
     let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
     config.linear.schedule = schedule;
-    let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
+    let mut bandit = Bandit::create(&engine, config.clone()).unwrap();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
     let mut twin = ClearTwin::new(config.clone());
@@ -74,8 +42,8 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
         let rows = unit_rows(&mut world, k, d);
         let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
         let output =
-            party.engine.decide(bandit.begin_decision().unwrap(), &contexts, &mut party.rng.clone()).unwrap();
-        let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+            engine.decide(bandit.begin_decision().unwrap(), &contexts, &mut party.rng.clone()).unwrap();
+        let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng).unwrap();
         let values = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
             .with(|slots| layout.action_values(slots));
         let arm = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
@@ -94,7 +62,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
         let reward = x.iter().zip(&theta).map(|(a, b)| a * b).sum::<f64>();
         assert!(reply.trace.is_none() || !schedule.is_public(), "a public schedule asks nothing");
         let trace_answer = reply.trace.as_ref().map(|question| {
-            let params = party.engine.params();
+            let params = engine.params();
             ckks_secret::constant_coefficient(&party.secret, question).at_least(
                 exchange::trace_threshold(params),
                 params.prime(0),
@@ -120,13 +88,13 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             refreshed,
         };
         let before = bandit.status().batches;
-        let receipt = bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap();
-        assert_eq!(bandit.feedback(&party.engine, reply.id, feedback).unwrap(), receipt);
+        let receipt = bandit.feedback(&engine, reply.id, feedback.clone()).unwrap();
+        assert_eq!(bandit.feedback(&engine, reply.id, feedback).unwrap(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
         closed += bandit.status().batches - before;
         twin.learn(x, reward);
         if let Some(inputs) = bandit.begin_update() {
-            let output = party.engine.update(&inputs, &mut party.rng).unwrap();
+            let output = engine.update(&inputs, &mut party.rng).unwrap();
             bandit.finish_update(output);
         }
         if t == 6 && burst > 0 {
@@ -134,16 +102,16 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             let statistics = party.encrypt(&layout.statistics(x, reward).unwrap(), plan.statistics_level);
             let trace = party.encrypt(&layout.trace_features(x).unwrap(), plan.trace_level);
             for _ in 0..burst {
-                let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+                let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng).unwrap();
                 let (statistics, trace) = (statistics.clone(), trace.clone());
                 let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
-                bandit.feedback(&party.engine, reply.id, feedback).unwrap();
+                bandit.feedback(&engine, reply.id, feedback).unwrap();
                 twin.learn(x, reward);
             }
         }
         // A restart between any two calls changes nothing.
         let (state, ciphertexts) = bandit.save();
-        bandit = Bandit::restore(&party.engine, &state, ciphertexts).unwrap();
+        bandit = Bandit::restore(&engine, &state, ciphertexts).unwrap();
     }
     let status = bandit.status();
     assert!(status.refreshes >= 3 && closed >= 3, "{status:?}");
