@@ -32,6 +32,11 @@ impl ClearTwin {
         self.history.push((DVector::from_column_slice(features), reward));
     }
 
+    /// The number of feedbacks learnt.
+    pub fn feedbacks(&self) -> u64 {
+        self.history.len() as u64
+    }
+
     /// A and ω of the last decision.
     pub fn model(&self) -> (&DMatrix<f64>, &DVector<f64>) {
         (&self.model.0, &self.model.1)

@@ -1,12 +1,58 @@
 //! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
 
 use bandit::Schedule;
+use ckks::Ciphertext;
 use helba::clear::ClearTwin;
-use helba::{Bandit, Engine, Feedback};
+use helba::{Bandit, Change, Engine, Feedback};
 use protocol::{BanditConfig, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use testkit::Party;
+
+/// What a store holds of one bandit: the rows that changes wrote, and ciphertexts by their place in a list.
+#[derive(Default)]
+struct Stored {
+    decisions: BTreeMap<Vec<u8>, Vec<u8>>,
+    receipts: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Stored {
+    /// Stores the rows of a change and carries it out.
+    fn take<T>(&mut self, change: Change<'_, T>) -> T {
+        for (rows, edits) in [
+            (&mut self.decisions, change.decisions().unwrap()),
+            (&mut self.receipts, change.receipts().unwrap()),
+        ] {
+            assert!(edits.len() <= 1, "one row a table, whatever waits");
+            for edit in edits {
+                match edit.value {
+                    Some(value) => drop(rows.insert(edit.key, value)),
+                    None => assert!(rows.remove(&edit.key).is_some()),
+                }
+            }
+        }
+        change.apply()
+    }
+
+    /// The bandit after a restart.
+    fn restart(&self, engine: &Engine, bandit: &Bandit) -> Bandit {
+        let mut held = Vec::new();
+        let digest = |ciphertext: &Arc<Ciphertext>| {
+            held.push(ciphertext.clone());
+            Ok::<_, helba::Error>([held.len() as u8; 32])
+        };
+        let state = bandit.state().to_bytes(digest).unwrap();
+        let rows = |rows: &BTreeMap<Vec<u8>, Vec<u8>>| rows.clone().into_iter().collect::<Vec<_>>();
+        let read = |_, level, digest: helba::Digest| {
+            let ciphertext = held[usize::from(digest[0]) - 1].clone();
+            assert_eq!(ciphertext.level(), level);
+            Ok::<_, helba::Error>(ciphertext)
+        };
+        Bandit::restore(engine, &state, &rows(&self.decisions), &rows(&self.receipts), read).unwrap()
+    }
+}
 
 fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
     (0..k)
@@ -32,6 +78,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
     let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
     config.linear.schedule = schedule;
     let mut bandit = Bandit::create(&engine, config.clone()).unwrap();
+    let mut stored = Stored::default();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
     let mut twin = ClearTwin::new(config.clone());
@@ -41,9 +88,9 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
     for t in 1..=rounds {
         let rows = unit_rows(&mut world, k, d);
         let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
-        let output =
-            engine.decide(bandit.begin_decision().unwrap(), &contexts, &mut party.rng.clone()).unwrap();
-        let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng).unwrap();
+        let output = engine.decide(bandit.begin_decision(), &contexts, &mut party.rng.clone()).unwrap();
+        let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng);
+        let reply = stored.take(reply);
         let values = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
             .with(|slots| layout.action_values(slots));
         let arm = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
@@ -88,30 +135,34 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             refreshed,
         };
         let before = bandit.status().batches;
-        let receipt = bandit.feedback(&engine, reply.id, feedback.clone()).unwrap();
-        assert_eq!(bandit.feedback(&engine, reply.id, feedback).unwrap(), receipt);
+        drop(bandit.feedback(&engine, reply.id, feedback.clone()).unwrap());
+        assert_eq!(bandit.status().feedbacks, twin.feedbacks(), "what is dropped has changed nothing");
+        let receipt = stored.take(bandit.feedback(&engine, reply.id, feedback.clone()).unwrap());
+        let again = bandit.feedback(&engine, reply.id, feedback).unwrap();
+        assert!(again.is_empty());
+        assert_eq!(again.apply(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
         closed += bandit.status().batches - before;
         twin.learn(x, reward);
-        if let Some(inputs) = bandit.begin_update() {
+        if let Some(inputs) = bandit.begin_update().unwrap() {
             let output = engine.update(&inputs, &mut party.rng).unwrap();
-            bandit.finish_update(output);
+            stored.take(bandit.finish_update(output));
         }
         if t == 6 && burst > 0 {
             assert!(bandit.status().refresh_due, "a model is on its way");
             let statistics = party.encrypt(&layout.statistics(x, reward).unwrap(), plan.statistics_level);
             let trace = party.encrypt(&layout.trace_features(x).unwrap(), plan.trace_level);
             for _ in 0..burst {
-                let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng).unwrap();
+                let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng);
+                let reply = stored.take(reply);
                 let (statistics, trace) = (statistics.clone(), trace.clone());
                 let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
-                bandit.feedback(&engine, reply.id, feedback).unwrap();
+                stored.take(bandit.feedback(&engine, reply.id, feedback).unwrap());
                 twin.learn(x, reward);
             }
         }
         // A restart between any two calls changes nothing.
-        let (state, ciphertexts) = bandit.save();
-        bandit = Bandit::restore(&engine, &state, ciphertexts).unwrap();
+        bandit = stored.restart(&engine, &bandit);
     }
     let status = bandit.status();
     assert!(status.refreshes >= 3 && closed >= 3, "{status:?}");
