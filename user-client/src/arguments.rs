@@ -5,7 +5,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::BanditConfig;
 use std::path::PathBuf;
 
-/// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its policy states.
+/// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its
+/// policy states.
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
@@ -47,8 +48,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         server: Server,
     },
-    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file. Without a secret bundle
-    /// it asks a bandit in the clear and prints its answer.
+    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file. Without
+    /// a secret bundle it asks a bandit in the clear and prints its answer.
     Decide {
         #[command(flatten)]
         server: Server,
@@ -67,8 +68,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         key: Key,
     },
-    /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a decision in the
-    /// clear.
+    /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a
+    /// decision in the clear.
     Feedback {
         /// The file that `decide` made.
         #[arg(long)]
@@ -167,8 +168,9 @@ pub(crate) struct Key {
     /// File whose first line is the passphrase that the secret bundle is sealed by.
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Trace answers that this device gives under its key, for bandits of schedule trace_or_growth: each is one bit of
-    /// a decryption. At most what the parameters allow, up to 1000; devices that share a key share that number.
+    /// Trace answers that this device gives under its key, for bandits of schedule trace_or_growth: each is
+    /// one bit of a decryption. At most what the parameters allow, up to 1000; devices that share a key share
+    /// that number.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) trace_answers: u64,
 }

@@ -87,7 +87,8 @@ impl Client {
         self
     }
 
-    /// Whether requests carry a token over a line that others may read: by http to a host that is not this one.
+    /// Whether requests carry a token over a line that others may read: by http to a host that is not this
+    /// one.
     pub fn shows_token(&self) -> bool {
         let http = self.server.strip_prefix("http://");
         self.token.is_some() && http.is_some_and(|rest| !is_loopback(rest))
@@ -206,7 +207,7 @@ impl Client {
         .map(drop)
     }
 
-    /// Where a bandit stands.
+    /// The status of an encrypted bandit.
     ///
     /// # Errors
     /// As [`Self::bandit`].

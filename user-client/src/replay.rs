@@ -1,4 +1,5 @@
-//! `helba-client replay`: plays a file of purchases round by round, with reward 1 for the brand that was bought.
+//! `helba-client replay`: plays a file of purchases round by round, with reward 1 for the brand that was
+//! bought.
 
 use crate::arguments::Tuning;
 use crate::{label, note, open, say};

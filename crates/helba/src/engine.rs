@@ -7,7 +7,8 @@ use protocol::Shape;
 use rand::CryptoRng;
 use std::time::Instant;
 
-/// What a server computes with: parameters, public key, evaluation keys. One for all bandits of a key pair.
+/// Computes decisions and batch updates on ciphertexts: parameters, public key and evaluation keys. One
+/// engine serves all bandits of a key pair.
 #[derive(Debug, Clone)]
 pub struct Engine {
     public_key: PublicKey,
@@ -54,12 +55,12 @@ impl Engine {
         self.decision.evaluator().params()
     }
 
-    /// The key pair's name.
+    /// The name of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
 
-    /// What the keys were made for.
+    /// The shape that the keys were made for.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -72,7 +73,8 @@ impl Engine {
         &self.public_key
     }
 
-    /// Steps 2 and 3 on encrypted contexts: which arm, and whether the batch ends.
+    /// Steps 2 and 3 on encrypted contexts: the action, and the trace comparison where the schedule asks for
+    /// it.
     ///
     /// # Errors
     /// [`Error::WrongLevel`], [`Error::Ckks`] if a key is missing.
@@ -103,7 +105,7 @@ impl Engine {
         let mut clock = Clock::new();
         let (factors, dim) = (&inputs.factors, self.shape.dim);
         let newton = Newton::new(dim, factors.start(), factors.steps(), inputs.plan.design_scale)?;
-        // What steps that are not needed would have used is dropped first, since lower levels cost less.
+        // The levels of steps that this update does not need are dropped first, since lower levels cost less.
         let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;

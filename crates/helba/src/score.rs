@@ -53,18 +53,18 @@ impl Scalars {
     }
 }
 
-/// What a score needs to know in the clear.
+/// The public inputs of a score.
 #[derive(Debug, Clone)]
 pub struct ScoreInputs {
-    /// The padded problem.
+    /// The shape of the keys.
     pub shape: Shape,
-    /// K, without padding.
+    /// K, the number of arms without padding.
     pub arms: usize,
-    /// Degree of the square root.
+    /// Degree of the square root's polynomial.
     pub sqrt_degree: usize,
     /// The round's scalars.
     pub scalars: Scalars,
-    /// What the trace cannot exceed.
+    /// An upper bound on the trace.
     pub trace_bound: f64,
 }
 

@@ -2,10 +2,10 @@ use circuits::{Clear, ClearVector, Complex64, Counts, Error, LinearTransform, Sl
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// A slot operation that takes time, with what its time depends on besides the level.
+/// A slot operation, with the numbers besides the level that its time depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
-    /// A sum of ciphertexts, and whatever else touches each residue once.
+    /// A sum of ciphertexts, or another operation that touches each residue once.
     Add,
     /// A product with a plaintext, or a sum of so many multiples: one rescale.
     PlainProduct { terms: usize },
@@ -23,7 +23,8 @@ pub(crate) enum Op {
     Transform { babies: usize, giants: usize, diagonals: usize },
 }
 
-/// Runs a circuit in the clear and writes down what an encrypted run would do, level by level.
+/// Runs a circuit on vectors without values and counts the operations that an encrypted run would do, by
+/// level.
 pub(crate) struct OperationCounter {
     clear: Clear,
     /// Rotations whose keys are kept with a seed, canonical in [0, slots).
@@ -37,7 +38,7 @@ impl OperationCounter {
         Self::with_seeded(slots, BTreeSet::new())
     }
 
-    /// Where the keys of some rotations are kept with a seed, which is expanded each time.
+    /// As [`Self::new`], where the keys of the rotations `seeded` are kept with a seed that each use expands.
     pub(crate) fn with_seeded(slots: usize, seeded: BTreeSet<i64>) -> Result<Self, Error> {
         Ok(OperationCounter { clear: Clear::new(slots)?, seeded, steps: Mutex::default() })
     }

@@ -1,4 +1,4 @@
-//! What a problem would run on and what it would cost, before any key is made.
+//! The parameter set of a problem and its costs.
 
 use crate::Error;
 use crate::count::{Op, OperationCounter};
@@ -25,7 +25,7 @@ pub struct Depth {
 /// Keys of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeyCost {
-    /// What they are for.
+    /// The operations that need them.
     pub kind: &'static str,
     /// How many.
     pub count: usize,
@@ -38,13 +38,13 @@ pub struct KeyCost {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MessageCost {
-    /// What it carries, and which way.
+    /// Its content and its direction.
     pub what: &'static str,
     /// Bytes of its ciphertexts.
     pub bytes: u64,
 }
 
-/// How often a circuit does what.
+/// Numbers of operations of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Operations {
     /// Relinearisations.
@@ -72,13 +72,13 @@ pub struct Seconds {
     pub feedback: f64,
     /// A batch update, which runs beside the rounds.
     pub update: f64,
-    /// What a user waits for in a round: score, compare, answer, feedback.
+    /// The part of a round that a user waits for: score, compare, answer, feedback.
     pub round: f64,
     /// All rounds, and as many updates as there can be.
     pub all_rounds_at_most: f64,
 }
 
-/// What [`plan`] found.
+/// The plan of a problem.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Features asked for.
@@ -89,7 +89,7 @@ pub struct Report {
     pub rounds: u64,
     /// Name of the parameter set.
     pub params: &'static str,
-    /// Why this one.
+    /// The reasons for this set.
     pub why: Vec<String>,
     /// log₂ of the ring degree.
     pub log_n: u32,
@@ -97,7 +97,7 @@ pub struct Report {
     pub levels: usize,
     /// log₂ of the widest modulus.
     pub log2_qp: f64,
-    /// What the security table allows it to be.
+    /// The limit of the security table on it.
     pub log2_qp_allowed: Option<u32>,
     /// Bits of security claimed.
     pub security_bits: u32,
@@ -128,7 +128,7 @@ pub struct Report {
     pub measured_at: &'static str,
 }
 
-/// The set that carries `features` and `arms` for `rounds` rounds with default settings, and what it costs.
+/// Plans a bandit of `features` features and `arms` arms for `rounds` rounds with default settings.
 ///
 /// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded
 /// scores, comparisons, updates and whole decisions took 0.9 to 1.3 times what is predicted of them.
@@ -255,7 +255,7 @@ fn many(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// What would work instead.
+/// The nearest problems that some set carries, as the end of a refusal.
 pub(crate) fn alternatives(features: usize, arms: usize, rounds: u64, why: &protocol::Error) -> String {
     use protocol::Error::{Depth, Field, Slots};
     if !matches!(why, Depth { .. } | Slots { .. } | Field { field: "features" | "arms", .. }) {

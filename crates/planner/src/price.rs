@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const MEASURED: &str = include_str!("measured.csv");
 pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
 
-/// Limbs that the embedding in floating point is worth, whatever the level.
+/// Cost of the embedding in floating point, in transforms of one limb, at any level.
 const EMBEDDING: f64 = 24.0;
 /// The kernels' times over that of a transform of one limb of the same length (`rns/…` in the record).
 const COMBINE_A_TERM: f64 = 0.075;
@@ -19,7 +19,7 @@ const PASS: f64 = 0.15;
 /// A limb of an operand, which comes from memory.
 const OPERAND: f64 = 0.4;
 
-/// What an operation depends on at a level of a parameter set.
+/// The sizes at a level of a parameter set that the work of an operation depends on.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     n: f64,
@@ -31,7 +31,7 @@ struct Sizes {
     relin: Digits,
 }
 
-/// How many there are, what the values of one are made of, and the transforms that make those of all.
+/// The number of digits, the rows that one digit is computed from, and the transforms of all digits together.
 #[derive(Debug, Clone, Copy)]
 struct Digits {
     count: f64,
