@@ -41,8 +41,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             create_policy(&server, &policy, parameters.as_deref())?;
         }
         Command::Policies { server } => {
-            for offer in server.client(None)?.policies()? {
-                say!("{}\n  {}", offer.about, offer.example);
+            for card in server.client(None)?.policies()? {
+                say!("{}\n  {}", card.about, card.example);
             }
         }
         // What goes with what is said here in one line: the parser would ask for all of it.

@@ -4,7 +4,7 @@
 use crate::arguments::Tuning;
 use crate::{label, note, open, say};
 use anyhow::{Context, bail};
-use bandit::choice::Purchases;
+use bandit::datasets::Purchases;
 use protocol::BanditConfig;
 use std::io::Write;
 use std::path::Path;
