@@ -77,8 +77,8 @@ pub struct Profile {
     pub users_add_noise: bool,
     /// Whether devices choose the arms, so that decisions name none.
     pub devices_choose: bool,
-    /// Whether [`PolicyConfig::make`] calibrates noise by bisection of an exact divergence, which may take
-    /// seconds.
+    /// Whether [`PolicyState::new`](crate::PolicyState::new) calibrates noise by bisection of an exact
+    /// divergence, which may take seconds.
     pub calibrates: bool,
     /// The largest number of labels of a batch of sums.
     pub labels: usize,
