@@ -153,7 +153,7 @@ fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
     Ok(Ratio::new(units as u128, UNIT as u128)?)
 }
 
-/// What [`Elimination`] is made of.
+/// Configuration of [`Elimination`](super::Elimination) and its roles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EliminationConfig {

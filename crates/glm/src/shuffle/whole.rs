@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 /// - Cost: O(M K d^2) and one optimal design a round; O(N n d) at the end of a batch of n.
 ///
 /// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm
-/// 1. Departures: widths have the root of kappa in the first batch's metric only, as Lemma E.9 needs; the
-/// weight of a row is cut off at `L_mu`, so that sensitivity holds whatever the data; bits have the range `2
-/// Delta`.
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
+/// Algorithm 1. Departures: widths have the root of kappa in the first batch's metric only, as Lemma E.9
+/// needs; the weight of a row is at most `L_mu`, so that the sensitivity holds whatever the data; bits have
+/// the range `2 Delta`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct ShuffleGlm {
