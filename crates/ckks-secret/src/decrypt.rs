@@ -125,8 +125,8 @@ pub fn recrypt<R: CryptoRng>(
     let (from, to) = (params.q_basis(low), params.q_basis(level));
     let mut poly = phase(secret, masked, low + 1);
     let mut lifted = Poly::<Coeff>::zero(params.n(), level + 1);
-    let converter = BaseConverter::wide(from, to);
-    let mut prepared = converter.prepare_coeff(from, |i| poly.limb(i));
+    let converter = BaseConverter::unpacked(from, to);
+    let mut prepared = converter.scaled_residues_coeff(from, |i| poly.limb(i));
     lifted.for_each_limb(|j, limb| {
         if j <= low {
             limb.copy_from_slice(poly.limb(j));

@@ -8,7 +8,7 @@ use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
-use rns::{Addends, Mode, Ntt, Poly, Target};
+use rns::{AccumulatorTerms, Mode, Ntt, Poly, Destination};
 use std::collections::BTreeMap;
 
 /// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
@@ -293,14 +293,14 @@ impl Evaluator {
         // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
         let [u0, u1] = digits.multiply(key, |i| {
             if i > high {
-                return Addends::default();
+                return AccumulatorTerms::default();
             }
             let (m, special) = (basis.modulus(i), p.p_constants()[i]);
             let times_p = |k: i128| m.constant(m.mul_constant(m.reduce_i128(k), special));
             let multiples = |part: usize| {
                 terms.iter().zip(&factors).map(|((_, t), &k)| (times_p(k).value, t.limbs(i)[part])).collect()
             };
-            Addends {
+            AccumulatorTerms {
                 products: products
                     .iter()
                     .map(|(k, a, b)| (times_p((*k).into()), a.limbs(i), b.limbs(i)))
@@ -356,7 +356,7 @@ impl Evaluator {
             }
             for (key, permutation, negative) in &terms {
                 let mode = if *negative { Mode::Subtract } else { std::mem::replace(&mut mode, Mode::Add) };
-                let target = Target { to: Some(permutation), mode };
+                let target = Destination { permutation: Some(permutation), mode };
                 digits.ciphertext_times_p(i, x, *key, a, target, [&mut *sum0, &mut *sum1]);
             }
         });
@@ -410,7 +410,7 @@ impl Evaluator {
         digits.for_each_limb(&mut out, |i, x, row| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
                 if let [out0, out1] = pair {
-                    let target = Target { to: Some(permutation), mode: Mode::Write };
+                    let target = Destination { permutation: Some(permutation), mode: Mode::Write };
                     digits.ciphertext_times_p(i, x, *key, a, target, [out0, out1]);
                 }
             }
@@ -473,8 +473,8 @@ impl Evaluator {
             digits.for_each_limb(&mut sums, |i, x, row| {
                 if let [sum0, sum1] = row {
                     let plus =
-                        Addends { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..Addends::default() };
-                    let target = Target { to: Some(&permutation), mode: Mode::Add };
+                        AccumulatorTerms { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..AccumulatorTerms::default() };
+                    let target = Destination { permutation: Some(&permutation), mode: Mode::Add };
                     digits.times_key(i, x, key, &plus, target, [sum0, sum1]);
                 }
             });

@@ -3,7 +3,7 @@
 use crate::Params;
 use rayon::prelude::*;
 use rns::sample::SIGMA;
-use rns::{BaseConverter, Basis, Constant, Prepared, Radix};
+use rns::{BaseConverter, Basis, Constant, ScaledResidues, Radix};
 use std::ops::Range;
 
 /// Where digits end.
@@ -88,7 +88,7 @@ impl Gadget {
         let sizes = |(start, &end): (usize, &usize)| {
             let of = |k: usize| {
                 let basis = Basis::new(chain.n(), chain.tables()[start..start + k].to_vec());
-                let converter = BaseConverter::loose(&basis, full);
+                let converter = BaseConverter::approximate(&basis, full);
                 (basis, converter)
             };
             (1..=end - start).map(of).collect()
@@ -168,14 +168,14 @@ impl Gadget {
         from: &Basis,
         level: usize,
         limb: impl Fn(usize, u64, &mut [u64]) + Send + Sync,
-    ) -> Vec<Prepared> {
+    ) -> Vec<ScaledResidues> {
         match &self.tables {
             Tables::Limbs(digits) => (0..self.digits(level))
                 .into_par_iter()
                 .map(|j| {
                     let limbs = self.limbs(j, level);
                     let (from, converter) = &digits[j][limbs.len() - 1];
-                    converter.prepare(from, |i, w, y| limb(limbs.start + i, w, y))
+                    converter.scaled_residues(from, |i, w, y| limb(limbs.start + i, w, y))
                 })
                 .collect(),
             Tables::Bits(levels, _) => levels[level].split(from, limb),
@@ -183,7 +183,7 @@ impl Gadget {
     }
 
     /// From digit `digit`, as it was prepared, to every prime of QP.
-    pub(crate) fn converter(&self, digit: usize, prepared: &Prepared) -> &BaseConverter {
+    pub(crate) fn converter(&self, digit: usize, prepared: &ScaledResidues) -> &BaseConverter {
         match &self.tables {
             Tables::Limbs(digits) => &digits[digit][prepared.limbs() - 1].1,
             Tables::Bits(_, converters) => &converters[digit],

@@ -4,7 +4,7 @@
 //! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
 
 use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
-use rns::{Addends, Basis, Buffer, Mode, Ntt, Output, Poly, Prepared, Target};
+use rns::{AccumulatorTerms, Basis, Buffer, Mode, Ntt, Output, Poly, ScaledResidues, Destination};
 use std::cell::RefCell;
 
 /// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
@@ -21,7 +21,7 @@ pub(crate) struct Digits<'a> {
     level: usize,
     source: Source<'a>,
     /// What the values of each digit are made of.
-    prepared: Vec<Prepared>,
+    prepared: Vec<ScaledResidues>,
 }
 
 impl<'a> Digits<'a> {
@@ -120,8 +120,8 @@ impl<'a> Digits<'a> {
         i: usize,
         digits: &[&[u64]],
         key: &KeySwitchKey,
-        plus: &Addends,
-        target: Target,
+        plus: &AccumulatorTerms,
+        target: Destination,
         [o0, o1]: [&mut [u64]; 2],
     ) {
         let m = self.params.qp_basis(self.level).modulus(i);
@@ -138,14 +138,14 @@ impl<'a> Digits<'a> {
         digits: &[&[u64]],
         key: Option<&KeySwitchKey>,
         a: &Ciphertext,
-        target: Target,
+        target: Destination,
         out: [&mut [u64]; 2],
     ) {
         // P·c vanishes modulo the special primes.
         let p = (i <= self.level).then(|| self.params.p_constants()[i]);
         if let Some(key) = key {
             let first = p.map(|p| (p.value, a.c0.limb(i)));
-            let plus = Addends { multiples: [first.into_iter().collect(), Vec::new()], ..Addends::default() };
+            let plus = AccumulatorTerms { multiples: [first.into_iter().collect(), Vec::new()], ..AccumulatorTerms::default() };
             return self.times_key(i, digits, key, &plus, target, out);
         }
         for (part, out) in out.into_iter().enumerate() {
@@ -164,12 +164,12 @@ impl<'a> Digits<'a> {
     pub(crate) fn multiply<'b>(
         &self,
         key: &KeySwitchKey,
-        plus: impl Fn(usize) -> Addends<'b> + Send + Sync,
+        plus: impl Fn(usize) -> AccumulatorTerms<'b> + Send + Sync,
     ) -> [Poly<Ntt>; 2] {
         let mut out = scratch(self.params, self.level);
         self.for_each_limb(&mut out, |i, digits, row| {
             if let [o0, o1] = row {
-                self.times_key(i, digits, key, &plus(i), Target::default(), [o0, o1]);
+                self.times_key(i, digits, key, &plus(i), Destination::default(), [o0, o1]);
             }
         });
         out

@@ -1,7 +1,7 @@
 //! Parameter sets and the security rule.
 
 use crate::{Encoder, Error, Gadget, Op};
-use rns::{Basis, Divider, Modulus, Ntt, NttTable, Permutation, Poly, primes};
+use rns::{Basis, ModDown, Modulus, Ntt, NttTable, Permutation, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -205,9 +205,9 @@ struct Inner {
     p: Basis,
     galois_gadget: Gadget,
     relin_gadget: Gadget,
-    mod_down: Vec<Divider>,
-    mod_down_rescale: Vec<Option<Divider>>,
-    rescale: Vec<Option<Divider>>,
+    mod_down: Vec<ModDown>,
+    mod_down_rescale: Vec<Option<ModDown>>,
+    rescale: Vec<Option<ModDown>>,
     /// P modulo each q.
     p_mod_q: Vec<rns::Constant>,
     imaginary_unit: Poly<Ntt>,
@@ -301,8 +301,8 @@ impl Params {
         };
         let (galois_gadget, relin_gadget) = (gadget(p.log2())?, gadget(p.log2() + least)?);
 
-        let mod_down = (0..=depth).map(|l| Divider::new(&q[l], &p)).collect();
-        let below = |l: usize, dropped: Basis| (l > 0).then(|| Divider::new(&q[l - 1], &dropped));
+        let mod_down = (0..=depth).map(|l| ModDown::new(&q[l], &p)).collect();
+        let below = |l: usize, dropped: Basis| (l > 0).then(|| ModDown::new(&q[l - 1], &dropped));
         let mod_down_rescale = (0..=depth)
             .map(|l| {
                 below(l, basis([q_tables[l].clone()].into_iter().chain(p_tables.iter().cloned()).collect()))
@@ -450,15 +450,15 @@ impl Params {
         (n / 18.0).sqrt() * n.sqrt()
     }
 
-    pub(crate) fn mod_down(&self, level: usize) -> &Divider {
+    pub(crate) fn mod_down(&self, level: usize) -> &ModDown {
         &self.0.mod_down[level]
     }
 
-    pub(crate) fn mod_down_rescale(&self, level: usize) -> Option<&Divider> {
+    pub(crate) fn mod_down_rescale(&self, level: usize) -> Option<&ModDown> {
         self.0.mod_down_rescale[level].as_ref()
     }
 
-    pub(crate) fn rescale(&self, level: usize) -> Option<&Divider> {
+    pub(crate) fn rescale(&self, level: usize) -> Option<&ModDown> {
         self.0.rescale[level].as_ref()
     }
 
