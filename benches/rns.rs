@@ -7,13 +7,13 @@
 
 mod support;
 
-use ckks::Cut;
+use ckks::Decomposition;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
-    AccumulatorTerms, BaseConverter, Basis, Buffer, Coeff, ModDown, LimbPairs, NttTable, Output, Poly, Radix, Rows,
-    Destination,
+    AccumulatorTerms, BaseConverter, Basis, Buffer, Coeff, Destination, LimbPairs, ModDown, NttTable, Output,
+    Poly, Radix, Rows,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -91,9 +91,9 @@ fn conversions(c: &mut Criterion) {
             let own = params.galois_gadget().limbs(0, level).len();
             let (mine, others) = qp.tables().split_at(own);
             let [mine, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
-            let (radix, converter) = match params.galois_gadget().cut() {
-                Cut::Limbs(_) => (None, BaseConverter::approximate(&mine, &rest)),
-                Cut::Bits(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
+            let (radix, converter) = match params.galois_gadget().decomposition() {
+                Decomposition::Rns(_) => (None, BaseConverter::approximate(&mine, &rest)),
+                Decomposition::Base2(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
             };
             let from = if radix.is_some() { q } else { &mine };
             let source = rns::sample::uniform(from, &mut rng);

@@ -1,4 +1,4 @@
-//! Once warm, operations live off the pool of buffers: what they ask of the allocator is bookkeeping.
+//! After their first calls, operations take their buffers from the pool and allocate only small bookkeeping.
 
 mod common;
 
@@ -12,10 +12,10 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The only test of this file: the counters are those of the whole process.
+/// This is the only test of the file, because the counters are those of the whole process.
 #[test]
 fn no_operation_allocates_as_much_as_one_limb() {
-    // One thread: when a second takes part for the first time is chance, and then it fetches its scratch.
+    // One thread only: a second thread would allocate its scratch space whenever it first takes part.
     rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(measure);
 }
 

@@ -1,4 +1,5 @@
-//! The same bytes whatever the number of threads, on every kernel, and however keys are kept.
+//! Results have the same bytes for every number of threads, on every kernel, and for every form of the keys
+//! in memory.
 
 use crate::common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use ckks::{
@@ -10,7 +11,7 @@ use num_complex::Complex64;
 use std::process::Command;
 use std::sync::Arc;
 
-/// The digests of frames that every operation went into: keys, encryptions and results.
+/// The digests of frames of keys, encryptions and results, which together use every operation.
 fn digests() -> Vec<String> {
     let kept = [Kept::Whole, Kept::Seeded];
     let specs = [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME];
@@ -75,8 +76,8 @@ fn results_do_not_depend_on_the_number_of_threads_or_how_keys_are_kept() {
     }
 }
 
-/// Runs this test program again under the other choice of `RNS_KERNEL` and compares what it prints. Where the CPU has
-/// no vector kernel both runs are scalar, and the test says nothing.
+/// Runs this test program again under the other choice of `RNS_KERNEL` and compares the output. On a CPU
+/// without the vector kernels both runs are scalar, and the test proves nothing.
 #[test]
 fn results_do_not_depend_on_the_kernel() {
     let mut child = Command::new(std::env::current_exe().unwrap());
