@@ -10,10 +10,9 @@ use ckks::{Ciphertext, EvaluationKeys, Evaluator, Params, Plaintext};
 use ckks_secret::SecretKey;
 use criterion::{Criterion, criterion_group, criterion_main};
 use helba::score::ScoreInputs;
-use helba::{
-    Bandit, BanditConfig, Engine, Feedback, GaloisKey, KeyPlan, Layout, Shape, compare, refresh, score,
-};
+use helba::{Bandit, Engine, Feedback, Scalars, compare, refresh, score};
 use num_complex::Complex64;
+use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::hint::black_box;
@@ -98,7 +97,7 @@ fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
         shape,
         arms: k,
         sqrt_degree: config.sqrt_degree,
-        scalars: config.scalars(1, 0),
+        scalars: Scalars::new(&config, 1, 0),
         trace_bound: config.linear.c + config.unanswered as f64,
     };
     let rows = layout.contexts(&contexts(d, k)).expect("unit vectors");

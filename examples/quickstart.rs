@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use bandit::choice::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
-use helba::BanditConfig;
+use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;

@@ -196,8 +196,9 @@ impl AppState {
     ) -> Result<Self, Error> {
         let keys = match bundle.into() {
             Some(bundle) => {
-                let manifest = bundle.manifest.clone();
-                Some(Keys { engine: bundle.into_engine()?, manifest })
+                let PublicBundle { manifest, params, public_key, key_id, keys } = bundle;
+                let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
+                Some(Keys { engine, manifest })
             }
             None => None,
         };

@@ -320,10 +320,11 @@ impl Error {
 
     fn status(&self) -> StatusCode {
         use helba::Error as H;
+        use protocol::Error as P;
         use wire::Error as W;
         match self {
             Error::UnknownBandit { .. } | Error::UnknownPath { .. } => StatusCode::NOT_FOUND,
-            Error::Helba(H::UnknownDecision { .. }) => StatusCode::NOT_FOUND,
+            Error::Helba(H::Protocol(P::UnknownDecision { .. })) => StatusCode::NOT_FOUND,
             Error::Unauthorized { .. } => StatusCode::UNAUTHORIZED,
             Error::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Error::MediaType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -355,11 +356,9 @@ impl Error {
             ) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Privacy(e) => of_privacy(e),
             Error::Helba(
-                H::Config(_)
-                | H::Field { .. }
-                | H::Shape { .. }
-                | H::Depth { .. }
-                | H::Slots { .. }
+                H::Protocol(
+                    P::Config(_) | P::Field { .. } | P::Shape { .. } | P::Depth { .. } | P::Slots { .. },
+                )
                 | H::WrongLevel { .. },
             ) => StatusCode::BAD_REQUEST,
             Error::Helba(H::Ckks(e)) if is_rejection(e) => StatusCode::BAD_REQUEST,
@@ -373,6 +372,7 @@ impl Error {
     fn reason(&self) -> &'static str {
         use ckks::Error as C;
         use helba::Error as H;
+        use protocol::Error as P;
         use wire::Error as W;
         match self {
             Error::UnknownBandit { .. } => "unknown_bandit",
@@ -384,7 +384,7 @@ impl Error {
             Error::MediaType { .. } => "media_type",
             Error::WrongHost { .. } => "wrong_host",
             Error::ForeignOrigin { .. } => "foreign_origin",
-            Error::Helba(H::UnknownDecision { .. }) => "unknown_decision",
+            Error::Helba(H::Protocol(P::UnknownDecision { .. })) => "unknown_decision",
             Error::BodyTooLarge { .. } | Error::Wire(W::TooLong { .. }) => "too_large",
             Error::BodyLost { .. } => "body_lost",
             Error::Wire(W::Version { .. }) | Error::Helba(H::Ckks(C::Version { .. })) => "wrong_version",
@@ -463,6 +463,12 @@ pub fn printable(text: &str) -> String {
 impl From<PathRejection> for Error {
     fn from(rejection: PathRejection) -> Self {
         Error::UnknownPath { path: rejection.body_text() }
+    }
+}
+
+impl From<protocol::Error> for Error {
+    fn from(error: protocol::Error) -> Self {
+        Error::Helba(error.into())
     }
 }
 

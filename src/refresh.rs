@@ -78,7 +78,8 @@ mod tests {
     use crate::store::{Saved, lock};
     use crate::{Kept, Settings};
     use ckks::Ciphertext;
-    use helba::{Bandit, BanditConfig, Feedback, Shape};
+    use helba::{Bandit, Feedback};
+    use protocol::{BanditConfig, Shape};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use helba::{DecisionId, Feedback, RefreshId};
+use helba::Feedback;
+use protocol::{DecisionId, RefreshId};
 use std::time::Instant;
 use wire::FeedbackRequest;
 

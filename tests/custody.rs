@@ -1,8 +1,8 @@
 //! Servers cannot name a secret key: `ckks-secret` is on no dependency path of theirs, on any platform, with
-//! any features.
+//! any features. Devices compile no circuit of the server: messages and protocol are all that both share.
 //!
-//! Answered from the manifests of the workspace alone: `ckks-secret` is published nowhere, so that only
-//! members of the workspace can depend on it, and nothing has to be downloaded.
+//! Answered from the manifests of the workspace alone: these crates are published nowhere, so that only
+//! members of the workspace can depend on them, and nothing has to be downloaded.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +64,28 @@ fn holders_reach_secret_keys_and_servers_public_ones() {
         ("sum-authority", "ckks-secret"),
         ("helba-server", "ckks"),
         ("secure-sum", "ckks"),
+    ] {
+        assert!(path(&graph, from, to).is_some(), "no path from {from} to {to}");
+    }
+}
+
+/// A device checks a server's word by the formulas in `protocol`, and what it links is small enough to be read.
+#[test]
+fn devices_reach_no_circuit_of_the_server() {
+    let graph = graph();
+    for circuits in ["helba", "circuits", "helba-server"] {
+        for from in ["user-client", "wire", "protocol"] {
+            if let Some(path) = path(&graph, from, circuits) {
+                panic!("{from} compiles the server's circuits: {}", path.join(" → "));
+            }
+        }
+    }
+    // The control: the server reaches them, and both reach the protocol.
+    for (from, to) in [
+        ("helba-server", "helba"),
+        ("helba-server", "circuits"),
+        ("helba-server", "protocol"),
+        ("user-client", "protocol"),
     ] {
         assert!(path(&graph, from, to).is_some(), "no path from {from} to {to}");
     }

@@ -4,15 +4,16 @@
 //! To write it anew, a few minutes: `UPDATE_DOCS=1 cargo test --release --test precision -- --ignored`.
 
 use circuits::argmax::Argmax;
-use circuits::matrix::{Factors, Newton};
+use circuits::matrix::Newton;
 use circuits::{Clear, Comparison, Encrypted, SquareRoot};
 use ckks::{
     Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, PublicKey,
 };
 use ckks_secret::{SecretKey, measure};
+use helba::Scalars;
 use helba::score::ScoreInputs;
-use helba::{BanditConfig, KeyPlan, Layout, Shape};
 use num_complex::Complex64;
+use protocol::{BanditConfig, Factors, KeyPlan, Layout, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -185,7 +186,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
         shape,
         arms: k,
         sqrt_degree: config.sqrt_degree,
-        scalars: config.scalars(1, 0),
+        scalars: Scalars::new(&config, 1, 0),
         trace_bound: 5.0,
     };
     let mut x = party.encrypt(&contexts, plan.context_level);
@@ -224,9 +225,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let prior = layout.ridge(config.linear.lambda);
     let statistics: Vec<Complex64> = statistics.iter().zip(&prior).map(|(a, b)| a + b).collect();
     let first = layout.model(|i, j| if i == j { 1.0 } else { 0.0 }, |_| 0.0);
-    let newton =
-        Newton::new(shape.dim, Factors::warm(1.0, 2.0, plan.newton_steps).unwrap(), plan.design_scale)
-            .unwrap();
+    let factors = Factors::warm(1.0, 2.0, plan.newton_steps).unwrap();
+    let newton = Newton::new(shape.dim, factors.start(), factors.steps(), plan.design_scale).unwrap();
     let update =
         |v: &Ciphertext, a: &Ciphertext| helba::update::batch_update(&encrypted, &newton, v, a).unwrap();
     let (v, a) = (party.encrypt(&statistics, plan.statistics_level), party.encrypt(&first, plan.model_level));

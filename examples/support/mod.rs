@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use anyhow::{Context, Result, ensure};
-use helba::{BanditConfig, Shape, Status};
 use indicatif::{ProgressBar, ProgressStyle};
 use nalgebra::{DMatrix, DVector};
+use protocol::{BanditConfig, Shape, Status};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -240,7 +240,7 @@ impl Twin {
             let omega = &inverse * &self.moment;
             self.model = (inverse, omega);
         }
-        let s = self.config.scalars(round, feedbacks as u64);
+        let s = helba::Scalars::new(&self.config, round, feedbacks as u64);
         let index = |x: &Vec<f64>| {
             let x = DVector::from_column_slice(x);
             self.model.1.dot(&x) + s.beta * ((x.transpose() * &self.model.0 * &x)[0] + s.c1).sqrt()

@@ -31,11 +31,14 @@ pub enum Error {
     #[error("{why}; {instead}")]
     NoPlan {
         /// What does not fit.
-        why: helba::Error,
+        why: protocol::Error,
         /// What would.
         instead: String,
     },
-    /// No parameters for this shape.
+    /// No parameters carry this shape.
+    #[error(transparent)]
+    Protocol(#[from] protocol::Error),
+    /// From the server's circuits.
     #[error(transparent)]
     Helba(#[from] helba::Error),
     /// From the circuits.

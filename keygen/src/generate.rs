@@ -3,7 +3,7 @@ use ckks::{
     EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security,
 };
 use ckks_secret::SecretKey;
-use helba::{GaloisKey, KeyPlan, Shape};
+use protocol::{GaloisKey, KeyPlan, Shape};
 use rand::CryptoRng;
 use std::io::Write;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Keys {
 /// `progress` hears of each frame: done, total.
 ///
 /// # Errors
-/// [`Error::Helba`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing fails.
+/// [`Error::Protocol`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing fails.
 pub fn generate<R: CryptoRng>(
     request: Request,
     public: impl Write,
@@ -83,7 +83,7 @@ pub fn generate<R: CryptoRng>(
 /// As [`generate`], without files: what the bundles hold, loaded.
 ///
 /// # Errors
-/// [`Error::Helba`], [`Error::Insecure`].
+/// [`Error::Protocol`], [`Error::Insecure`].
 pub fn generate_in_memory<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Keys, Error> {
     let pair = Pair::new(request, rng)?;
     let mut keys = EvaluationKeys::default();

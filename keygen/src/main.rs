@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use helba::Shape;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, create_sealed_files, os_rng};
+use protocol::Shape;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};

@@ -4,10 +4,12 @@ use crate::Error;
 use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
-use circuits::matrix::{Factors, Newton};
+use circuits::matrix::Newton;
 use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
-use helba::{Automorphism, BanditConfig, KeyPlan, Shape, compare, update};
+use helba::{Scalars, compare, update};
+use protocol::levels::{DecisionLevels, UpdateLevels};
+use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -134,27 +136,28 @@ pub struct Report {
 /// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in practice.
 pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Report, Error> {
     let (keys, params, config) = carried(features, arms, rounds, toy).map_err(|why| match why {
-        Error::Helba(why) => Error::NoPlan { instead: alternatives(features, arms, rounds, &why), why },
+        Error::Protocol(why) => Error::NoPlan { instead: alternatives(features, arms, rounds, &why), why },
         other => other,
     })?;
     let shape = Shape::for_problem(features, arms);
     let levels = config.plan(&params, shape)?;
     let circuits = Circuits::new(&config, &keys, shape, &levels)?;
-    let comparison = compare::argmax(&config, shape)?.comparison().depth();
+    let decision = DecisionLevels::new(&config, shape)?;
     let decision_depth = [
-        ("product with the model", 1),
-        ("mask", 1),
-        ("square root", circuits.sqrt_levels),
-        ("comparison", comparison),
-        ("product over a row of pairs", shape.arm_slots.ilog2() as usize),
-        ("answer's mask", 1),
+        ("product with the model", decision.product),
+        ("mask", decision.mask),
+        ("square root", decision.square_root),
+        ("comparison", decision.comparison),
+        ("product over a row of pairs", decision.row_product),
+        ("answer's mask", decision.answer_mask),
     ];
+    let update = UpdateLevels::new(levels.newton_steps);
     let update_depth = [
-        ("first product", 1),
-        ("Newton's steps", 2 * levels.newton_steps),
-        ("estimate", 2),
-        ("scale of the refresh", 1),
-        ("left for the mask of the refresh", levels.refresh_level),
+        ("first product", update.first_product),
+        ("Newton's steps", update.newton),
+        ("estimate", update.estimate),
+        ("scale of the refresh", update.scale),
+        ("left for the mask of the refresh", update.refresh),
     ];
     let depth = |list: &[(&'static str, usize)]| {
         list.iter().map(|&(step, levels)| Depth { step, levels }).collect::<Vec<_>>()
@@ -229,11 +232,11 @@ fn carried(
     rounds: u64,
     toy: bool,
 ) -> Result<(KeyPlan, Params, BanditConfig), Error> {
-    for (field, value, most) in [("features", features, 256), ("arms", arms, compare::MOST_ARMS)] {
+    for (field, value, most) in [("features", features, 256), ("arms", arms, protocol::MOST_ARMS)] {
         // Beyond that no set fits, and the power of two must not overflow.
         if !(1..=most).contains(&value) {
             let want = format!("from 1 to {most}");
-            return Err(helba::Error::Field { field, got: value.to_string(), want }.into());
+            return Err(protocol::Error::Field { field, got: value.to_string(), want }.into());
         }
     }
     let shape = Shape::for_problem(features, arms);
@@ -250,8 +253,8 @@ fn many(n: u64, what: &str) -> String {
 }
 
 /// What would work instead.
-fn alternatives(features: usize, arms: usize, rounds: u64, why: &helba::Error) -> String {
-    use helba::Error::{Depth, Field, Slots};
+fn alternatives(features: usize, arms: usize, rounds: u64, why: &protocol::Error) -> String {
+    use protocol::Error::{Depth, Field, Slots};
     if !matches!(why, Depth { .. } | Slots { .. } | Field { field: "features" | "arms", .. }) {
         return "change that".into();
     }
@@ -311,7 +314,7 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
     ]
 }
 
-fn message_costs(params: &Params, levels: &helba::Plan, asks: bool) -> Vec<MessageCost> {
+fn message_costs(params: &Params, levels: &protocol::Plan, asks: bool) -> Vec<MessageCost> {
     let frame = |level, seeded| ciphertext_bytes(params, level, seeded) as u64;
     let message = |what, bytes| MessageCost { what, bytes };
     let question = message(
@@ -369,12 +372,16 @@ struct Circuits {
     update: Circuit,
     /// Whether the schedule asks devices for the trace.
     asks: bool,
-    sqrt_levels: usize,
-    levels: helba::Plan,
+    levels: protocol::Plan,
 }
 
 impl Circuits {
-    fn new(config: &BanditConfig, keys: &KeyPlan, shape: Shape, levels: &helba::Plan) -> Result<Self, Error> {
+    fn new(
+        config: &BanditConfig,
+        keys: &KeyPlan,
+        shape: Shape,
+        levels: &protocol::Plan,
+    ) -> Result<Self, Error> {
         let linear = &config.linear;
         // Costs do not depend on values; the bound keeps divisions finite.
         let trace_bound = linear.c + config.unanswered as f64 * linear.l * linear.l / linear.lambda;
@@ -382,7 +389,7 @@ impl Circuits {
             shape,
             arms: linear.k,
             sqrt_degree: config.sqrt_degree,
-            scalars: config.scalars(1, 0),
+            scalars: Scalars::new(config, 1, 0),
             trace_bound,
         };
         let tally = Tally::new(shape.decision_slots())?;
@@ -413,13 +420,12 @@ impl Circuits {
             Automorphism::Conjugation => None,
         });
         let tally = Tally::with_seeded(shape.update_slots(), seeded.collect())?;
-        let newton = Newton::new(shape.dim, Factors::plain(levels.newton_steps), levels.design_scale)?;
+        let newton = Newton::new(shape.dim, 1.0, &vec![1.0; levels.newton_steps], levels.design_scale)?;
         let statistics = tally.fresh(levels.statistics_level)?;
         let model = tally.fresh(levels.model_level)?;
         update::batch_update(&tally, &newton, &statistics, &model)?;
         let update = Circuit::of(&tally);
-        let sqrt_levels = (config.sqrt_degree + 1).ilog2() as usize;
-        Ok(Circuits { score, compare, decision, update, asks, sqrt_levels, levels: levels.clone() })
+        Ok(Circuits { score, compare, decision, update, asks, levels: levels.clone() })
     }
 
     fn seconds(&self, params: &Params, threads: usize, rounds: u64, updates: u64) -> Result<Seconds, Error> {

@@ -4,9 +4,9 @@
 use crate::Error;
 use crate::policy::{Config, Learner};
 use bandit::Features;
-use helba::DecisionId;
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
+use protocol::DecisionId;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -277,7 +277,7 @@ impl Bandit {
         if let Some(receipt) = self.receipts.get(&id) {
             return receipt.again(of, || format!("decision {id}"));
         }
-        let unknown = || helba::Error::UnknownDecision { id: id.to_string() };
+        let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
         let base = match self.newest.filter(|_| self.has_aliases()) {
             Some(newest) if is_alias(newest, id) => newest,
             Some(_) => return Err(unknown().into()),
@@ -446,7 +446,10 @@ mod tests {
             for r in [0.0, 0.25, 1.0] {
                 let unknown = guess(second.id, r).unwrap_err();
                 assert!(
-                    matches!(unknown, Error::Helba(helba::Error::UnknownDecision { .. })),
+                    matches!(
+                        unknown,
+                        Error::Helba(helba::Error::Protocol(protocol::Error::UnknownDecision { .. }))
+                    ),
                     "{name}: {unknown}"
                 );
             }

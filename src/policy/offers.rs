@@ -127,7 +127,7 @@ const OFFERS: &[(&str, &str)] = &[
 /// None for a table that passes its test.
 pub(crate) fn offers() -> Result<Vec<Offer>, Error> {
     let broken = |_| Error::Broken("an example that cannot be read");
-    let mut helba = serde_json::to_value(helba::BanditConfig::new(7, 4)).map_err(broken)?;
+    let mut helba = serde_json::to_value(protocol::BanditConfig::new(7, 4)).map_err(broken)?;
     helba["policy"] = "helba".into();
     let helba = Offer {
         policy: "helba".into(),

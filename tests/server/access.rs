@@ -1,8 +1,8 @@
 //! Requests without a token, or with the token of other keys, change nothing.
 
 use crate::fixture::*;
-use helba::BanditConfig;
 use helba_server::Settings;
+use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{AccessToken, Created, PolicyCreated, Problem};

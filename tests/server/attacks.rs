@@ -2,8 +2,8 @@
 
 use crate::clear::{create, decided, feedback, refused, view};
 use crate::fixture::{D, Device, InProcess, K, Program, blobs, decisions_path, keys, read_head};
-use helba::BanditConfig;
 use helba_server::{Connections, Settings};
+use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use serde_json::json;

@@ -145,7 +145,7 @@ fn every_policy_plays() {
 fn helba_is_the_default() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let mut request = serde_json::to_value(helba::BanditConfig::new(D, K)).unwrap();
+    let mut request = serde_json::to_value(protocol::BanditConfig::new(D, K)).unwrap();
     let plain: wire::Created =
         serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
     request["policy"] = "helba".into();

@@ -1,8 +1,8 @@
 //! Acknowledged means durable: after a kill at any point, and on a disk that is full.
 
 use crate::fixture::*;
-use helba::{BanditConfig, Receipt};
 use helba_server::{AppState, Settings};
+use protocol::{BanditConfig, Receipt};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::time::Duration;

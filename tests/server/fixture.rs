@@ -2,9 +2,9 @@
 
 use ckks::{FrameHeader, FrameKind, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{BanditConfig, Receipt, Shape, Status};
 use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
+use protocol::{BanditConfig, Receipt, Shape, Status};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::{BufRead, BufReader, Read};

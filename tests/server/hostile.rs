@@ -1,8 +1,8 @@
 //! Bytes from outside: refused with the reason, nothing changed, memory bounded.
 
 use crate::fixture::*;
-use helba::{BanditConfig, Status};
 use helba_server::Settings;
+use protocol::{BanditConfig, Status};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::Write;

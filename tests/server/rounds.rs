@@ -1,8 +1,8 @@
 //! Rounds through the real routes.
 
 use crate::fixture::*;
-use helba::{BanditConfig, Receipt};
 use helba_server::Settings;
+use protocol::{BanditConfig, Receipt};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use crate::{Device, Error};
 use ckks::Ciphertext;
-use helba::DecisionId;
+use protocol::DecisionId;
 use wire::{Created, DecideReply};
 use zeroize::Zeroize;
 
@@ -21,7 +21,7 @@ pub struct Decision {
     pub model_feedbacks: u64,
     /// Seconds that the server spent, by phase.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is below [`helba::compare::largest_entry`] and above −0.5, as those of a decision
+    /// Whether every entry is below [`protocol::exchange::largest_entry`] and above −0.5, as those of a decision
     /// are. If not, scores left the range that the comparison was made for, or the server did not follow the
     /// protocol: the arm means nothing.
     pub reliable: bool,
@@ -49,7 +49,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Wire`], [`Error::Ckks`] for bytes that are not a reply under this key and plan;
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the bandit.
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
     pub fn read_decision(&self, created: &Created, reply: &[u8]) -> Result<Decision, Error> {
         let agreement = self.agree(created)?;
         let plan = &created.plan;
@@ -64,7 +64,7 @@ impl Device {
         let layout = &agreement.layout;
         let (arm, action_values) = ckks_secret::decrypt(self.secret(), &action, plan.slots)
             .with(|slots| (layout.action(slots), layout.action_values(slots)));
-        let entries = -0.5..helba::compare::largest_entry(self.shape());
+        let entries = -0.5..protocol::exchange::largest_entry(self.shape());
         let reliable = action_values.iter().all(|v| entries.contains(v));
         Ok(Decision {
             id: DecisionId(reply.decision),

@@ -5,7 +5,7 @@
 
 use crate::{Decision, Device, Error};
 use ckks::Ciphertext;
-use helba::refresh;
+use protocol::exchange;
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{Created, FeedbackRequest};
@@ -15,7 +15,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1),
-    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the
+    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the
     /// bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if the
     /// trace is asked for and the answer cannot be counted.
     pub fn answer<R: CryptoRng>(
@@ -48,8 +48,9 @@ impl Device {
         }
         let params = self.params();
         let comparison = ckks_secret::constant_coefficient(self.secret(), question);
-        let flood_bits = params.spec().log_scale - refresh::TRACE_FLOOD_BITS_BELOW_SCALE;
-        Ok(Some(comparison.at_least(refresh::trace_threshold(params), params.prime(0), flood_bits, rng)))
+        let threshold = exchange::trace_threshold(params);
+        let bits = exchange::device_flood_bits(params);
+        Ok(Some(comparison.at_least(threshold, params.prime(0), bits, rng)))
     }
 
     /// The masked model, encrypted anew at the top.
@@ -73,7 +74,7 @@ mod tests {
     use bandit::Schedule;
     use ckks::KeyId;
     use ckks_secret::SecretKey;
-    use helba::{BanditConfig, Shape};
+    use protocol::{BanditConfig, Shape};
     use rns::{Coeff, Poly};
     use wire::{DecideReply, Limits};
 
@@ -122,7 +123,7 @@ mod tests {
         /// case.
         fn ask(&mut self, k: usize, bound: i64) -> Option<bool> {
             let n = self.device.params().n();
-            let threshold = refresh::trace_threshold(self.device.params()) as i64;
+            let threshold = exchange::trace_threshold(self.device.params()) as i64;
             // X⁻ᵏ = −Xᴺ⁻ᵏ.
             let monomial = if k == 0 { (0, STEP) } else { (n - k, -STEP) };
             let reply = DecideReply {

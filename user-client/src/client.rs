@@ -1,5 +1,5 @@
 use crate::Error;
-use helba::{BanditConfig, DecisionId, Receipt, Status};
+use protocol::{BanditConfig, DecisionId, Receipt, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -1,7 +1,7 @@
 //! Contexts: rows of features → one ciphertext, at the plan's context level.
 
 use crate::{Device, Error};
-use helba::BanditConfig;
+use protocol::BanditConfig;
 use rand::CryptoRng;
 use std::io::Read;
 use wire::Created;
@@ -11,7 +11,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] for the rows;
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] for the bandit.
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
     pub fn encrypt_contexts<R: CryptoRng>(
         &self,
         created: &Created,

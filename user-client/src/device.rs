@@ -2,8 +2,8 @@ use crate::Error;
 use crate::answers::{Answers, AnswersSpent};
 use ckks::{KeyId, Params, Plaintext, Security};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase, SecretKey};
-use helba::{Layout, Shape};
 use num_complex::Complex64;
+use protocol::{Layout, Shape};
 use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -142,7 +142,7 @@ impl Device {
     /// What the messages of a bandit may weigh.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Helba`] if it is not a bandit of this key.
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if it is not a bandit of this key.
     pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
         Ok(self.agree(created)?.limits)
     }

@@ -167,7 +167,7 @@ pub enum Error {
     Secret(#[from] ckks_secret::Error),
     /// From configuration and layout.
     #[error(transparent)]
-    Helba(#[from] helba::Error),
+    Protocol(#[from] protocol::Error),
     /// From ciphertexts.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),

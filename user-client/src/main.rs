@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use bandit::choice::Purchases;
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use helba::BanditConfig;
+use protocol::BanditConfig;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};

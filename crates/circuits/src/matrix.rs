@@ -12,7 +12,7 @@
 //!
 //! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i, k]` and
 //! `right(S)[k, h, i, j] = (2I - M)[k, j]`: one linear transform each, one product, log2 D rotations. A factor beside
-//! each step, which the right transform carries for nothing, centres the spectrum of M again: see [`Factors`].
+//! each step, which the right transform carries for nothing, centres the spectrum of M again.
 //!
 //! Scaling: designs and moments hold V/s and g/s, states s X and M, models A and omega. Choose s so that the entries of
 //! V/s and s A are of order one (t/d for contexts that look in every direction): errors are then relative to the message.
@@ -53,15 +53,16 @@ pub struct Newton {
 }
 
 impl Newton {
-    /// For `dim` (D, a power of two from 2 to 64), the factors of the start and of each step, and the scaling s.
+    /// For `dim` (D, a power of two from 2 to 64), the factors of the start and of each step, and the scaling s. With
+    /// every factor 1, these are the steps of the paper, for a cold start.
     ///
     /// # Errors
     /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless s is in [2^-20, 2^20].
-    pub fn new(dim: usize, factors: Factors, scale: f64) -> Result<Self, Error> {
+    pub fn new(dim: usize, start: f64, steps: &[f64], scale: f64) -> Result<Self, Error> {
         power_of_two("matrix dimension", dim, 2)?;
         in_range("matrix dimension", dim as f64, 2.0, 64.0)?;
         in_range("scaling", scale, 2f64.powi(-20), 2f64.powi(20))?;
-        let Factors { start: a0, steps, .. } = factors;
+        let (a0, steps) = (start, steps.to_vec());
         let d = dim as i64;
         let (half, full) = (d * d, 2 * d * d);
         let left = transform(dim, |k, _, _, j| Some((k - j, 1.0)))?;
@@ -283,72 +284,6 @@ impl Newton {
     }
 }
 
-/// What the start and each step of [`Newton`] multiply by.
-///
-/// With the eigenvalues of M in [1 - e, 1 + e], those of M (2I - M) are in [1 - e^2, 1]: times 2/(2 - e^2) they are within
-/// e^2/(2 - e^2) of one on both sides. While e is near 1, that is as good as two plain steps.
-///
-/// # Source
-/// Departure from Encrypted Linear Contextual Bandit, eq. 2, where every factor is 1 ([`Factors::plain`]).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Factors {
-    start: f64,
-    steps: Vec<f64>,
-    residual: f64,
-}
-
-impl Factors {
-    /// The paper's steps, for a cold start.
-    pub fn plain(steps: usize) -> Self {
-        Factors { start: 1.0, steps: vec![1.0; steps.max(1)], residual: 1.0 }
-    }
-
-    /// For a warm start when the eigenvalues of A V are in [`bottom`, `top`], and `steps` steps, at least 1.
-    ///
-    /// # Errors
-    /// [`Error::Range`] unless `bottom` is positive and `top` at least that and finite.
-    pub fn warm(bottom: f64, top: f64, steps: usize) -> Result<Self, Error> {
-        in_range("smallest eigenvalue", bottom, f64::MIN_POSITIVE, f64::MAX)?;
-        in_range("largest eigenvalue", top, bottom, f64::MAX)?;
-        let residuals: Vec<f64> = residuals(bottom, top).take(steps.max(1) + 1).collect();
-        let (residual, before) = residuals.split_last().map_or((1.0, &[][..]), |(last, rest)| (*last, rest));
-        let steps = before.iter().map(|e| 2.0 / (2.0 - e * e)).collect();
-        Ok(Factors { start: 2.0 / (bottom + top), steps, residual })
-    }
-
-    /// Steps, at least 1.
-    pub fn steps(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// How far from one the eigenvalues of X V may be after the last step.
-    pub fn residual(&self) -> f64 {
-        self.residual
-    }
-}
-
-/// Steps after which the eigenvalues of A V, in [`bottom`, `top`] at first, are within `tolerance` of one.
-///
-/// # Errors
-/// As [`Factors::warm`]; [`Error::Range`] unless the tolerance is in [2^-40, 1).
-pub fn warm_steps(bottom: f64, top: f64, tolerance: f64) -> Result<usize, Error> {
-    in_range("smallest eigenvalue", bottom, f64::MIN_POSITIVE, f64::MAX)?;
-    in_range("largest eigenvalue", top, bottom, f64::MAX)?;
-    in_range("tolerance", tolerance, (-40f64).exp2(), 1f64.next_down())?;
-    // e comes below any tolerance, since 1 - e grows fourfold a step at first; up to rounding when top is astronomical.
-    Ok(residuals(bottom, top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
-}
-
-/// e before each step.
-fn residuals(bottom: f64, top: f64) -> impl Iterator<Item = f64> {
-    // By 1 - e, which stays exact when e is near 1.
-    std::iter::successors(Some(2.0 * bottom / (bottom + top)), |gap| {
-        let e2 = (1.0 - gap) * (1.0 - gap);
-        Some(2.0 * gap * (2.0 - gap) / (2.0 - e2))
-    })
-    .map(|gap| 1.0 - gap)
-}
-
 /// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at least 1.
 ///
 /// # Errors
@@ -432,8 +367,7 @@ mod tests {
     fn steps_equal_matrix_arithmetic() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
         for (d, copies) in [(2, 1), (2, 4), (4, 1), (8, 2), (16, 1)] {
-            let factors = Factors { start: 0.5, steps: vec![1.25, 0.75], residual: 1.0 };
-            let newton = Newton::new(d, factors, 1.0).unwrap();
+            let newton = Newton::new(d, 0.5, &[1.25, 0.75], 1.0).unwrap();
             let alg = Clear::new(newton.period() * copies).unwrap();
             let v = design(d, 3 * d, &mut rng);
             let a: Matrix = design(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
@@ -483,7 +417,7 @@ mod tests {
         let v = design(d, t, &mut rng);
         let c = d as f64 + t as f64;
         let steps = cold_steps(eps, 1.0, c).unwrap();
-        let newton = Newton::new(d, Factors::plain(steps), 1.0).unwrap();
+        let newton = Newton::new(d, 1.0, &vec![1.0; steps], 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
         let design = alg.fresh(&newton.design_slots(&v).unwrap(), newton.cold_depth()).unwrap();
         let state = newton.cold_start(&alg, &design, c).unwrap();
@@ -505,11 +439,8 @@ mod tests {
     fn warm_start_keeps_its_bound() {
         // By hand: e = 1/2, then 1/7, 1/97, 1/18817.
         let e3 = 1.0 / 18817.0;
-        assert_eq!(warm_steps(1.0, 3.0, 1.001 * e3), Ok(3));
-        assert_eq!(warm_steps(1.0, 3.0, 0.999 * e3), Ok(4));
-        assert_eq!(warm_steps(0.2, 0.6, 1.001 * e3), Ok(3), "the ratio alone counts");
-        assert!((Factors::warm(1.0, 3.0, 3).unwrap().residual() - e3).abs() < 1e-15);
-        let newton = Newton::new(4, Factors::warm(1.0, 3.0, 3).unwrap(), 1.0).unwrap();
+        let steps = [1.0 / 2.0, 1.0 / 7.0, 1.0 / 97.0].map(|e: f64| 2.0 / (2.0 - e * e));
+        let newton = Newton::new(4, 0.5, &steps, 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
         let diagonal = [1.0, 1.3, 2.1, 3.0];
         let v: Matrix = (0..16).map(|s| if s / 4 == s % 4 { diagonal[s % 4] } else { 0.0 }).collect();
@@ -522,29 +453,11 @@ mod tests {
         assert!(off(1).abs() <= e3 && off(2).abs() <= e3);
     }
 
-    /// The factors halve the steps of a start far from the inverse: 7 plain ones for 31 and 2^-10.
-    #[test]
-    fn factors_save_steps() {
-        let plain = |top: f64, tolerance: f64| {
-            (tolerance.ln() / (1.0 - 2.0 / (1.0 + top)).ln()).log2().ceil() as usize
-        };
-        for (top, tolerance, steps, without) in
-            [(3.0, 1e-3, 3, 4), (6.0, 1e-3, 4, 5), (32.25, 1e-3, 5, 7), (1e9, 1e-3, 17, 32)]
-        {
-            assert_eq!(warm_steps(1.0, top, tolerance), Ok(steps), "{top}");
-            assert_eq!(plain(top, tolerance), without, "{top}");
-        }
-        assert_eq!(warm_steps(1.0, 1.0, 1e-3), Ok(1));
-        assert!(warm_steps(1.0, 0.5, 1e-3).is_err() && warm_steps(1.0, f64::NAN, 1e-3).is_err());
-        assert!(warm_steps(0.0, 1.0, 1e-3).is_err());
-        assert!(warm_steps(1.0, 2.0, 0.0).is_err() && warm_steps(1.0, 2.0, 1.0).is_err());
-    }
-
     /// The published rotations are those made, no more and no fewer, and few keys are needed.
     #[test]
     fn rotations_are_published_and_few() {
         for (d, most) in [(2, 6), (4, 13), (8, 18), (16, 29)] {
-            let newton = Newton::new(d, Factors::plain(2), 1.0).unwrap();
+            let newton = Newton::new(d, 1.0, &[1.0; 2], 1.0).unwrap();
             let alg = Clear::new(newton.period()).unwrap();
             let v = alg.fresh_real(&[0.1], 20).unwrap();
             let state = newton.warm_start(&alg, &v, &v).unwrap();
@@ -559,13 +472,10 @@ mod tests {
 
     #[test]
     fn bad_shapes_are_refused() {
-        let plain = || Factors::plain(2);
-        assert!(Newton::new(3, plain(), 1.0).is_err());
-        assert!(Newton::new(1, plain(), 1.0).is_err());
-        assert!(Newton::new(128, plain(), 1.0).is_err());
-        assert!(Newton::new(4, plain(), 0.0).is_err());
-        assert!(Factors::warm(1.0, 0.5, 3).is_err());
-        let newton = Newton::new(4, plain(), 1.0).unwrap();
+        for (dim, scale) in [(3, 1.0), (1, 1.0), (128, 1.0), (4, 0.0)] {
+            assert!(Newton::new(dim, 1.0, &[1.0; 2], scale).is_err());
+        }
+        let newton = Newton::new(4, 1.0, &[1.0; 2], 1.0).unwrap();
         assert!(newton.design_slots(&[0.0; 15]).is_err());
         assert!(newton.read_model(&[Complex64::ZERO; 31]).is_err());
         let alg = Clear::new(64).unwrap();

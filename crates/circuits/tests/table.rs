@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use circuits::argmax::{Argmax, PaperArgmax};
-use circuits::matrix::{Factors, Newton, cold_steps};
+use circuits::matrix::{Newton, cold_steps};
 use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra, SquareRoot};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -251,14 +251,17 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     let g: Vec<f64> = (0..d).map(|i| (0..d).map(|j| v[i * d + j] * theta[j]).sum()).collect();
     // Cold start: trace of V is at most d + t plus the batch that has just ended.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
-    let (name, factors) = match start {
-        Start::Warm(steps) => (format!("warm start, {steps} steps"), Factors::warm(1.0, 3.0, steps).unwrap()),
+    let (name, newton) = match start {
+        Start::Warm(steps) => {
+            let factors = protocol::Factors::warm(1.0, 3.0, steps).unwrap();
+            let newton = Newton::new(d, factors.start(), factors.steps(), scale);
+            (format!("warm start, {steps} steps"), newton.unwrap())
+        }
         Start::Cold => {
             let steps = cold_steps(1e-3, 1.0, c).unwrap();
-            (format!("cold start, {steps} steps"), Factors::plain(steps))
+            (format!("cold start, {steps} steps"), Newton::new(d, 1.0, &vec![1.0; steps], scale).unwrap())
         }
     };
-    let newton = Newton::new(d, factors, scale).unwrap();
     let depth = newton.model_depth()
         + match start {
             Start::Warm(_) => newton.warm_depth(),

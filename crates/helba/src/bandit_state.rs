@@ -3,12 +3,12 @@
 //! A batch goes through open → closing (the update runs) → refreshing (a user is asked) → open. Decisions go on with the
 //! model there is, and feedback is counted, in every phase.
 
-use crate::config::INVERSE_TOLERANCE;
-use crate::refresh;
-use crate::{BanditConfig, Engine, Error, Layout, Plan, Scalars};
-use circuits::matrix::Factors;
+use crate::{Engine, Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
+use protocol::{
+    BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status,
+};
 use rand::CryptoRng;
 use rns::sample::Seed;
 use serde::{Deserialize, Serialize};
@@ -30,37 +30,6 @@ const STATISTICS: &str = "statistics";
 const TRACE: &str = "trace";
 const SNAPSHOT: &str = "snapshot";
 const MASKED: &str = "masked";
-
-/// Names a decision; random, so that it cannot be guessed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct DecisionId(pub [u8; 16]);
-
-impl std::fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
-    }
-}
-
-impl std::str::FromStr for DecisionId {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownDecision { id: s.chars().take(64).collect() };
-        if s.len() != 32 || !s.is_ascii() {
-            return Err(unknown());
-        }
-        let mut id = [0; 16];
-        for (byte, pair) in id.iter_mut().zip(s.as_bytes().chunks_exact(2)) {
-            let digit =
-                |c: u8| (c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase()).ok_or_else(unknown);
-            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-        }
-        Ok(DecisionId(id))
-    }
-}
-
-/// Names a refresh task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefreshId(pub u64);
 
 /// A bandit's answer to a decision request.
 #[derive(Debug, Clone)]
@@ -90,39 +59,6 @@ pub struct Feedback {
     pub trace_answer: Option<bool>,
     /// The masked model at the top level.
     pub refreshed: Option<(RefreshId, Ciphertext)>,
-}
-
-/// That a feedback was counted. The same for every repetition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
-    /// The decision, in hexadecimal.
-    pub decision: String,
-    /// Feedbacks counted so far, this one included.
-    pub feedbacks: u64,
-    /// Batches closed so far.
-    pub batches: u64,
-}
-
-/// Where a bandit stands. Public: nothing in it depends on contexts or rewards but, where the schedule is not
-/// public, the times of the trace condition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// Decisions made.
-    pub round: u64,
-    /// Feedbacks counted.
-    pub feedbacks: u64,
-    /// Feedbacks in the model in use, t_j.
-    pub model_feedbacks: u64,
-    /// Batches closed.
-    pub batches: u64,
-    /// Models brought back by users.
-    pub refreshes: u64,
-    /// A batch update is due or runs.
-    pub updating: bool,
-    /// A masked model waits for a user.
-    pub refresh_due: bool,
-    /// Decisions without feedback.
-    pub pending_decisions: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -360,7 +296,7 @@ impl Bandit {
         Ok(DecisionInputs {
             config: s.config.clone(),
             plan: s.plan.clone(),
-            scalars: s.config.scalars(s.round + 1, s.model_feedbacks),
+            scalars: Scalars::new(&s.config, s.round + 1, s.model_feedbacks),
             model: self.ciphertext(MODEL)?.clone(),
             trace,
             batch: s.batches,
@@ -408,7 +344,7 @@ impl Bandit {
     /// has changed.
     ///
     /// # Errors
-    /// [`Error::UnknownDecision`], [`Error::WrongLevel`].
+    /// [`protocol::Error::UnknownDecision`], [`Error::WrongLevel`].
     pub fn feedback(
         &mut self,
         engine: &Engine,
@@ -423,7 +359,7 @@ impl Bandit {
             .pending
             .get(&id)
             .cloned()
-            .ok_or_else(|| Error::UnknownDecision { id: id.to_string() })?;
+            .ok_or_else(|| protocol::Error::UnknownDecision { id: id.to_string() })?;
         let plan = &self.state.plan;
         let level = |what, ct: &Ciphertext, want: usize| {
             if ct.level() == want { Ok(()) } else { Err(Error::WrongLevel { what, got: ct.level(), want }) }

@@ -8,42 +8,19 @@
 //! Source: Algorithm 4, step 3. Departure: [`circuits::argmax::Argmax`] compares all pairs of arms at once.
 //! The paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with K.
 
-use crate::{BanditConfig, Error, Shape};
+use crate::Error;
 use circuits::argmax::Argmax;
-use circuits::{Complex64, SlotAlgebra};
+use circuits::{Comparison, Complex64, SlotAlgebra};
+use protocol::{BanditConfig, Shape};
 
 /// The argmax circuit of a bandit. Each arm has one block of slots; the trace stands in slot D² of the first
 /// block.
 ///
 /// # Errors
-/// [`Error::Circuit`] if `config` names a comparison polynomial that does not exist.
+/// [`Error::Protocol`] for comparison bits other than 6, 8 or 10.
 pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
-    Ok(Argmax::new(shape.arm_slots, shape.block(), trace_slot(shape), config.comparison()?)?)
-}
-
-/// The largest number of arms. With 128 arms a row of 128 pairs needs blocks with a square of 16 features, and
-/// all blocks together 2¹⁶ slots; the largest ring has 2¹⁵.
-pub const MOST_ARMS: usize = 64;
-
-/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are
-/// within 0.0122 of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out
-/// between 0.67 and 1.49. The product for the trace must still be on the right side of `TRACE_DECISION`.
-pub(crate) const ROUGH_ARMS: usize = 32;
-
-/// A bound on the distance of an indicator from 0 or 1, for arguments at least the resolution away from 0.
-fn indicator_error(arms: usize) -> f64 {
-    if arms <= ROUGH_ARMS { 0.0125 } else { 0.003 }
-}
-
-/// An upper bound on every entry of a decrypted answer: the largest product over a row of pairs, plus 1/2 for
-/// noise.
-pub fn largest_entry(shape: Shape) -> f64 {
-    (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
-}
-
-/// The slot that holds the trace: D², the first slot behind the square of features in block 0.
-pub(crate) fn trace_slot(shape: Shape) -> usize {
-    shape.square()
+    let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
+    Ok(Argmax::new(shape.arm_slots, shape.block(), shape.trace_slot(), comparison)?)
 }
 
 /// Compares all pairs of scores and multiplies each arm's results. Slot (a, 0) of the result is near 1 if arm
@@ -70,34 +47,33 @@ pub fn wins<A: SlotAlgebra>(
 /// Those of the algebra.
 pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<A::Vector, A::Error> {
     let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
-    mask[trace_slot(shape)].re = shape.decision_slots() as f64;
+    mask[shape.trace_slot()].re = shape.decision_slots() as f64;
     alg.mul_plain(wins, &mask)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::MOST_ARMS;
+    use protocol::exchange::{TRACE_DECISION, TRACE_FLOOD_BITS, indicator_error, largest_entry};
 
     /// For the largest number of arms of each comparison, the entry of the trace stays on the right side of
-    /// `TRACE_DECISION` with noise of 1/16 from the server and 1/16 from the device.
+    /// [`TRACE_DECISION`] with noise of 1/16 from the server and 1/16 from the device.
     #[test]
     fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
-        for arms in [ROUGH_ARMS, ROUGH_ARMS + 1, MOST_ARMS] {
+        for (arms, near) in [(32, 1.988), (33, 1.711), (MOST_ARMS, 1.711)] {
             let shape = Shape::for_problem(16, arms);
             for comparison_bits in [6, 8, 10] {
-                let comparison =
-                    BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) }.comparison().unwrap();
-                let resolution = comparison.resolution().unwrap();
-                assert!(
-                    comparison.measured_error(resolution, 100_000) / 2.0 < indicator_error(shape.arm_slots)
-                );
+                let config = BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) };
+                let argmax = argmax(&config, shape).unwrap();
+                let error = argmax.comparison().measured_error(config.resolution(), 100_000) / 2.0;
+                assert!(error < indicator_error(shape.arm_slots));
             }
             let (row, error) = (shape.arm_slots as i32, indicator_error(shape.arm_slots));
-            let (decision, noise) = (crate::refresh::TRACE_DECISION, 0.125);
-            assert!((1.0 - error).powi(row) - noise > decision);
-            assert!(error * (1.0 + error).powi(row - 1) + noise < decision);
+            let noise = 2.0 * (-f64::from(TRACE_FLOOD_BITS)).exp2();
+            assert!((1.0 - error).powi(row) - noise > TRACE_DECISION);
+            assert!(error * (1.0 + error).powi(row - 1) + noise < TRACE_DECISION);
             let largest = largest_entry(shape);
-            let near = if arms == ROUGH_ARMS { 1.988 } else { 1.711 };
             assert!((largest - near).abs() < 1e-3, "{largest}");
         }
     }

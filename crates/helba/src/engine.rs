@@ -1,8 +1,9 @@
 use crate::score::ScoreInputs;
-use crate::{DecisionInputs, Error, Shape, UpdateInputs, UpdateOutput, compare, refresh, score, update};
+use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, compare, refresh, score, update};
 use circuits::matrix::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
+use protocol::Shape;
 use rand::CryptoRng;
 use rns::sample;
 use std::time::Instant;
@@ -32,7 +33,7 @@ pub struct DecisionOutput {
 }
 
 impl Engine {
-    /// With the keys that [`crate::KeyPlan`] lists for `shape`.
+    /// An engine with the keys that [`protocol::KeyPlan`] lists for `shape`.
     ///
     /// # Errors
     /// [`Error::Circuit`] if the shape has more slots than the ring.
@@ -115,9 +116,10 @@ impl Engine {
     /// [`Error::Ckks`] if a key is missing.
     pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
         let mut clock = Clock::new();
-        let newton = Newton::new(self.shape.dim, inputs.factors.clone(), inputs.plan.design_scale)?;
+        let (factors, dim) = (&inputs.factors, self.shape.dim);
+        let newton = Newton::new(dim, factors.start(), factors.steps(), inputs.plan.design_scale)?;
         // What steps that are not needed would have used is dropped first, since lower levels cost less.
-        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - inputs.factors.steps());
+        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
         // The refreshed polynomial arrives at the top with the scale it has now.

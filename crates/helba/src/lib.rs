@@ -2,10 +2,11 @@
 //!
 //! The steps of Algorithm 4 of "Encrypted linear contextual bandit" are one file each, read in this order:
 //! [`score`] (the optimistic index), [`compare`] (argmax and trace condition), [`update`] (inverse and
-//! estimate), [`refresh`] (the masked exchange that brings them back to the top level). [`Bandit`] is the state
-//! machine around them, without I/O. [`Layout`] says which slot holds what, for the user's side too.
+//! estimate), [`refresh`] (the masked exchange that brings them back to the top level). [`Bandit`] is the
+//! state machine around them, without I/O. Configuration, levels and slots are in `protocol`, which devices
+//! share.
 //!
-//! For servers and devices. Algorithms in the clear are in `bandit`, ciphertext operations in `ckks`.
+//! For servers. Algorithms in the clear are in `bandit`, ciphertext operations in `ckks`.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -16,21 +17,13 @@
 
 mod bandit_state;
 pub mod compare;
-mod config;
 mod engine;
 mod error;
-mod key_plan;
-mod layout;
 pub mod refresh;
 pub mod score;
 pub mod update;
 
-pub use bandit_state::{
-    Bandit, DecisionId, DecisionInputs, DecisionReply, Feedback, Receipt, RefreshId, Status, UpdateInputs,
-    UpdateOutput,
-};
-pub use config::{BanditConfig, Plan, Scalars, Shape};
+pub use bandit_state::{Bandit, DecisionInputs, DecisionReply, Feedback, UpdateInputs, UpdateOutput};
 pub use engine::{DecisionOutput, Engine};
 pub use error::Error;
-pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
-pub use layout::Layout;
+pub use score::Scalars;

@@ -9,22 +9,15 @@
 use crate::Error;
 use ckks::{Ciphertext, Params, Plaintext, PublicKey};
 use num_complex::Complex64;
+use protocol::exchange::{ANSWER_FLOOD_BITS, TRACE_FLOOD_BITS};
+use protocol::levels::REFRESH_LEVEL;
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::sample::Seed;
 use rns::{Basis, Ntt, Poly};
 
-/// The batch ends if the comparison comes out at this or more (section 6: precision 0.45).
-pub(crate) const TRACE_DECISION: f64 = 0.45;
-/// The answer's noise is drowned in uniform noise of this many bits below the scale; see [`answer`].
-const FLOOD_BITS_BELOW_SCALE: i32 = 11;
-/// The noise of a trace question is uniform of this many bits below the scale; its one coefficient is near 0
-/// or 1 and decided at 0.45. The server adds it, so that the device does not see the comparison itself, and
-/// the device adds as much again, so that the server does not see the ciphertext's own noise.
-pub const TRACE_FLOOD_BITS_BELOW_SCALE: u32 = 4;
-
-/// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus at `level`,
-/// over `basis`; only every `stride`-th coefficient is kept.
+/// The polynomial that `seed` stands for, coefficients uniform in ± 2^(b − 1), b two bits below the modulus
+/// at `level`, over `basis`; only every `stride`-th coefficient is kept.
 fn mask(params: &Params, level: usize, seed: &Seed, stride: usize, basis: &Basis) -> Poly<Ntt> {
     let bits = mask_bits(params, level);
     let mut rng = ChaCha20Rng::from_seed(*seed);
@@ -53,7 +46,7 @@ fn mask_bits(params: &Params, level: usize) -> u32 {
 /// coefficient is at most the scale times the largest slot: an entry of A, at most 1/λ (a sixteenth more for
 /// errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
 pub fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
-    let level = crate::config::REFRESH_LEVEL;
+    let level = REFRESH_LEVEL;
     let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
     let masks = f64::from(mask_bits(params, level)).exp2();
     params.n() as f64 * params.scale(level) * slot / masks
@@ -94,8 +87,9 @@ fn rerandomised<R: CryptoRng>(
     Ok(Ciphertext::new(c0, c1, a.level(), a.scale()))
 }
 
-/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The model has the scale of the level
-/// it will be encrypted at; in transit it goes by the scale of its own, like every ciphertext.
+/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The model has the
+/// scale of the level it will be encrypted at; in transit it goes by the scale of its own, like every
+/// ciphertext.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -114,8 +108,8 @@ pub fn hide<R: CryptoRng>(
 
 /// The model, `slots` values, that came back at a higher level, without the mask it had at `level`.
 ///
-/// The device kept only the coefficients that such a message has, every N/(2·slots)-th: what the others held was
-/// noise, which differs from one period of the slots to the next and would grow from batch to batch.
+/// The device kept only the coefficients that such a message has, every N/(2·slots)-th: what the others held
+/// was noise, which differs from one period of the slots to the next and would grow from batch to batch.
 pub fn reveal(
     params: &Params,
     refreshed: &Ciphertext,
@@ -128,8 +122,9 @@ pub fn reveal(
 }
 
 /// Re-randomises the comparison, whose result is in the constant coefficient, and adds uniform noise of ± 2⁻⁴
-/// of the scale to every coefficient. The device answers only whether the [threshold](trace_threshold) is
-/// reached. Beyond that it sees the comparison of a trace near C, under that noise.
+/// of the scale to every coefficient. The device answers only whether the
+/// [threshold](protocol::exchange::trace_threshold) is reached. Beyond that it sees the comparison of a trace
+/// near C, under that noise.
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -139,20 +134,11 @@ pub fn trace_question<R: CryptoRng>(
     comparison: &Ciphertext,
     rng: &mut R,
 ) -> Result<Ciphertext, Error> {
-    rerandomised(params, key, &flooded(params, comparison, TRACE_FLOOD_BITS_BELOW_SCALE as i32, rng), rng)
+    rerandomised(params, key, &flooded(params, comparison, TRACE_FLOOD_BITS, rng), rng)
 }
 
-/// The batch's trace has reached C if the constant coefficient of a trace question, centred modulo q₀, is at
-/// least this.
-pub fn trace_threshold(params: &Params) -> u64 {
-    (TRACE_DECISION * params.scale(0)) as u64
-}
-
-/// An answer for a user: re-randomised, its noise drowned in uniform noise 2⁻¹¹ of the scale wide a coefficient.
-/// That is a standard deviation of 0.036 in an entry where all slots of N = 2¹⁵ are used, 0.051 at 2¹⁶, and in proportion to the root of the
-/// slots where fewer are: 0.009 for the quickstart. It tells arms apart, is far above what the circuit leaves in the mean and about
-/// that in the worst slot of the largest problems (docs/precision.md); it blurs what near ties tell of the model and hides nothing to a
-/// cryptographic degree (docs/threat-model.md).
+/// Re-randomises an answer and adds uniform noise of ± 2⁻¹¹ of the scale to every coefficient
+/// ([`ANSWER_FLOOD_BITS`]).
 ///
 /// # Errors
 /// [`Error::Ckks`] never in practice.
@@ -162,13 +148,13 @@ pub fn answer<R: CryptoRng>(
     action: &Ciphertext,
     rng: &mut R,
 ) -> Result<Ciphertext, Error> {
-    rerandomised(params, key, &flooded(params, action, FLOOD_BITS_BELOW_SCALE, rng), rng)
+    rerandomised(params, key, &flooded(params, action, ANSWER_FLOOD_BITS, rng), rng)
 }
 
 /// Adds uniform noise of ± 2^−`bits` of the scale to every coefficient.
-fn flooded<R: CryptoRng>(params: &Params, a: &Ciphertext, bits: i32, rng: &mut R) -> Ciphertext {
+fn flooded<R: CryptoRng>(params: &Params, a: &Ciphertext, bits: u32, rng: &mut R) -> Ciphertext {
     let basis = params.q_basis(a.level());
-    let width = 1i64 << (a.scale().log2().round() as i32 - bits).max(1);
+    let width = 1i64 << (a.scale().log2().round() as i32 - bits as i32).max(1);
     let noise: Vec<i64> =
         (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
     shifted(params, a, &Poly::from_signed(basis, &noise).into_ntt(basis), false)
@@ -184,7 +170,7 @@ mod tests {
     fn refresh_masks_are_as_wide_as_stated() {
         for spec in ckks::ParamsSpec::named().iter().filter(|spec| spec.security.bits() > 0) {
             let params = spec.validate().unwrap();
-            let level = crate::config::REFRESH_LEVEL;
+            let level = REFRESH_LEVEL;
             let bits = mask_bits(&params, level);
             // The largest value under the largest mask stays below a quarter of the modulus: nothing wraps.
             let largest = params.scale(level) * 1e13f64.sqrt();

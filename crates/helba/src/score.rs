@@ -2,15 +2,56 @@
 //!
 //! Levels in → out: l → l − 2 − log₂(degree + 1).
 //!
-//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u and the trace.
-//! u and the trace enter the index linearly, so they are picked out only at the level where they are added. Where the trace is
-//! the imaginary part of a z, conjugation tells them apart.
+//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u
+//! and the trace. u and the trace enter the index linearly, so they are picked out only at the level where
+//! they are added. Where the trace is the imaginary part of a z, conjugation tells them apart.
 //!
 //! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
-//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is left out.
+//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is
+//! left out.
 
-use crate::{Scalars, Shape};
+use circuits::argmax::tie_bonus;
 use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};
+use protocol::{BanditConfig, Shape};
+
+/// ⟨ω, x⟩ is assumed to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little.
+/// Contexts chosen against the bound can exceed it (up to √t/2), and then the answers leave [0, 1]: devices
+/// check that.
+const PREDICTION_BOUND: f64 = 1.5;
+
+/// Scalars that the server computes in the clear.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scalars {
+    /// Confidence width β.
+    pub beta: f64,
+    /// The number added under the square root.
+    pub c1: f64,
+    /// The largest argument of the square root.
+    pub c2: f64,
+    /// A lower bound on every index.
+    pub least_index: f64,
+    /// A bound on the difference of two indices, with room for the bonus of a tie. Departure from Prop. 10: a
+    /// bound from rewards within ± 1 that also covers constant widths.
+    pub range: f64,
+}
+
+impl Scalars {
+    /// The scalars of round `t` with a model of `t_j` feedbacks.
+    pub fn new(config: &BanditConfig, t: u64, t_j: u64) -> Self {
+        let l = &config.linear;
+        let beta = l.beta(t, t_j);
+        let c1 = l.c1(t_j);
+        // A_j stays below V⁻¹ ≤ 1/λ (Newton's iterates rise towards it); a sixteenth for errors.
+        let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
+        Scalars {
+            beta,
+            c1,
+            c2,
+            least_index: -PREDICTION_BOUND,
+            range: (2.0 * PREDICTION_BOUND + beta * c2.sqrt()) / (1.0 - tie_bonus(config.resolution())),
+        }
+    }
+}
 
 /// What a score needs to know in the clear.
 #[derive(Debug, Clone)]
@@ -28,7 +69,7 @@ pub struct ScoreInputs {
 }
 
 impl ScoreInputs {
-    pub(crate) fn new(config: &crate::BanditConfig, scalars: Scalars, shape: Shape) -> Self {
+    pub(crate) fn new(config: &BanditConfig, scalars: Scalars, shape: Shape) -> Self {
         ScoreInputs {
             shape,
             arms: config.linear.k,
@@ -49,8 +90,8 @@ pub fn estimate_rotation(shape: Shape) -> i64 {
     shape.square() as i64
 }
 
-/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound) at slot
-/// (0, D²); 0 elsewhere.
+/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound)
+/// at slot (0, D²); 0 elsewhere.
 ///
 /// # Errors
 /// Of the algebra; out of levels below 2 + log₂(degree + 1).
@@ -85,7 +126,7 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
     // u/range and trace/(2·bound), one level above where the root comes out.
     let mut pick = at_arms(share / range);
-    pick[crate::compare::trace_slot(*shape)] = unit.conj() * share / (2.0 * inputs.trace_bound);
+    pick[shape.trace_slot()] = unit.conj() * share / (2.0 * inputs.trace_bound);
     let pick = LinearTransform::new(slots, slots, [(estimate_rotation(*shape), pick)])?;
     let depth = (inputs.sqrt_degree + 1).ilog2() as usize;
     let level = alg.level(&z) + 2 - depth;
@@ -110,11 +151,12 @@ pub fn optimistic_index<A: SlotAlgebra>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BanditConfig, Layout};
     use circuits::Clear;
+    use protocol::{Layout, Plan};
 
-    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features and arms: what the
-    /// formulas say, but for what the square root's polynomial misses, and nothing in any other slot.
+    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features
+    /// and arms: what the formulas say, but for what the square root's polynomial misses, and nothing in any
+    /// other slot.
     #[test]
     fn indices_and_trace_are_what_the_formulas_say() {
         for (d, k, alpha) in
@@ -124,7 +166,7 @@ mod tests {
             config.linear.width = bandit::Width::Constant { alpha };
             let shape = Shape::for_problem(d, k);
             let levels = 20;
-            let plan = crate::Plan {
+            let plan = Plan {
                 context_level: levels,
                 trace_level: levels,
                 model_level: levels,
@@ -163,7 +205,7 @@ mod tests {
                 shape,
                 arms: k,
                 sqrt_degree: config.sqrt_degree,
-                scalars: config.scalars(5, 3),
+                scalars: Scalars::new(&config, 5, 3),
                 trace_bound: config.trace_bound(4),
             };
             let index = optimistic_index(&alg, &inputs, &sum, &model).unwrap();
@@ -179,7 +221,7 @@ mod tests {
                 });
             }
             let trace: f64 = played.iter().map(|x| quadratic(x)).sum();
-            want[crate::compare::trace_slot(shape)].re = trace / (2.0 * inputs.trace_bound);
+            want[shape.trace_slot()].re = trace / (2.0 * inputs.trace_bound);
             for (j, (got, want)) in index.values().iter().zip(&want).enumerate() {
                 let (block, offset) = (j / shape.block(), j % shape.block());
                 let tolerance = if offset == 0 { 1e-2 } else { 1e-9 };

@@ -24,3 +24,117 @@ pub fn batch_update<A: SlotAlgebra>(
     let inverse = newton.iterate(alg, &state)?;
     newton.model(alg, &inverse, statistics)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bandit::{LinearConfig, Schedule};
+    use circuits::{Clear, Complex64};
+    use nalgebra::{DMatrix, DVector};
+    use protocol::{BanditConfig, INVERSE_TOLERANCE, Shape};
+
+    /// The longest batch of the default schedule, and of any public one.
+    const DEFAULT_BATCH: u64 = 16;
+    const MOST_IN_BATCH: u64 = 64;
+
+    /// A bandit in the clear that updates its inverse as the server does, for any contexts.
+    struct Batches {
+        config: BanditConfig,
+        design: DMatrix<f64>,
+        inverse: DMatrix<f64>,
+        residual: f64,
+        steps: usize,
+    }
+
+    impl Batches {
+        fn new(schedule: Schedule, d: usize, l: f64, lambda: f64) -> Self {
+            let mut config = BanditConfig::new(d, 2);
+            config.linear = LinearConfig { schedule, l, lambda, ..config.linear };
+            let params = ckks::LOGN15_LOGQP858_DEPTH21.validate().unwrap();
+            let steps = config.plan(&params, Shape::for_problem(d, 2)).unwrap().newton_steps;
+            let design = DMatrix::identity(d, d) * lambda;
+            Batches { config, inverse: DMatrix::identity(d, d) / lambda, design, residual: 0.0, steps }
+        }
+
+        /// The vector x of norm L with the largest xᵀAx.
+        fn least_known(&self) -> DVector<f64> {
+            let eigen = self.inverse.clone().symmetric_eigen();
+            eigen.eigenvectors.column(eigen.eigenvalues.imax()) * self.config.linear.l
+        }
+
+        /// A batch of `n` feedbacks along `x`; returns the true distance of the new A·V from the identity.
+        fn batch(&mut self, x: &DVector<f64>, n: u64, claimed: u64) -> f64 {
+            let d = self.design.nrows();
+            self.design += x * x.transpose() * n as f64;
+            let factors = self.config.newton(self.residual, claimed, self.steps).unwrap();
+            self.residual = factors.residual();
+            let newton = Newton::new(d, factors.start(), factors.steps(), 1.0).unwrap();
+            let alg = Clear::new(newton.period()).unwrap();
+            let fresh = |slots: &[Complex64], level| alg.fresh(slots, level).unwrap();
+            let omega = vec![0.0; d];
+            let model = fresh(&newton.model_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
+            let statistics = fresh(&newton.design_slots(self.design.as_slice()).unwrap(), 40);
+            let model = batch_update(&alg, &newton, &statistics, &model).unwrap();
+            let (inverse, _) = newton.read_model(model.values()).unwrap();
+            self.inverse = DMatrix::from_column_slice(d, d, &inverse);
+            // The eigenvalues of A·V, by those of the symmetric V^½ A V^½.
+            let root = self.design.clone().symmetric_eigen();
+            let root = &root.eigenvectors
+                * DMatrix::from_diagonal(&root.eigenvalues.map(f64::sqrt))
+                * root.eigenvectors.transpose();
+            let product = &root * &self.inverse * &root;
+            (product - DMatrix::identity(d, d)).symmetric_eigen().eigenvalues.amax()
+        }
+    }
+
+    /// Batches of the longest length, whose contexts all take the direction with the largest xᵀAx, or one
+    /// direction for many batches and then another. Under every public schedule the inverse stays within the
+    /// claimed distance, which is within the tolerance.
+    #[test]
+    fn public_schedules_keep_the_inverse_whatever_the_contexts() {
+        for (schedule, d, l, lambda, steps) in [
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0, 4),
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 8, 1.0, 1.0, 4),
+            (Schedule::GrowthOrEvery { rounds: MOST_IN_BATCH }, 4, 1.0, 1.0, 5),
+            (Schedule::Every { rounds: MOST_IN_BATCH }, 2, 1.0, 1.0, 5),
+            (Schedule::EveryRound, 4, 1.0, 1.0, 3),
+            (Schedule::GrowthOrEvery { rounds: 4 }, 2, 5.5, 1.0, 6),
+            (Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 4, 1.0, 0.1, 6),
+        ] {
+            let longest = match schedule {
+                Schedule::GrowthOrEvery { rounds } | Schedule::Every { rounds } => rounds,
+                _ => 1,
+            };
+            let mut batches = Batches::new(schedule, d, l, lambda);
+            assert_eq!(batches.steps, steps, "{schedule:?}");
+            for j in 0..60 {
+                let x = if j < 30 && j % 10 != 9 {
+                    DVector::from_fn(d, |i, _| if i == 0 { l } else { 0.0 })
+                } else {
+                    batches.least_known()
+                };
+                let distance = batches.batch(&x, longest, longest);
+                let claimed = batches.residual;
+                assert!(claimed <= INVERSE_TOLERANCE, "{schedule:?}, batch {j}: {claimed}");
+                assert!(distance <= claimed + 1e-9, "{schedule:?}, batch {j}: {distance}, {claimed} claimed");
+            }
+        }
+    }
+
+    /// The control: a batch that grows without a bound, as growth alone allows, exceeds what the steps were
+    /// planned for.
+    #[test]
+    fn a_batch_longer_than_planned_is_not_the_inverse() {
+        let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
+        let x = DVector::from_vec(vec![1.0, 0.0]);
+        assert!(batches.batch(&x, 10 * DEFAULT_BATCH, DEFAULT_BATCH) > 10.0 * INVERSE_TOLERANCE);
+        // Where the bandit counts them, it knows that one update was not enough, and later ones reach the
+        // tolerance.
+        let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
+        let mut distances: Vec<_> =
+            [10 * DEFAULT_BATCH, 1, 1].map(|n| (batches.batch(&x, n, n), batches.residual)).into();
+        assert!(distances.iter().all(|(true_one, claimed)| *true_one <= claimed + 1e-9), "{distances:?}");
+        assert!(distances.remove(0).1 > INVERSE_TOLERANCE);
+        assert!(distances.iter().all(|(_, claimed)| *claimed <= INVERSE_TOLERANCE), "{distances:?}");
+    }
+}

@@ -15,7 +15,7 @@
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec};
-use helba::Shape;
+use protocol::Shape;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 

@@ -109,7 +109,7 @@ pub enum Error {
     Ckks(#[from] ckks::Error),
     /// A shape has no parameters.
     #[error(transparent)]
-    Helba(#[from] helba::Error),
+    Protocol(#[from] protocol::Error),
 }
 
 fn wrong_bundle(want: BundleKind) -> &'static str {

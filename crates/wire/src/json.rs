@@ -1,4 +1,4 @@
-use helba::{BanditConfig, Plan, Status};
+use protocol::{BanditConfig, Plan, Status};
 use serde::{Deserialize, Serialize};
 
 /// Content type of binary messages and ciphertexts.

@@ -1,6 +1,6 @@
 use crate::{Error, frame};
 use ckks::Params;
-use helba::Plan;
+use protocol::Plan;
 
 /// The most bytes that each ciphertext of a bandit can have: fixed by parameters and plan, so nobody can ask for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
 use ckks::{EvaluationKeys, Kept, KeyId, KeySwitchKey, Params, PublicKey};
-use helba::{Engine, GaloisKey, KeyPlan};
+use protocol::{GaloisKey, KeyPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -84,15 +84,6 @@ impl PublicBundle {
             writer.frame(&ckks::write_key_switch_key(&self.params, self.key_id, element, key))?;
         }
         writer.finish()
-    }
-
-    /// What a server computes with.
-    ///
-    /// # Errors
-    /// [`Error::Helba`] if the shape has more slots than the ring.
-    pub fn into_engine(self) -> Result<Engine, Error> {
-        let PublicBundle { manifest, params, public_key, key_id, keys } = self;
-        Ok(Engine::new(params, public_key, key_id, manifest.shape, keys)?)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Bundles made here are what servers and devices read, and no slip loses or shows a key.
 
 use ckks_secret::SecretKey;
-use helba::Shape;
 use keygen::{Error, Request, create_files, generate, generate_in_memory};
+use protocol::Shape;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
@@ -45,7 +45,8 @@ fn files_hold_what_memory_holds() {
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
     assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
-    let engine = read.into_engine().unwrap();
+    let PublicBundle { manifest, params, public_key, key_id, keys } = read;
+    let engine = helba::Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
 }
 

@@ -1,8 +1,9 @@
 //! A plan says of keys, messages and levels what is then made, and refuses with a way out.
 
 use ckks::Kept;
-use helba::{Automorphism, BanditConfig, KeyPlan, Shape, compare, score};
+use helba::{compare, score};
 use keygen::{Error, Report, Request, generate, generate_in_memory, plan};
+use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeSet;

@@ -1,8 +1,9 @@
 //! The device against the server's engine, in one process and without HTTP.
 
 use bandit::Schedule;
-use helba::{Bandit, BanditConfig, DecisionId, Engine, Feedback, RefreshId, Shape};
+use helba::{Bandit, Engine, Feedback, Scalars};
 use keygen::{Keys, Request, generate_in_memory};
+use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
@@ -40,7 +41,10 @@ fn world() -> &'static World {
         let frame = ours.secret.to_bytes(id);
         let secret_bundle = SecretBundle::write(&manifest, &frame, &ours.token, Vec::new()).unwrap().0;
         World {
-            engine: ours.public.into_engine().unwrap(),
+            engine: {
+                let wire::PublicBundle { manifest, params, public_key, key_id, keys } = ours.public;
+                Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap()
+            },
             device: Device::new(ours.secret, id, shape, ours.token).with_most_answers(MOST_ANSWERS),
             stranger: Device::new(other.secret, other_id, shape, other.token),
             secret_bundle,
@@ -171,7 +175,7 @@ impl Twin {
         let det = v[0] * v[2] - v[1] * v[1];
         let a = [v[2] / det, -v[1] / det, v[0] / det];
         let omega = [a[0] * g[0] + a[1] * g[1], a[1] * g[0] + a[2] * g[1]];
-        let s = self.config.scalars(round, feedbacks);
+        let s = Scalars::new(&self.config, round, feedbacks);
         rows.iter()
             .map(|x| {
                 let z = a[0] * x[0] * x[0] + 2.0 * a[1] * x[0] * x[1] + a[2] * x[1] * x[1];
@@ -240,7 +244,7 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     }
     let mut other = created.clone();
     other.config.linear.d = usize::MAX;
-    assert!(matches!(try_with(&world.device, &other), Err(Error::Helba(_))));
+    assert!(matches!(try_with(&world.device, &other), Err(Error::Protocol(_))));
 
     // A reply for another key's device, and bytes that are no reply.
     let body = try_with(&world.device, &created).unwrap();

@@ -1,6 +1,6 @@
 //! What a server may answer, and what the tool says to it.
 
-use helba::{BanditConfig, DecisionId, Shape};
+use protocol::{BanditConfig, DecisionId, Shape};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -128,7 +128,7 @@ fn answers_become_values() {
     let client = Client::new(&one_answer("200 OK", wire::OCTET_STREAM, vec![1, 2, 3])).unwrap();
     assert_eq!(client.decide(&created, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
 
-    let receipt = helba::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
+    let receipt = protocol::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
     let json = serde_json::to_vec(&receipt).unwrap();
     let client = Client::new(&one_answer("200 OK", "application/json", json)).unwrap();
     assert_eq!(client.feedback(&created, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);

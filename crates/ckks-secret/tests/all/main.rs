@@ -7,5 +7,6 @@ mod common;
 mod determinism;
 mod engine;
 mod known_answers;
+mod memory;
 mod prop_evaluator;
 mod stat_noise;

@@ -1,15 +1,16 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use circuits::matrix::{Factors, Newton};
+use circuits::matrix::Newton;
 use circuits::{Clear, Complex64};
 use helba::score::{ScoreInputs, optimistic_index};
-use helba::{Automorphism, BanditConfig, Error, KeyPlan, Shape, compare, update};
+use helba::{Scalars, compare, update};
+use protocol::{Automorphism, BanditConfig, Error, KeyPlan, Plan, Shape};
 use std::collections::BTreeMap;
 
-fn plan(config: &BanditConfig) -> Result<helba::Plan, Error> {
+fn plan(config: &BanditConfig) -> Result<Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
-    config.plan(&KeyPlan::new(shape, false)?.params.validate()?, shape)
+    config.plan(&KeyPlan::new(shape, false)?.params.validate().unwrap(), shape)
 }
 
 fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
@@ -144,8 +145,13 @@ fn keys_reach_the_levels_of_their_use() {
             let Ok(plan) = config.plan(&params, shape) else { continue };
             let alg = Clear::new(shape.decision_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-            let inputs =
-                ScoreInputs { shape, arms: k, sqrt_degree, scalars: config.scalars(1, 0), trace_bound: 5.0 };
+            let inputs = ScoreInputs {
+                shape,
+                arms: k,
+                sqrt_degree,
+                scalars: Scalars::new(&config, 1, 0),
+                trace_bound: 5.0,
+            };
             let index = optimistic_index(&alg, &inputs, &fresh(plan.context_level), &fresh(plan.model_level))
                 .unwrap();
             let argmax = compare::argmax(&config, shape).unwrap();
@@ -154,7 +160,7 @@ fn keys_reach_the_levels_of_their_use() {
             note(&alg);
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-            let newton = Newton::new(d, Factors::plain(plan.newton_steps), plan.design_scale).unwrap();
+            let newton = Newton::new(d, 1.0, &vec![1.0; plan.newton_steps], plan.design_scale).unwrap();
             update::batch_update(&alg, &newton, &fresh(plan.statistics_level), &fresh(plan.model_level))
                 .unwrap();
             note(&alg);

@@ -3,9 +3,10 @@
 use bandit::Schedule;
 use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{Bandit, BanditConfig, Engine, Feedback, GaloisKey, KeyPlan, Layout, Shape, Status, refresh};
+use helba::{Bandit, Engine, Feedback, Scalars};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
+use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl Twin {
 
     fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
         let (a, omega) = self.model(feedbacks);
-        let s = self.config.scalars(round, feedbacks);
+        let s = Scalars::new(&self.config, round, feedbacks);
         rows.iter()
             .map(|x| {
                 let x = DVector::from_column_slice(x);
@@ -126,11 +127,10 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
         assert!(reply.trace.is_none() || !schedule.is_public(), "a public schedule asks nothing");
         let trace_answer = reply.trace.as_ref().map(|question| {
             let params = party.engine.params();
-            let bits = params.spec().log_scale - refresh::TRACE_FLOOD_BITS_BELOW_SCALE;
             ckks_secret::constant_coefficient(&party.secret, question).at_least(
-                refresh::trace_threshold(params),
+                exchange::trace_threshold(params),
                 params.prime(0),
-                bits,
+                exchange::device_flood_bits(params),
                 &mut party.rng,
             )
         });

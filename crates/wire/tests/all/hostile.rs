@@ -2,8 +2,8 @@
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
-use helba::{BanditConfig, Shape};
 use proptest::prelude::*;
+use protocol::{BanditConfig, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Messages come back as they went, and nothing else is taken for one.
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
-use helba::{BanditConfig, Plan, Shape};
+use protocol::{BanditConfig, Plan, Shape};
 use wire::{BanditView, Created, DecideReply, Error, FeedbackRequest, Limits, Problem};
 
 fn plan() -> (Params, BanditConfig, Plan) {
@@ -115,7 +115,7 @@ fn a_plan_above_the_parameters_has_no_limits() {
 #[test]
 fn json_round_trips() {
     let (_, config, plan) = plan();
-    let status = helba::Status {
+    let status = protocol::Status {
         round: 1,
         feedbacks: 2,
         model_feedbacks: 3,

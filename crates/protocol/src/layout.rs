@@ -1,6 +1,7 @@
-//! Which slot holds what.
+//! The slot of each number.
 //!
-//! An arm has a block of F slots, two or four D × D squares ([`Shape::block`]); slot h·D² + i·D + j of arm a's block is (a, h, i, j).
+//! An arm has a block of F slots, two or four D × D squares ([`Shape::block`]). Slot h·D² + i·D + j of arm
+//! a's block is written (a, h, i, j).
 //!
 //! ```text
 //! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·F
@@ -9,14 +10,14 @@
 //! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
 //! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
-//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩ of every arm and
-//! the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D² is where arm 1's begins: trace
-//! statistics are imaginary there, and so is the trace.
+//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩
+//! of every arm and the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D²
+//! is the first of arm 1's block: trace statistics are imaginary there, and so is the trace.
 
 use crate::{BanditConfig, Error, Plan, Shape};
 use num_complex::Complex64;
 
-/// The slots of one bandit.
+/// Encodes the vectors of one bandit into slots, and reads its answers.
 #[derive(Debug, Clone)]
 pub struct Layout {
     shape: Shape,
@@ -27,7 +28,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For a bandit with this configuration and plan.
+    /// The layout of a bandit with this configuration and plan.
     pub fn new(config: &BanditConfig, plan: &Plan) -> Self {
         Layout {
             shape: Shape::for_problem(config.linear.d, config.linear.k),
@@ -38,7 +39,7 @@ impl Layout {
         }
     }
 
-    /// The lifted contexts, one row of features an arm.
+    /// Contexts: xxᵀ and x of each arm, from one row of features an arm.
     ///
     /// # Errors
     /// [`Error::ContextShape`], [`Error::BadFeatures`].
@@ -65,7 +66,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// What V and g grow by: xxᵀ and r·x, each over s.
+    /// The statistics of one feedback: xxᵀ/s, by which V grows, and r·x/s, by which g grows.
     ///
     /// # Errors
     /// [`Error::ContextShape`], [`Error::BadFeatures`], [`Error::BadReward`].
@@ -78,9 +79,9 @@ impl Layout {
         Ok(self.statistics_of(|i, k| features[i] * features[k], |i| moment[i], self.features))
     }
 
-    /// λI as statistics: what the server starts from.
+    /// The statistics that a server starts from: V = λI and g = 0, over s.
     pub fn ridge(&self, lambda: f64) -> Vec<Complex64> {
-        // The padding too, so that V can be inverted.
+        // Padded dimensions get λ as well, so that V can be inverted.
         self.statistics_of(|i, k| if i == k { lambda } else { 0.0 }, |_| 0.0, self.shape.dim)
     }
 
@@ -105,7 +106,7 @@ impl Layout {
         out
     }
 
-    /// xxᵀ where the trace condition reads it.
+    /// Trace statistics: xxᵀ at the slots of the trace condition.
     ///
     /// # Errors
     /// [`Error::ContextShape`], [`Error::BadFeatures`].
@@ -121,7 +122,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// A model: A_ij and ω_j.
+    /// The model: A_ij and ω_j.
     pub fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Complex64> {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![Complex64::ZERO; 2 * square];
@@ -134,12 +135,12 @@ impl Layout {
         out
     }
 
-    /// The entries of a decrypted answer, one an arm.
+    /// The entry of each arm in a decrypted answer.
     pub fn action_values(&self, slots: &[Complex64]) -> Vec<f64> {
         (0..self.arms).map(|a| slots[a * self.shape.block()].re).collect()
     }
 
-    /// The arm to play: the largest entry, the first one of equals.
+    /// The arm to play: that of the largest entry, the first of equal ones.
     pub fn action(&self, slots: &[Complex64]) -> usize {
         let values = self.action_values(slots);
         (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
     use crate::KeyPlan;
 
-    /// What devices of every version must agree on: known answers for blocks of four squares and of two.
+    /// Known answers for blocks of four squares and of two: devices of every version must agree on them.
     #[test]
     fn vectors_are_where_the_table_says() {
         let i = Complex64::I;

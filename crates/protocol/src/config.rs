@@ -1,0 +1,270 @@
+//! The public configuration of a bandit, and the levels and sizes that follow from it.
+
+use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
+use crate::{Error, Factors, Shape, warm_steps};
+use bandit::{LinearConfig, Schedule, Width};
+use ckks::Params;
+use serde::{Deserialize, Serialize};
+
+/// Newton's iteration stops when ‖A·V − I‖ is below this: regret does not notice the rest (docs/circuits.md).
+pub const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
+
+/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the
+/// inverse back within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1.
+/// docs/schedules.md has the regret.
+const DEFAULT_BATCH: u64 = 16;
+/// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
+const MOST_IN_BATCH: u64 = 64;
+
+/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are
+/// within 0.0122 of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out
+/// between 0.67 and 1.49. The product for the trace must still be on the right side of
+/// [`crate::exchange::TRACE_DECISION`].
+pub(crate) const ROUGH_ARMS: usize = 32;
+
+/// A bandit's configuration: the body of its creation request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BanditConfig {
+    /// The linear bandit, as in the clear. The schedule must be a public one that bounds a batch, or the
+    /// paper's, [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption a
+    /// round.
+    pub linear: LinearConfig,
+    /// Rounds the numeric scaling is made for; learning goes on beyond it, with less precision.
+    #[serde(default = "default_horizon")]
+    pub horizon: u64,
+    /// Under [`Schedule::TraceOrGrowth`], feedbacks that may come in before the trace condition they were
+    /// tested with is answered; one more ends the batch. Feedbacks that arrive while a batch update runs
+    /// count too. Larger values cost Newton steps. Under a public schedule, updates are planned for batches
+    /// of at least this many feedbacks.
+    #[serde(default = "default_unanswered")]
+    pub unanswered: u64,
+    /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or
+    /// 10.
+    #[serde(default = "default_comparison_bits")]
+    pub comparison_bits: u32,
+    /// Degree of the square root's polynomial: 15 or 31 (one more level, half the error).
+    #[serde(default = "default_sqrt_degree")]
+    pub sqrt_degree: usize,
+}
+
+fn default_horizon() -> u64 {
+    1000
+}
+fn default_unanswered() -> u64 {
+    4
+}
+fn default_comparison_bits() -> u32 {
+    6
+}
+fn default_sqrt_degree() -> usize {
+    15
+}
+
+impl BanditConfig {
+    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant
+    /// width ½, and a public schedule, growth or every 16 rounds.
+    pub fn new(features: usize, arms: usize) -> Self {
+        BanditConfig {
+            linear: LinearConfig {
+                d: features,
+                k: arms,
+                lambda: 1.0,
+                delta: 0.05,
+                l: 1.0,
+                s: 1.0,
+                sigma: 0.5,
+                c: 1.0,
+                eta: 0.1,
+                width: Width::Constant { alpha: 0.5 },
+                schedule: Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH },
+            },
+            horizon: default_horizon(),
+            unanswered: default_unanswered(),
+            comparison_bits: default_comparison_bits(),
+            sqrt_degree: default_sqrt_degree(),
+        }
+    }
+
+    /// Checks the configuration against keys of `shape` under `params`, and derives levels and sizes.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for values that the algorithm excludes (Proposition 7 among it), [`Error::Field`];
+    /// [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that these keys cannot carry.
+    pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
+        let linear = &self.linear;
+        linear.validate()?;
+        let field = |field, got: String, want: &str| Error::Field { field, got, want: want.into() };
+        // The start of Newton's iteration needs a bound on what a batch adds. Growth alone gives none, nor
+        // does the trace alone when answers may not come.
+        let batch = match linear.schedule {
+            Schedule::TraceOrGrowth => self.unanswered,
+            Schedule::EveryRound => self.unanswered.max(1),
+            Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } if rounds <= MOST_IN_BATCH => {
+                self.unanswered.max(rounds)
+            }
+            other => {
+                let want = "growth_or_every or every 1 to 64 rounds, every_round, or trace_or_growth";
+                return Err(field("linear.schedule", format!("{other:?}"), want));
+            }
+        };
+        if !(1..=1_000_000_000).contains(&self.horizon) {
+            return Err(field("horizon", self.horizon.to_string(), "between 1 and 10⁹"));
+        }
+        if !(1..=64).contains(&self.unanswered) {
+            return Err(field("unanswered", self.unanswered.to_string(), "between 1 and 64"));
+        }
+        if ![15, 31].contains(&self.sqrt_degree) {
+            return Err(field("sqrt_degree", self.sqrt_degree.to_string(), "15 or 31"));
+        }
+        self.comparison_degrees()?;
+        if Shape::for_problem(linear.d, linear.k) != shape {
+            return Err(Error::Shape { features: linear.d, arms: linear.k, keys: shape });
+        }
+        if shape.slots() > params.max_slots() {
+            return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
+        }
+        let bound = self.trace_bound(batch);
+        let resolution = self.resolution();
+        if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
+            let want = format!(
+                "at least {:.4}: the trace can reach {bound:.2}, and the comparison tells 2^−{} of twice that apart",
+                2.0 * resolution * bound,
+                self.comparison_bits
+            );
+            return Err(Error::Field { field: "linear.c", got: linear.c.to_string(), want });
+        }
+        let alpha = if let Width::Constant { alpha } = linear.width { alpha } else { 0.0 };
+        for (name, value) in [
+            ("linear.lambda", linear.lambda.max(1.0 / linear.lambda)),
+            ("linear.width.alpha", alpha),
+            ("linear.l", linear.l * linear.l),
+        ] {
+            if value > 1e4 {
+                return Err(field(
+                    name,
+                    format!("{value:e} (its square or inverse, as it enters)"),
+                    "at most 10⁴ to fit the messages",
+                ));
+            }
+        }
+        let decision = DecisionLevels::new(self, shape)?.total();
+        let top = params.max_level();
+        if decision > top {
+            let advice = format!(
+                "lower comparison_bits (now {}, least 6) or sqrt_degree (now {}, least 15)",
+                self.comparison_bits, self.sqrt_degree
+            );
+            return Err(Error::Depth { what: "a decision", need: decision, have: top, advice });
+        }
+        let steps = self.newton(0.0, batch, usize::MAX)?.steps().len();
+        let update = UpdateLevels::new(steps).total();
+        // The old model is one level above the statistics, for its layout.
+        let highest = shape.update_level(top);
+        if update + 1 > highest {
+            let ratio = linear.l * linear.l / linear.lambda;
+            let lower = match linear.schedule.is_public() {
+                true => format!("batches (now up to {batch} feedbacks: schedule and unanswered)"),
+                false => format!("unanswered (now {}), C (now {})", self.unanswered, linear.c),
+            };
+            let advice =
+                format!("lower {lower} or L²/lambda (now {ratio:.3}): fewer steps of Newton's iteration");
+            return Err(Error::Depth { what: "a batch update", need: update + 1, have: highest, advice });
+        }
+        let growth = (linear.l * linear.l * self.horizon as f64 / linear.lambda).max(1.0);
+        Ok(Plan {
+            context_level: decision,
+            trace_level: decision,
+            model_level: top,
+            statistics_level: update,
+            refresh_level: REFRESH_LEVEL,
+            answer_level: ANSWER_LEVEL,
+            newton_steps: steps,
+            slots: shape.decision_slots(),
+            model_slots: shape.model_slots(),
+            // Messages of order √t on both sides of V·X, whose product is of order one.
+            design_scale: (growth.log2() / 2.0).round().exp2(),
+        })
+    }
+
+    /// The smallest difference of scores, relative to their range, that the comparison tells apart: 2⁻ᵇ for b
+    /// comparison bits.
+    pub fn resolution(&self) -> f64 {
+        (-f64::from(self.comparison_bits)).exp2()
+    }
+
+    /// Degrees of the odd minimax polynomials whose composition compares scores with this resolution.
+    ///
+    /// # Errors
+    /// [`Error::Field`] for comparison bits other than 6, 8 or 10.
+    pub fn comparison_degrees(&self) -> Result<&'static [usize], Error> {
+        match self.comparison_bits {
+            // Eight levels for an error of 2^−5.4. The device plays the largest entry, and that is the right
+            // one for differences below the resolution too.
+            6 if self.linear.k <= ROUGH_ARMS => Ok(&[15, 15]),
+            6 => Ok(&[15, 31]),
+            8 => Ok(&[7, 15, 15]),
+            10 => Ok(&[15, 15, 31]),
+            other => {
+                let (got, want) = (other.to_string(), "6, 8 or 10".into());
+                Err(Error::Field { field: "comparison_bits", got, want })
+            }
+        }
+    }
+
+    /// The upper bound on the trace of a batch when `pending` feedbacks came in since the trace was known to
+    /// be below C.
+    pub fn trace_bound(&self, pending: u64) -> f64 {
+        let l = &self.linear;
+        l.c + pending as f64 * l.l * l.l / l.lambda
+    }
+
+    /// The Newton factors of a batch update when the eigenvalues of A_j·V_j are within `residual` of one and
+    /// `pending` feedbacks came in since then. Under a public schedule they count since V_j; under the trace
+    /// condition, since the trace was known to be below C. The number of steps is what [`INVERSE_TOLERANCE`]
+    /// asks for, at most `most`.
+    ///
+    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤ (1 +
+    /// residual)·V_j⁻¹ and V_j ≥ λI. So the eigenvalues of A_j·V are at most (1 + residual)·(1 +
+    /// pending·L²/λ) whatever the contexts are. The feedbacks that the trace condition was tested with add C,
+    /// up to the resolution of the comparison.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the bound on the eigenvalues overflows.
+    pub fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
+        let l = &self.linear;
+        let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);
+        let tested = match l.schedule.is_public() {
+            true => 0.0,
+            false => l.c + 2.0 * self.resolution() * self.trace_bound(pending),
+        };
+        let (bottom, top) = (1.0 - residual, untested + tested);
+        let steps = warm_steps(bottom, top, INVERSE_TOLERANCE)?;
+        Factors::warm(bottom, top, steps.min(most))
+    }
+}
+
+/// Levels and sizes of a bandit: public, the same for everybody.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Level of the contexts' ciphertext: the depth of a decision.
+    pub context_level: usize,
+    /// Level of the trace statistics.
+    pub trace_level: usize,
+    /// Level a refreshed model arrives at.
+    pub model_level: usize,
+    /// Level of the statistics' ciphertext.
+    pub statistics_level: usize,
+    /// Level of a masked model.
+    pub refresh_level: usize,
+    /// Level of the answers.
+    pub answer_level: usize,
+    /// Newton steps of a batch update.
+    pub newton_steps: usize,
+    /// Period of the contexts' and the answer's slots.
+    pub slots: usize,
+    /// Period of the model's slots.
+    pub model_slots: usize,
+    /// s: statistics travel as V/s and g/s.
+    pub design_scale: f64,
+}

@@ -1,0 +1,153 @@
+//! The parameter set and the evaluation keys that a shape needs.
+//!
+//! The lists of rotations are those of the circuits in `helba`, whose tests compare both: each key is used,
+//! and each rotation finds a key of its level.
+
+use crate::levels::DecisionLevels;
+use crate::{BanditConfig, Error, Shape};
+use ckks::{GaloisElement, Kept, Params, ParamsSpec};
+use std::collections::BTreeMap;
+
+/// The sets that keys are made for, the fastest first.
+const SETS: [ParamsSpec; 5] = [
+    ckks::LOGN15_LOGQP825_DEPTH17,
+    ckks::LOGN15_LOGQP858_DEPTH18,
+    ckks::LOGN15_LOGQP842_DEPTH19,
+    ckks::LOGN15_LOGQP858_DEPTH21,
+    ckks::LOGN16_LOGQP1130_DEPTH22,
+];
+
+/// Rings for tests.
+const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH22];
+
+/// The parameter set of a shape, and the evaluation keys it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyPlan {
+    /// The parameters.
+    pub params: ParamsSpec,
+    /// Level of the relinearisation key.
+    pub relin_level: usize,
+    /// Galois keys: of rotations, in ascending order, and of conjugation where scores need it.
+    pub galois: Vec<GaloisKey>,
+}
+
+/// The map of the slots that a Galois key allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Automorphism {
+    /// A rotation to the left by this many slots, canonical in [0, slots).
+    Rotation(i64),
+    /// Complex conjugation.
+    Conjugation,
+}
+
+impl Automorphism {
+    /// The Galois element of this map.
+    pub fn element(self, params: &Params) -> GaloisElement {
+        match self {
+            Automorphism::Rotation(k) => GaloisElement::rotation(params, k),
+            Automorphism::Conjugation => GaloisElement::conjugation(params),
+        }
+    }
+}
+
+impl std::fmt::Display for Automorphism {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Automorphism::Rotation(k) => write!(f, "rotation by {k}"),
+            Automorphism::Conjugation => write!(f, "conjugation"),
+        }
+    }
+}
+
+/// The key of a rotation or of conjugation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GaloisKey {
+    /// The map.
+    pub automorphism: Automorphism,
+    /// The highest level it is used at.
+    pub level: usize,
+    /// How a server keeps the key: seeded if only batch updates use it.
+    pub kept: Kept,
+}
+
+impl KeyPlan {
+    /// The first set of 32-bit levels that carries `shape` with default precision. `toy` also allows rings
+    /// without security, for tests, where one is large enough.
+    ///
+    /// # Errors
+    /// [`Error::Slots`] if none does; [`Error::Field`] for more than [`crate::MOST_ARMS`] arms.
+    pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
+        let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
+        let slots = shape.slots();
+        let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
+        let fits = |set: &&ParamsSpec| slots <= holds(set) && levels.total() <= set.depth;
+        let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
+        // The last set has the levels of as many arms as there may be: only slots can be missing.
+        let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
+            let have = SETS.iter().map(holds).max().unwrap_or(0);
+            Error::Slots { need: slots, have }
+        })?;
+        let top = params.depth;
+        let mut galois = BTreeMap::new();
+        // Decisions come first: the keys that an update adds to theirs are used by updates alone.
+        let mut need = |automorphism: Automorphism, level: usize, kept: Kept| {
+            let key = galois.entry(automorphism).or_insert(GaloisKey { automorphism, level, kept });
+            key.level = level.max(key.level);
+        };
+        let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
+        let after_product = top - levels.product;
+        let after_mask = after_product - levels.mask;
+        // The estimate is added one level above the result of the square root's last product.
+        let estimate = after_mask + 2 - DecisionLevels::LEAST_SQUARE_ROOT;
+        let comparison = after_mask - DecisionLevels::LEAST_SQUARE_ROOT;
+        let decision = shape.decision_slots();
+        for k in sum_rotations(1, shape.square()) {
+            need(rotation(k, decision), after_product, Kept::Whole);
+        }
+        if shape.trace_unit().im != 0.0 {
+            need(Automorphism::Conjugation, after_mask, Kept::Whole);
+        }
+        need(rotation(shape.square() as i64, decision), estimate, Kept::Whole);
+        for k in comparison_rotations(shape) {
+            need(rotation(k, decision), comparison, Kept::Whole);
+        }
+        for k in update_rotations(shape.dim) {
+            need(rotation(k, shape.update_slots()), shape.update_level(top), Kept::Seeded);
+        }
+        // The identity needs none.
+        galois.remove(&Automorphism::Rotation(0));
+        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect() })
+    }
+}
+
+/// Rotations of a sum over `count` slots at distance `step`, four at a time.
+fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
+    let log = count.ilog2();
+    (0..log.div_ceil(2)).flat_map(move |stage| {
+        let (step, radix) = (step << (2 * stage), if 2 * stage + 1 < log { 4 } else { 2 });
+        (1..radix).map(move |m| m * step)
+    })
+}
+
+/// Rotations of a comparison: scores to the rows and columns of the pairs, then the product over each row.
+fn comparison_rotations(shape: Shape) -> impl Iterator<Item = i64> {
+    let rows = sum_rotations(-1, shape.arm_slots);
+    let columns = sum_rotations(shape.block() as i64 - 1, shape.arm_slots);
+    rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
+}
+
+/// Rotations of Newton's iteration on D × D matrices: the diagonals k − j and (k − i)·D of its two transforms
+/// by baby and giant steps, the sums over D² and over D, and the swap of the halves.
+fn update_rotations(dim: usize) -> impl Iterator<Item = i64> {
+    let d = dim as i64;
+    let log = dim.ilog2();
+    let baby = 1i64 << log.div_ceil(2);
+    let transform = move |unit: i64, baby: i64| {
+        let giants = (-((d + baby - 2) / baby)..=(d - 1) / baby).map(move |giant| giant * baby);
+        (1..baby).chain(giants).map(move |k| k * unit)
+    };
+    // For D = 2 single steps take as many keys as pairs, and fewer rotations.
+    let left = transform(1, if dim == 2 { 1 } else { baby });
+    let sums = sum_rotations(2 * d * d, dim).chain(sum_rotations(d, dim)).chain([d * d]);
+    left.chain(transform(d, baby)).chain(sums)
+}

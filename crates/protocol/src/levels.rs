@@ -1,0 +1,91 @@
+//! Levels of the two circuits, step by step. Each level is one prime of the chain, and a product uses one.
+//!
+//! `helba` runs both circuits on counted vectors and compares the levels they use with these.
+
+use crate::{BanditConfig, Error, MOST_ARMS, Shape};
+
+/// Level of a masked model. Three primes hide a value under a mask that is at least 64 bits wider.
+pub const REFRESH_LEVEL: usize = 2;
+
+/// Level of an answer.
+pub const ANSWER_LEVEL: usize = 0;
+
+/// Levels that each step of a decision takes, in the order of the data. Their sum is the level of the
+/// contexts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecisionLevels {
+    /// The product of contexts and model.
+    pub product: usize,
+    /// The mask that keeps xᵀAx.
+    pub mask: usize,
+    /// The polynomial of the square root.
+    pub square_root: usize,
+    /// The composition of comparison polynomials.
+    pub comparison: usize,
+    /// The product over a row of pairs, log₂ Ka.
+    pub row_product: usize,
+    /// The mask that keeps the entries of the arms.
+    pub answer_mask: usize,
+}
+
+impl DecisionLevels {
+    /// Square roots have at least this depth, that of degree 15. Keys of later steps are made for the level
+    /// below it.
+    pub(crate) const LEAST_SQUARE_ROOT: usize = 4;
+
+    /// The levels of a decision of `config` with keys of `shape`.
+    ///
+    /// # Errors
+    /// [`Error::Field`] for more than [`MOST_ARMS`] arms and for comparison bits other than 6, 8 or 10.
+    pub fn new(config: &BanditConfig, shape: Shape) -> Result<Self, Error> {
+        if shape.arm_slots > MOST_ARMS {
+            let want = format!("at most {MOST_ARMS}: no ring has slots for more");
+            return Err(Error::Field { field: "arms", got: shape.arm_slots.to_string(), want });
+        }
+        Ok(DecisionLevels {
+            product: 1,
+            mask: 1,
+            square_root: polynomial(config.sqrt_degree),
+            comparison: config.comparison_degrees()?.iter().copied().map(polynomial).sum(),
+            row_product: shape.log_arms(),
+            answer_mask: 1,
+        })
+    }
+
+    /// The sum of all steps.
+    pub fn total(&self) -> usize {
+        self.product + self.mask + self.square_root + self.comparison + self.row_product + self.answer_mask
+    }
+}
+
+/// Levels that each step of a batch update takes. Their sum is the level of the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpdateLevels {
+    /// The product of design and inverse.
+    pub first_product: usize,
+    /// Newton's steps, two levels each.
+    pub newton: usize,
+    /// The product of inverse and moment, and its mask.
+    pub estimate: usize,
+    /// The change to the scale that the model has after the refresh.
+    pub scale: usize,
+    /// The levels left for the mask of the refresh, [`REFRESH_LEVEL`].
+    pub refresh: usize,
+}
+
+impl UpdateLevels {
+    /// The levels of an update of `steps` Newton steps.
+    pub fn new(steps: usize) -> Self {
+        UpdateLevels { first_product: 1, newton: 2 * steps, estimate: 2, scale: 1, refresh: REFRESH_LEVEL }
+    }
+
+    /// The sum of all steps.
+    pub fn total(&self) -> usize {
+        self.first_product + self.newton + self.estimate + self.scale + self.refresh
+    }
+}
+
+/// Depth of a Chebyshev series of degree 2ᵏ − 1.
+fn polynomial(degree: usize) -> usize {
+    degree.saturating_add(1).ilog2() as usize
+}

@@ -1,0 +1,34 @@
+//! What a server and the devices of an encrypted bandit must agree on before they exchange a ciphertext.
+//!
+//! Everything here follows from the public configuration and the parameter set by integer arithmetic and
+//! formulas on `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`Layout`] the slots, [`KeyPlan`]
+//! the parameter set and the evaluation keys. A device computes the same values again and refuses a server
+//! whose values differ. There is no circuit, no key and no I/O in this crate: the `helba` crate holds the
+//! circuits, its tests compare their depth and rotations with what is stated here.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | d, K | features and arms, [`LinearConfig::d`](bandit::LinearConfig::d), [`k`](bandit::LinearConfig::k) |
+//! | D, Ka | d and K padded to powers of two, [`Shape`] |
+//! | V, g | design and moment, together *statistics* |
+//! | A_j, ω_j | inverse and estimate, together *model* |
+//! | Σ xxᵀ of the batch | *trace statistics* |
+//! | s | scaling of the statistics, [`Plan::design_scale`] |
+
+mod config;
+mod error;
+pub mod exchange;
+mod ids;
+mod key_plan;
+mod layout;
+pub mod levels;
+mod newton;
+mod shape;
+
+pub use config::{BanditConfig, INVERSE_TOLERANCE, Plan};
+pub use error::Error;
+pub use ids::{DecisionId, Receipt, RefreshId, Status};
+pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
+pub use layout::Layout;
+pub use newton::{Factors, warm_steps};
+pub use shape::{MOST_ARMS, Shape};
