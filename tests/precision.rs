@@ -4,7 +4,7 @@
 //! To write it anew, a few minutes: `UPDATE_DOCS=1 cargo test --release --test precision -- --ignored`.
 
 use circuits::argmax::Argmax;
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Clear, Comparison, Encrypted, SquareRoot};
 use ckks::{
     Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, PublicKey,
@@ -212,8 +212,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let wins = argmax.row_product(&encrypted, &indicator).unwrap();
     let want = argmax.row_product(&clear, &want).unwrap();
     row(page, "product over a row", &party, &wins, want.values());
-    let action = argmax.action(&encrypted, &wins).unwrap();
-    let want = argmax.action(&clear, &want).unwrap();
+    let action = argmax.one_hot(&encrypted, &wins).unwrap();
+    let want = argmax.one_hot(&clear, &want).unwrap();
     row(page, "action", &party, &action, want.values());
 
     // The batch update after one feedback.

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::price::{MEASURED_AT, Prices};
 use crate::tally::{Op, Tally};
 use circuits::Counts;
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::score::{self, ScoreInputs};
 use helba::{Scalars, compare, update};
@@ -408,7 +408,7 @@ impl Circuits {
         for (key, times) in &score.steps {
             compare.steps.entry(*key).and_modify(|n| *n -= times);
         }
-        argmax.action(&tally, &wins)?;
+        argmax.one_hot(&tally, &wins)?;
         if asks {
             compare::trace(&tally, shape, &wins)?;
         }

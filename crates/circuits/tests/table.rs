@@ -1,12 +1,13 @@
-//! `docs/circuits.md` is generated here; the test fails when the committed page is not what the code does.
+//! Generates `docs/circuits.md`, and fails if the committed page differs from the code.
 //!
-//! To write it anew: `UPDATE_DOCS=1 cargo test -p circuits --test table`.
+//! `UPDATE_DOCS=1 cargo test -p circuits --test table` writes the page.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use circuits::argmax::{Argmax, PaperArgmax};
-use circuits::matrix::{Newton, cold_steps};
+use circuits::argmax::Argmax;
+use circuits::inverse::{Newton, cold_steps};
+use circuits::paper::{self, PaperArgmax, SquareRootIteration};
 use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra, SquareRoot};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -78,7 +79,8 @@ fn algebra(slots: usize, log_scale: Option<f64>) -> Clear {
     }
 }
 
-/// Runs `f` (operations and their worst errors) without noise and at each scale; the counts are the first run's.
+/// Runs `f`, which returns the largest errors of a circuit, without noise and at each scale. The counts are
+/// the same in every run.
 fn measure(slots: usize, f: impl Fn(&Clear) -> Vec<f64>) -> (Counts, Vec<String>) {
     let mut counts = Counts::default();
     let errors = LOG_SCALES.map(|log_scale| {
@@ -94,7 +96,7 @@ fn worst(got: &[f64], want: impl Fn(usize) -> f64) -> f64 {
     got.iter().enumerate().map(|(j, g)| (g - want(j)).abs()).fold(0.0, f64::max)
 }
 
-/// Every call starts at exactly the circuit's depth, so that a wrong depth fails here.
+/// Every circuit starts at exactly its depth, so that a wrong depth fails.
 fn comparisons(page: &mut String) {
     const N: usize = 8192;
     let composite = |bits: i32, degrees: &[usize]| {
@@ -110,12 +112,12 @@ fn comparisons(page: &mut String) {
         composite(8, &[7, 15, 31]),
         composite(10, &[15, 15, 31]),
         composite(12, &[15, 31, 31]),
-        ("sign, paper's f_1, 15 times".into(), 8, Comparison::paper(1, 15).unwrap()),
-        ("sign, paper's f_3, 9 times".into(), 8, Comparison::paper(3, 9).unwrap()),
+        ("sign, paper's f_1, 15 times".into(), 8, paper::comparison(1, 15).unwrap()),
+        ("sign, paper's f_3, 9 times".into(), 8, paper::comparison(3, 9).unwrap()),
     ];
     for (name, bits, c) in rows {
         let gap = 2f64.powi(-bits);
-        // Half the points below, half above 0, denser at the resolution and at 1.
+        // Half the points are negative. They are denser at the resolution and at 1.
         let x: Vec<f64> = (0..N)
             .map(|k| {
                 let turn = (std::f64::consts::PI * (k / 2) as f64 / (N / 2 - 1) as f64).cos();
@@ -134,24 +136,28 @@ fn comparisons(page: &mut String) {
 
 fn square_roots(page: &mut String) {
     const N: usize = 8192;
-    for (name, low, root) in [
-        ("square root, degree 15", 0.0, SquareRoot::polynomial(15, 1.0, 1.0).unwrap()),
-        ("square root, degree 31", 0.0, SquareRoot::polynomial(31, 1.0, 1.0).unwrap()),
-        ("square root, degree 63", 0.0, SquareRoot::polynomial(63, 1.0, 1.0).unwrap()),
-        ("square root, paper's, 8 steps", 1.0 / 64.0, SquareRoot::paper(8, 1.0, 1.0).unwrap()),
-    ] {
+    type Circuit<'a> = &'a dyn Fn(&Clear, &ClearVector) -> ClearVector;
+    let mut measured = |name: &str, low: f64, depth: usize, products: usize, evaluate: Circuit| {
         let z: Vec<f64> = (0..N)
             .map(|k| 0.5 * (1.0 + low) - 0.5 * (1.0 - low) * (std::f64::consts::PI * k as f64 / 8191.0).cos())
             .collect();
         let u: Vec<f64> = z.iter().map(|z| 2.0 * z - 1.0).collect();
         let (counts, errors) = measure(N, |alg| {
-            let v = alg.fresh_real(&u, root.depth()).unwrap();
-            vec![worst(&root.evaluate(alg, &v).unwrap().real(), |j| z[j].sqrt())]
+            let v = alg.fresh_real(&u, depth).unwrap();
+            vec![worst(&evaluate(alg, &v).real(), |j| z[j].sqrt())]
         });
-        assert_eq!(counts.products, root.products());
+        assert_eq!(counts.products, products);
         let range = if low == 0.0 { "[0, 1]" } else { "[1/64, 1]" };
-        row(page, name, range, root.depth(), counts, 0, &errors);
+        row(page, name, range, depth, counts, 0, &errors);
+    };
+    for degree in [15, 31, 63] {
+        let root = SquareRoot::polynomial(degree, 1.0, 1.0).unwrap();
+        let name = format!("square root, degree {degree}");
+        measured(&name, 0.0, root.depth(), root.products(), &|alg, v| root.evaluate(alg, v).unwrap());
     }
+    let root = SquareRootIteration::new(8, 1.0, 1.0).unwrap();
+    let name = "square root, paper's, 8 steps";
+    measured(name, 1.0 / 64.0, root.depth(), root.products(), &|alg, v| root.evaluate(alg, v).unwrap());
 }
 
 fn argmaxes(page: &mut String) {
@@ -175,7 +181,7 @@ fn argmaxes(page: &mut String) {
         let keys = argmax.rotations().len();
         row(page, &name, &format!("resolution 2^-{bits}"), argmax.depth(), counts, keys, &errors);
     }
-    let f = || Comparison::paper(1, 15).unwrap();
+    let f = || paper::comparison(1, 15).unwrap();
     let paper = PaperArgmax::new(2, 16, f(), f()).unwrap();
     let (counts, errors) = measure(paper.slots(), |alg| {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -186,7 +192,7 @@ fn argmaxes(page: &mut String) {
             let shifted: Vec<f64> = scores.iter().map(|s| s + 0.5).collect();
             let v = alg.fresh_real(&place(&shifted, 16), paper.depth()).unwrap();
             let b = paper.evaluate(alg, &v).unwrap().real();
-            // Only the losers have a known answer: the winner is compared with about itself.
+            // The result of the winner, which is compared with about itself, is not exactly known.
             error = error.max(b[(1 - best) * 16].abs());
         }
         vec![error]
@@ -196,12 +202,13 @@ fn argmaxes(page: &mut String) {
     row(page, name, "resolution 2^-8", paper.depth(), counts, keys, &errors);
 }
 
-/// Distinct multiples of 2^-bits in [-1/2, 1/2), but the second best, which is `gap` of them below the best; and the place of that.
+/// Distinct multiples of 2^-bits in [-1/2, 1/2), except that the second largest is `gap` 2^-bits below the
+/// largest, and the index of the largest.
 fn scores(arms: usize, bits: u32, gap: f64, rng: &mut ChaCha8Rng) -> (Vec<f64>, usize) {
     let unit = 1i64 << bits;
     let mut all: Vec<i64> = (-unit / 2..unit / 2).collect();
     let whole: Vec<i64> = (0..arms).map(|_| all.swap_remove(rng.random_range(0..all.len()))).collect();
-    // The hardest case in every trial.
+    // The second largest score is as close as it may be in every trial.
     let best = (0..arms).max_by_key(|&a| whole[a]).unwrap();
     let next = (0..arms).filter(|&a| a != best).max_by_key(|&a| whole[a]).unwrap();
     let mut scores: Vec<f64> = whole.iter().map(|&s| s as f64 / unit as f64).collect();
@@ -249,7 +256,7 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     let scale = t as f64 / d as f64;
     let over = |m: &[f64]| m.iter().map(|m| m / scale).collect::<Vec<f64>>();
     let g: Vec<f64> = (0..d).map(|i| (0..d).map(|j| v[i * d + j] * theta[j]).sum()).collect();
-    // Cold start: trace of V is at most d + t plus the batch that has just ended.
+    // The cold start needs an upper bound on the trace of V.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
     let (name, newton) = match start {
         Start::Warm(steps) => {
@@ -262,25 +269,25 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
             (format!("cold start, {steps} steps"), Newton::new(d, 1.0, &vec![1.0; steps], scale).unwrap())
         }
     };
-    let depth = newton.model_depth()
+    let depth = newton.solution_depth()
         + match start {
             Start::Warm(_) => newton.warm_depth(),
             Start::Cold => newton.cold_depth(),
         };
     let (counts, errors) = measure(newton.period(), |alg| {
-        let design = alg.fresh(&newton.design_slots(&over(&v)).unwrap(), depth).unwrap();
-        let moment = alg.fresh(&newton.moment_slots(&over(&g)).unwrap(), depth).unwrap();
+        let design = alg.fresh(&newton.matrix_slots(&over(&v)).unwrap(), depth).unwrap();
+        let moment = alg.fresh(&newton.vector_slots(&over(&g)).unwrap(), depth).unwrap();
         let model = || -> ClearVector {
-            alg.fresh(&newton.model_slots(&old, &vec![0.0; d]).unwrap(), depth).unwrap()
+            alg.fresh(&newton.solution_slots(&old, &vec![0.0; d]).unwrap(), depth).unwrap()
         };
         let state = match start {
             Start::Warm(_) => newton.warm_start(alg, &design, &model()).unwrap(),
             Start::Cold => newton.cold_start(alg, &design, c).unwrap(),
         };
         let inverse = newton.iterate(alg, &state).unwrap();
-        let out = newton.model(alg, &inverse, &moment).unwrap();
+        let out = newton.solution(alg, &inverse, &moment).unwrap();
         assert_eq!(alg.level(&out), 0);
-        let (a, omega) = newton.read_model(out.values()).unwrap();
+        let (a, omega) = newton.read_solution(out.values()).unwrap();
         let residual: Vec<f64> =
             (0..d * d).map(|s| (0..d).map(|k| a[s / d * d + k] * v[k * d + s % d]).sum()).collect();
         vec![worst(&residual, |s| if s / d == s % d { 1.0 } else { 0.0 }), worst(&omega, |j| theta[j])]
@@ -291,7 +298,7 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     writeln!(page, "| {name} | {d} | {t} | {depth} | {products} | {rotations} | {keys} | {cells} |").unwrap();
 }
 
-/// Gauss-Jordan elimination of a positive definite matrix.
+/// The inverse of a positive definite matrix, by Gauss-Jordan elimination.
 fn invert(v: &[f64], d: usize) -> Vec<f64> {
     let mut m: Vec<Vec<f64>> = (0..d)
         .map(|i| {

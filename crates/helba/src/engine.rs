@@ -1,6 +1,6 @@
 use crate::score::ScoreInputs;
 use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, compare, refresh, score, update};
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::Shape;
@@ -100,7 +100,7 @@ impl Engine {
         let threshold = inputs.config.linear.c / (2.0 * score.trace_bound);
         let wins = compare::wins(alg, &argmax, &index, threshold)?;
         clock.lap("compare");
-        let action = argmax.action(alg, &wins)?;
+        let action = argmax.one_hot(alg, &wins)?;
         let action = refresh::answer(self.params(), &self.public_key, &action, rng)?;
         let trace = match inputs.trace {
             Some(_) => Some(compare::trace(alg, self.shape, &wins)?),

@@ -1,7 +1,7 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Clear, Complex64};
 use helba::score::{ScoreInputs, optimistic_index};
 use helba::{Scalars, compare, update};
@@ -156,7 +156,7 @@ fn keys_reach_the_levels_of_their_use() {
                 .unwrap();
             let argmax = compare::argmax(&config, shape).unwrap();
             let wins = compare::wins(&alg, &argmax, &index, 0.1).unwrap();
-            argmax.action(&alg, &wins).unwrap();
+            argmax.one_hot(&alg, &wins).unwrap();
             note(&alg);
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
