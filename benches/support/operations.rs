@@ -3,7 +3,7 @@
 use super::Fact;
 use circuits::{Chebyshev, Encrypted};
 use ckks::{
-    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, Params, ParamsSpec,
+    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, Params, ParamsSpec,
     Plaintext, PublicKey,
 };
 use ckks_secret::{SecretKey, decrypt, galois_key, measure, relin_key};
@@ -84,7 +84,7 @@ impl Fixture {
         for g in rotations.chain([GaloisElement::conjugation(&params)]) {
             keys.galois.insert(g, Arc::new(galois_key(&secret, g, top, &mut rng)));
         }
-        let seeded = galois_key(&secret, rotation(SEEDED), top, &mut rng).keep(Kept::Seeded);
+        let seeded = galois_key(&secret, rotation(SEEDED), top, &mut rng).stored_as(KeyStorage::Seeded);
         keys.galois.insert(rotation(SEEDED), Arc::new(seeded));
         Fixture { evaluator: Evaluator::new(params.clone(), keys), params, secret, public, rng }
     }

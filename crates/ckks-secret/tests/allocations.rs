@@ -2,7 +2,7 @@
 
 mod common;
 
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, Plaintext, TOY_LOGN14_DEPTH22};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, Plaintext, TOY_LOGN14_DEPTH22};
 use ckks_secret::SecretKey;
 use common::{rng, values};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -25,8 +25,9 @@ fn measure() {
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
     let [g, h] = [1, 2].map(|k| GaloisElement::rotation(&params, k));
-    let mut galois = |g, kept| (g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
-    let galois = [galois(g, Kept::Whole), galois(h, Kept::Seeded)].into();
+    let mut galois =
+        |g, storage| (g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).stored_as(storage)));
+    let galois = [galois(g, KeyStorage::Expanded), galois(h, KeyStorage::Seeded)].into();
     let keys =
         EvaluationKeys { relin: Some(Arc::new(ckks_secret::relin_key(&secret, level, &mut rng))), galois };
     let eval = Evaluator::new(params.clone(), keys);

@@ -127,9 +127,9 @@ pub struct KeySwitchKey {
 
 /// The form of a [`KeySwitchKey`] in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeyStorage {
     /// Both polynomials of each digit, in the form in which they are multiplied.
-    Whole,
+    Expanded,
     /// The bⱼ alone; every use expands the aⱼ from the seed. This halves the memory and takes up to half
     /// again as long (`docs/costs.md`).
     Seeded,
@@ -169,9 +169,9 @@ impl KeySwitchKey {
         digit * 256 + i
     }
 
-    /// The same key in the form `kept`. A seeded key stays seeded.
-    pub fn keep(mut self, kept: Kept) -> Self {
-        if kept == Kept::Seeded {
+    /// The same key in the form `storage`. A seeded key stays seeded.
+    pub fn stored_as(mut self, storage: KeyStorage) -> Self {
+        if storage == KeyStorage::Seeded {
             self.limbs = self.limbs.into_iter().map(LimbPairs::into_firsts).collect();
         }
         self
@@ -237,9 +237,9 @@ impl KeySwitchKey {
     }
 
     /// Bytes in memory of a key of `level` for the digits of `gadget`.
-    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize, kept: Kept) -> usize {
+    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize, storage: KeyStorage) -> usize {
         let basis = params.qp_basis(level);
-        let whole = kept == Kept::Whole;
+        let whole = storage == KeyStorage::Expanded;
         let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), gadget.digits(level), whole);
         (0..basis.len()).map(limb).sum()
     }

@@ -34,7 +34,7 @@ pub use frame::{
     uniform_c1_limb, write_ciphertext, write_frame, write_key_switch_key, write_public_key,
     write_seeded_ciphertext,
 };
-pub use keys::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, PublicKey};
+pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use params::{
     Fingerprint, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,

@@ -1,6 +1,6 @@
 //! A plan says of keys, messages and levels what is then made, and refuses with a way out.
 
-use ckks::Kept;
+use ckks::KeyStorage;
 use helba::{compare, score};
 use keygen::{Error, Report, Request, generate, generate_in_memory, plan};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
@@ -51,8 +51,8 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
         let params = keys.params.validate().unwrap();
         let bytes = |gadget, level, kept| ckks::KeySwitchKey::bytes_at(&params, gadget, level, kept);
-        let relin = bytes(params.relin_gadget(), keys.relin_level, Kept::Whole);
-        let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.kept));
+        let relin = bytes(params.relin_gadget(), keys.relin_level, KeyStorage::Expanded);
+        let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.storage));
         let memory = relin + rotations.sum::<usize>();
         let top = params.max_level();
         let digits =
@@ -83,10 +83,10 @@ fn rotations_of_updates_alone_are_seeded() {
                 Automorphism::Rotation(k) => decision.contains(&k),
                 Automorphism::Conjugation => true,
             };
-            let want = if of_decisions { Kept::Whole } else { Kept::Seeded };
-            assert_eq!(key.kept, want, "{} of {d}, {k}", key.automorphism);
+            let want = if of_decisions { KeyStorage::Expanded } else { KeyStorage::Seeded };
+            assert_eq!(key.storage, want, "{} of {d}, {k}", key.automorphism);
         }
-        assert!(keys.galois.iter().any(|key| key.kept == Kept::Seeded));
+        assert!(keys.galois.iter().any(|key| key.storage == KeyStorage::Seeded));
     }
 }
 

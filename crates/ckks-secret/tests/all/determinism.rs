@@ -3,7 +3,7 @@
 
 use crate::common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use ckks::{
-    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, ParamsSpec, Plaintext,
+    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, ParamsSpec, Plaintext,
     TOY_LOGN12_DEPTH21,
 };
 use ckks_secret::SecretKey;
@@ -13,22 +13,26 @@ use std::sync::Arc;
 
 /// The digests of frames of keys, encryptions and results, which together use every operation.
 fn digests() -> Vec<String> {
-    let kept = [Kept::Whole, Kept::Seeded];
+    let forms = [KeyStorage::Expanded, KeyStorage::Seeded];
     let specs = [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME];
-    specs.into_iter().flat_map(|spec| kept.into_iter().flat_map(move |kept| digests_of(spec, kept))).collect()
+    specs
+        .into_iter()
+        .flat_map(|spec| forms.into_iter().flat_map(move |storage| digests_of(spec, storage)))
+        .collect()
 }
 
-fn digests_of(spec: ParamsSpec, kept: Kept) -> Vec<String> {
+fn digests_of(spec: ParamsSpec, storage: KeyStorage) -> Vec<String> {
     let params = spec.validate().unwrap();
     let (mut rng, top) = (rng(7), params.max_level());
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
     let id = public.id(&params);
-    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng).keep(kept));
+    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng).stored_as(storage));
     let mut keys = EvaluationKeys { relin: Some(relin.clone()), ..EvaluationKeys::default() };
     for k in [1, 2, 16] {
         let g = GaloisElement::rotation(&params, k);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng).keep(kept)));
+        keys.galois
+            .insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng).stored_as(storage)));
     }
     let eval = Evaluator::new(params.clone(), keys);
     let mut frames =
