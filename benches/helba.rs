@@ -164,7 +164,7 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     let ct = party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
     let mut rng = party.rng.clone();
     let mut decide = || {
-        let inputs = bandit.begin_decision().expect("a bandit");
+        let inputs = bandit.begin_decision();
         let start = Instant::now();
         let output = party.engine.decide(inputs, &ct, &mut rng).expect("keys are there");
         (start.elapsed(), output)
@@ -174,7 +174,7 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
     bench.time(&id("decide", plan.context_level), true, bytes, || decide().0);
 
     let output = decide().1;
-    let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).expect("a decision");
+    let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).expect("a decision").apply();
     let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
     let trace = layout.trace_features(&rows[0]).expect("in range");
     let feedback = Feedback {
@@ -189,10 +189,10 @@ fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
         .sum();
     bench.time(&id("feedback", plan.statistics_level), true, Fact::bytes(bytes), || {
         let (mut bandit, feedback) = (bandit.clone(), feedback.clone());
-        timed(|| bandit.feedback(&party.engine, reply.id, feedback))
+        timed(|| bandit.feedback(&party.engine, reply.id, feedback).map(|change| change.apply()))
     });
-    bandit.feedback(&party.engine, reply.id, feedback).expect("the decision exists");
-    let update = bandit.begin_update().expect("the first feedback ends the first batch");
+    bandit.feedback(&party.engine, reply.id, feedback).expect("the decision exists").apply();
+    let update = bandit.begin_update().expect("its levels").expect("the first feedback ends the first batch");
     let mut rng = party.rng.clone();
     bench.time(&id("update", plan.statistics_level), true, Fact::default(), || {
         timed(|| party.engine.update(black_box(&update), &mut rng))

@@ -167,10 +167,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let settings = Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
-    let asleep = app_state.asleep();
-    if asleep > 0 {
+    let missing = app_state.keys_missing();
+    if missing > 0 {
         tracing::warn!(
-            "{asleep} encrypted bandits in {} answer 409 until the server is started with their --keys; nothing of them changes",
+            "{missing} encrypted bandits in {} answer 409 until the server is started with their --keys; nothing of them changes",
             state.display()
         );
     }

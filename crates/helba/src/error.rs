@@ -18,6 +18,9 @@ pub enum Error {
     /// Untrusted: a stored state that cannot be read.
     #[error("stored state cannot be read: {0}")]
     BadState(String),
+    /// Bug: cannot happen. If you read this the library is wrong; please report it.
+    #[error("broken invariant: {0}; please report this")]
+    Broken(&'static str),
     /// From the circuits.
     #[error(transparent)]
     Circuit(#[from] circuits::Error),

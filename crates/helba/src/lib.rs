@@ -15,15 +15,19 @@
 //! | Σ xxᵀ of the batch | trace statistics |
 //! | c₁, c₂, β(t) | [`Scalars`] |
 
-mod bandit_state;
 pub mod compare;
 mod engine;
 mod error;
+pub mod journal;
 pub mod refresh;
 pub mod score;
+mod state;
 pub mod update;
 
-pub use bandit_state::{Bandit, DecisionInputs, DecisionReply, Feedback, UpdateInputs, UpdateOutput};
 pub use engine::{DecisionOutput, Engine};
 pub use error::Error;
 pub use score::Scalars;
+pub use state::{
+    Bandit, Change, DecisionInputs, DecisionReply, Digest, Feedback, Part, SavedState, UpdateInputs,
+    UpdateOutput,
+};

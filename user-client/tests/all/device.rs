@@ -86,8 +86,8 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
     let engine = &world().engine;
     let (params, key) = (engine.params(), engine.key_id());
     let contexts = ckks::read_ciphertext(params, key, created.plan.context_level, contexts).unwrap();
-    let output = engine.decide(bandit.begin_decision().unwrap(), &contexts, rng).unwrap();
-    let reply = bandit.finish_decision(engine, output, rng).unwrap();
+    let output = engine.decide(bandit.begin_decision(), &contexts, rng).unwrap();
+    let reply = bandit.finish_decision(engine, output, rng).unwrap().apply();
     let write = |ct| ckks::write_ciphertext(params, key, ct);
     DecideReply {
         decision: reply.id.0,
@@ -114,10 +114,10 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
         trace_answer: request.trace_answer,
         refreshed: request.refreshed.map(|(id, b)| (RefreshId(id), read(&b, created.plan.model_level))),
     };
-    bandit.feedback(engine, id, feedback).unwrap();
-    if let Some(inputs) = bandit.begin_update() {
+    bandit.feedback(engine, id, feedback).unwrap().apply();
+    if let Some(inputs) = bandit.begin_update().unwrap() {
         let output = engine.update(&inputs, rng).unwrap();
-        bandit.finish_update(output);
+        bandit.finish_update(output).apply();
     }
 }
 

@@ -3,12 +3,13 @@
 use bandit::Schedule;
 use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
 use ckks_secret::SecretKey;
-use helba::{Bandit, Engine, Feedback, Scalars};
+use helba::{Bandit, Change, Engine, Feedback, Scalars};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 struct Party {
@@ -39,6 +40,49 @@ impl Party {
     fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
         let m = Plaintext::encode(self.engine.params(), slots, level).unwrap();
         ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
+    }
+}
+
+/// What a store holds of one bandit: the rows that changes wrote, and ciphertexts by their place in a list.
+#[derive(Default)]
+struct Stored {
+    decisions: BTreeMap<Vec<u8>, Vec<u8>>,
+    receipts: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Stored {
+    /// Stores the rows of a change and carries it out.
+    fn take<T>(&mut self, change: Change<'_, T>) -> T {
+        for (rows, edits) in [
+            (&mut self.decisions, change.decisions().unwrap()),
+            (&mut self.receipts, change.receipts().unwrap()),
+        ] {
+            assert!(edits.len() <= 1, "one row a table, whatever waits");
+            for edit in edits {
+                match edit.value {
+                    Some(value) => drop(rows.insert(edit.key, value)),
+                    None => assert!(rows.remove(&edit.key).is_some()),
+                }
+            }
+        }
+        change.apply()
+    }
+
+    /// The bandit after a restart.
+    fn restart(&self, engine: &Engine, bandit: &Bandit) -> Bandit {
+        let mut held = Vec::new();
+        let digest = |ciphertext: &Arc<Ciphertext>| {
+            held.push(ciphertext.clone());
+            Ok::<_, helba::Error>([held.len() as u8; 32])
+        };
+        let state = bandit.state().to_bytes(digest).unwrap();
+        let rows = |rows: &BTreeMap<Vec<u8>, Vec<u8>>| rows.clone().into_iter().collect::<Vec<_>>();
+        let read = |_, level, digest: helba::Digest| {
+            let ciphertext = held[usize::from(digest[0]) - 1].clone();
+            assert_eq!(ciphertext.level(), level);
+            Ok::<_, helba::Error>(ciphertext)
+        };
+        Bandit::restore(engine, &state, &rows(&self.decisions), &rows(&self.receipts), read).unwrap()
     }
 }
 
@@ -96,6 +140,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
     let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
     config.linear.schedule = schedule;
     let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
+    let mut stored = Stored::default();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
     let mut twin = Twin { config: config.clone(), history: Vec::new() };
@@ -105,9 +150,9 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
     for t in 1..=rounds {
         let rows = unit_rows(&mut world, k, d);
         let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
-        let output =
-            party.engine.decide(bandit.begin_decision().unwrap(), &contexts, &mut party.rng.clone()).unwrap();
+        let output = party.engine.decide(bandit.begin_decision(), &contexts, &mut party.rng.clone()).unwrap();
         let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+        let reply = stored.take(reply);
         let values = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
             .with(|slots| layout.action_values(slots));
         let arm = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
@@ -152,14 +197,22 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             refreshed,
         };
         let before = bandit.status().batches;
-        let receipt = bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap();
-        assert_eq!(bandit.feedback(&party.engine, reply.id, feedback).unwrap(), receipt);
+        drop(bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap());
+        assert_eq!(
+            bandit.status().feedbacks,
+            twin.history.len() as u64,
+            "what is dropped has changed nothing"
+        );
+        let receipt = stored.take(bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap());
+        let again = bandit.feedback(&party.engine, reply.id, feedback).unwrap();
+        assert!(again.is_empty());
+        assert_eq!(again.apply(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
         closed += bandit.status().batches - before;
         twin.history.push((DVector::from_column_slice(x), reward));
-        if let Some(inputs) = bandit.begin_update() {
+        if let Some(inputs) = bandit.begin_update().unwrap() {
             let output = party.engine.update(&inputs, &mut party.rng).unwrap();
-            bandit.finish_update(output);
+            stored.take(bandit.finish_update(output));
         }
         if t == 6 && burst > 0 {
             assert!(bandit.status().refresh_due, "a model is on its way");
@@ -167,15 +220,15 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             let trace = party.encrypt(&layout.trace_features(x).unwrap(), plan.trace_level);
             for _ in 0..burst {
                 let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+                let reply = stored.take(reply);
                 let (statistics, trace) = (statistics.clone(), trace.clone());
                 let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
-                bandit.feedback(&party.engine, reply.id, feedback).unwrap();
+                stored.take(bandit.feedback(&party.engine, reply.id, feedback).unwrap());
                 twin.history.push((DVector::from_column_slice(x), reward));
             }
         }
         // A restart between any two calls changes nothing.
-        let (state, ciphertexts) = bandit.save();
-        bandit = Bandit::restore(&party.engine, &state, ciphertexts).unwrap();
+        bandit = stored.restart(&party.engine, &bandit);
     }
     let status = bandit.status();
     assert!(status.refreshes >= 3 && closed >= 3, "{status:?}");

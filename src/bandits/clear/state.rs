@@ -1,38 +1,49 @@
-//! The state of one bandit: its policy, the decisions it waits for, what it has answered and spent. No HTTP
-//! and no disk.
+//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered and
+//! spent. No HTTP and no disk.
+//!
+//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's state
+//! whole, and of the rows only those that come or go.
 
-use crate::Error;
+use super::summed;
+use crate::error::Error;
 use crate::policy::{Config, Learner};
+use crate::store::{Edits, Stored};
 use bandit::Features;
+use helba::journal::{self, Edit, Numbered, Recent};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
 use protocol::DecisionId;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use wire::{Awaited, ClearFeedback, FeedbackKind, Spent, SummedBatch};
 
 /// Decisions and receipts remembered, the oldest forgotten first; fewer where contexts are kept with them.
 const REMEMBERED: usize = 1024;
-/// Features kept with decisions in all: a commit writes them.
+/// Features kept with decisions in all: they are held in memory.
 const KEPT_VALUES: usize = 1 << 17;
 
-/// The state of one bandit: what is stored, whole.
+/// The state of one bandit.
+#[derive(Clone)]
+pub(super) struct ClearState {
+    core: Core,
+    open: Recent<DecisionId, Open>,
+    receipts: Recent<DecisionId, Answer>,
+    exchanges: Recent<u64, Answer>,
+}
+
+/// Everything but the rows; a change writes it whole.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Bandit {
-    pub(super) config: Config,
-    pub(super) learner: Learner,
+struct Core {
+    config: Config,
+    learner: Learner,
     /// `None` where no privacy is promised.
     ledger: Option<Accountant>,
-    pub(super) round: u64,
-    pub(super) feedbacks: u64,
-    open: BTreeMap<DecisionId, Open>,
+    round: u64,
+    feedbacks: u64,
     newest: Option<DecisionId>,
-    receipts: BTreeMap<DecisionId, Receipt>,
-    exchanges: BTreeMap<u64, Receipt>,
     /// How often the policy began anew because its folder was restored from a backup.
-    pub(super) restored: u64,
+    restored: u64,
 }
 
 /// The time, in seconds since 1970, and for how many seconds an open decision is kept.
@@ -51,7 +62,7 @@ impl Clock {
     }
 }
 
-/// A decision that feedback may come for.
+/// A decision that feedback may come for: a row.
 #[derive(Clone, Serialize, Deserialize)]
 struct Open {
     round: u64,
@@ -62,12 +73,24 @@ struct Open {
     exchange: Option<u64>,
 }
 
-/// What was answered when something was counted.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Receipt {
+impl Numbered for Open {
+    fn number(&self) -> u64 {
+        self.round
+    }
+}
+
+/// What was answered when a feedback or a batch was counted: a row.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Answer {
     pub(super) feedbacks: u64,
     pub(super) spent: Option<Spent>,
     of: Digest,
+}
+
+impl Numbered for Answer {
+    fn number(&self) -> u64 {
+        self.feedbacks
+    }
 }
 
 /// Tells whether a message that comes again is the one that counted.
@@ -79,8 +102,8 @@ fn digest(message: &impl Serialize) -> Result<Digest, Error> {
     hash.as_bytes().first_chunk().copied().ok_or(Error::Broken("a hash below 16 bytes"))
 }
 
-impl Receipt {
-    /// The receipt for a message that comes again.
+impl Answer {
+    /// The answer to a message that comes again.
     ///
     /// # Errors
     /// [`Error::Answered`] if another message counted.
@@ -89,55 +112,48 @@ impl Receipt {
     }
 }
 
-impl Bandit {
-    pub(super) fn new(config: Config) -> Result<Self, Error> {
-        let learner = config.make()?;
-        let statement = learner.privacy()?;
-        let bandit = Bandit {
-            ledger: statement.epsilon.map(|e| Accountant::new(Cost::Approximate(e, statement.delta))),
-            config,
-            learner,
-            round: 0,
-            feedbacks: 0,
-            open: BTreeMap::new(),
-            newest: None,
-            receipts: BTreeMap::new(),
-            exchanges: BTreeMap::new(),
-            restored: 0,
-        };
-        // What is stored now must be read at the next start, or no bandit of this server would be there any
-        // more.
-        let stored =
-            postcard::to_stdvec(&bandit).map_err(|_| Error::Broken("a bandit that cannot be stored"))?;
-        Self::read(&stored).map_err(|why| Error::BadParameter {
-            why: format!("parameters: together they leave the range of what can be computed ({why})"),
-        })
+/// A transition that has been computed and not yet carried out.
+#[must_use = "a change that is not applied is lost"]
+pub(super) struct ClearChange<'a, T> {
+    state: &'a mut ClearState,
+    /// `None` if nothing changes.
+    core: Option<Core>,
+    open: Vec<Edit<DecisionId, Open>>,
+    receipts: Vec<Edit<DecisionId, Answer>>,
+    exchanges: Vec<Edit<u64, Answer>>,
+    out: T,
+}
+
+impl<T> ClearChange<'_, T> {
+    /// Carries the change out; the caller has stored it.
+    pub(super) fn apply(self) -> T {
+        if let Some(core) = self.core {
+            self.state.core = core;
+        }
+        self.state.open.apply(self.open);
+        self.state.receipts.apply(self.receipts);
+        self.state.exchanges.apply(self.exchanges);
+        self.out
     }
 
-    /// A stored bandit, and nothing after it; its parts check themselves, and then whether they are of one
-    /// bandit.
-    pub(crate) fn read(row: &[u8]) -> Result<Self, String> {
-        let (bandit, rest) = postcard::take_from_bytes::<Self>(row).map_err(|e| e.to_string())?;
-        if !rest.is_empty() {
-            return Err(format!("{} bytes after its end", rest.len()));
-        }
-        bandit.check().map(|()| bandit)
+    /// What a commit writes; `None` if nothing changes.
+    pub(super) fn edits(&self) -> Result<Option<Edits>, Error> {
+        let Some(core) = &self.core else { return Ok(None) };
+        Ok(Some(Edits {
+            state: core.to_bytes()?,
+            decisions: journal::encode(&self.open)?,
+            receipts: journal::encode(&self.receipts)?,
+            exchanges: journal::encode(&self.exchanges)?,
+        }))
+    }
+}
+
+impl Core {
+    fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(self).map_err(|_| Error::Broken("a state that cannot be serialised"))
     }
 
-    fn check(&self) -> Result<(), String> {
-        let fits = |arm, context| self.config.fits(&self.learner, arm, context);
-        if !fits(0, None) || !self.open.values().all(|open| fits(open.arm, open.context.as_ref())) {
-            return Err("policy and state disagree".into());
-        }
-        let statement = self.learner.privacy().map_err(|e| e.to_string())?;
-        let budget = statement.epsilon.map(|e| Cost::Approximate(e, statement.delta));
-        if self.ledger.as_ref().map(Accountant::budget) != budget {
-            return Err("the ledger is not that of the promise".into());
-        }
-        Ok(())
-    }
-
-    pub(super) fn spent(&self) -> Option<Spent> {
+    fn spent(&self) -> Option<Spent> {
         let (epsilon, delta) = self.ledger.as_ref()?.spent();
         Some(Spent { epsilon, delta })
     }
@@ -151,30 +167,127 @@ impl Bandit {
         Ok(())
     }
 
-    pub(super) fn awaited(&self) -> Result<Option<Awaited>, Error> {
-        match &self.learner {
-            Learner::Sums(policy) => Ok(policy.awaited()),
-            Learner::ShuffledGlm(policy) => policy.awaited(),
-            _ => Ok(None),
-        }
+    /// Whether callers know a decision by an alias each.
+    fn has_aliases(&self) -> bool {
+        self.learner.in_turn() && self.config.shape().is_none()
     }
 
+    /// Whether policy, ledger and the kept decisions belong together.
+    fn check<'a>(&self, mut open: impl Iterator<Item = &'a Open>) -> Result<(), String> {
+        let fits = |arm, context| self.config.fits(&self.learner, arm, context);
+        if !fits(0, None) || !open.all(|open| fits(open.arm, open.context.as_ref())) {
+            return Err("policy and state disagree".into());
+        }
+        let statement = self.learner.privacy().map_err(|e| e.to_string())?;
+        let budget = statement.epsilon.map(|e| Cost::Approximate(e, statement.delta));
+        if self.ledger.as_ref().map(Accountant::budget) != budget {
+            return Err("the ledger is not that of the promise".into());
+        }
+        Ok(())
+    }
+}
+
+/// Decisions kept with contexts of the policy's shape.
+fn remembered(config: &Config) -> usize {
+    config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
+}
+
+impl ClearState {
+    /// A bandit that has seen nothing.
+    ///
+    /// # Errors
+    /// Those of the policy, which name the parameter.
+    pub(super) fn new(config: Config) -> Result<Self, Error> {
+        let learner = config.make()?;
+        let statement = learner.privacy()?;
+        let core = Core {
+            ledger: statement.epsilon.map(|e| Accountant::new(Cost::Approximate(e, statement.delta))),
+            config,
+            learner,
+            round: 0,
+            feedbacks: 0,
+            newest: None,
+            restored: 0,
+        };
+        // A state that is stored now must be readable at the next start, or the server would not start again.
+        Self::from_parts(&core.to_bytes()?, &[], &[], &[]).map_err(|why| Error::BadParameter {
+            why: format!("parameters: together they leave the range of what can be computed ({why})"),
+        })
+    }
+
+    /// A stored bandit. Its parts check themselves, and then whether they are of one bandit.
+    pub(super) fn read(stored: &Stored) -> Result<Self, String> {
+        let Stored { state, decisions, receipts, exchanges, .. } = stored;
+        Self::from_parts(state, decisions, receipts, exchanges)
+    }
+
+    fn from_parts(
+        state: &[u8],
+        decisions: &[journal::StoredRow],
+        receipts: &[journal::StoredRow],
+        exchanges: &[journal::StoredRow],
+    ) -> Result<Self, String> {
+        let (core, rest) = postcard::take_from_bytes::<Core>(state).map_err(|e| e.to_string())?;
+        if !rest.is_empty() {
+            return Err(format!("{} bytes after its end", rest.len()));
+        }
+        let why = |error: helba::Error| error.to_string();
+        let open = Recent::read(remembered(&core.config), decisions).map_err(why)?;
+        core.check(open.iter().map(|(_, open)| open))?;
+        Ok(ClearState {
+            core,
+            open,
+            receipts: Recent::read(REMEMBERED, receipts).map_err(why)?,
+            exchanges: Recent::read(REMEMBERED, exchanges).map_err(why)?,
+        })
+    }
+
+    /// What the first commit writes.
+    pub(super) fn created(&self) -> Result<Edits, Error> {
+        Ok(Edits { state: self.core.to_bytes()?, ..Edits::default() })
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    pub(super) fn round(&self) -> u64 {
+        self.core.round
+    }
+
+    pub(super) fn feedbacks(&self) -> u64 {
+        self.core.feedbacks
+    }
+
+    pub(super) fn restored(&self) -> u64 {
+        self.core.restored
+    }
+
+    /// What the policy promises.
+    pub(super) fn statement(&self) -> Result<PrivacyStatement, Error> {
+        self.core.learner.privacy()
+    }
+
+    pub(super) fn spent(&self) -> Option<Spent> {
+        self.core.spent()
+    }
+
+    /// The batch that the policy waits for, where users answer an intermediary.
+    pub(super) fn awaited(&self) -> Result<Option<Awaited>, Error> {
+        summed::awaited(&self.core.learner)
+    }
+
+    /// What devices choose their arms from.
     pub(super) fn published(&self) -> Result<Vec<Value>, Error> {
-        let Learner::ShuffledGlm(policy) = &self.learner else { return Ok(Vec::new()) };
-        let values = policy.published().iter().map(serde_json::to_value).collect::<Result<_, _>>();
-        values.map_err(|_| Error::Broken("an estimate that cannot be serialised"))
+        summed::published(&self.core.learner)
     }
 
     /// Decisions that can be answered: where they come in turn, only the newest.
     pub(super) fn pending(&self) -> usize {
-        match self.learner.in_turn() {
-            true => self.newest.is_some_and(|id| self.open.contains_key(&id)).into(),
+        match self.core.learner.in_turn() {
+            true => self.core.newest.is_some_and(|id| self.open.contains(&id)).into(),
             false => self.open.len(),
         }
-    }
-
-    fn remembered(&self) -> usize {
-        self.config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
     }
 
     /// The bandit as it continues after its folder was restored from a backup: no answer that the lost state
@@ -184,17 +297,15 @@ impl Bandit {
     /// and rows hold answers that a release may have used since, and another release would use them with
     /// fresh noise. The budget that was spent stays spent. Where users add the noise themselves, the folder
     /// holds no answer without noise, and a message that is sent again reveals nothing new.
-    pub(crate) fn restored(&self) -> Result<Option<Self>, Error> {
-        if self.ledger.is_none() || self.learner.users_add_noise() {
+    pub(super) fn begin_anew(&mut self) -> Result<Option<ClearChange<'_, ()>>, Error> {
+        if self.core.ledger.is_none() || self.core.learner.users_add_noise() {
             return Ok(None);
         }
-        Ok(Some(Bandit {
-            learner: self.config.make()?,
-            open: BTreeMap::new(),
-            newest: None,
-            restored: self.restored + 1,
-            ..self.clone()
-        }))
+        let (learner, restored) = (self.core.config.make()?, self.core.restored + 1);
+        let core = Core { learner, newest: None, restored, ..self.core.clone() };
+        let open = self.open.clear();
+        let (receipts, exchanges) = (Vec::new(), Vec::new());
+        Ok(Some(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out: () }))
     }
 
     /// The decision to give instead of a new one. A policy that learns in turn and takes no context gives the
@@ -211,132 +322,141 @@ impl Bandit {
         clock: Clock,
         rng: &mut impl Rng,
     ) -> Result<Option<Decision>, Error> {
-        if self.config.feedback() == FeedbackKind::Batch {
+        let core = &self.core;
+        if core.config.feedback() == FeedbackKind::Batch {
             return Ok(None);
         }
-        if self.learner.in_turn() {
-            let waiting = self.newest.and_then(|id| Some((id, self.open.get(&id)?)));
+        if core.learner.in_turn() {
+            let waiting = core.newest.and_then(|id| Some((id, self.open.get(&id)?)));
             let Some((id, open)) = waiting else { return Ok(None) };
-            if self.config.shape().is_some() {
+            if core.config.shape().is_some() {
                 return clock.left(open).map_or(Ok(None), |wait| Err(Error::TurnTaken { wait }));
             }
             let (round, arm) = (open.round, Some(open.arm));
             let (awaited, published) = (self.awaited()?, self.published()?);
             return Ok(Some(Decision { id: alias(id, rng), round, arm, awaited, published }));
         }
-        let limit = self.remembered();
+        let limit = remembered(&core.config);
         if self.open.len() < limit {
             return Ok(None);
         }
-        let oldest = self.open.values().min_by_key(|open| open.round);
-        let left = oldest.and_then(|oldest| clock.left(oldest));
+        let left = self.open.oldest().and_then(|oldest| clock.left(oldest));
         left.map_or(Ok(None), |wait| Err(Error::TooManyOpen { limit, wait }))
     }
 
     /// Makes a new decision. If this policy learns in turn, the decision before it becomes void; if too many
     /// are open, the oldest is forgotten. [`Self::in_place_of_new`] says whether that is allowed yet.
+    ///
+    /// # Errors
+    /// Those of the policy.
     pub(super) fn decide(
         &mut self,
         context: Option<Features>,
         clock: Clock,
         rng: &mut impl Rng,
-    ) -> Result<Decision, Error> {
-        let arm = self.learner.decide(context.as_ref(), rng)?;
+    ) -> Result<ClearChange<'_, Decision>, Error> {
+        let mut core = self.core.clone();
+        let arm = core.learner.decide(context.as_ref(), rng)?;
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
-        self.round += 1;
-        let awaited = self.awaited()?;
-        if let Some(arm) = arm.filter(|_| self.config.feedback() != FeedbackKind::Batch) {
-            // The one before is void now, if this policy learns in turn: what it saw is not needed any more.
-            if let Some(before) = self.newest.filter(|_| self.learner.in_turn()) {
-                self.open.entry(before).and_modify(|open| open.context = None);
+        core.round += 1;
+        let round = core.round;
+        let awaited = summed::awaited(&core.learner)?;
+        let mut open = Vec::new();
+        if let Some(arm) = arm.filter(|_| core.config.feedback() != FeedbackKind::Batch) {
+            // The decision before is void now, if this policy learns in turn: its context is not needed any more.
+            let before = core.newest.filter(|_| core.learner.in_turn());
+            if let Some((before, void)) = before.and_then(|id| Some((id, self.open.get(&id)?)))
+                && void.context.is_some()
+            {
+                open.extend(self.open.set(before, Open { context: None, ..void.clone() }));
             }
             let exchange = awaited.as_ref().map(|a| a.exchange);
-            self.open.insert(id, Open { round: self.round, at: clock.now, arm, context, exchange });
-            self.newest = Some(id);
-            let most = self.remembered();
-            forget_oldest(&mut self.open, most, |open| open.round);
+            open.extend(self.open.set(id, Open { round, at: clock.now, arm, context, exchange }));
+            core.newest = Some(id);
         }
-        let id = if self.has_aliases() { alias(id, rng) } else { id };
-        Ok(Decision { id, round: self.round, arm, awaited, published: self.published()? })
+        let id = if core.has_aliases() { alias(id, rng) } else { id };
+        let out = Decision { id, round, arm, awaited, published: summed::published(&core.learner)? };
+        let (receipts, exchanges) = (Vec::new(), Vec::new());
+        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
     }
 
-    /// Whether callers know a decision by an alias each.
-    fn has_aliases(&self) -> bool {
-        self.learner.in_turn() && self.config.shape().is_none()
-    }
-
+    /// Counts a feedback once; the same feedback again gets the same answer and changes nothing.
+    ///
+    /// # Errors
+    /// [`protocol::Error::UnknownDecision`], [`Error::OutOfTurn`], [`Error::Answered`], [`Error::Settled`],
+    /// [`Error::BatchOver`], and those of the policy.
     pub(super) fn feedback(
         &mut self,
         id: DecisionId,
         feedback: &ClearFeedback,
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<ClearChange<'_, Answer>, Error> {
         let of = digest(feedback)?;
         if let Some(receipt) = self.receipts.get(&id) {
-            return receipt.again(of, || format!("decision {id}"));
+            let out = receipt.again(of, || format!("decision {id}"))?;
+            return Ok(self.unchanged(out));
         }
+        let core = &self.core;
         let unknown = || protocol::Error::UnknownDecision { id: id.to_string() };
-        let base = match self.newest.filter(|_| self.has_aliases()) {
+        let base = match core.newest.filter(|_| core.has_aliases()) {
             Some(newest) if is_alias(newest, id) => newest,
             Some(_) => return Err(unknown().into()),
             None => id,
         };
         let open = self.open.get(&base).ok_or_else(unknown)?;
-        if self.learner.in_turn() && self.newest != Some(base) {
+        if core.learner.in_turn() && core.newest != Some(base) {
             return Err(Error::OutOfTurn { id: id.to_string() });
         }
-        let open = open.clone();
-        if self.config.feedback() == FeedbackKind::Share {
+        if core.config.feedback() == FeedbackKind::Share {
             let exchange = open.exchange.ok_or_else(|| Error::Settled { id: id.to_string() })?;
             if self.awaited()?.is_none_or(|a| a.exchange != exchange) {
                 return Err(Error::BatchOver { exchange });
             }
         }
-        self.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
-        self.feedbacks += 1;
-        self.charge(self.feedbacks, statement)?;
-        self.open.remove(&base);
-        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
-        self.receipts.insert(id, receipt);
-        forget_oldest(&mut self.receipts, REMEMBERED, |receipt| receipt.feedbacks);
-        Ok(receipt)
+        let mut core = self.core.clone();
+        core.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
+        core.feedbacks += 1;
+        core.charge(core.feedbacks, statement)?;
+        let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
+        let (open, receipts) = (vec![self.open.remove(base)], self.receipts.set(id, out));
+        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges: Vec::new(), out })
     }
 
+    /// Counts a batch of an intermediary once; the same batch again gets the same answer and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Answered`], [`Error::BatchOver`], and those of the policy.
     pub(super) fn receive(
         &mut self,
         batch: &SummedBatch,
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<ClearChange<'_, Answer>, Error> {
         // However an intermediary splits it up.
         let of = digest(&(batch.users, batch.labels, &batch.sums))?;
         if let Some(receipt) = self.exchanges.get(&batch.exchange) {
-            return receipt.again(of, || format!("exchange {}", batch.exchange));
+            let out = receipt.again(of, || format!("exchange {}", batch.exchange))?;
+            return Ok(self.unchanged(out));
         }
-        let awaited = self.awaited()?.filter(|a| a.exchange == batch.exchange);
-        let awaited = awaited.ok_or(Error::BatchOver { exchange: batch.exchange })?;
-        if batch.users != awaited.users {
-            return Err(bandit::Error::Shares { got: batch.users, users: awaited.users }.into());
-        }
-        let received = match &mut self.learner {
-            Learner::Sums(policy) => policy.receive(batch, rng)?,
-            Learner::ShuffledGlm(policy) => policy.receive(batch)?,
-            _ => return Err(Error::Broken("a batch for a policy that takes none")),
-        };
+        let mut core = self.core.clone();
+        let received = summed::receive(&mut core.learner, batch, rng)?;
         // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the
         // same.
         if received.pays.is_some() {
-            self.charge(batch.exchange, statement)?;
+            core.charge(batch.exchange, statement)?;
         }
-        self.feedbacks += received.users;
-        let receipt = Receipt { feedbacks: self.feedbacks, spent: self.spent(), of };
-        self.exchanges.insert(batch.exchange, receipt);
-        while self.exchanges.len() > REMEMBERED {
-            self.exchanges.pop_first();
-        }
-        Ok(receipt)
+        core.feedbacks += received.users;
+        let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
+        let exchanges = self.exchanges.set(batch.exchange, out);
+        let (open, receipts) = (Vec::new(), Vec::new());
+        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
+    }
+
+    fn unchanged<T>(&mut self, out: T) -> ClearChange<'_, T> {
+        let (open, receipts, exchanges) = (Vec::new(), Vec::new(), Vec::new());
+        ClearChange { state: self, core: None, open, receipts, exchanges, out }
     }
 }
 
@@ -372,34 +492,46 @@ fn alias_tag(base: DecisionId, id: DecisionId) -> [u8; 8] {
     out
 }
 
-fn forget_oldest<V>(map: &mut BTreeMap<DecisionId, V>, most: usize, age: impl Fn(&V) -> u64) {
-    while map.len() > most {
-        let Some(oldest) = map.iter().min_by_key(|(_, v)| age(v)).map(|(id, _)| *id) else { return };
-        map.remove(&oldest);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::offers;
+    use crate::store::Table;
+    use helba::journal::StoredRow;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
     use wire::Offer;
 
+    /// A bandit as a store holds it.
+    fn stored(bandit: &ClearState) -> Stored {
+        fn rows<K: Copy + Ord + Serialize, V: Numbered + Serialize>(rows: &Recent<K, V>) -> Vec<StoredRow> {
+            let bytes =
+                |(key, value)| (postcard::to_stdvec(key).unwrap(), postcard::to_stdvec(value).unwrap());
+            rows.iter().map(bytes).collect()
+        }
+        Stored {
+            id: String::new(),
+            table: Table::Clear,
+            state: bandit.core.to_bytes().unwrap(),
+            decisions: rows(&bandit.open),
+            receipts: rows(&bandit.receipts),
+            exchanges: rows(&bandit.exchanges),
+        }
+    }
+
     const CLOCK: Clock = Clock { now: 1_800_000_000, hold: 60 };
 
-    fn round(bandit: &mut Bandit, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
-        let statement = bandit.learner.privacy()?;
-        let shape = bandit.config.shape();
+    fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
+        let statement = bandit.core.learner.privacy()?;
+        let shape = bandit.core.config.shape();
         let context = shape.map(|(d, k)| {
             let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
             Features::new(values, d).unwrap()
         });
-        let Decision { id, arm, .. } = bandit.decide(context, CLOCK, rng)?;
+        let Decision { id, arm, .. } = bandit.decide(context, CLOCK, rng)?.apply();
         let value = rng.random::<f64>();
         let none = ClearFeedback::default();
-        let feedback = match bandit.config.feedback() {
+        let feedback = match bandit.core.config.feedback() {
             FeedbackKind::Reward => ClearFeedback { reward: Some(value), ..none },
             FeedbackKind::Rewards => ClearFeedback { rewards: Some(vec![value; 5]), ..none },
             FeedbackKind::Sum => ClearFeedback { sum: Some(value), ..none },
@@ -408,18 +540,18 @@ mod tests {
         };
         // A decision without an answer now and then: the next one takes its place.
         if rng.random_range(0..4) > 0 {
-            bandit.feedback(id, &feedback, &statement, rng)?;
+            bandit.feedback(id, &feedback, &statement, rng)?.apply();
         }
         Ok(arm)
     }
 
-    fn play(bandit: &mut Bandit, rounds: u32, rng: &mut ChaCha20Rng) -> Vec<Option<usize>> {
+    fn play(bandit: &mut ClearState, rounds: u32, rng: &mut ChaCha20Rng) -> Vec<Option<usize>> {
         (0..rounds).map(|_| round(bandit, rng).unwrap()).collect()
     }
 
-    fn example(offer: Offer) -> Bandit {
+    fn example(offer: Offer) -> ClearState {
         let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
-        Bandit::new(Config::from_request(example).unwrap()).unwrap()
+        ClearState::new(Config::from_request(example).unwrap()).unwrap()
     }
 
     /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all
@@ -431,18 +563,20 @@ mod tests {
         for offer in offers().unwrap().into_iter().skip(1) {
             let name = offer.policy.clone();
             let mut bandit = example(offer);
-            let statement = bandit.learner.privacy().unwrap();
-            if !bandit.has_aliases() || bandit.config.feedback() != FeedbackKind::Reward {
+            let statement = bandit.core.learner.privacy().unwrap();
+            if !bandit.core.has_aliases() || bandit.core.config.feedback() != FeedbackKind::Reward {
                 continue;
             }
             seen += 1;
-            let first = bandit.decide(None, CLOCK, &mut rng).unwrap();
+            let first = bandit.decide(None, CLOCK, &mut rng).unwrap().apply();
             let second = bandit.in_place_of_new(CLOCK, &mut rng).unwrap().unwrap();
             assert_eq!((first.round, first.arm), (second.round, second.arm), "{name}");
             let reward = |r| ClearFeedback { reward: Some(r), ..ClearFeedback::default() };
-            bandit = Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).unwrap();
-            bandit.feedback(first.id, &reward(0.25), &statement, &mut rng).unwrap();
-            let mut guess = |id, r| bandit.feedback(id, &reward(r), &statement, &mut rng).map(|_| ());
+            bandit = ClearState::read(&stored(&bandit)).unwrap();
+            bandit.feedback(first.id, &reward(0.25), &statement, &mut rng).unwrap().apply();
+            let mut guess = |id, r| {
+                bandit.feedback(id, &reward(r), &statement, &mut rng).map(|change| _ = change.apply())
+            };
             for r in [0.0, 0.25, 1.0] {
                 let unknown = guess(second.id, r).unwrap_err();
                 assert!(
@@ -470,15 +604,20 @@ mod tests {
             let name = offer.policy.clone();
             let mut bandit = example(offer);
             play(&mut bandit, 30, &mut rng);
-            let stored = postcard::to_stdvec(&bandit).unwrap();
-            assert!(Bandit::read(&stored).is_ok(), "{name}");
-            assert!(Bandit::read(&stored[..stored.len() - 1]).is_err(), "{name}");
-            assert!(Bandit::read(&[stored.as_slice(), &[0]].concat()).is_err(), "{name}");
+            let whole = stored(&bandit);
+            assert!(ClearState::read(&whole).is_ok(), "{name}");
+            let with = |state: Vec<u8>| ClearState::read(&Stored { state, ..whole.clone() });
+            assert!(with(whole.state[..whole.state.len() - 1].to_vec()).is_err(), "{name}");
+            assert!(with([whole.state.as_slice(), &[0]].concat()).is_err(), "{name}");
             for _ in 0..40 {
-                let mut damaged = stored.clone();
-                let at = rng.random_range(0..damaged.len());
-                damaged[at] ^= 1 << rng.random_range(0..8);
-                let Ok(mut bandit) = Bandit::read(&damaged) else {
+                let mut damaged = whole.clone();
+                let rows = [&mut damaged.decisions, &mut damaged.receipts, &mut damaged.exchanges];
+                let rows = rows.into_iter().flatten().flat_map(|(key, value)| [key, value]);
+                let mut parts: Vec<_> = std::iter::once(&mut damaged.state).chain(rows).collect();
+                let at = rng.random_range(0..parts.iter().map(|part| part.len()).sum());
+                let bytes = parts.iter_mut().flat_map(|part| part.iter_mut());
+                *bytes.skip(at).next().unwrap() ^= 1 << rng.random_range(0..8);
+                let Ok(mut bandit) = ClearState::read(&damaged) else {
                     refused += 1;
                     continue;
                 };
@@ -487,19 +626,19 @@ mod tests {
                     let _ = round(&mut bandit, &mut rng);
                 }
             }
-            let ledger = bandit.ledger.take();
+            let ledger = bandit.core.ledger.take();
             let other = (name == "ucb1")
                 .then(|| Accountant::new(Cost::pure(privacy::budget::Epsilon::new(1.0).unwrap())));
             if ledger.is_some() || other.is_some() {
-                bandit.ledger = other;
-                assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
-                bandit.ledger = ledger;
+                bandit.core.ledger = other;
+                assert!(ClearState::read(&stored(&bandit)).is_err(), "{name}");
+                bandit.core.ledger = ledger;
             }
             let request =
                 serde_json::json!({"policy": if name == "ucb1" { "ars-ucb" } else { "ucb1" }, "arms": 5});
             let Value::Object(request) = request else { unreachable!() };
-            bandit.config = Config::from_request(request).unwrap();
-            assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_err(), "{name}");
+            bandit.core.config = Config::from_request(request).unwrap();
+            assert!(ClearState::read(&stored(&bandit)).is_err(), "{name}");
         }
         assert!(refused > 30 && read > 30, "{refused} refused, {read} read");
     }
@@ -509,11 +648,11 @@ mod tests {
     fn another_model_is_refused() {
         let shuffle = offers().unwrap().into_iter().find(|offer| offer.example["model"] == "shuffle");
         let mut bandit = example(shuffle.unwrap());
-        let config = bandit.config.elimination().unwrap();
-        assert!(Bandit::read(&postcard::to_stdvec(&bandit).unwrap()).is_ok());
+        let config = bandit.core.config.elimination().unwrap();
+        assert!(ClearState::read(&stored(&bandit)).is_ok());
         let config = bandit::distributed::Config { model: bandit::distributed::Model::Shuffle, ..config };
-        bandit.learner = Learner::Sums(Box::new(crate::collect::Sums::new(config).unwrap()));
-        let refused = Bandit::read(&postcard::to_stdvec(&bandit).unwrap());
+        bandit.core.learner = Learner::Sums(Box::new(crate::collect::Sums::new(config).unwrap()));
+        let refused = ClearState::read(&stored(&bandit));
         assert_eq!(refused.err().unwrap(), "policy and state disagree");
     }
 
@@ -525,16 +664,16 @@ mod tests {
         let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
             "epsilon": 4, "delta": 1e-6, "gamma": 1, "steps": 1000});
         let Value::Object(request) = request else { unreachable!() };
-        let bandit = Bandit::new(Config::from_request(request).unwrap()).unwrap();
-        let Learner::ShuffledGlm(policy) = &bandit.learner else { unreachable!() };
+        let bandit = ClearState::new(Config::from_request(request).unwrap()).unwrap();
+        let Learner::ShuffledGlm(policy) = &bandit.core.learner else { unreachable!() };
         let begun = std::time::Instant::now();
-        let stored = postcard::to_stdvec(&bandit).unwrap();
+        let stored = stored(&bandit);
         for _ in 0..10 {
-            Bandit::read(&stored).unwrap();
+            ClearState::read(&stored).unwrap();
         }
         // A search takes some sixty times as long as a check.
         let (checks, begun) = (begun.elapsed(), std::time::Instant::now());
-        bandit.config.make().unwrap();
+        bandit.core.config.make().unwrap();
         assert!(checks < begun.elapsed() * 3, "{checks:?}");
         let noise = serde_json::to_value(&**policy).unwrap()["noise"][0].clone();
         for field in ["matrix", "gradient"] {
@@ -552,12 +691,12 @@ mod tests {
     fn attack_empty_requests_void_no_decision() {
         let make = |value: Value| {
             let Value::Object(request) = value else { unreachable!() };
-            Bandit::new(Config::from_request(request).unwrap()).unwrap()
+            ClearState::new(Config::from_request(request).unwrap()).unwrap()
         };
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let mut bandit = make(serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}));
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
-        let first = bandit.decide(None, CLOCK, &mut rng).unwrap();
+        let first = bandit.decide(None, CLOCK, &mut rng).unwrap().apply();
         for later in [0, 10, 1_000_000] {
             let clock = Clock { now: CLOCK.now + later, ..CLOCK };
             let again = bandit.in_place_of_new(clock, &mut rng).unwrap().unwrap();
@@ -566,28 +705,28 @@ mod tests {
             assert_ne!(again.id, first.id);
         }
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.learner.privacy().unwrap();
-        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
+        let statement = bandit.core.learner.privacy().unwrap();
+        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap().apply();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
 
         let mut bandit = make(
             serde_json::json!({"policy": "rs-glinucb", "arms": 2, "features": 2, "horizon": 99, "delta": 0.1}),
         );
         let context = || Some(Features::new(vec![0.1; 4], 2).unwrap());
-        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap();
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply();
         let after = |seconds| Clock { now: CLOCK.now + seconds, ..CLOCK };
         assert!(matches!(bandit.in_place_of_new(after(0), &mut rng), Err(Error::TurnTaken { wait: 60 })));
         assert!(matches!(bandit.in_place_of_new(after(59), &mut rng), Err(Error::TurnTaken { wait: 1 })));
         assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let mut late = bandit.clone();
         assert!(late.in_place_of_new(after(60), &mut rng).unwrap().is_none());
-        late.decide(context(), after(60), &mut rng).unwrap();
-        let statement = bandit.learner.privacy().unwrap();
+        late.decide(context(), after(60), &mut rng).unwrap().apply();
+        let statement = bandit.core.learner.privacy().unwrap();
         assert!(matches!(
-            late.feedback(first.id, &feedback, &statement, &mut rng),
+            late.feedback(first.id, &feedback, &statement, &mut rng).map(ClearChange::apply),
             Err(Error::OutOfTurn { .. })
         ));
-        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap();
+        bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap().apply();
     }
 
     /// When as many decisions are open as are remembered, further ones are refused and replace none of those
@@ -596,14 +735,14 @@ mod tests {
     fn attack_floods_push_out_no_open_decision() {
         let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = Bandit::new(Config::from_request(config).unwrap()).unwrap();
+        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
-        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
         let refused = loop {
-            assert!(bandit.round <= REMEMBERED as u64, "never refused");
+            assert!(bandit.core.round <= REMEMBERED as u64, "never refused");
             match bandit.in_place_of_new(CLOCK, &mut rng) {
-                Ok(None) => drop(bandit.decide(context(), CLOCK, &mut rng).unwrap()),
+                Ok(None) => drop(bandit.decide(context(), CLOCK, &mut rng).unwrap().apply()),
                 Ok(Some(_)) => unreachable!(),
                 Err(error) => break error,
             }
@@ -613,8 +752,8 @@ mod tests {
         assert!(bandit.in_place_of_new(later, &mut rng).unwrap().is_none(), "the oldest has had its time");
         assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.learner.privacy().unwrap();
-        bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
+        let statement = bandit.core.learner.privacy().unwrap();
+        bandit.feedback(first, &feedback, &statement, &mut rng).unwrap().apply();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none(), "an answer makes room");
     }
 
@@ -625,16 +764,16 @@ mod tests {
     fn attack_backups_release_no_reward_again() {
         let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
         let Value::Object(request) = request else { unreachable!() };
-        let mut backup = Bandit::new(Config::from_request(request).unwrap()).unwrap();
-        let statement = backup.learner.privacy().unwrap();
+        let mut backup = ClearState::new(Config::from_request(request).unwrap()).unwrap();
+        let statement = backup.core.learner.privacy().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(8);
-        let mut give = |bandit: &mut Bandit, reward: f64, times: u32| {
+        let mut give = |bandit: &mut ClearState, reward: f64, times: u32| {
             for _ in 0..times {
-                let id = bandit.decide(None, CLOCK, &mut rng).unwrap().id;
+                let id = bandit.decide(None, CLOCK, &mut rng).unwrap().apply().id;
                 let feedback = ClearFeedback { reward: Some(reward), ..ClearFeedback::default() };
-                bandit.feedback(id, &feedback, &statement, &mut rng).unwrap();
+                bandit.feedback(id, &feedback, &statement, &mut rng).unwrap().apply();
             }
-            let Learner::AnytimeLazyUcb(policy) = &bandit.learner else { unreachable!() };
+            let Learner::AnytimeLazyUcb(policy) = &bandit.core.learner else { unreachable!() };
             policy.means().next().unwrap()
         };
         // Releases come at the pulls 1, 3 and 7: three of these six rewards wait for the next.
@@ -642,11 +781,12 @@ mod tests {
         let mut lost = [backup.clone(), backup.clone()];
         let means = lost.each_mut().map(|bandit| give(bandit, 0.0, 1));
         assert!(means.iter().all(|mean| (mean - 0.75).abs() < 1e-3) && means[0] != means[1], "{means:?}");
-        let mut restored = backup.restored().unwrap().unwrap();
+        let mut restored = backup;
+        restored.begin_anew().unwrap().unwrap().apply();
         for _ in 0..15 {
             assert!(give(&mut restored, 0.0, 1).abs() < 1e-3);
         }
-        assert_eq!(restored.feedbacks, 21);
+        assert_eq!(restored.core.feedbacks, 21);
     }
 
     /// Every offered policy plays on after a restore, with what it had spent. Where the server adds the
@@ -657,23 +797,29 @@ mod tests {
         for offer in offers().unwrap().into_iter().skip(1) {
             let (name, mut bandit) = (offer.policy.clone(), example(offer));
             play(&mut bandit, 30, &mut rng);
-            let context = bandit.config.shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
-            let _ = bandit.decide(context, CLOCK, &mut rng);
-            let central = bandit.ledger.is_some() && !bandit.learner.users_add_noise();
-            let Some(mut restored) = bandit.restored().unwrap() else {
-                assert!(!central, "{name}");
+            let context =
+                bandit.core.config.shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
+            let _ = bandit.decide(context, CLOCK, &mut rng).map(ClearChange::apply);
+            let central = bandit.core.ledger.is_some() && !bandit.core.learner.users_add_noise();
+            let mut restored = bandit.clone();
+            let begun = restored.begin_anew().unwrap().map(ClearChange::apply);
+            assert_eq!(begun.is_some(), central, "{name}");
+            if begun.is_none() {
                 continue;
-            };
-            assert!(central, "{name}");
-            let fresh = bandit.config.make().unwrap();
-            assert_eq!(postcard::to_stdvec(&restored.learner), postcard::to_stdvec(&fresh), "{name}");
-            assert_eq!((restored.pending(), restored.restored), (0, 1), "{name}");
-            assert_eq!((restored.round, restored.feedbacks), (bandit.round, bandit.feedbacks));
-            let spent = |bandit: &Bandit| bandit.spent().map(|spent| spent.epsilon);
+            }
+            let fresh = bandit.core.config.make().unwrap();
+            assert_eq!(postcard::to_stdvec(&restored.core.learner), postcard::to_stdvec(&fresh), "{name}");
+            assert_eq!((restored.pending(), restored.core.restored), (0, 1), "{name}");
+            assert_eq!(
+                (restored.core.round, restored.core.feedbacks),
+                (bandit.core.round, bandit.core.feedbacks)
+            );
+            let spent = |bandit: &ClearState| bandit.spent().map(|spent| spent.epsilon);
             assert_eq!(spent(&restored), spent(&bandit), "{name}");
             play(&mut restored, 10, &mut rng);
-            assert!(Bandit::read(&postcard::to_stdvec(&restored).unwrap()).is_ok(), "{name}");
-            assert_eq!(restored.restored().unwrap().unwrap().restored, 2);
+            assert!(ClearState::read(&stored(&restored)).is_ok(), "{name}");
+            restored.begin_anew().unwrap().unwrap().apply();
+            assert_eq!(restored.core.restored, 2);
         }
     }
 
@@ -687,12 +833,11 @@ mod tests {
             let mut rng = ChaCha20Rng::seed_from_u64(1);
             for part in 0..4 {
                 play(&mut bandit, 25 * part, &mut rng);
-                let stored = postcard::to_stdvec(&bandit).unwrap();
-                let mut again: Bandit = postcard::from_bytes(&stored).unwrap();
+                let mut again = ClearState::read(&stored(&bandit)).unwrap();
                 let (mut first, mut second) = (ChaCha20Rng::seed_from_u64(2), ChaCha20Rng::seed_from_u64(2));
                 let arms = play(&mut bandit, 40, &mut first);
                 assert_eq!(arms, play(&mut again, 40, &mut second), "{policy}");
-                assert_eq!(postcard::to_stdvec(&bandit).unwrap(), postcard::to_stdvec(&again).unwrap());
+                assert_eq!(stored(&bandit), stored(&again));
                 assert_eq!(first, second);
             }
         }
@@ -716,7 +861,7 @@ mod tests {
             {
                 let mut request = example.clone();
                 request.insert(name.clone(), value.clone());
-                let Ok(mut bandit) = Config::from_request(request).and_then(Bandit::new) else {
+                let Ok(mut bandit) = Config::from_request(request).and_then(ClearState::new) else {
                     refused += 1;
                     continue;
                 };
@@ -726,8 +871,7 @@ mod tests {
                     if round(&mut next, &mut rng).is_ok() {
                         bandit = next;
                     }
-                    let stored = postcard::to_stdvec(&bandit).unwrap();
-                    assert!(Bandit::read(&stored).is_ok(), "{policy}, {name} = {value}");
+                    assert!(ClearState::read(&stored(&bandit)).is_ok(), "{policy}, {name} = {value}");
                 }
             }
         }
@@ -739,18 +883,46 @@ mod tests {
     fn memory_is_bounded() {
         let config = serde_json::json!({"policy": "oful", "arms": 4, "features": 64});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = Bandit::new(Config::from_request(config).unwrap()).unwrap();
-        let most = bandit.remembered();
+        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
+        let most = remembered(&bandit.core.config);
         assert_eq!(most, KEPT_VALUES / 256);
-        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.learner.privacy().unwrap());
+        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.core.learner.privacy().unwrap());
         let context = || Some(Features::new(vec![0.1; 256], 64).unwrap());
-        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().id;
+        let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
         let ids: Vec<DecisionId> =
-            (0..most).map(|_| bandit.decide(context(), CLOCK, &mut rng).unwrap().id).collect();
+            (0..most).map(|_| bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id).collect();
         assert_eq!(bandit.open.len(), most);
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
         assert!(bandit.feedback(first, &feedback, &statement, &mut rng).is_err());
-        bandit.feedback(ids[0], &feedback, &statement, &mut rng).unwrap();
-        assert_eq!((bandit.open.len(), bandit.feedbacks), (most - 1, 1));
+        bandit.feedback(ids[0], &feedback, &statement, &mut rng).unwrap().apply();
+        assert_eq!((bandit.open.len(), bandit.core.feedbacks), (most - 1, 1));
+    }
+
+    /// The rows that a feedback writes are as many bytes with every decision open that is remembered as with
+    /// ten, and the policy's state is the same.
+    #[test]
+    fn a_feedback_does_not_grow_with_open_decisions() {
+        let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
+        let Value::Object(config) = config else { unreachable!() };
+        let mut rng = ChaCha20Rng::seed_from_u64(9);
+        let mut bytes = |open: usize| {
+            let mut bandit = ClearState::new(Config::from_request(config.clone()).unwrap()).unwrap();
+            let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
+            let mut decide = || bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
+            let first = decide();
+            (1..open).for_each(|_| _ = decide());
+            assert_eq!(bandit.pending(), open);
+            let statement = bandit.statement().unwrap();
+            let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
+            let change = bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
+            let edits = change.edits().unwrap().unwrap();
+            let rows = [edits.decisions, edits.receipts, edits.exchanges].concat();
+            let bytes = |row: &journal::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
+            (rows.iter().map(bytes).sum::<usize>(), edits.state.len())
+        };
+        let ((few, state), (many, after)) = (bytes(10), bytes(REMEMBERED));
+        assert_eq!(few, many);
+        // Counters are longer by some bytes.
+        assert!(after <= state + 8, "{state}, {after}");
     }
 }

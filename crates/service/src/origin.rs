@@ -1,38 +1,41 @@
 //! Refuses what a page can make a browser send: requests that a page of another origin starts, and requests
 //! to a name that its owner has pointed at this machine (DNS rebinding). Neither reaches a route.
 
-use crate::{AppState, Error, intake};
-use axum::extract::{Request, State};
+use crate::Refusal;
+use axum::extract::Request;
 use axum::http::header;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 
-/// Refuses a request with an `Origin` that is not this server's, and one for a host that it is not.
-pub(crate) async fn check(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    match verdict(state.0.settings.hosts.as_deref(), &request) {
-        Ok(()) => next.run(request).await,
-        Err(error) => intake::refuse(request, error).await.into_response(),
-    }
-}
+/// The names of a service beside loopback addresses and localhost; `None` admits requests for any host. A service
+/// that listens on a loopback address needs a list, if only an empty one: a page of any site can otherwise reach
+/// it from a browser on the same machine, under a name that points there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hosts(pub Option<Vec<String>>);
 
-fn verdict(names: Option<&[String]>, request: &Request) -> Result<(), Error> {
-    let text = |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let given = request.uri().authority().map(|a| a.as_str().into()).or_else(|| text(header::HOST));
-    let authority = given.unwrap_or_default().to_ascii_lowercase();
-    let known = |host: &str| names.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case(host));
-    if names.is_some() && !is_loopback(host_of(&authority)) && !known(host_of(&authority)) {
-        return Err(Error::WrongHost { host: cut(&authority) });
-    }
-    if let Some(origin) = text(header::ORIGIN) {
-        let origin = origin.to_ascii_lowercase();
-        let from = origin.split_once("://").map_or("", |(_, authority)| authority);
-        // The same name and port, whatever the scheme: a proxy may speak TLS for this server.
-        if from.is_empty() || (from != authority && !known(host_of(from))) {
-            return Err(Error::ForeignOrigin { origin: cut(&origin) });
+impl Hosts {
+    /// Refuses a request with an `Origin` that is not this service's, and one for a host that it is not.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongHost`], [`Refusal::ForeignOrigin`].
+    pub fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let names = self.0.as_deref();
+        let text = |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let given = request.uri().authority().map(|a| a.as_str().into()).or_else(|| text(header::HOST));
+        let authority = given.unwrap_or_default().to_ascii_lowercase();
+        let known = |host: &str| names.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case(host));
+        if names.is_some() && !is_loopback(host_of(&authority)) && !known(host_of(&authority)) {
+            return Err(Refusal::WrongHost { host: cut(&authority) });
         }
+        if let Some(origin) = text(header::ORIGIN) {
+            let origin = origin.to_ascii_lowercase();
+            let from = origin.split_once("://").map_or("", |(_, authority)| authority);
+            // The same name and port, whatever the scheme: a proxy may speak TLS for this server.
+            if from.is_empty() || (from != authority && !known(host_of(from))) {
+                return Err(Refusal::ForeignOrigin { origin: cut(&origin) });
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An authority without its port, brackets and final dot.
@@ -44,7 +47,8 @@ fn host_of(authority: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Whether a host is this machine: localhost or a loopback address, without port and brackets.
+pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -62,8 +66,12 @@ mod tests {
         if let Some(origin) = origin {
             request = request.header(header::ORIGIN, origin);
         }
-        let error = verdict(names, &request.body(Body::empty()).unwrap()).err()?;
-        Some(error.into_response().status().as_u16())
+        let hosts = Hosts(names.map(<[String]>::to_vec));
+        match hosts.check(&request.body(Body::empty()).unwrap()).err()? {
+            Refusal::WrongHost { .. } => Some(421),
+            Refusal::ForeignOrigin { .. } => Some(403),
+            other => panic!("{other}"),
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Without an operator's token, policies in the clear are open to everyone who reaches the port.
 
-use crate::{Error, Kept};
+use crate::error::{Error, Kind};
 use axum::http::{HeaderMap, header};
 use wire::TokenDigest;
 
@@ -21,54 +21,18 @@ pub(crate) struct Access {
     pub(crate) operator: Option<TokenDigest>,
 }
 
-/// What a request is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
-    /// An encrypted bandit.
-    Encrypted,
-    /// A policy in the clear.
-    Clear,
-}
-
-impl About {
-    pub(crate) fn what(self) -> &'static str {
-        match self {
-            About::Encrypted => "an encrypted bandit",
-            About::Clear => "a policy in the clear",
-        }
-    }
-
-    pub(crate) fn whose(self) -> &'static str {
-        match self {
-            About::Encrypted => {
-                "the token of the secret bundle made with this server's keys (`helba-client --secret FILE`)"
-            }
-            About::Clear => {
-                "the operator's token (`helba-client --token-file FILE`, `secure-sum --server-token-file FILE`)"
-            }
-        }
-    }
-
-    pub(crate) fn of(kept: &Kept) -> Self {
-        match kept {
-            Kept::Encrypted(_) | Kept::Asleep => About::Encrypted,
-            Kept::Clear(_) => About::Clear,
-        }
-    }
-}
-
 impl Access {
     /// Whether the sender of `headers` may change what the request is about.
     ///
     /// # Errors
     /// [`Error::Unauthorized`].
-    pub(crate) fn check(&self, headers: &HeaderMap, about: About) -> Result<(), Error> {
-        if about == About::Clear && self.operator.is_none() {
+    pub(crate) fn check(&self, headers: &HeaderMap, about: Kind) -> Result<(), Error> {
+        if about == Kind::Clear && self.operator.is_none() {
             return Ok(());
         }
         let bearer = bearer(headers);
         let is = |digest: Option<TokenDigest>| digest.is_some() && digest == bearer;
-        if is(self.operator) || (about == About::Encrypted && is(self.participant)) {
+        if is(self.operator) || (about == Kind::Encrypted && is(self.participant)) {
             return Ok(());
         }
         Err(Error::Unauthorized { about })
@@ -98,7 +62,7 @@ mod tests {
         let digests =
             |operator: Option<TokenDigest>| Access { participant: Some(participant.digest()), operator };
         let allowed = |access: Access, headers: &HeaderMap| {
-            [About::Encrypted, About::Clear].map(|about| access.check(headers, about).is_ok())
+            [Kind::Encrypted, Kind::Clear].map(|about| access.check(headers, about).is_ok())
         };
 
         let closed = digests(Some(operator.digest()));

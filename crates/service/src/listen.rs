@@ -13,12 +13,10 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-
-use crate::store::lock;
 
 /// The head of a request must be there after this time, and the next one after the last answer. Clients keep
 /// connections for 15 s and less.
@@ -255,4 +253,9 @@ impl Drop for Leaves {
     fn drop(&mut self) {
         lock(&self.open.slots).remove(&self.id);
     }
+}
+
+/// A panic elsewhere leaves nothing half done behind these locks: what they guard is replaced as a whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

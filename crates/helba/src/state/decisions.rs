@@ -1,0 +1,109 @@
+//! Decisions: what they read, what they answer, and the rows that wait for feedback.
+
+use crate::Scalars;
+use crate::journal::Numbered;
+use ckks::Ciphertext;
+use protocol::{BanditConfig, DecisionId, INVERSE_TOLERANCE, Plan, Receipt, RefreshId};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a decision reads; no lock is held while it is computed.
+#[derive(Debug, Clone)]
+pub struct DecisionInputs {
+    pub(crate) config: BanditConfig,
+    pub(crate) plan: Plan,
+    pub(crate) scalars: Scalars,
+    pub(crate) model: Arc<Ciphertext>,
+    /// The trace statistics and the number of feedbacks in them, if the condition is to be tested.
+    pub(crate) trace: Option<(Arc<Ciphertext>, u64)>,
+    pub(crate) batch: u64,
+    pub(crate) model_feedbacks: u64,
+    pub(crate) residual: f64,
+}
+
+/// A bandit's answer to a decision request.
+#[derive(Debug, Clone)]
+pub struct DecisionReply {
+    /// The feedback names it.
+    pub id: DecisionId,
+    /// Round t, from 1.
+    pub round: u64,
+    /// Feedbacks in the model that decided, t_j.
+    pub model_feedbacks: u64,
+    /// The encrypted action, level 0.
+    pub action: Ciphertext,
+    /// The flooded trace comparison, level 0.
+    pub trace: Option<Ciphertext>,
+    /// A masked model to be encrypted anew.
+    pub refresh: Option<(RefreshId, Ciphertext)>,
+}
+
+/// What a user returns for a decision.
+#[derive(Debug, Clone)]
+pub struct Feedback {
+    /// [`Layout::statistics`](protocol::Layout::statistics) of the arm played.
+    pub statistics: Ciphertext,
+    /// [`Layout::trace_features`](protocol::Layout::trace_features) of the arm played.
+    pub trace: Ciphertext,
+    /// Whether the trace comparison came out as reached, if it was asked and the device answers.
+    pub trace_answer: Option<bool>,
+    /// The masked model, encrypted anew at the top level.
+    pub refreshed: Option<(RefreshId, Ciphertext)>,
+}
+
+/// A decision that waits for feedback: a row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Pending {
+    pub(super) round: u64,
+    /// The trace comparison that the decision carried.
+    pub(super) tested: Option<Tested>,
+    /// The refresh task that the decision carried; an answer to another task is not taken.
+    pub(super) refresh: Option<u64>,
+}
+
+/// The inverse and the statistics that a trace comparison was computed with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Tested {
+    pub(super) batch: u64,
+    pub(super) feedbacks: u64,
+    /// t_j of the inverse.
+    pub(super) model_feedbacks: u64,
+    /// Whether that was the inverse, within the tolerance.
+    pub(super) inverse: bool,
+}
+
+impl DecisionInputs {
+    pub(super) fn tested(&self) -> Option<Tested> {
+        self.trace.as_ref().map(|&(_, feedbacks)| Tested {
+            batch: self.batch,
+            feedbacks,
+            model_feedbacks: self.model_feedbacks,
+            inverse: self.residual <= INVERSE_TOLERANCE,
+        })
+    }
+}
+
+/// What a receipt says beside the name of its decision: a row.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Counted {
+    pub(super) feedbacks: u64,
+    pub(super) batches: u64,
+}
+
+impl Counted {
+    pub(super) fn receipt(self, id: DecisionId) -> Receipt {
+        Receipt { decision: id.to_string(), feedbacks: self.feedbacks, batches: self.batches }
+    }
+}
+
+impl Numbered for Pending {
+    fn number(&self) -> u64 {
+        self.round
+    }
+}
+
+impl Numbered for Counted {
+    fn number(&self) -> u64 {
+        self.feedbacks
+    }
+}

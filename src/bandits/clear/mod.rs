@@ -1,0 +1,300 @@
+//! Bandits with a clear policy: the server sees contexts and rewards, and adds the noise that is promised.
+
+mod state;
+mod summed;
+
+use super::{BodyLimit, Listed, Reply, Served};
+use crate::error::{Error, Kind};
+use crate::jobs::{Work, rng};
+use crate::policy::Config;
+use crate::store::{Store, Stored, lock};
+use bandit::Features;
+use privacy::PrivacyStatement;
+use protocol::DecisionId;
+use serde::de::{DeserializeOwned, DeserializeSeed};
+use serde_json::{Map, Value};
+use service::{Body, Content};
+use state::{Answer, ClearChange, ClearState, Clock, Decision};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wire::{
+    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCreated, PolicyView,
+    Privacy, Spent, SummedBatch,
+};
+
+/// Bytes of a number in JSON, generously.
+const NUMBER_BYTES: usize = 32;
+const BODY_BYTES: usize = 4 << 10;
+
+/// A bandit with a clear policy, in use.
+pub(super) struct ClearBandit {
+    id: String,
+    policy: String,
+    parameters: Map<String, Value>,
+    config: Config,
+    statement: PrivacyStatement,
+    store: Arc<Store>,
+    /// For this time an open decision is kept.
+    hold: Duration,
+    /// `None` when the bandit was deleted: requests that found it before do not bring it back.
+    live: Mutex<Option<ClearState>>,
+}
+
+/// A new bandit that is not stored yet.
+pub(super) struct New(ClearState);
+
+impl New {
+    /// Makes the policy; sizing its noise may take seconds.
+    ///
+    /// # Errors
+    /// Those of the policy, which name the parameter.
+    pub(super) fn make(config: Config) -> Result<Self, Error> {
+        ClearState::new(config).map(New)
+    }
+
+    /// Stores the bandit under `id`.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(super) fn store(self, id: String, store: Arc<Store>, hold: Duration) -> Result<ClearBandit, Error> {
+        store.commit_clear(&[(&id, self.0.created()?)])?;
+        ClearBandit::new(id, self.0, store, hold)
+    }
+}
+
+/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with a
+/// privacy promise then begins anew, all in one commit.
+///
+/// # Errors
+/// [`Error::CorruptState`], and those of the disk.
+pub(super) fn load(
+    stored: &[Stored],
+    store: &Arc<Store>,
+    hold: Duration,
+    restored: bool,
+) -> Result<Vec<ClearBandit>, Error> {
+    let read = |row| ClearState::read(row).map_err(|why| store.corrupt(row, why));
+    let mut states = stored.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    if restored {
+        let mut edits = Vec::new();
+        for (row, state) in stored.iter().zip(&mut states) {
+            let Some(change) = state.begin_anew()? else { continue };
+            edits.extend(change.edits()?.map(|edits| (row.id.as_str(), edits)));
+            change.apply();
+            tracing::warn!(bandit = row.id, "restored: begins anew, its open decisions are closed");
+        }
+        store.commit_clear(&edits)?;
+    }
+    let ready = |(row, state): (&Stored, _)| ClearBandit::new(row.id.clone(), state, store.clone(), hold);
+    stored.iter().zip(states).map(ready).collect()
+}
+
+impl ClearBandit {
+    fn new(id: String, state: ClearState, store: Arc<Store>, hold: Duration) -> Result<Self, Error> {
+        let config = state.config().clone();
+        let (policy, parameters) = config.to_parts()?;
+        let statement = state.statement()?;
+        let live = Mutex::new(Some(state));
+        Ok(ClearBandit { id, policy, parameters, config, statement, store, hold, live })
+    }
+
+    fn deleted(&self) -> Error {
+        Error::UnknownBandit { id: self.id.clone() }
+    }
+
+    fn created_at(&self, spent: Option<Spent>) -> PolicyCreated {
+        PolicyCreated {
+            id: self.id.clone(),
+            policy: self.policy.clone(),
+            parameters: self.parameters.clone(),
+            privacy: self.privacy(spent),
+        }
+    }
+
+    fn privacy(&self, spent: Option<Spent>) -> Privacy {
+        Privacy { statement: self.statement.clone(), spent }
+    }
+
+    fn counted(&self, of: String, answer: Answer) -> Counted {
+        Counted { of, feedbacks: answer.feedbacks, privacy: self.privacy(answer.spent) }
+    }
+
+    /// Computes a change, stores it, and only then lets others see it: on an error nothing has changed.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut ClearState) -> Result<ClearChange<'_, T>, Error>,
+    ) -> Result<T, Error> {
+        let mut live = lock(&self.live);
+        self.store(change(live.as_mut().ok_or_else(|| self.deleted())?)?)
+    }
+
+    fn store<T>(&self, change: ClearChange<'_, T>) -> Result<T, Error> {
+        if let Some(edits) = change.edits()? {
+            self.store.commit_clear(&[(&self.id, edits)])?;
+        }
+        Ok(change.apply())
+    }
+
+    /// Contexts of the shape that the policy takes, or none.
+    fn context(&self, request: DecideRequest) -> Result<Option<Features>, Error> {
+        let bad = |why: String| Err(Error::BadParameter { why });
+        match (self.config.shape(), request.contexts) {
+            (None, None) => Ok(None),
+            (None, Some(_)) if self.config.chooses_on_devices() => {
+                bad("contexts: devices choose their arms themselves here, contexts stay with them".into())
+            }
+            (None, Some(_)) => bad("contexts: this policy takes none".into()),
+            (Some(_), None) => bad("contexts: missing, this policy needs features, a row an arm".into()),
+            (Some((d, k)), Some(rows)) => {
+                if rows.len() != k || rows.iter().any(|row| row.len() != d) {
+                    return bad(format!("contexts: must be {k} rows of {d} features"));
+                }
+                Ok(Some(Features::new(rows.concat(), d)?))
+            }
+        }
+    }
+
+    /// Checks that the field the policy learns from is there, and no other.
+    fn check(&self, feedback: &ClearFeedback) -> Result<(), Error> {
+        let ClearFeedback { reward, rewards, sum, share } = feedback;
+        let given = [
+            (FeedbackKind::Reward, "reward", reward.is_some()),
+            (FeedbackKind::Rewards, "rewards", rewards.is_some()),
+            (FeedbackKind::Sum, "sum", sum.is_some()),
+            (FeedbackKind::Share, "share", share.is_some()),
+        ];
+        let wanted = self.config.feedback();
+        let bad = |name, what| Err(Error::BadParameter { why: format!("{name}: {what}") });
+        if let Some((_, name, _)) = given.iter().find(|(kind, _, is_given)| *kind == wanted && !is_given) {
+            return bad(name, "missing, it is what this policy learns from");
+        }
+        match given.iter().find(|(kind, _, is_given)| *kind != wanted && *is_given) {
+            Some((_, name, _)) => bad(name, "not what this policy learns from"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Served for ClearBandit {
+    fn kind(&self) -> Kind {
+        Kind::Clear
+    }
+
+    fn created(&self) -> Option<Listed> {
+        lock(&self.live).as_ref().map(|state| Listed::Clear(self.created_at(state.spent())))
+    }
+
+    fn view(&self) -> Result<Reply, Error> {
+        let live = lock(&self.live);
+        let state = live.as_ref().ok_or_else(|| self.deleted())?;
+        Reply::json(&PolicyView {
+            created: self.created_at(state.spent()),
+            round: state.round(),
+            feedbacks: state.feedbacks(),
+            pending_decisions: state.pending(),
+            awaited: state.awaited()?,
+            published: state.published()?,
+            restored: state.restored(),
+        })
+    }
+
+    fn decision_body(&self) -> BodyLimit {
+        let values = self.config.shape().map_or(0, |(d, k)| d * k);
+        BodyLimit { bytes: BODY_BYTES + values * NUMBER_BYTES, content: Content::Json }
+    }
+
+    fn decision_work(&self) -> Work {
+        Work::Short
+    }
+
+    /// Gives the decision that still waits for its answer, or else a new one. Only a new one changes the
+    /// bandit.
+    fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+        let request =
+            if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
+        let context = self.context(request)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let clock = Clock { now, hold: self.hold.as_secs() };
+        let mut rng = rng()?;
+        let (decision, spent) = {
+            let mut live = lock(&self.live);
+            let state = live.as_mut().ok_or_else(|| self.deleted())?;
+            let decision = match state.in_place_of_new(clock, &mut rng)? {
+                Some(waiting) => waiting,
+                None => self.store(state.decide(context, clock, &mut rng)?)?,
+            };
+            (decision, state.spent())
+        };
+        tracing::info!(bandit = self.id, round = decision.round, "decided");
+        let Decision { id, round, arm, awaited, published } = decision;
+        let privacy = self.privacy(spent);
+        Reply::json(&Decided { decision: id.to_string(), round, arm, published, awaited, privacy })
+    }
+
+    fn feedback_body(&self) -> Result<BodyLimit, Error> {
+        if self.config.feedback() == FeedbackKind::Batch {
+            return Err(Error::TakesBatches { id: self.id.clone() });
+        }
+        let rewards = self.parameters.get("arms").and_then(Value::as_u64).unwrap_or(0) as usize;
+        Ok(BodyLimit { bytes: BODY_BYTES + rewards * NUMBER_BYTES, content: Content::Json })
+    }
+
+    fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+        let feedback: ClearFeedback = json("a feedback", &body)?;
+        self.check(&feedback)?;
+        let mut rng = rng()?;
+        let answer = self.change(|state| state.feedback(decision, &feedback, &self.statement, &mut rng))?;
+        tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "counted");
+        Reply::json(&self.counted(decision.to_string(), answer))
+    }
+
+    fn batch_body(&self) -> Result<BodyLimit, Error> {
+        if self.config.feedback() != FeedbackKind::Batch {
+            return Err(Error::TakesFeedback { id: self.id.clone() });
+        }
+        Ok(BodyLimit { bytes: MAX_CLEAR_BYTES, content: Content::Json })
+    }
+
+    fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+        let batch = seeded(SummedBatch::of(self.config.labels()), "a shuffled batch", &body)?;
+        drop(body);
+        let mut rng = rng()?;
+        let answer = self.change(|state| state.receive(&batch, &self.statement, &mut rng))?;
+        tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "batch counted");
+        Reply::json(&self.counted(batch.exchange.to_string(), answer))
+    }
+
+    fn delete(&self) -> Result<(), Error> {
+        let mut live = lock(&self.live);
+        if live.is_none() {
+            return Err(self.deleted());
+        }
+        self.store.delete_clear(&self.id)?;
+        *live = None;
+        Ok(())
+    }
+}
+
+/// Reads a message; what is wrong is named by its path.
+fn json<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Error> {
+    seeded(PhantomData::<T>, what, body)
+}
+
+/// As [`json`], for the value that `seed` deserializes.
+fn seeded<S: for<'a> DeserializeSeed<'a, Value = T>, T>(
+    seed: S,
+    what: &'static str,
+    body: &[u8],
+) -> Result<T, Error> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let mut path = serde_path_to_error::Track::new();
+    let read = seed.deserialize(serde_path_to_error::Deserializer::new(&mut reader, &mut path));
+    let read = read.map_err(|e| {
+        let (path, why) = (path.path().to_string(), e.to_string());
+        let why = if path == "." { why } else { format!("{path}: {why}") };
+        Error::BadJson { what, why }
+    })?;
+    reader.end().map_err(|e| Error::BadJson { what, why: e.to_string() })?;
+    Ok(read)
+}

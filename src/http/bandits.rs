@@ -1,0 +1,142 @@
+//! `/v1/bandits`: bandits of either kind are created, listed, shown and deleted.
+
+use super::AppState;
+use crate::bandits::{BodyLimit, Listed, Reply};
+use crate::error::{Error, Kind};
+use crate::jobs::{self, Work};
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use protocol::BanditConfig;
+use serde_json::{Map, Value};
+use service::Content;
+
+/// A configuration is a dozen numbers.
+const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
+
+/// Those that the sender may change.
+pub(super) async fn list(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+) -> Result<Json<Vec<Listed>>, Error> {
+    jobs::run(None, move || {
+        let bandits = state.0.bandits.loaded().into_iter();
+        let may = bandits.filter(|bandit| state.0.access.check(&headers, bandit.kind()).is_ok());
+        Ok(Json(may.filter_map(|bandit| bandit.created()).collect()))
+    })
+    .await
+}
+
+pub(super) async fn show(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Reply, Error> {
+    let bandit = state.0.bandits.find(&id?.0)?;
+    // A commit may hold the lock for as long as the disk takes.
+    jobs::run(None, move || bandit.view()).await
+}
+
+/// Answers 204; a second time, 404.
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Error> {
+    let Path(id) = id?;
+    state.find_for(&id, &headers)?;
+    jobs::run(None, move || state.0.bandits.delete(&id).map(|()| StatusCode::NO_CONTENT)).await
+}
+
+pub(super) async fn create(State(state): State<AppState>, request: Request) -> Result<Response, Error> {
+    let headers = request.headers().clone();
+    let body = state.body(request, CONFIG).await?;
+    let (id, created) = match asked_for(&body)? {
+        Asked::Policy(request) => {
+            state.0.access.check(&headers, Kind::Clear)?;
+            create_clear(state, request).await?
+        }
+        Asked::Encrypted(config) => {
+            state.0.bandits.keys()?;
+            state.0.access.check(&headers, Kind::Encrypted)?;
+            let place = state.0.admission.admit(Work::Short).await?;
+            jobs::run(Some(place), move || state.0.bandits.create_encrypted(config)).await?
+        }
+    };
+    let location = [(header::LOCATION, format!("/v1/bandits/{id}"))];
+    Ok((StatusCode::CREATED, location, Json(created)).into_response())
+}
+
+async fn create_clear(state: AppState, request: Map<String, Value>) -> Result<(String, Listed), Error> {
+    let config = state.0.bandits.policy(request)?;
+    let work = if config.sizes_noise() { Work::Sizing } else { Work::Short };
+    let place = state.0.admission.admit(work).await?;
+    jobs::run(Some(place), move || state.0.bandits.create_clear(config)).await
+}
+
+enum Asked {
+    Encrypted(BanditConfig),
+    Policy(Map<String, Value>),
+}
+
+/// What a creation request asks for: HELBA where no policy is named.
+fn asked_for(body: &[u8]) -> Result<Asked, Error> {
+    let mut names_no_policy = false;
+    let config = match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Object(mut object)) if object.contains_key("policy") => {
+            if object["policy"] != "helba" {
+                return Ok(Asked::Policy(object));
+            }
+            object.remove("policy");
+            serde_json::from_value(Value::Object(object))
+        }
+        Ok(_) => {
+            names_no_policy = true;
+            serde_json::from_slice(body)
+        }
+        Err(error) => Err(error),
+    };
+    config.map(Asked::Encrypted).map_err(|e| {
+        let hint = if names_no_policy { "; for a policy in the clear give `policy`" } else { "" };
+        Error::BadConfig { why: format!("{e}{hint}") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Settings;
+    use serde_json::json;
+
+    fn request(value: Value) -> Map<String, Value> {
+        let Value::Object(request) = value else { unreachable!() };
+        request
+    }
+
+    /// While the noise of one bandit is sized, a second creation that needs sizing is refused for now. All
+    /// other creations succeed, and no permit of other requests is taken. Parameters whose noise would take
+    /// longer than the limits allow are refused before any sizing.
+    #[tokio::test]
+    async fn attack_costly_creations_hold_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { max_in_flight: 1, ..Settings::default() };
+        let state = AppState::open(None, folder.path(), settings).unwrap();
+        let costly = json!({"policy": "shuffle-glm", "arms": 2, "features": 1, "batches": [9], "epsilon": 4,
+            "delta": 0.01, "gamma": 1, "steps": 2});
+        let make = |value: &Value| create_clear(state.clone(), request(value.clone()));
+        let sizing = state.0.admission.admit(Work::Sizing).await.unwrap();
+        assert!(matches!(make(&costly).await, Err(Error::SizingNoise)));
+        assert!(make(&json!({"policy": "ucb1", "arms": 2})).await.is_ok());
+        drop(sizing);
+        let place = state.0.admission.admit(Work::Short).await.unwrap();
+        assert!(make(&costly).await.is_ok(), "needs no place");
+        assert!(matches!(make(&json!({"policy": "ucb1", "arms": 2})).await, Err(Error::Overloaded)));
+        drop(place);
+        let mut most = costly.clone();
+        (most["batches"], most["steps"]) = (vec![125_000; 8].into(), 1000.into());
+        let refused = make(&most).await.unwrap_err().to_string();
+        assert!(refused.contains("steps times batches is 8000"), "{refused}");
+        assert_eq!(state.bandits(), 2);
+    }
+}

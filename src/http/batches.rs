@@ -1,0 +1,27 @@
+//! `POST /v1/bandits/{id}/shuffled`: what an intermediary lets out of a batch of users.
+
+use super::{AppState, refuse};
+use crate::bandits::Reply;
+use crate::error::Error;
+use crate::jobs::{self, Work};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+
+pub(super) async fn receive(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let find = || {
+        let Path(id) = id?;
+        let bandit = state.find_for(&id, request.headers())?;
+        Ok((bandit.batch_body()?, bandit))
+    };
+    let (limit, bandit) = match find() {
+        Ok(found) => found,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, limit).await?;
+    let place = state.0.admission.admit(Work::Short).await?;
+    jobs::run(Some(place), || bandit.receive(body)).await
+}

@@ -1,0 +1,29 @@
+//! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: answered when it is on disk.
+
+use super::{AppState, refuse};
+use crate::bandits::Reply;
+use crate::error::Error;
+use crate::jobs::{self, Work};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use protocol::DecisionId;
+
+pub(super) async fn feedback(
+    State(state): State<AppState>,
+    names: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let find = || {
+        let Path((id, decision)) = names?;
+        let bandit = state.find_for(&id, request.headers())?;
+        let limit = bandit.feedback_body()?;
+        Ok((bandit, limit, decision.parse::<DecisionId>()?))
+    };
+    let (bandit, limit, decision) = match find() {
+        Ok(found) => found,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, limit).await?;
+    let place = state.0.admission.admit(Work::Short).await?;
+    jobs::run(Some(place), move || bandit.feedback(decision, body)).await
+}

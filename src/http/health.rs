@@ -1,0 +1,13 @@
+//! `GET /v1/health`: the server answers.
+
+use axum::Json;
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(super) struct Health {
+    status: &'static str,
+}
+
+pub(super) async fn show() -> Json<Health> {
+    Json(Health { status: "ok" })
+}

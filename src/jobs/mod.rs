@@ -1,0 +1,91 @@
+//! How much the server computes at a time.
+
+mod updates;
+
+pub(crate) use updates::Updates;
+
+use crate::error::Error;
+use rand::SeedableRng;
+use rand::rngs::SysRng;
+use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Evaluations of encrypted decisions at a time. Each uses every thread of the pool; the second fills the gaps
+/// of the first, which may then end with it.
+pub(crate) const EVALUATIONS: usize = 2;
+
+/// Admits requests to be computed.
+pub(crate) struct Admission {
+    requests: Arc<Semaphore>,
+    evaluations: Arc<Semaphore>,
+    sizings: Arc<Semaphore>,
+}
+
+/// A place among the requests under way, to be kept until all memory of the request is free again.
+#[derive(Debug)]
+#[must_use = "a place that is dropped is given back"]
+pub(crate) struct Place {
+    _permits: Vec<OwnedSemaphorePermit>,
+}
+
+/// What a request computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Milliseconds.
+    Short,
+    /// The decision of an encrypted bandit.
+    Evaluation,
+    /// The noise of a new policy, which takes seconds; it takes no place of other requests.
+    Sizing,
+}
+
+impl Admission {
+    /// Admits `most` requests at a time, and among them [`EVALUATIONS`] evaluations.
+    pub(crate) fn new(most: usize) -> Self {
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
+        Admission { requests: semaphore(most), evaluations: semaphore(EVALUATIONS), sizings: semaphore(1) }
+    }
+
+    /// A place for a request. An evaluation waits for its turn; all else is admitted at once or refused.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`], [`Error::SizingNoise`].
+    pub(crate) async fn admit(&self, work: Work) -> Result<Place, Error> {
+        if work == Work::Sizing {
+            let sizing = self.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?;
+            return Ok(Place { _permits: vec![sizing] });
+        }
+        let mut permits = vec![self.requests.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?];
+        if work == Work::Evaluation {
+            let turn = self.evaluations.clone().acquire_owned().await;
+            permits.push(turn.map_err(|_| Error::Broken("the evaluations were closed"))?);
+        }
+        Ok(Place { _permits: permits })
+    }
+}
+
+/// Runs what takes longer than a network task may, and gives `place` back when it is done. A client that hangs up
+/// interrupts nothing.
+///
+/// # Errors
+/// Those of `work`; [`Error::Broken`] if it panicked.
+pub(crate) async fn run<T: Send + 'static>(
+    place: Option<Place>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    let lost = |_| Error::Broken("a computation panicked");
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
+}
+
+/// A generator for one request, seeded by the operating system.
+///
+/// # Errors
+/// [`Error::NoRandomness`].
+pub(crate) fn rng() -> Result<ChaCha20Rng, Error> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
+}

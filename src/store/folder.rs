@@ -1,0 +1,94 @@
+//! The state folder: its mode, its lock, its files.
+
+use crate::error::Error;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// Makes the folder if it is not there, and takes from others the right to read it: masks and ciphertexts give
+/// the model to whoever has a bandit's secret key, and rewards of clear policies are stored as they came.
+///
+/// # Errors
+/// [`Error::FolderIsShared`], and those of the disk.
+pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
+    let mut private = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    make_private(folder)
+}
+
+/// Takes the lock of the folder, which one process at a time holds until it drops the file.
+///
+/// # Errors
+/// [`Error::StateInUse`], and those of the disk.
+pub(super) fn lock(folder: &Path) -> Result<File, Error> {
+    let path = folder.join("lock");
+    let file = private_file().open(&path).map_err(|e| Error::disk(&path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
+        Err(TryLockError::Error(e)) => Err(Error::disk(&path, e)),
+    }
+}
+
+/// Opens the database file, or creates it empty, with mode 0600.
+///
+/// # Errors
+/// Those of the disk.
+pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
+    let path = folder.join("state.redb");
+    let file = private_file().read(true).open(&path).map_err(|e| Error::disk(&path, e))?;
+    // A file that was there may have another mode.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .map_err(|e| Error::disk(&path, e))?;
+    Ok(file)
+}
+
+/// Options that open a file for writing, and create it with mode 0600.
+pub(super) fn private_file() -> fs::OpenOptions {
+    let mut options = File::options();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes the entries of a folder durable.
+pub(super) fn sync(folder: &Path) -> Result<(), Error> {
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::disk(folder, e))
+}
+
+/// The entries of a folder.
+pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(folder).and_then(|entries| entries.map(|e| Ok(e?.path())).collect());
+    entries.map_err(|e| Error::disk(folder, e))
+}
+
+/// Sets the mode of a folder that is empty or holds a state to 0700. The server does not change the mode of
+/// any other folder.
+///
+/// # Errors
+/// [`Error::FolderIsShared`] for any other folder that others may read, and where the mode cannot be set.
+#[cfg(unix)]
+fn make_private(folder: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt;
+    let disk = |e| Error::disk(folder, e);
+    let metadata = fs::metadata(folder).map_err(disk)?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let ours = folder.join("state.redb").is_file() || list(folder)?.is_empty();
+    let private = fs::Permissions::from_mode(0o700);
+    if !ours || fs::set_permissions(folder, private).is_err() {
+        return Err(Error::FolderIsShared { folder: folder.to_owned(), mode });
+    }
+    tracing::info!(folder = %folder.display(), "had mode {mode:o}: it is now readable by its owner alone");
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> Result<(), Error> {
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The tables of the state database, and transactions over them.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `meta` | name | format, key id, parameter fingerprint |
+//! | `encrypted` | bandit | state of an encrypted bandit; ciphertexts by digest |
+//! | `clear` | bandit | state of a bandit with a clear policy |
+//! | `decisions` | bandit, decision | a decision that waits for feedback |
+//! | `receipts` | bandit, decision | what was answered to its feedback |
+//! | `exchanges` | bandit, exchange | what was answered to its batch |
+
+use super::{folder, lock};
+use crate::error::Error;
+use helba::journal::{StoredEdit, StoredRow};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+type States = TableDefinition<'static, &'static str, &'static [u8]>;
+type Keyed = TableDefinition<'static, (&'static str, &'static [u8]), &'static [u8]>;
+
+const META: States = TableDefinition::new("meta");
+const ENCRYPTED: States = TableDefinition::new("encrypted");
+const CLEAR: States = TableDefinition::new("clear");
+const DECISIONS: Keyed = TableDefinition::new("decisions");
+const RECEIPTS: Keyed = TableDefinition::new("receipts");
+const EXCHANGES: Keyed = TableDefinition::new("exchanges");
+const ROWS: [Keyed; 3] = [DECISIONS, RECEIPTS, EXCHANGES];
+
+/// Above every key of a bandit's rows, which have 16 bytes at most.
+const AFTER_ALL_KEYS: &[u8] = &[u8::MAX; 17];
+/// Memory that the database keeps pages in: states and rows are small.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// The database of a state folder.
+pub(super) struct Tables {
+    folder: PathBuf,
+    /// `None` after a failed write, until it can be opened again: what was written is then read back.
+    database: Mutex<Option<Database>>,
+}
+
+/// The two kinds of bandits that are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Encrypted,
+    Clear,
+}
+
+/// What one commit writes of one bandit.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    /// The state without its rows, whole.
+    pub(crate) state: Vec<u8>,
+    /// Rows that come and go.
+    pub(crate) decisions: Vec<StoredEdit>,
+    pub(crate) receipts: Vec<StoredEdit>,
+    pub(crate) exchanges: Vec<StoredEdit>,
+}
+
+/// A bandit as the database holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) id: String,
+    pub(crate) table: Table,
+    pub(crate) state: Vec<u8>,
+    pub(crate) decisions: Vec<StoredRow>,
+    pub(crate) receipts: Vec<StoredRow>,
+    pub(crate) exchanges: Vec<StoredRow>,
+}
+
+impl Table {
+    const fn definition(self) -> States {
+        match self {
+            Table::Encrypted => ENCRYPTED,
+            Table::Clear => CLEAR,
+        }
+    }
+}
+
+impl Tables {
+    /// Opens the database of `folder`, which the caller has locked.
+    ///
+    /// # Errors
+    /// [`Error::Database`], and those of the disk.
+    pub(super) fn open(folder: &Path) -> Result<Self, Error> {
+        let database = open(folder)?;
+        Ok(Tables { folder: folder.to_owned(), database: Mutex::new(Some(database)) })
+    }
+
+    /// Checks that the database has `format` and the given keys, and notes both in an empty one.
+    ///
+    /// # Errors
+    /// [`Error::StateFormat`] and [`Error::OtherKeys`]; nothing is written then.
+    pub(super) fn check_meta(&self, format: u16, keys: Option<(&[u8], &[u8])>) -> Result<(), Error> {
+        let mut wanted = vec![("format", format.to_le_bytes().to_vec())];
+        if let Some((key, parameters)) = keys {
+            wanted.extend([("key", key.to_vec()), ("parameters", parameters.to_vec())]);
+        }
+        let mut differs = None;
+        self.transaction(|transaction| {
+            let mut table = transaction.open_table(META)?;
+            for (name, want) in &wanted {
+                let found = table.get(*name)?.map(|v| v.value().to_vec());
+                match found {
+                    None => drop(table.insert(*name, want.as_slice())?),
+                    Some(found) if found == *want => {}
+                    Some(found) => differs = differs.take().or(Some((*name, found, want.clone()))),
+                }
+            }
+            if differs.is_some() {
+                return Ok(false);
+            }
+            for table in [ENCRYPTED, CLEAR] {
+                transaction.open_table(table)?;
+            }
+            for table in ROWS {
+                transaction.open_table(table)?;
+            }
+            Ok(true)
+        })?;
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        match differs {
+            None => Ok(()),
+            Some(("format", got, _)) => {
+                let got = got.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
+                Err(Error::StateFormat { folder: self.folder.clone(), got, want: format })
+            }
+            Some((what, got, want)) => {
+                let (got, want) = (hex(&got), hex(&want));
+                Err(Error::OtherKeys { folder: self.folder.clone(), what, got, want })
+            }
+        }
+    }
+
+    /// Every bandit with its rows.
+    ///
+    /// # Errors
+    /// [`Error::Database`], and those of the disk.
+    pub(super) fn read(&self) -> Result<Vec<Stored>, Error> {
+        let slot = lock(&self.database);
+        let database = slot.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
+        let read = || -> Result<Vec<Stored>, redb::Error> {
+            let transaction = database.begin_read()?;
+            let rows = |table: Keyed| -> Result<BTreeMap<String, Vec<StoredRow>>, redb::Error> {
+                let mut out = BTreeMap::<String, Vec<StoredRow>>::new();
+                for row in transaction.open_table(table)?.iter()? {
+                    let (key, value) = row?;
+                    let (bandit, key) = key.value();
+                    out.entry(bandit.into()).or_default().push((key.into(), value.value().into()));
+                }
+                Ok(out)
+            };
+            let (mut decisions, mut receipts, mut exchanges) =
+                (rows(DECISIONS)?, rows(RECEIPTS)?, rows(EXCHANGES)?);
+            let mut out = Vec::new();
+            for table in [Table::Encrypted, Table::Clear] {
+                for row in transaction.open_table(table.definition())?.iter()? {
+                    let (id, state) = row?;
+                    let (id, state) = (id.value().to_string(), state.value().to_vec());
+                    let of = |rows: &mut BTreeMap<_, _>| rows.remove(&id).unwrap_or_default();
+                    out.push(Stored {
+                        table,
+                        state,
+                        decisions: of(&mut decisions),
+                        receipts: of(&mut receipts),
+                        exchanges: of(&mut exchanges),
+                        id,
+                    });
+                }
+            }
+            Ok(out)
+        };
+        read().map_err(|e| Error::database(&self.folder, e))
+    }
+
+    /// Writes the edits of some bandits in one transaction. When it returns they are durable; on an error, after
+    /// a restart either all of them are there or none.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] and others of the disk.
+    pub(super) fn write(&self, table: Table, bandits: &[(&str, Edits)]) -> Result<(), Error> {
+        self.transaction(|transaction| {
+            for (id, edits) in bandits {
+                transaction.open_table(table.definition())?.insert(*id, edits.state.as_slice())?;
+                let rows = [&edits.decisions, &edits.receipts, &edits.exchanges];
+                for (table, edits) in ROWS.into_iter().zip(rows).filter(|(_, edits)| !edits.is_empty()) {
+                    let mut table = transaction.open_table(table)?;
+                    for edit in edits {
+                        let key = (*id, edit.key.as_slice());
+                        match &edit.value {
+                            Some(value) => table.insert(key, value.as_slice())?,
+                            None => table.remove(key)?,
+                        };
+                    }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Removes a bandit and its rows.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(super) fn delete(&self, table: Table, id: &str) -> Result<(), Error> {
+        self.transaction(|transaction| {
+            transaction.open_table(table.definition())?.remove(id)?;
+            for table in ROWS {
+                let of_bandit = (id, &[][..])..(id, AFTER_ALL_KEYS);
+                transaction.open_table(table)?.retain_in(of_bandit, |_, _| false)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Commits what `write` writes, if it returns true.
+    fn transaction(
+        &self,
+        write: impl FnOnce(&redb::WriteTransaction) -> Result<bool, redb::Error>,
+    ) -> Result<(), Error> {
+        let mut slot = lock(&self.database);
+        let database = match slot.take() {
+            Some(database) => database,
+            None => open(&self.folder)?,
+        };
+        let run = || {
+            let transaction = database.begin_write()?;
+            if write(&transaction)? {
+                transaction.commit()?;
+            } else {
+                transaction.abort()?;
+            }
+            Ok::<_, redb::Error>(())
+        };
+        match run() {
+            Ok(()) => {
+                *slot = Some(database);
+                Ok(())
+            }
+            // The database takes no more writes after a failed one; the slot stays empty, so that the next
+            // transaction opens it anew.
+            Err(error) => Err(Error::database(&self.folder, error)),
+        }
+    }
+}
+
+fn open(folder: &Path) -> Result<Database, Error> {
+    let file = folder::database_file(folder)?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    #[cfg(test)]
+    let opened = builder.create_with_backend(super::tests::CountingBackend::new(file));
+    #[cfg(not(test))]
+    let opened = builder.create_file(file);
+    opened.map_err(|e| Error::database(folder, e.into()))
+}
