@@ -37,9 +37,10 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        for GaloisKey { automorphism, level, kept } in plan.galois {
+        for GaloisKey { automorphism, level, storage } in plan.galois {
             let g = automorphism.element(&params);
-            keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
+            keys.galois
+                .insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).stored_as(storage)));
         }
         let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));
         let engine = Engine::new(params.clone(), public, id, shape, keys)?;

@@ -50,7 +50,7 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
     for (d, k, want) in shares {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
         let params = keys.params.validate().unwrap();
-        let bytes = |gadget, level, kept| ckks::KeySwitchKey::bytes_at(&params, gadget, level, kept);
+        let bytes = |gadget, level, storage| ckks::KeySwitchKey::bytes_at(&params, gadget, level, kept);
         let relin = bytes(params.relin_gadget(), keys.relin_level, KeyStorage::Expanded);
         let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.storage));
         let memory = relin + rotations.sum::<usize>();

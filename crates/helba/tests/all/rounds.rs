@@ -28,9 +28,10 @@ fn party(shape: Shape, seed: u64) -> Party {
         relin: Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng))),
         ..EvaluationKeys::default()
     };
-    for GaloisKey { automorphism, level, kept } in plan.galois {
+    for GaloisKey { automorphism, level, storage } in plan.galois {
         let g = automorphism.element(&params);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
+        keys.galois
+            .insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).stored_as(storage)));
     }
     let id: KeyId = public.id(&params);
     Party { engine: Engine::new(params, public, id, shape, keys).unwrap(), secret, rng }
