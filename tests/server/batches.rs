@@ -9,14 +9,15 @@ use bandit::distributed::{Config, Model};
 use glm::shuffle::{ShuffleGlm, Summation};
 use helba_server::Settings;
 use privacy::Ratio;
+use privacy::task::{Ask, Bounds, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::{Aggregator, Awaiting, Collector, Most, Party, http};
+use secure_sum::{Aggregator, BanditTask, Collector, Party, http};
 use serde_json::{Value, json};
-use wire::{Ask, Awaited, Counted};
+use wire::Counted;
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
-fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
+fn shares(config: &Config, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
     let mechanism = config.mechanism(awaited.batch).unwrap();
     assert_eq!(mechanism.users(), awaited.users);
     let (arm, counts) = match awaited.ask {
@@ -90,9 +91,9 @@ fn learns_through_aggregators() {
     while let Some(awaited) = view(&server.device(), &id).awaited {
         // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
         // sized for those needed.
-        let awaiting = Awaiting::ask(&service, &id).unwrap();
+        let awaiting = BanditTask::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
-        let batch = awaiting.batch(&Most::default()).unwrap();
+        let batch = awaiting.batch(&Bounds::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
         collector.announce(batch.id(number)).unwrap();
@@ -108,7 +109,7 @@ fn learns_through_aggregators() {
                 party.report(report).unwrap();
             }
         }
-        let handed = collector.hand(&service, &id, number);
+        let handed = collector.deliver(&service, &id, number);
         if lacks {
             assert!(matches!(handed, Err(secure_sum::Error::TooFew { .. })), "{handed:?}");
             continue;
@@ -119,7 +120,7 @@ fn learns_through_aggregators() {
     }
     assert!(estimates > 8 && number < 60, "{estimates} of {number}");
     assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
-    assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
+    assert!(collector.deliver(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
 }
 
 /// Shares that are private by themselves go to the server; one that comes after its batch is told so.

@@ -91,7 +91,8 @@ pub enum Error {
         /// The arm given.
         arm: usize,
     },
-    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played them.
+    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played
+    /// them.
     #[error("the horizon of {horizon} rounds is over")]
     HorizonOver {
         /// T.
@@ -123,7 +124,8 @@ pub enum Error {
         /// Number of arms.
         k: usize,
     },
-    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added up.
+    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added
+    /// up.
     #[error("{got} shares of {users} users")]
     Shares {
         /// Shares received.
@@ -131,6 +133,9 @@ pub enum Error {
         /// Users that the noise is sized for, or servers that hold parts.
         users: u64,
     },
+    /// Untrusted: a device does not answer a task.
+    #[error(transparent)]
+    Task(#[from] privacy::task::Refusal),
     /// The source of noise or the accounting refused.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),

@@ -35,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "access_token", run: rest::access_token, seeds: rest::access_tokens, inputs: 5000 },
     Target { name: "device_message", run: messages::device, seeds: messages::of_devices, inputs: 5000 },
     Target { name: "json_message", run: messages::json, seeds: messages::in_json, inputs: 5000 },
+    Target { name: "policy_request", run: messages::policy, seeds: messages::of_policies, inputs: 5000 },
     Target { name: "sum_share", run: messages::share, seeds: messages::shares, inputs: 5000 },
 ];
 

@@ -66,7 +66,7 @@ pub(crate) fn json(input: &[u8]) {
     check::<Counted>(input);
     check::<PolicyCreated>(input);
     check::<PolicyView>(input);
-    check::<Vec<Offer>>(input);
+    check::<Vec<PolicyCard>>(input);
     check::<Created>(input);
     check::<BanditView>(input);
     check::<Problem>(input);
@@ -88,6 +88,18 @@ pub(crate) fn in_json() -> Vec<Vec<u8>> {
     ];
     let config = serde_json::to_vec(&BanditConfig::new(2, 2)).expect("numbers and names");
     texts.into_iter().map(|text| text.as_bytes().to_vec()).chain([config]).collect()
+}
+
+/// A request for a bandit in the clear, with the parameters of its policy.
+pub(crate) fn policy(input: &[u8]) {
+    let Ok(body) = serde_json::from_slice::<serde_json::Map<_, _>>(input) else { return };
+    if let Ok(config) = policies::Config::from_request(body) {
+        _ = config.profile();
+    }
+}
+
+pub(crate) fn of_policies() -> Vec<Vec<u8>> {
+    policies::cards().iter().map(|card| card.example.to_string().into_bytes()).collect()
 }
 
 /// A report of shares to an aggregator, and an opened sum.
