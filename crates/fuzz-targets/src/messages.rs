@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
     BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, FeedbackRequest,
-    Limits, Offer, PolicyCreated, PolicyView, Problem, ShuffledBatch, SummedBatch,
+    Limits, PolicyCard, PolicyCreated, PolicyView, Problem, ShuffledBatch, SummedBatch,
 };
 
 fn limits() -> &'static Limits {
