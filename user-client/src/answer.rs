@@ -6,7 +6,7 @@
 
 use crate::{Decision, Device, Error};
 use ckks::Ciphertext;
-use protocol::exchange;
+use protocol::{RefreshId, exchange};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{Created, FeedbackRequest};
@@ -61,7 +61,7 @@ impl Device {
         created: &Created,
         decision: &Decision,
         rng: &mut R,
-    ) -> Result<Option<(u64, Vec<u8>)>, Error> {
+    ) -> Result<Option<(RefreshId, Vec<u8>)>, Error> {
         let Some((id, masked)) = &decision.refresh else { return Ok(None) };
         let plan = &created.plan;
         let fresh = ckks_secret::recrypt(self.secret(), masked, plan.model_level, plan.model_slots, rng)?;
@@ -76,7 +76,7 @@ mod tests {
     use bandit::Schedule;
     use ckks::KeyId;
     use ckks_secret::SecretKey;
-    use protocol::{BanditConfig, Shape};
+    use protocol::{BanditConfig, DecisionId, Shape};
     use rns::{Coeff, Poly};
     use wire::{DecideReply, Limits};
 
@@ -129,7 +129,7 @@ mod tests {
             // X⁻ᵏ = −Xᴺ⁻ᵏ.
             let monomial = if k == 0 { (0, STEP) } else { (n - k, -STEP) };
             let reply = DecideReply {
-                decision: [0; 16],
+                decision: DecisionId([0; 16]),
                 round: 1,
                 model_feedbacks: 0,
                 seconds: Vec::new(),

@@ -7,7 +7,7 @@
 //! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·F
 //! trace statistics  slot 2D² + i·D + j = x_i x_j                         else 0        period Ka·F
 //! model             (h even, i, j) = A_ij      (h odd, 0, j) = ω_j       else 0        period 2D²
-//! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
+//! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, k < D
 //! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
 //! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩

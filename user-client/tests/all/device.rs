@@ -4,7 +4,7 @@ use bandit::Schedule;
 use helba::clear::ClearTwin;
 use helba::{Bandit, Engine, Feedback};
 use keygen::{Keys, Request, generate_in_memory};
-use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
+use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
@@ -91,13 +91,13 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
     let reply = bandit.finish_decision(engine, output, rng).apply();
     let write = |ct| ckks::write_ciphertext(params, key, ct);
     DecideReply {
-        decision: reply.id.0,
+        decision: reply.id,
         round: reply.round,
         model_feedbacks: reply.model_feedbacks,
         seconds: Vec::new(),
         action: write(&reply.action),
         trace: reply.trace.as_ref().map(write),
-        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, ckks::write_ciphertext(params, key, ct))),
+        refresh: reply.refresh.as_ref().map(|(id, ct)| (*id, ckks::write_ciphertext(params, key, ct))),
     }
     .to_bytes()
 }
@@ -113,7 +113,7 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
         statistics: read(&request.statistics, created.plan.statistics_level),
         trace: read(&request.trace, created.plan.trace_level),
         trace_answer: request.trace_answer,
-        refreshed: request.refreshed.map(|(id, b)| (RefreshId(id), read(&b, created.plan.model_level))),
+        refreshed: request.refreshed.map(|(id, b)| (id, read(&b, created.plan.model_level))),
     };
     bandit.feedback(engine, id, feedback).unwrap().apply();
     if let Some(inputs) = bandit.begin_update().unwrap() {
