@@ -2,7 +2,7 @@
 
 use crate::rng;
 use ckks::TOY_LOGN12_DEPTH21;
-use protocol::{BanditConfig, Shape};
+use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
 use secure_sum::{BatchId, Report, Sum, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
@@ -33,19 +33,19 @@ pub(crate) fn device(input: &[u8]) {
 
 pub(crate) fn of_devices() -> Vec<Vec<u8>> {
     let reply = DecideReply {
-        decision: [1; 16],
+        decision: DecisionId([1; 16]),
         round: 1,
         model_feedbacks: 0,
         seconds: vec![("score".into(), 0.5)],
         action: vec![1; 50],
         trace: Some(vec![2; 40]),
-        refresh: Some((3, vec![3; 30])),
+        refresh: Some((RefreshId(3), vec![3; 30])),
     };
     let request = FeedbackRequest {
         statistics: vec![1; 50],
         trace: vec![2; 40],
         trace_answer: Some(true),
-        refreshed: Some((3, vec![3; 30])),
+        refreshed: Some((RefreshId(3), vec![3; 30])),
     };
     let short = FeedbackRequest { trace: Vec::new(), trace_answer: None, refreshed: None, ..request.clone() };
     vec![reply.to_bytes(), request.to_bytes(), short.to_bytes()]

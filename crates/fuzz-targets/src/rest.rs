@@ -82,7 +82,11 @@ pub(crate) fn access_token(input: &[u8]) {
 
 pub(crate) fn access_tokens() -> Vec<Vec<u8>> {
     let token = AccessToken::generate(&mut rng());
-    vec![token.as_bytes().to_vec(), token.to_hex().into_bytes(), token.authorization().into_bytes()]
+    vec![
+        token.as_bytes().to_vec(),
+        token.to_hex().as_bytes().to_vec(),
+        token.authorization().as_bytes().to_vec(),
+    ]
 }
 
 fn params() -> Params {
