@@ -16,10 +16,9 @@ impl Device {
     /// [−1, 1].
     ///
     /// # Errors
-    /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1),
-    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for
-    /// the bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if
-    /// the trace is asked for and the answer cannot be counted.
+    /// [`Error::Protocol`] for features (row 1), reward and the bandit's configuration; [`Error::WrongKeys`],
+    /// [`Error::PlanMismatch`] for the bandit; [`Error::Secret`] if the masked model cannot be encrypted
+    /// anew; [`Error::AnswerCount`] if the trace is asked for and the answer cannot be counted.
     pub fn answer<R: CryptoRng>(
         &self,
         created: &Created,
