@@ -93,7 +93,7 @@ pub(crate) fn in_json() -> Vec<Vec<u8>> {
 /// A request for a bandit in the clear, with the parameters of its policy.
 pub(crate) fn policy(input: &[u8]) {
     let Ok(body) = serde_json::from_slice::<serde_json::Map<_, _>>(input) else { return };
-    if let Ok(config) = policies::Config::from_request(body) {
+    if let Ok(config) = policies::PolicyConfig::from_request(body) {
         _ = config.profile();
     }
 }
