@@ -1,8 +1,10 @@
-//! The price list: from what Criterion measured to a record, and from the record to `docs/costs.md` and its charts.
+//! The price list: from what Criterion measured to a record, and from the record to `docs/costs.md` and its
+//! charts.
 //!
 //! ```text
 //! cargo bench --bench rns --bench ckks --bench helba
-//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv --from target/criterion --load idle
+//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv \
+//!   --from target/criterion --load idle
 //! ```
 //! Without `--from` the pages are made from the record alone. `--compared FILE` adds a table of
 //! `benches/openfhe/compare.py`; `--prices` also renews the table that `helba-keygen plan` predicts from.
@@ -34,7 +36,8 @@ struct Args {
     /// Other libraries built natively, measured elsewhere: a table of its own, for what `--yardstick` has.
     #[arg(long)]
     native: Option<PathBuf>,
-    /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may be repeated.
+    /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may
+    /// be repeated.
     #[arg(long)]
     yardstick: Vec<PathBuf>,
     /// How busy the machine was otherwise, in words: "idle" if it was.
@@ -357,8 +360,8 @@ fn comparison(file: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// Native builds of other libraries, measured on another day, beside ours: as they are, and in transforms of a third party
-/// that ran on both days.
+/// Native builds of other libraries, measured on another day, beside ours: as they are, and in transforms of
+/// a third party that ran on both days.
 fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut theirs = Vec::new();
