@@ -3,6 +3,7 @@
 use helba::Part;
 use service::Refusal;
 use std::path::{Path, PathBuf};
+use wire::ProblemType;
 
 /// Why the server did not start, or did not do what a request asked.
 #[derive(Debug, thiserror::Error)]
@@ -304,6 +305,52 @@ impl From<ckks::Error> for Error {
 }
 
 impl Error {
+    /// The type of problem that a client is told of.
+    pub(crate) fn problem(&self) -> ProblemType {
+        use ProblemType as P;
+        match self {
+            Error::UnknownBandit { .. } => P::UnknownBandit,
+            Error::NoKeys => P::NoKeys,
+            Error::Unauthorized { .. } => P::Unauthorized,
+            Error::UnknownPath { .. } => P::UnknownPath,
+            Error::WrongMethod => P::WrongMethod,
+            Error::Request(Refusal::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Refusal::BodyLost { .. }) => P::BodyLost,
+            Error::Request(Refusal::MediaType { .. }) => P::MediaType,
+            Error::Request(Refusal::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
+            Error::Request(Refusal::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Refusal::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::BadConfig { .. } => P::BadConfiguration,
+            Error::BadJson { .. } => P::Malformed,
+            Error::BadParameter { .. } => P::BadValue,
+            Error::OutOfTurn { .. } => P::OutOfTurn,
+            Error::TurnTaken { .. } => P::TurnTaken,
+            Error::TooManyOpen { .. } => P::TooManyOpen,
+            Error::Answered { .. } => P::Answered,
+            Error::BatchOver { .. } => P::BatchOver,
+            Error::Settled { .. } => P::Settled,
+            Error::TakesBatches { .. } => P::TakesBatches,
+            Error::TakesFeedback { .. } => P::TakesFeedback,
+            Error::Policy(error) => error.fault().into(),
+            Error::Glm(error) => error.fault().into(),
+            Error::Privacy(error) => error.fault().into(),
+            Error::Wire(error) => error.fault().into(),
+            Error::Helba(error) => error.fault().into(),
+            Error::TooManyBandits { .. } => P::TooManyBandits,
+            Error::DiskFull { .. } => P::DiskFull,
+            Error::Disk { .. }
+            | Error::FolderIsShared { .. }
+            | Error::Database { .. }
+            | Error::StateInUse { .. }
+            | Error::OtherKeys { .. }
+            | Error::StateFormat { .. }
+            | Error::CorruptBlob { .. }
+            | Error::CorruptState { .. }
+            | Error::NoRandomness { .. }
+            | Error::Broken(_) => P::Internal,
+        }
+    }
+
     /// A failed read or write of `path`.
     pub(crate) fn disk(path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

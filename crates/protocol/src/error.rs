@@ -1,4 +1,5 @@
 use crate::Shape;
+use fault::Fault;
 
 /// Why a configuration, contexts, a reward or an id were refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -80,4 +81,19 @@ pub enum Error {
         /// The id.
         id: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Config(_)
+            | Error::Field { .. }
+            | Error::Shape { .. }
+            | Error::Depth { .. }
+            | Error::Slots { .. } => Fault::Configuration,
+            Error::ContextShape { .. } | Error::BadFeatures { .. } | Error::BadReward { .. } => Fault::Value,
+            Error::UnknownDecision { .. } => Fault::Unknown,
+        }
+    }
 }
