@@ -8,7 +8,7 @@
 mod support;
 
 use anyhow::{Context, Result};
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
 use protocol::BanditConfig;

@@ -5,10 +5,10 @@ mod encrypted;
 
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work, rng};
-use crate::policy::Config;
 use crate::store::{Store, Stored, Table, lock};
 use encrypted::EncryptedBandit;
 use helba::Engine;
+use policies::Config;
 use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
 use serde::Serialize;
@@ -244,7 +244,7 @@ impl Bandits {
     /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before seconds are spent on noise.
     pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<Config, Error> {
         let config = Config::from_request(request)?;
-        if config.sizes_noise() {
+        if config.profile().calibrates {
             self.check_room(Kind::Clear)?;
         }
         Ok(config)

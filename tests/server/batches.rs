@@ -9,14 +9,15 @@ use bandit::distributed::{Config, Model};
 use glm::shuffle::{ShuffleGlm, Summation};
 use helba_server::Settings;
 use privacy::Ratio;
+use privacy::task::{Ask, Bounds, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::{Aggregator, Awaiting, Collector, Most, Party, http};
+use secure_sum::{Aggregator, Awaiting, Collector, Party, http};
 use serde_json::{Value, json};
-use wire::{Ask, Awaited, Counted};
+use wire::Counted;
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
-fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
+fn shares(config: &Config, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
     let mechanism = config.mechanism(awaited.batch).unwrap();
     assert_eq!(mechanism.users(), awaited.users);
     let (arm, counts) = match awaited.ask {
@@ -92,7 +93,7 @@ fn learns_through_aggregators() {
         // sized for those needed.
         let awaiting = Awaiting::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
-        let batch = awaiting.batch(&Most::default()).unwrap();
+        let batch = awaiting.batch(&Bounds::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
         collector.announce(batch.id(number)).unwrap();

@@ -11,7 +11,7 @@ use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
-    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, Offer, PolicyCreated, PolicyView, Problem,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, Problem,
     ShuffledBatch,
 };
 
@@ -118,7 +118,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::keys`].
-    pub fn policies(&self) -> Result<Vec<Offer>, Error> {
+    pub fn policies(&self) -> Result<Vec<PolicyCard>, Error> {
         self.json(self.get("policies").call())
     }
 

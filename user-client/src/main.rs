@@ -1,7 +1,7 @@
 //! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
 
 use anyhow::{Context, bail};
-use bandit::choice::Purchases;
+use bandit::datasets::Purchases;
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::BanditConfig;
@@ -311,8 +311,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             say!("{}", created.id);
         }
         Command::Policies { server } => {
-            for offer in server.client(None)?.policies()? {
-                say!("{}\n  {}", offer.about, offer.example);
+            for card in server.client(None)?.policies()? {
+                say!("{}\n  {}", card.about, card.example);
             }
         }
         // What goes with what is said here in one line: the parser would ask for all of it.

@@ -133,6 +133,9 @@ pub enum Error {
         /// Users that the noise is sized for, or servers that hold parts.
         users: u64,
     },
+    /// Untrusted: a device does not answer a task.
+    #[error(transparent)]
+    Task(#[from] privacy::task::Refusal),
     /// The source of noise or the accounting refused.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),

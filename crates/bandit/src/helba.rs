@@ -1,10 +1,11 @@
 //! HELBA in the clear: the oracle of the encrypted server.
 
-use crate::features::dot;
-use crate::oful::{argmax, observed};
+use crate::oful::observed;
+use crate::vector::{argmax, dot};
 use crate::{Error, Features, LinearConfig, Policy, Ridge, paper};
 #[cfg(doc)]
 use crate::{Schedule, Width};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +130,10 @@ impl HelbaClear {
 impl Policy for HelbaClear {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+    }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
         match self.arithmetic {

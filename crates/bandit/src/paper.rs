@@ -150,7 +150,7 @@ mod tests {
         fn argmax_finds_the_largest(values in prop::collection::vec(0.0..1.0f64, 2..9), t in 1u64..1000) {
             let b = argmax(&values, max_depth(t), comparison_depth(t));
             let best = values.iter().copied().fold(0.0, f64::max);
-            let got = values[crate::oful::argmax(b.iter().copied())];
+            let got = values[crate::vector::argmax(b.iter().copied())];
             prop_assert!(best - got < 1.0 / (4.1 * t as f64), "best {} got {}", best, got);
             prop_assert!(b.iter().copied().fold(0.0, f64::max) >= 1.0 / (4.0 * t as f64));
         }

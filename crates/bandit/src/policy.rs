@@ -1,6 +1,7 @@
 //! The two sides of the game: [`Policy`] and [`Environment`].
 
 use crate::{Error, Features};
+use privacy::PrivacyStatement;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -17,6 +18,9 @@ pub trait Policy: Serialize + DeserializeOwned {
     type Context: ?Sized;
     /// What is told after the arm was played.
     type Feedback: ?Sized;
+
+    /// The guarantee of a whole run, for what decisions and releases reveal of one person.
+    fn privacy(&self) -> PrivacyStatement;
 
     /// The arm to play, from 0. Ties go to the lowest.
     ///
@@ -90,6 +94,10 @@ pub struct UniformRandom;
 impl Policy for UniformRandom {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Decisions follow the number of arms alone.")
+    }
 
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, Error> {
         Ok(rng.random_range(0..context.k()))

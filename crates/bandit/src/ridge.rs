@@ -1,6 +1,6 @@
 //! Ridge regression with statistics frozen between batch starts.
 
-use crate::features::dot;
+use crate::vector::{add_outer, dot, quadratic_form};
 use crate::{BatchProgress, Error};
 use nalgebra::{Cholesky, DMatrix, Dyn};
 use serde::{Deserialize, Serialize};
@@ -112,16 +112,14 @@ impl Ridge {
 
     /// `x^T A_j x`.
     pub(crate) fn quadratic_form(&self, x: &[f64]) -> f64 {
-        self.inverse.chunks_exact(self.d).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+        quadratic_form(&self.inverse, x)
     }
 
     /// Adds one round: `V += x x^T`, `g += r x`, and the batch's trace.
     pub(crate) fn observe(&mut self, x: &[f64], reward: f64) -> Result<(), Error> {
         self.trace += self.quadratic_form(x);
-        for ((row, xi), g) in self.design.chunks_exact_mut(self.d).zip(x).zip(&mut self.moment) {
-            *g += reward * xi;
-            row.iter_mut().zip(x).for_each(|(v, xj)| *v += xi * xj);
-        }
+        add_outer(&mut self.design, 1.0, x);
+        self.moment.iter_mut().zip(x).for_each(|(g, xi)| *g += reward * xi);
         self.round += 1;
         if let Some(tracked) = &mut self.tracked {
             tracked.log_det_growth += sherman_morrison(&mut tracked.inverse, x, &mut self.scratch).ln();

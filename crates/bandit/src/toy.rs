@@ -1,9 +1,9 @@
 //! The toy problem of the paper's figure 1: a few context sets, one of them drawn in every round.
 
-use crate::features::dot;
+use crate::sampling::standard_normal;
+use crate::vector::dot;
 use crate::{Environment, Error, Features, LinearConfig, Outcome};
 use rand::{Rng, RngExt};
-use std::f64::consts::TAU;
 
 /// Rounds of figure 1.
 pub const FIGURE_1_ROUNDS: usize = 130;
@@ -41,7 +41,7 @@ impl Toy {
         let contexts = (0..contexts)
             .map(|_| Features::new((0..config.k * config.d).map(|_| feature()).collect(), config.d))
             .collect::<Result<_, _>>()?;
-        let mut theta: Vec<f64> = (0..config.d).map(|_| normal(rng)).collect();
+        let mut theta: Vec<f64> = (0..config.d).map(|_| standard_normal(rng)).collect();
         let norm = dot(&theta, &theta).sqrt().max(f64::MIN_POSITIVE);
         theta.iter_mut().for_each(|v| *v *= config.s / norm);
         Ok(Self { contexts, theta, sigma: config.sigma, round: None, feedback: None })
@@ -67,7 +67,7 @@ impl Environment for Toy {
     }
 
     fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        self.round = Some((rng.random_range(0..self.contexts.len()), self.sigma * normal(rng)));
+        self.round = Some((rng.random_range(0..self.contexts.len()), self.sigma * standard_normal(rng)));
         self.feedback = None;
         true
     }
@@ -91,12 +91,6 @@ impl Environment for Toy {
     fn feedback(&self) -> Result<&f64, Error> {
         self.feedback.as_ref().ok_or(Error::NoRound)
     }
-}
-
-/// A standard normal number, from two uniform ones (Box and Muller).
-fn normal(rng: &mut dyn Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
-    radius * (TAU * rng.random::<f64>()).cos()
 }
 
 #[cfg(test)]

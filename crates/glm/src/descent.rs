@@ -1,8 +1,8 @@
 //! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing else.
 
-use crate::matrix::{dot, norm};
 use crate::mle::project_ball;
 use crate::{Error, Link};
+use bandit::vector::{dot, norm};
 use serde::{Deserialize, Serialize};
 
 /// Full-batch projected descent on the mean loss plus `regulariser / (2n) ||theta||^2`.

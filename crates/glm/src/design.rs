@@ -1,8 +1,8 @@
 //! Which arms to play so that every direction is learnt: optimal designs.
 
-use crate::matrix::dot;
 use crate::{Error, Symmetric};
 use bandit::Features;
+use bandit::vector::{argmax, dot};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -131,12 +131,6 @@ impl Span {
         }
         Err(Error::NoConvergence { what: "the G-optimal design", steps: STEPS })
     }
-}
-
-/// Position of the largest value, the first of equals; 0 if there is none.
-pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> usize {
-    let better = |best: (usize, f64), (i, v): (usize, f64)| if v > best.1 { (i, v) } else { best };
-    values.enumerate().fold((0, f64::NEG_INFINITY), better).0
 }
 
 /// A design over a *distribution* of arm sets: half G-optimal on the set at hand, half one of several softmax rules

@@ -1,7 +1,8 @@
 //! What is played against: rewards 0 and 1 with mean `mu(<x, theta>)`.
 
-use crate::matrix::{dot, norm};
 use crate::{Error, Link};
+use bandit::sampling::standard_normal;
+use bandit::vector::{dot, norm};
 use bandit::{Environment, Features, Outcome};
 use rand::{Rng, RngExt};
 use std::sync::Arc;
@@ -149,13 +150,7 @@ impl Environment for GlmEnvironment {
 }
 
 fn fill_on_sphere(x: &mut [f64], radius: f64, rng: &mut dyn Rng) {
-    x.iter_mut().for_each(|v| *v = normal(rng));
+    x.iter_mut().for_each(|v| *v = standard_normal(rng));
     let length = norm(x).max(f64::MIN_POSITIVE);
     x.iter_mut().for_each(|v| *v *= radius / length);
-}
-
-/// A standard normal number in double precision (Box and Muller): for simulation, no privacy rests on it.
-pub(crate) fn normal(rng: &mut dyn Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }

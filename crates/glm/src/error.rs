@@ -46,6 +46,9 @@ pub enum Error {
         /// Steps made.
         steps: usize,
     },
+    /// Untrusted: a device does not answer a task.
+    #[error(transparent)]
+    Task(#[from] privacy::task::Refusal),
     /// From budgets and samplers.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),

@@ -8,7 +8,7 @@
 //! | `pi_G` | [`Design::g_optimal`] |
 //! | P_GD | [`Descent`] |
 //! | Algorithm 1; what a device does of it | [`shuffle::ShuffleGlm`]; [`shuffle::Device`] |
-//! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Board`](joint::Board) |
+//! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Billboard`](joint::Billboard) |
 //! | the proof of its privacy | `docs/joint-privacy.md`; in numbers [`JointConfig::rho`](joint::JointConfig::rho) |
 //! | GLM-UCB, GLOC, ECOLog; RS-GLinUCB | [`baseline`]; [`JointConfig::rs_glinucb`](joint::JointConfig::rs_glinucb) |
 //!

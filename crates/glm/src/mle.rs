@@ -1,7 +1,7 @@
 //! Regularised maximum likelihood by damped Newton steps; projections on balls and ellipsoids.
 
-use crate::matrix::{dot, norm};
 use crate::{Error, Link, Symmetric};
+use bandit::vector::{dot, norm};
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@
 //! the rewards only, so that their figures can be met on that very instance alone. This file holds the three parts of
 //! that generator: seed sequence, PCG64, and the ziggurat normal.
 
-use crate::matrix::norm;
 use crate::{Error, Instance};
 use bandit::Features;
+use bandit::vector::norm;
 
 /// Seed of the published instances.
 pub const SEED: u64 = 109_832;

@@ -28,6 +28,7 @@ pub mod sampler;
 pub mod shuffle;
 pub mod source;
 mod statement;
+pub mod task;
 pub mod tree;
 
 pub use error::Error;

@@ -1,6 +1,7 @@
 //! Messages of bandits in the clear: JSON, both ways.
 
 use privacy::PrivacyStatement;
+use privacy::task::Task;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -11,7 +12,7 @@ pub const MAX_CLEAR_BYTES: usize = 4 << 20;
 
 /// A policy that a server offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct PolicyCard {
     /// Its name in a creation request.
     pub policy: String,
     /// What it is for.
@@ -102,7 +103,7 @@ pub struct Decided {
     pub published: Vec<Value>,
     /// The batch that the user's answer will be in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited: Option<Awaited>,
+    pub awaited: Option<Task>,
     /// What is promised and spent.
     pub privacy: Privacy,
 }
@@ -151,7 +152,7 @@ pub struct PolicyView {
     pub pending_decisions: usize,
     /// The batch that the server waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited: Option<Awaited>,
+    pub awaited: Option<Task>,
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
@@ -164,112 +165,6 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a server waits for from the intermediary between it and its users: a shuffler, or who adds shares.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Awaited {
-    /// Number of the exchange, from 1; a [`ShuffledBatch`] names it.
-    pub exchange: u64,
-    /// Number of the batch, from 1.
-    pub batch: u32,
-    /// Users that must be in it, neither more nor fewer: noise is sized for them.
-    pub users: u64,
-    /// What each of them sends.
-    pub ask: Ask,
-}
-
-/// What users of a batch send.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ask {
-    /// The reward of `arm`, randomised, as numbers that add up to it modulo `modulus`: the reward, in [0, 1], times
-    /// `steps`, rounded at random to a whole number with the same mean, plus `noise`.
-    Share {
-        /// The arm.
-        arm: usize,
-        /// The modulus.
-        modulus: u64,
-        /// Steps of a reward, g.
-        steps: u64,
-        /// What the user adds.
-        noise: Noise,
-        /// What the noise pays for.
-        epsilon: f64,
-    },
-    /// The reward of `arm`, randomised, as the number of ones among `steps + 2 margin` bits of one label: the reward, in
-    /// [0, 1], times `steps`, rounded at random to a whole number with the same mean, plus `noise`, cut off to
-    /// `-margin..=steps + margin`, plus `margin`.
-    Count {
-        /// The arm.
-        arm: usize,
-        /// Steps of a reward, g.
-        steps: u64,
-        /// Noise to either side, C.
-        margin: u64,
-        /// What the user adds.
-        noise: Noise,
-        /// What the noise pays for.
-        epsilon: f64,
-    },
-    /// Bits of their row's entry in the metric, a label an entry of the upper triangle, row by row.
-    Metric {
-        /// How many entries there are, `d (d + 1)/2`.
-        entries: usize,
-        /// How an entry becomes bits.
-        bits: Bits,
-    },
-    /// Bits of their gradient at a point, a label a coordinate.
-    Gradient {
-        /// The point.
-        at: Vec<f64>,
-        /// How a coordinate becomes bits.
-        bits: Bits,
-    },
-}
-
-impl Ask {
-    /// The labels that each user sends bits of, and how many of each; `None` where no bits are sent.
-    pub fn labels(&self) -> Option<(usize, u64)> {
-        let each = |bits: &Bits| bits.steps.saturating_add(bits.noise);
-        match self {
-            Self::Share { .. } => None,
-            Self::Count { steps, margin, .. } => Some((1, steps.saturating_add(margin.saturating_mul(2)))),
-            Self::Metric { entries, bits } => Some((*entries, each(bits))),
-            Self::Gradient { at, bits } => Some((at.len(), each(bits))),
-        }
-    }
-}
-
-/// How a number x of [-bound, bound] becomes `steps + noise` bits, which are shuffled with everybody's of their label: as
-/// many ones as (x + bound)/(2 bound) times `steps`, rounded at random to a whole number with the same mean, and `noise`
-/// random bits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bits {
-    /// Size of the number, at most.
-    pub bound: f64,
-    /// Bits of the number.
-    pub steps: u64,
-    /// Bits of noise, each one with probability 1/4.
-    pub noise: u64,
-}
-
-/// What each user adds, a whole number, with the `steps` g and `epsilon` of [`Ask::Share`] or [`Ask::Count`] and the n users
-/// of the batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Noise {
-    /// The difference of two Polya variates of shape 1/n and probability e^(-epsilon/g): all users' add up to one discrete
-    /// Laplace of scale g/epsilon.
-    Polya,
-    /// A Skellam variate of variance g²/(n epsilon²).
-    Skellam,
-    /// A discrete Gaussian of that variance parameter.
-    DiscreteGaussian,
-    /// A discrete Laplace variate of scale g/epsilon: private by itself.
-    DiscreteLaplace,
-}
-
 /// What an intermediary lets out of a batch. Nothing in it has an origin.
 ///
 /// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum likewise. So an
@@ -278,7 +173,7 @@ pub enum Noise {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffledBatch {
-    /// [`Awaited::exchange`].
+    /// [`Task::exchange`].
     pub exchange: u64,
     /// Users whose messages are in it.
     pub users: u64,

@@ -22,8 +22,8 @@ mod token;
 pub use action::DecideReply;
 pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
 pub use clear::{
-    Ask, Awaited, Bits, ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, Noise,
-    Offer, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
+    ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,
+    PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
 };
 pub use error::Error;
 pub use feedback::FeedbackRequest;

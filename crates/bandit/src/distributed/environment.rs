@@ -1,6 +1,6 @@
 //! The arms of the published experiments.
 
-use super::simulate::normal;
+use crate::sampling::standard_normal;
 use crate::{Environment, Error, Outcome};
 use rand::Rng;
 
@@ -64,7 +64,7 @@ impl Environment for NormalArms {
     }
 
     fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        self.z = Some(normal(rng));
+        self.z = Some(standard_normal(rng));
         self.feedback = None;
         true
     }

@@ -4,6 +4,7 @@ use crate::Error;
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
 use privacy::rdp::RdpCurve;
 use privacy::source::Words;
+use privacy::task::{Ask, UserNoise};
 use privacy::{Definition, PrivacyStatement, Ratio, Trust, sampler};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,15 @@ impl Mechanism {
     /// Bits of one user under [`Model::Bits`], `g + 2 C`.
     pub const fn bits(&self) -> u64 {
         self.g + 2 * self.margin
+    }
+
+    /// What each user of a batch that plays `arm` is asked to send; `None` if users add no noise.
+    pub fn ask(&self, arm: usize) -> Option<Ask> {
+        let (steps, noise, epsilon) = (self.g, self.model.user_noise()?, self.epsilon.to_f64());
+        Some(match self.model {
+            Model::Bits { .. } => Ask::Count { arm, steps, margin: self.margin, noise, epsilon },
+            _ => Ask::Share { arm, modulus: self.m, steps, noise, epsilon },
+        })
     }
 
     /// R under [`Model::Bits`]: how many of a user's [`bits`](Self::bits) are ones.
@@ -421,6 +431,31 @@ fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
 }
 
 impl Model {
+    /// The name of the model in [`Parameters`](super::Parameters), and of the models that only simulations have.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pure => "pure",
+            Self::Renyi { .. } => "renyi",
+            Self::Concentrated { .. } => "concentrated",
+            Self::Central => "central",
+            Self::Local => "local",
+            Self::Shuffle => "relaxed",
+            Self::Bits { .. } => "shuffle",
+        }
+    }
+
+    /// The noise that each user adds; `None` if users add none.
+    pub const fn user_noise(self) -> Option<UserNoise> {
+        match self {
+            Self::None | Self::Central => None,
+            Self::Pure | Self::Shuffle | Self::Bits { .. } => Some(UserNoise::Polya),
+            Self::Renyi { .. } => Some(UserNoise::Skellam),
+            Self::Concentrated { .. } => Some(UserNoise::DiscreteGaussian),
+            Self::Local => Some(UserNoise::DiscreteLaplace),
+        }
+    }
+
     /// The delta at which the guarantee is stated, if it has one.
     pub const fn delta(self) -> Option<Delta> {
         match self {

@@ -17,15 +17,18 @@
 //!
 //! Source throughout: Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits".
 
-mod elimination;
+mod device;
 mod environment;
+mod intermediary;
 mod mechanism;
-mod secure_sum;
+mod parameters;
+mod server;
 mod simulate;
-mod stage;
+mod whole;
 
-pub use elimination::{Config, Elimination, MOST_DELTA, NoiseAt};
 pub use environment::NormalArms;
+pub use intermediary::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
-pub use secure_sum::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
-pub use stage::{Stage, survivors};
+pub use parameters::{Config, MOST_DELTA, NoiseAt, Parameters};
+pub use server::{EliminationServer, Stage, survivors};
+pub use whole::Elimination;

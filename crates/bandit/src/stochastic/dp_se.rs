@@ -85,11 +85,6 @@ impl<N: Noise> DpSe<N> {
         &self.0.means
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        statement(self.0.epsilon, Neighbours::ReplaceOne)
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
@@ -99,6 +94,10 @@ impl<N: Noise> DpSe<N> {
 impl<N: Noise> Policy for DpSe<N> {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        statement(self.0.epsilon, Neighbours::ReplaceOne)
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let arm = self.0.left[self.0.next].arm; // `next` is below the length, which is never 0

@@ -1,7 +1,7 @@
 //! Follow the noisy leader under full information, in epochs of 1, 2, 4, ... rounds.
 
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -38,11 +38,6 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         self.0.epoch_size() - self.0.sums[0].count() // `new` makes at least one sum
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        self.0.max.privacy()
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
@@ -71,6 +66,10 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
 impl<N: Noise> Policy for FollowTheNoisyLeader<N> {
     type Context = ();
     type Feedback = [f64];
+
+    fn privacy(&self) -> PrivacyStatement {
+        self.0.max.privacy()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         Ok(self.0.turn.decide(self.0.leader))

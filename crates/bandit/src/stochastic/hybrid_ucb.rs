@@ -7,7 +7,7 @@
 //! | p-sums of the active tree nodes | `Arm::nodes` |
 
 use super::{Noise, OpenSum, Turn, check_arms, no_privacy, statement};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
@@ -72,16 +72,6 @@ impl<N: Noise> HybridUcb<N> {
         self.0.arms.iter().map(|a| a.pulls)
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        let epsilon = match self.0.tree {
-            Tree::Corrected => Ok(self.0.epsilon),
-            Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
-        };
-        // Fails where it is infinite.
-        epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
@@ -91,6 +81,15 @@ impl<N: Noise> HybridUcb<N> {
 impl<N: Noise> Policy for HybridUcb<N> {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        let epsilon = match self.0.tree {
+            Tree::Corrected => Ok(self.0.epsilon),
+            Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
+        };
+        // Fails where it is infinite.
+        epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let State { epsilon, turn, arms, .. } = &mut self.0;

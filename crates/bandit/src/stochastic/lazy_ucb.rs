@@ -7,7 +7,7 @@
 //! | open array | `Arm::open`, of size `2 * Arm::size` |
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
@@ -54,11 +54,6 @@ impl<N: Noise> AnytimeLazyUcb<N> {
         Ok(if a.size == 0 { f64::INFINITY } else { a.index(t, self.state.epsilon.get()) })
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        statement(self.state.epsilon, Neighbours::ReplaceOne)
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.state.noise
@@ -93,6 +88,10 @@ impl<N: Noise> AnytimeLazyUcb<N> {
 impl<N: Noise> Policy for AnytimeLazyUcb<N> {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        statement(self.state.epsilon, Neighbours::ReplaceOne)
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let (t, k) = (self.state.turn.round(), self.state.arms.len());

@@ -2,7 +2,7 @@
 
 use super::{Noise, no_privacy, statement};
 use crate::Error;
-use crate::oful::argmax;
+use crate::vector::argmax;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;

@@ -1,7 +1,7 @@
 //! UCB1: what the private policies are measured against.
 
 use super::{OpenSum, Turn, check_arms, no_privacy};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -27,11 +27,6 @@ impl Ucb1 {
         Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        no_privacy()
-    }
-
     /// Pulls, arm by arm.
     pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.arms.iter().map(OpenSum::count)
@@ -41,6 +36,10 @@ impl Ucb1 {
 impl Policy for Ucb1 {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        no_privacy()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let State { turn, arms } = &mut self.0;

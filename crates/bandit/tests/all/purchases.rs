@@ -1,6 +1,6 @@
 //! The figures of `data/README.md`, to the digits printed there.
 
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, Features, HelbaClear};
 use bandit::{Error, History, LinearConfig, Oful, Policy, Schedule, UniformRandom, Width, play};
 use rand_chacha::ChaCha8Rng;

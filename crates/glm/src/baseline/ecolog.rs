@@ -1,7 +1,6 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
-use crate::matrix::{dot, norm};
 use crate::{Error, Link, Problem, Symmetric};
+use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -36,11 +35,6 @@ struct Statistics {
 const LAMBDA: f64 = 10.0;
 
 impl Ecolog {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
     /// Without data.
     ///
     /// # Errors
@@ -145,6 +139,10 @@ fn on_line(w_inverse: &Symmetric, centre: &[f64], x: &[f64], gradient: impl Fn(f
 impl Policy for Ecolog {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {

@@ -1,9 +1,8 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
 use crate::error::in_round;
-use crate::matrix::dot;
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
+use bandit::vector::{argmax, dot};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -30,11 +29,6 @@ pub struct GlmUcb {
 }
 
 impl GlmUcb {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
     /// Without data.
     ///
     /// # Errors
@@ -64,6 +58,10 @@ impl GlmUcb {
 impl Policy for GlmUcb {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {

@@ -1,7 +1,6 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
-use crate::matrix::{dot, norm};
 use crate::{Error, Problem, Symmetric};
+use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -38,11 +37,6 @@ struct Statistics {
 }
 
 impl Gloc {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
     /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
     ///
     /// # Errors
@@ -134,6 +128,10 @@ fn onto_ball_in(a: &Symmetric, y: &[f64], s: f64) -> Vec<f64> {
 impl Policy for Gloc {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {

@@ -1,6 +1,6 @@
 //! The only code that sees data: rows and exact counts go in, noisy sums come out.
 
-use super::board::Board;
+use super::billboard::Billboard;
 use super::config::{Estimate, JointConfig, Region, Release};
 use crate::descent::{Descent, onto_ball};
 use crate::matrix::triangle;
@@ -36,7 +36,7 @@ impl Curator {
     pub(super) fn observe(
         &mut self,
         c: &JointConfig,
-        board: &mut Board,
+        board: &mut Billboard,
         explored: bool,
         x: &[f64],
         reward: f64,
@@ -49,7 +49,7 @@ impl Curator {
             let scale = if c.published.scaled_leaf { 1.0 + board.v_inverse.quadratic_form(x) } else { 1.0 };
             v.add_outer(1.0 / scale, x);
         } else {
-            let slope = c.problem.link.slope(crate::matrix::dot(x, &board.warm_up));
+            let slope = c.problem.link.slope(bandit::vector::dot(x, &board.warm_up));
             h.add_outer((slope / std::f64::consts::E / w_max).min(1.0), x);
         }
         let mut leaf = Vec::with_capacity(2 * triangle(c.problem.d) + 1);
@@ -85,7 +85,7 @@ impl Curator {
     pub(super) fn warm_up_estimate(
         &self,
         c: &JointConfig,
-        board: &Board,
+        board: &Billboard,
         rng: &mut dyn Rng,
     ) -> Result<Vec<f64>, Error> {
         match c.estimate {
@@ -102,7 +102,7 @@ impl Curator {
     pub(super) fn running_estimate(
         &self,
         c: &JointConfig,
-        board: &Board,
+        board: &Billboard,
         rng: &mut dyn Rng,
     ) -> Result<Vec<f64>, Error> {
         let radius = c.gamma * c.problem.kappa.sqrt();

@@ -1,11 +1,11 @@
 //! JointGLM: an update in every round, joint differential privacy.
 
-mod board;
+mod billboard;
 mod config;
 mod curator;
 mod ledger;
 
-pub use board::Board;
+pub use billboard::Billboard;
 pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trigger, WarmUp};
 
 use crate::Error;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order: [`Policy::learn`]
 ///   answers the last [`Policy::decide`], whose arm need not be the one played.
 /// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms are chosen
-///   from the [`Board`] and the round's own arm set.
+///   from the [`Billboard`] and the round's own arm set.
 /// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
 ///
 /// # Source
@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "State", into = "State")]
 pub struct JointGlm {
     config: JointConfig,
-    board: Board,
+    board: Billboard,
     curator: Curator,
     /// Of the round decided but not learnt: whether it explores.
     pending: Option<bool>,
@@ -45,13 +45,8 @@ impl JointGlm {
     /// Those of [`JointConfig::validate`].
     pub fn new(config: JointConfig) -> Result<Self, Error> {
         config.validate()?;
-        let (board, curator) = (Board::new(&config), Curator::new(&config)?);
+        let (board, curator) = (Billboard::new(&config), Curator::new(&config)?);
         Ok(Self { config, board, curator, pending: None })
-    }
-
-    /// [`JointConfig::privacy`]; none where it cannot be stated.
-    pub fn privacy(&self) -> PrivacyStatement {
-        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
     }
 
     /// The configuration.
@@ -60,7 +55,7 @@ impl JointGlm {
     }
 
     /// What is published.
-    pub fn board(&self) -> &Board {
+    pub fn board(&self) -> &Billboard {
         &self.board
     }
 
@@ -109,6 +104,11 @@ impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
 
+    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    fn privacy(&self) -> PrivacyStatement {
+        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.problem.admit(self.board.rounds)?;
@@ -145,7 +145,7 @@ impl Policy for JointGlm {
 #[serde(deny_unknown_fields)]
 struct State {
     config: JointConfig,
-    board: Board,
+    board: Billboard,
     curator: Curator,
     pending: Option<bool>,
 }

@@ -1,6 +1,6 @@
 //! The paper's figure 1 on the published instances, against an independent implementation; purchases; speed.
 
-use bandit::choice::{CRACKER, PurchaseLog, Purchases, YOGURT};
+use bandit::datasets::{CRACKER, PurchaseLog, Purchases, YOGURT};
 use bandit::{Features, History, Policy, Summary, play};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
