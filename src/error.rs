@@ -124,15 +124,9 @@ pub enum Error {
         /// The bandit.
         id: String,
     },
-    /// From a policy in the clear.
+    /// From a clear policy: a parameter, contexts or feedback refused, or the run is over.
     #[error(transparent)]
-    Policy(#[from] bandit::Error),
-    /// From a generalised linear policy.
-    #[error(transparent)]
-    Glm(#[from] glm::Error),
-    /// From noise and accounting.
-    #[error(transparent)]
-    Privacy(#[from] privacy::Error),
+    Policy(#[from] policies::Error),
     /// Untrusted: a message or bundle refused.
     #[error(transparent)]
     Wire(#[from] wire::Error),
@@ -298,6 +292,18 @@ impl From<protocol::Error> for Error {
     }
 }
 
+impl From<bandit::Error> for Error {
+    fn from(error: bandit::Error) -> Self {
+        Error::Policy(error.into())
+    }
+}
+
+impl From<privacy::Error> for Error {
+    fn from(error: privacy::Error) -> Self {
+        Error::Policy(error.into())
+    }
+}
+
 impl From<ckks::Error> for Error {
     fn from(error: ckks::Error) -> Self {
         Error::Helba(error.into())
@@ -332,8 +338,6 @@ impl Error {
             Error::TakesBatches { .. } => P::TakesBatches,
             Error::TakesFeedback { .. } => P::TakesFeedback,
             Error::Policy(error) => error.fault().into(),
-            Error::Glm(error) => error.fault().into(),
-            Error::Privacy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
             Error::Helba(error) => error.fault().into(),
             Error::TooManyBandits { .. } => P::TooManyBandits,

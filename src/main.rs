@@ -129,6 +129,8 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let connections = Connections {
         most: arguments.max_connections,
         most_an_address: arguments.max_connections_an_address,
+        grace: GRACE,
+        ..Connections::default()
     };
     check_address(&listen)?;
     // The port first: keys take a while to load.
@@ -175,20 +177,15 @@ async fn serve(arguments: Arguments) -> Result<()> {
         );
     }
 
-    let (stop, stopped) = tokio::sync::oneshot::channel();
-    let server = helba_server::serve(listener, app(app_state), connections, async {
-        let _ = stopped.await;
-    });
-    let server = tokio::spawn(server);
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
-    signal().await?;
-    tracing::info!("stopping");
-    let _ = stop.send(());
-    match tokio::time::timeout(GRACE, server).await {
-        Ok(served) => served.context("serving")?,
-        Err(_) => tracing::warn!("requests were cut off after {} s", GRACE.as_secs()),
+    let (mut heard, stop) = (Ok(()), async {
+        heard = signal().await;
+        tracing::info!("stopping");
+    });
+    if !helba_server::serve(listener, app(app_state), connections, stop).await {
+        tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
-    Ok(())
+    heard
 }
 
 /// Returns when the process is asked to stop.

@@ -33,7 +33,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use service::{Bodies, Body, DISCARDED_BYTES, Hosts};
+use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ impl AppState {
             bandits,
             access: Access { participant, operator },
             admission: Admission::new(max_in_flight),
-            bodies: Bodies::within(body_memory),
+            bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
         })))
     }
@@ -137,7 +137,7 @@ impl AppState {
     }
 
     async fn body(&self, request: Request, limit: BodyLimit) -> Result<Body, Error> {
-        Ok(self.0.bodies.read(request, limit.bytes, limit.content).await?)
+        Ok(self.0.bodies.read(request, limit.bytes, Some(limit.content)).await?)
     }
 }
 

@@ -11,7 +11,7 @@ mod body;
 mod listen;
 mod origin;
 
-pub use body::{Bodies, Body, Content, DISCARDED_BYTES, discard};
+pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
 pub use listen::{Connections, serve};
 pub use origin::{Hosts, is_loopback};
 

@@ -21,10 +21,9 @@ impl Awaiting {
     /// What `bandit` of the service at `server` waits for.
     ///
     /// # Errors
-    /// As [`now`](Self::now); [`Error::Malformed`] if it waits for nothing.
+    /// As [`now`](Self::now); [`Error::Finished`] if it waits for nothing.
     pub fn ask(server: &Party, bandit: &str) -> Result<Self, Error> {
-        Self::now(server, bandit)?
-            .ok_or(Error::Malformed { what: "the bandit has finished and waits for nobody" })
+        Self::now(server, bandit)?.ok_or(Error::Finished)
     }
 
     /// What `bandit` of the service at `server` waits for, if anything.
