@@ -1,7 +1,7 @@
 //! Why the server refuses, fails or does not start. `http::problem` turns an error into an answer.
 
 use helba::Part;
-use service::Refusal;
+use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
 
@@ -12,7 +12,7 @@ pub enum Error {
     /// Misuse: no bandit has that id.
     #[error("unknown bandit {id}: GET /v1/bandits lists those there are")]
     UnknownBandit {
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
     },
     /// Misuse: an encrypted bandit where there are no keys.
@@ -23,7 +23,7 @@ pub enum Error {
     NoKeys,
     /// Misuse: no token, or one that does not permit this.
     #[error(
-        "no token came that admits to this: {} needs `Authorization: Bearer TOKEN` with {}",
+        "this request has no token that permits it: {} needs `Authorization: Bearer TOKEN` with {}",
         .about.what(), .about.whose()
     )]
     Unauthorized {
@@ -33,7 +33,7 @@ pub enum Error {
     /// Misuse: no such path.
     #[error("nothing is served at {path}")]
     UnknownPath {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// Misuse: the path is served, but not with this method.
@@ -41,11 +41,11 @@ pub enum Error {
     WrongMethod,
     /// Untrusted: a request refused before its route.
     #[error(transparent)]
-    Request(#[from] Refusal),
+    Request(#[from] Rejection),
     /// Untrusted: a configuration that cannot be read.
     #[error("the body is not a bandit's configuration: {why}")]
     BadConfig {
-        /// Where and what.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// Untrusted: a message in JSON that cannot be read.
@@ -53,13 +53,13 @@ pub enum Error {
     BadJson {
         /// The message.
         what: &'static str,
-        /// Where and what.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// Untrusted: a parameter or value of a policy in the clear that is missing or out of range.
     #[error("{why}")]
     BadParameter {
-        /// Which, and what it must be.
+        /// The parameter, and the values allowed.
         why: String,
     },
     /// Misuse: feedback on a decision that a later one has replaced.
@@ -81,7 +81,7 @@ pub enum Error {
     },
     /// Capacity: decisions without feedback.
     #[error(
-        "{limit} decisions wait for feedback, as many as are remembered, and none gives way yet: return feedback, or ask again \
+        "{limit} decisions wait for feedback, as many as are remembered, and none may be replaced yet: return feedback, or ask again \
          after {wait} s"
     )]
     TooManyOpen {
@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// Misuse: a second answer that is not the first.
     #[error(
-        "{what} has been answered otherwise: the first answer counts, and the same one may be sent again"
+        "{what} has another answer already: the first answer counts, and only that one may be sent again"
     )]
     Answered {
         /// Decision or exchange.
@@ -133,10 +133,10 @@ pub enum Error {
     /// From the bandit: a ciphertext or configuration refused, or a decision unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
-    /// Capacity: too much is under way.
+    /// Capacity: as many requests are computed as may be.
     #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
     Overloaded,
-    /// Capacity: the noise of another bandit is sized.
+    /// Capacity: the noise of another bandit is being sized.
     #[error(
         "the server is sizing the noise of another bandit, which may take seconds; try again when that one is made"
     )]
@@ -156,7 +156,7 @@ pub enum Error {
         /// What could not be written.
         path: PathBuf,
     },
-    /// The disk or its rights.
+    /// A file cannot be read or written.
     #[error("{}: {source}; check that the folder is there and that this user may write to it", path.display())]
     Disk {
         /// What could not be read or written.
@@ -175,7 +175,7 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
-    /// The state database.
+    /// The database failed.
     #[error("the state in {} cannot be used: {source}", folder.display())]
     Database {
         /// The state folder.
@@ -224,11 +224,11 @@ pub enum Error {
         path.display()
     )]
     CorruptBlob {
-        /// Whose.
+        /// The bandit.
         bandit: String,
-        /// Which.
+        /// Which of its ciphertexts.
         part: Part,
-        /// Where.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -239,7 +239,7 @@ pub enum Error {
          --restored, which keeps private bandits in it from releasing anything twice", folder.display()
     )]
     CorruptState {
-        /// Whose.
+        /// The bandit.
         bandit: String,
         /// The state folder.
         folder: PathBuf,
@@ -320,12 +320,12 @@ impl Error {
             Error::Unauthorized { .. } => P::Unauthorized,
             Error::UnknownPath { .. } => P::UnknownPath,
             Error::WrongMethod => P::WrongMethod,
-            Error::Request(Refusal::BodyTooLarge { .. }) => P::TooLarge,
-            Error::Request(Refusal::BodyLost { .. }) => P::BodyLost,
-            Error::Request(Refusal::MediaType { .. }) => P::MediaType,
-            Error::Request(Refusal::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
-            Error::Request(Refusal::WrongHost { .. }) => P::WrongHost,
-            Error::Request(Refusal::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Rejection::BodyLost { .. }) => P::BodyLost,
+            Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
+            Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
             Error::BadConfig { .. } => P::BadConfiguration,
             Error::BadJson { .. } => P::Malformed,
             Error::BadParameter { .. } => P::BadValue,

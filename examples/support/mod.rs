@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Device};
-use wire::{Created, Limits, PublicBundle};
+use wire::{Created, MessageLimits, PublicBundle};
 
 const SERVE: &str = "--serve";
 
@@ -65,7 +65,7 @@ impl Drop for Deployment {
 /// A bandit with what its messages may measure.
 pub(crate) struct Handle {
     created: Created,
-    limits: Limits,
+    limits: MessageLimits,
 }
 
 /// One round as the device saw it.

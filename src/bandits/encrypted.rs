@@ -1,6 +1,6 @@
-//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out when
-//! they are on disk. Batch updates run in the background, and the masked model that comes out is sent to a user
-//! with the next decision.
+//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out
+//! when they are on disk. Batch updates run in the background, and the masked model that comes out is sent to
+//! a user with the next decision.
 
 use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};
@@ -12,12 +12,12 @@ use service::{Body, Content};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::{BanditView, Created, DecideReply, FeedbackRequest, Limits};
+use wire::{BanditView, Created, DecideReply, FeedbackRequest, MessageLimits};
 
 /// An encrypted bandit in use.
 pub(super) struct EncryptedBandit {
     created: Created,
-    limits: Limits,
+    limits: MessageLimits,
     keys: Arc<Keys>,
     store: Arc<Store>,
     updates: Updates,
@@ -122,7 +122,7 @@ impl EncryptedBandit {
             key_id: engine.key_id().to_string(),
             fingerprint: engine.params().fingerprint().to_string(),
         };
-        let limits = Limits::new(engine.params(), bandit.plan())?;
+        let limits = MessageLimits::new(engine.params(), bandit.plan())?;
         let live = Live { bandit, saved, updating: false, made: VecDeque::new(), deleted: false };
         Ok(EncryptedBandit { created, limits, keys, store, updates, hold, live: Mutex::new(live) })
     }

@@ -1,5 +1,6 @@
-//! The HTTP interface: routes under `/v1`, one file a resource. Each handler finds the bandit, reads the body,
-//! takes a place, computes and answers, in this order; a refusal before the body is read discards the body.
+//! The HTTP interface: routes under `/v1`, one file a resource. Each handler finds the bandit, reads the
+//! body, takes a place, computes and answers, in this order; a rejection before the body is read discards the
+//! body.
 //!
 //! | route | file |
 //! |---|---|
@@ -42,7 +43,7 @@ use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 /// A refused request's body is read and discarded up to this many bytes where the token is missing.
 const DISCARDED_OF_STRANGERS: u64 = 8 << 20;
 
-/// Limits on what the server takes on.
+/// MessageLimits on what the server takes on.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Requests computed at a time, each some tens of MB of memory; one more is answered 503.
@@ -185,6 +186,6 @@ pub fn app(state: AppState) -> Router {
 async fn check_origin(State(state): State<AppState>, request: Request, next: Next) -> Response {
     match state.0.hosts.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refuse(request, refusal.into()).await.into_response(),
+        Err(rejection) => refuse(request, rejection.into()).await.into_response(),
     }
 }

@@ -76,14 +76,14 @@ mod tests {
     use ckks_secret::SecretKey;
     use protocol::{BanditConfig, Shape};
     use rns::{Coeff, Poly};
-    use wire::{DecideReply, Limits};
+    use wire::{DecideReply, MessageLimits};
 
     /// A server that deviates: it sends trace questions of its own making, c₁ = 2³⁰·X⁻ᵏ, whose constant
     /// coefficient is 2³⁰·s_k, moved so that the device's threshold falls between two values of s_k.
     struct Attacker<'a> {
         device: &'a Device,
         created: Created,
-        limits: Limits,
+        limits: MessageLimits,
         answers: u64,
         rng: ChaCha20Rng,
     }

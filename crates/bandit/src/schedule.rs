@@ -62,10 +62,10 @@ impl Schedule {
 impl LinearConfig {
     /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the data.
     ///
-    /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read as 1.
+    /// The encrypted server computes this one in the clear and asks the rest of the user. Growth
+    /// reads a `t_j` of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
-        let t_j = t_j.max(1);
-        let grown = || t as f64 >= (1.0 + self.eta) * t_j as f64;
+        let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {
             Schedule::EveryRound => true,
             Schedule::Determinant | Schedule::Trace => false,

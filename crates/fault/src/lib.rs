@@ -1,5 +1,5 @@
-//! What the error types of all crates say alike: whose fault an error is ([`Fault`]), and which value is out of
-//! range ([`OutOfRange`]). No HTTP: `wire::ProblemType` gives each fault its code and status.
+//! What the error types of all crates say alike: whose fault an error is ([`Fault`]), and which value is out
+//! of range ([`OutOfRange`]). No HTTP: `wire::ProblemType` gives each fault its code and status.
 
 use std::borrow::Cow;
 use std::fmt::Display;

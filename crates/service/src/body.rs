@@ -1,7 +1,7 @@
 //! Request bodies: their media type, length, rate and memory. A body is read before the request takes a place
 //! among those that are computed, so a slow sender holds nothing that other requests wait for.
 
-use crate::Refusal;
+use crate::Rejection;
 use axum::body::{Body as HttpBody, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
@@ -97,24 +97,25 @@ impl Bodies {
     /// The body, of the type `content` if one is asked for, read only if it is at most `limit` bytes.
     ///
     /// # Errors
-    /// [`Refusal::MediaType`], [`Refusal::BodyTooLarge`], [`Refusal::BodyLost`], [`Refusal::Overloaded`].
+    /// [`Rejection::MediaType`], [`Rejection::BodyTooLarge`], [`Rejection::BodyLost`],
+    /// [`Rejection::Overloaded`].
     pub async fn read(
         &self,
         request: Request,
         limit: usize,
         content: Option<Content>,
-    ) -> Result<Body, Refusal> {
+    ) -> Result<Body, Rejection> {
         let empty = request.body().is_end_stream();
         if let Some(content) = content
             && !content.is_that_of(request.headers()).unwrap_or(empty)
         {
             discard(request, DISCARDED_BYTES).await;
-            return Err(Refusal::MediaType { want: content.name() });
+            return Err(Rejection::MediaType { want: content.name() });
         }
         let announced = announced(&request);
         if announced.is_some_and(|length| length > limit as u64) {
             discard(request, DISCARDED_BYTES).await;
-            return Err(Refusal::BodyTooLarge { limit });
+            return Err(Rejection::BodyTooLarge { limit });
         }
         let most = announced.map_or(limit, |length| length as usize);
         let mut reader = Reader::new(request.into_body(), self.pace);
@@ -122,15 +123,15 @@ impl Bodies {
         while let Some(chunk) = reader.next().await? {
             let length = bytes.len() + chunk.len();
             if length > limit {
-                return Err(Refusal::BodyTooLarge { limit });
+                return Err(Rejection::BodyTooLarge { limit });
             }
             if length > bytes.capacity() {
                 // By doubling, as a vector grows, but never beyond what may come, and paid for beforehand.
                 let capacity = length.max(2 * bytes.capacity()).min(most.max(length)).max(length);
-                if let Err(refusal) = self.charge(&mut memory, capacity) {
+                if let Err(rejection) = self.charge(&mut memory, capacity) {
                     drop(bytes);
                     reader.discard().await;
-                    return Err(refusal);
+                    return Err(rejection);
                 }
                 bytes.reserve_exact(capacity - bytes.len());
             }
@@ -140,13 +141,13 @@ impl Bodies {
     }
 
     /// Takes permits until they cover a body of `capacity` bytes.
-    fn charge(&self, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Refusal> {
+    fn charge(&self, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Rejection> {
         if capacity <= SMALL_BYTES {
             return Ok(());
         }
         let units = capacity.div_ceil(UNIT) - memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let units = u32::try_from(units).map_err(|_| Refusal::Overloaded)?;
-        let more = self.memory.clone().try_acquire_many_owned(units).map_err(|_| Refusal::Overloaded)?;
+        let units = u32::try_from(units).map_err(|_| Rejection::Overloaded)?;
+        let more = self.memory.clone().try_acquire_many_owned(units).map_err(|_| Rejection::Overloaded)?;
         match memory {
             Some(permit) => permit.merge(more),
             None => *memory = Some(more),
@@ -155,8 +156,8 @@ impl Bodies {
     }
 }
 
-/// Reads and discards the body of a request that is refused, if at most `most` bytes are announced: many clients
-/// read an answer only when they have sent everything, and report a broken connection otherwise.
+/// Reads and discards the body of a request that is refused, if at most `most` bytes are announced: many
+/// clients read an answer only when they have sent everything, and report a broken connection otherwise.
 pub async fn discard(request: Request, most: u64) {
     if announced(&request).is_some_and(|length| length <= most) {
         Reader::new(request.into_body(), Pace::default()).discard().await;
@@ -182,16 +183,16 @@ impl Reader {
         Reader { body, pace, deadline: Instant::now() + pace.grace, received: 0 }
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+    async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
         let Pace { grace, rate } = self.pace;
-        let late = || Refusal::BodyLost {
+        let late = || Rejection::BodyLost {
             why: format!("after {} s it must come at {rate} bytes a second or faster", grace.as_secs()),
         };
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
             let frame = tokio::time::timeout_at(self.deadline, frame).await.map_err(|_| late())?;
             let Some(frame) = frame else { return Ok(None) };
-            let frame = frame.map_err(|e| Refusal::BodyLost { why: e.to_string() })?;
+            let frame = frame.map_err(|e| Rejection::BodyLost { why: e.to_string() })?;
             // Trailers are no part of the body.
             if let Ok(data) = frame.into_data() {
                 self.received += data.len() as u64;

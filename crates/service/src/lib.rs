@@ -17,7 +17,7 @@ pub use origin::{Hosts, is_loopback};
 
 /// Why a request was refused before it reached a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     /// Untrusted: a body above its limit; it was not read.
     #[error("the body is longer than {limit} bytes, the most that this request can need")]
     BodyTooLarge {

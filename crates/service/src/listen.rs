@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// A connection that has had an answer is not closed for others before this time: its client may still read.
+/// For this time after an answer a connection is not closed to make room: its client may still read.
 const ANSWERED: Duration = Duration::from_secs(5);
 /// Bytes of a head, and of a connection's read buffer, at most.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -138,8 +138,8 @@ async fn over(life: Option<Duration>) {
     }
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, which one subscriber has for itself; an IPv4
-/// address in IPv6 is itself.
+/// The part of an address by which connections are counted: all of an IPv4 address, and the first 64 bits of
+/// an IPv6 address, since one subscriber has all addresses that share them.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

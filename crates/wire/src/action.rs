@@ -1,5 +1,5 @@
 use crate::frame::{self, Kind, Reader};
-use crate::{Error, Limits};
+use crate::{Error, MessageLimits};
 use serde::{Deserialize, Serialize};
 
 /// The encrypted action travels back: server → user.
@@ -53,7 +53,7 @@ impl DecideReply {
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
-    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+    pub fn read(bytes: &[u8], limits: &MessageLimits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.decide_reply())?;
         let header: Header = reader.header(Kind::Decision)?;
         let action = reader.blob("the action", limits.action)?.to_vec();

@@ -1,5 +1,5 @@
 use crate::frame::{self, Kind, Reader};
-use crate::{Error, Limits};
+use crate::{Error, MessageLimits};
 use serde::{Deserialize, Serialize};
 
 /// What a user returns for a decision: user → server.
@@ -36,7 +36,7 @@ impl FeedbackRequest {
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
-    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+    pub fn read(bytes: &[u8], limits: &MessageLimits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.feedback_request())?;
         let header: Header = reader.header(Kind::Feedback)?;
         let statistics = reader.blob("the statistics", limits.statistics)?.to_vec();

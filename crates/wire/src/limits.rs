@@ -4,7 +4,7 @@ use protocol::Plan;
 
 /// The most bytes that each ciphertext of a bandit can have: fixed by parameters and plan, so nobody can ask for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MessageLimits {
     /// The encrypted contexts: the whole body of a decision request.
     pub contexts: usize,
     /// The encrypted statistics of a feedback.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub refresh: usize,
 }
 
-impl Limits {
+impl MessageLimits {
     /// For a bandit with this plan. Seeded ciphertexts are shorter, so both forms fit.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Limits {
             max if level > max => Err(Error::Level { what, level, max }),
             _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
-        Ok(Limits {
+        Ok(MessageLimits {
             contexts: bytes("contexts", plan.context_level)?,
             statistics: bytes("statistics", plan.statistics_level)?,
             trace: bytes("trace features", plan.trace_level)?,

@@ -36,7 +36,7 @@ pub enum Error {
     Finished,
     /// Untrusted: a request refused before its route.
     #[error(transparent)]
-    Request(#[from] service::Refusal),
+    Request(#[from] service::Rejection),
     /// Untrusted: a caller who may not ask this.
     #[error(
         "this needs `Authorization: Bearer` and the token that the service was started with (--token-file)"
@@ -199,7 +199,9 @@ pub enum Error {
         why: String,
     },
     /// The address is taken or cannot be had.
-    #[error("cannot listen on {address}: {error}; choose another address with --listen, or stop who uses it")]
+    #[error(
+        "cannot listen on {address}: {error}; choose another address with --listen, or stop the process that uses it"
+    )]
     Listen {
         /// Where.
         address: String,

@@ -34,7 +34,7 @@ use axum::{Json, Router};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
-use service::{Hosts, Refusal};
+use service::{Hosts, Rejection};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -236,13 +236,13 @@ pub fn rng() -> Result<ChaCha20Rng, Error> {
     ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }
 
-/// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths get a
-/// problem document. The [`Gate`] of each route bounds bodies.
+/// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths
+/// get a problem document. The [`Gate`] of each route bounds bodies.
 pub fn service(routes: Router) -> Router {
     async fn check_origin(request: Request, next: Next) -> Response {
         match Hosts(None).check(&request) {
             Ok(()) => next.run(request).await,
-            Err(refusal) => Error::Request(refusal).into_response(),
+            Err(rejection) => Error::Request(rejection).into_response(),
         }
     }
     routes
@@ -273,12 +273,12 @@ impl Error {
             Error::Field { .. } => P::Malformed,
             Error::Ckks(_) => P::BadCiphertext,
             Error::UnknownReport { .. } => P::UnknownReport,
-            Error::Request(Refusal::BodyLost { .. }) => P::BodyTimeout,
-            Error::Request(Refusal::BodyTooLarge { .. }) => P::TooLarge,
-            Error::Request(Refusal::MediaType { .. }) => P::MediaType,
-            Error::Request(Refusal::WrongHost { .. }) => P::WrongHost,
-            Error::Request(Refusal::ForeignOrigin { .. }) => P::ForeignOrigin,
-            Error::Request(Refusal::Overloaded) | Error::Overloaded => P::Overloaded,
+            Error::Request(Rejection::BodyLost { .. }) => P::BodyTimeout,
+            Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::Request(Rejection::Overloaded) | Error::Overloaded => P::Overloaded,
             Error::NoToken => P::NoToken,
             Error::NotAnnounced { .. } => P::NotAnnounced,
             Error::Announced { .. } => P::Announced,
@@ -314,7 +314,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// A refusal as every service here answers it.
+/// A rejection as every service here answers it.
 pub fn problem(kind: ProblemType, detail: String) -> Response {
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(Problem { detail, ..kind.into() })).into_response();

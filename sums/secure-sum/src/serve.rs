@@ -1,5 +1,6 @@
-//! How the parties take requests: `service` bounds connections, heads and bodies, and refuses foreign origins; a
-//! [`Gate`] asks for the token before a body is read, and bounds what is read and computed at a time.
+//! How the parties take requests: `service` bounds connections, heads and bodies, and refuses foreign
+//! origins; a [`Gate`] asks for the token before a body is read, and bounds what is read and computed at a
+//! time.
 
 use crate::Error;
 use crate::local::LISTENING;

@@ -24,7 +24,7 @@ use wire::{AccessToken, ProblemType};
 
 /// How many keys there are, how long each is kept, and after how many refusals each is destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AuthorityLimits {
     /// Users of a batch, at least, whatever the adder asks for.
     pub at_least: u32,
     /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub refusals: u32,
 }
 
-impl Default for Limits {
+impl Default for AuthorityLimits {
     fn default() -> Self {
         Self { at_least: 2, keys: 256, age: Duration::from_secs(24 * 3600), refusals: 4 }
     }
@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// Keeps one key for each batch and opens one sum under it, so that an adder learns little of any key.
 pub struct Opener {
-    limits: Limits,
+    limits: AuthorityLimits,
     batches: Register<Key>,
     refused: u64,
 }
@@ -81,7 +81,7 @@ impl Key {
 
 impl Opener {
     /// An opener without any key.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: AuthorityLimits) -> Self {
         Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
     }
 

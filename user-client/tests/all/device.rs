@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
 use user_client::{Device, Error, MOST_ANSWERS, Opening};
-use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
+use wire::{BundleKind, Created, DecideReply, FeedbackRequest, MessageLimits, SecretBundle};
 
 const FEATURES: usize = 2;
 const ARMS: usize = 2;
@@ -104,7 +104,7 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
 /// The server's half of a feedback, and the update if one is due.
 fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8], rng: &mut ChaCha20Rng) {
     let engine = &world().engine;
-    let limits = Limits::new(engine.params(), &created.plan).unwrap();
+    let limits = MessageLimits::new(engine.params(), &created.plan).unwrap();
     let request = FeedbackRequest::read(answer, &limits).unwrap();
     let read =
         |bytes: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, bytes).unwrap();

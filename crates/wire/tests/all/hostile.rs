@@ -9,12 +9,12 @@ use rand_chacha::ChaCha20Rng;
 use std::process::Command;
 use std::sync::OnceLock;
 use wire::{
-    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits,
-    Manifest, PublicBundle, SecretBundle,
+    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Manifest,
+    MessageLimits, PublicBundle, SecretBundle,
 };
 
 struct Samples {
-    limits: Limits,
+    limits: MessageLimits,
     reply: Vec<u8>,
     request: Vec<u8>,
     /// A public key alone; every other key is missing.
@@ -53,7 +53,7 @@ fn samples() -> &'static Samples {
             refreshed: Some((3, vec![3; 30])),
         };
         Samples {
-            limits: Limits::new(&params, &plan).unwrap(),
+            limits: MessageLimits::new(&params, &plan).unwrap(),
             reply: reply.to_bytes(),
             request: request.to_bytes(),
             public: writer.finish().unwrap().0,

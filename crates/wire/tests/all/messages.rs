@@ -2,7 +2,7 @@
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
 use protocol::{BanditConfig, Plan, Shape};
-use wire::{BanditView, Created, DecideReply, Error, FeedbackRequest, Limits, Problem};
+use wire::{BanditView, Created, DecideReply, Error, FeedbackRequest, MessageLimits, Problem};
 
 fn plan() -> (Params, BanditConfig, Plan) {
     let params = TOY_LOGN12_DEPTH21.validate().unwrap();
@@ -11,9 +11,9 @@ fn plan() -> (Params, BanditConfig, Plan) {
     (params, config, plan)
 }
 
-fn limits() -> Limits {
+fn limits() -> MessageLimits {
     let (params, _, plan) = plan();
-    Limits::new(&params, &plan).unwrap()
+    MessageLimits::new(&params, &plan).unwrap()
 }
 
 fn reply() -> DecideReply {
@@ -109,7 +109,7 @@ fn every_part_has_its_limit() {
 fn a_plan_above_the_parameters_has_no_limits() {
     let (params, _, plan) = plan();
     let wrong = Plan { refresh_level: params.max_level() + 1, ..plan };
-    assert!(matches!(Limits::new(&params, &wrong), Err(Error::Level { level: 22, max: 21, .. })));
+    assert!(matches!(MessageLimits::new(&params, &wrong), Err(Error::Level { level: 22, max: 21, .. })));
 }
 
 #[test]
