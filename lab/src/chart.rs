@@ -134,7 +134,8 @@ mod tests {
     use super::*;
     use crate::experiment::{Run, SeriesResult};
 
-    /// Whatever the curves do, and however many there are: every label is there, below the picture, inside the document.
+    /// Whatever the curves do, and however many there are: every label is there, below the picture, inside
+    /// the document.
     #[test]
     fn legends_keep_out_of_the_way() {
         for (count, label) in [

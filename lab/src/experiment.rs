@@ -14,7 +14,8 @@ pub struct Card {
     pub about: &'static str,
     /// Authors and title of the paper.
     pub source: &'static str,
-    /// What a reader must know to compare with the paper: stand-ins for data, settings that the paper leaves open.
+    /// What a reader must know to compare with the paper: stand-ins for data, settings that the paper leaves
+    /// open.
     pub notes: &'static str,
 }
 
@@ -250,7 +251,8 @@ impl Results {
         }
     }
 
-    /// Last values over a parameter, one curve a label: `at` names each panel that holds a value of it, and the value.
+    /// Last values over a parameter, one curve a label: `at` names each panel that holds a value of it, and
+    /// the value.
     pub fn finals_over(&self, title: &str, x_label: &'static str, at: &[(&str, f64)]) -> PanelResult {
         let panels: Vec<_> =
             at.iter().filter_map(|(t, x)| Some((self.panels.iter().find(|p| p.title == *t)?, *x))).collect();
@@ -365,8 +367,8 @@ impl SeriesResult {
         self.finals().iter().filter(|v| **v > limit).count() as f64 / self.runs.len().max(1) as f64
     }
 
-    /// Whether the last value is within three standard errors of the reference, if there is one, and half of the last digit
-    /// that the reference is given to: some runs do not vary at all.
+    /// Whether the last value is within three standard errors of the reference, if there is one, and half of
+    /// the last digit that the reference is given to: some runs do not vary at all.
     pub fn agrees(&self) -> Option<bool> {
         let reference = self.reference?;
         let last = self.last();

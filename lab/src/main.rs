@@ -32,8 +32,8 @@ enum Command {
         /// Independent repetitions; the experiment's own number unless given.
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         seeds: Option<u64>,
-        /// Where curves.csv, panel-N.svg, results.json and report.html go [default: target/helba-lab/NAME, with --quick
-        /// NAME-quick].
+        /// Where curves.csv, panel-N.svg, results.json and report.html go [default: target/helba-lab/NAME,
+        /// with --quick NAME-quick].
         #[arg(long)]
         out: Option<PathBuf>,
         /// Writes the experiment's tables as a page of Markdown, where it has one.

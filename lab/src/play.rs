@@ -16,8 +16,8 @@ pub fn checkpoints(slots: u64) -> Vec<u64> {
     at
 }
 
-/// Cumulative regret at the slots `at` (ascending). The share of pulls of each of the first eight arms is kept as
-/// `share of arm i`.
+/// Cumulative regret at the slots `at` (ascending). The share of pulls of each of the first eight arms is
+/// kept as `share of arm i`.
 ///
 /// Two streams from one seed: policies on equal seeds meet equal slots. The generator is for simulation only.
 ///
@@ -31,8 +31,9 @@ where
     regret_until(&mut policy, environment, at, seed, |_| None)
 }
 
-/// As [`regret`], for a policy that is looked at afterwards. Once `settled` names an arm, the policy plays it to the end
-/// whatever comes: the rest is reckoned, not played, so that every round must cost that arm the same.
+/// As [`regret`], for a policy that is looked at afterwards. Once `settled` names an arm, the policy plays it
+/// to the end whatever comes: the rest is reckoned, not played, so that every round must cost that arm the
+/// same.
 ///
 /// # Errors
 /// Those of either side.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Writes `curves.csv`, `panel-N.svg`, `results.json` and `report.html` into `folder`; returns what `results.json` holds.
+/// Writes `curves.csv`, `panel-N.svg`, `results.json` and `report.html` into `folder`; returns what
+/// `results.json` holds.
 ///
 /// # Errors
 /// If a panel cannot be drawn or `folder` cannot be written.

@@ -33,9 +33,10 @@ impl Progress {
 
 /// Runs all that is missing under `folder`, then collects everything.
 ///
-/// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, with its settings inside: a run of other
-/// settings (or a damaged file) is done again, an interrupted experiment goes on where it was. What policies were when a run
-/// was kept is not recorded: whoever changes one deletes `runs`, as is said when there are any.
+/// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, with its settings inside: a run of
+/// other settings (or a damaged file) is done again, an interrupted experiment goes on where it was. What
+/// policies were when a run was kept is not recorded: whoever changes one deletes `runs`, as is said when
+/// there are any.
 ///
 /// # Errors
 /// If `seeds` is 0, two series of a panel share a label, a run fails, or `folder` cannot be written.

@@ -13,7 +13,7 @@ use privacy::Ratio;
 use privacy::task::{Ask, Bounds, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::{Aggregator, Awaiting, Collector, Party, http};
+use secure_sum::{Aggregator, BanditTask, Collector, Party, http};
 use serde_json::{Value, json};
 use wire::Counted;
 
@@ -92,9 +92,9 @@ fn learns_through_aggregators() {
     let collector = Collector::new(aggregators.clone());
     let (mut number, mut estimates) = (0, 0);
     while let Some(awaited) = view(&server.device(), &id).awaited {
-        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked;
-        // the noise is sized for those needed.
-        let awaiting = Awaiting::ask(&service, &id).unwrap();
+        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
+        // sized for those needed.
+        let awaiting = BanditTask::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
         let batch = awaiting.batch(&Bounds::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
@@ -112,7 +112,7 @@ fn learns_through_aggregators() {
                 party.report(report).unwrap();
             }
         }
-        let handed = collector.hand(&service, &id, number);
+        let handed = collector.deliver(&service, &id, number);
         if lacks {
             assert!(matches!(handed, Err(secure_sum::Error::TooFew { .. })), "{handed:?}");
             continue;
@@ -123,7 +123,7 @@ fn learns_through_aggregators() {
     }
     assert!(estimates > 8 && number < 60, "{estimates} of {number}");
     assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
-    assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
+    assert!(collector.deliver(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
 }
 
 /// Shares that are private by themselves go to the server; one that comes after its batch is told so.

@@ -93,7 +93,8 @@ pub enum Error {
         /// The arm given.
         arm: usize,
     },
-    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played them.
+    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played
+    /// them.
     #[error("the horizon of {horizon} rounds is over")]
     HorizonOver {
         /// T.
@@ -125,7 +126,8 @@ pub enum Error {
         /// Number of arms.
         k: usize,
     },
-    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added up.
+    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added
+    /// up.
     #[error("{got} shares of {users} users")]
     Shares {
         /// Shares received.

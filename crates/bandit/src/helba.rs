@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 pub enum Arithmetic {
     /// Exact inverse, square root and argmax.
     Exact,
-    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared exactly.
+    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared
+    /// exactly.
     Paper,
 }
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j` are
-/// computed at batch starts only.
+/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
+/// are computed at batch starts only.
 ///
 /// - Cost: O(K d^2) a round and O(d^3) a batch start.
 /// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
@@ -36,7 +37,8 @@ pub struct HelbaClear {
 }
 
 impl HelbaClear {
-    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and [`Schedule::TraceOrGrowth`].
+    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and
+    /// [`Schedule::TraceOrGrowth`].
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -81,9 +83,9 @@ impl HelbaClear {
     /// What the user would decrypt: how much each arm is the best one, near 0 or 1, in arm order.
     ///
     /// # Errors
-    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose polynomials
-    /// take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to [-1, 1] and the width
-    /// is no smaller than [`Width::Theory`].
+    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose
+    /// polynomials take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to
+    /// [-1, 1] and the width is no smaller than [`Width::Theory`].
     pub fn action(&self, context: &Features) -> Result<Vec<f64>, Error> {
         let indices = self.indices(context)?;
         match self.arithmetic {

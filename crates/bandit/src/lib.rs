@@ -14,8 +14,8 @@
 //! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1), [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
 //! | `C`, `eta` | [`LinearConfig::c`], [`LinearConfig::eta`] with a [`Schedule`] |
 //!
-//! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual bandit" (HELBA).
-//! The modules name theirs.
+//! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual
+//! bandit" (HELBA). The modules name theirs.
 
 mod config;
 pub mod datasets;

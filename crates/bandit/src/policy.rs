@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Something that plays: sees a context, names an arm, learns from what comes back.
 ///
-/// The associated types say what kind of game it plays: [`Features`] and a reward for linear contextual bandits, `()`
-/// and a reward for plain ones, `()` and `[f64]` under full information, `()` and the sum of all that arrives under
-/// anonymous composite feedback.
+/// The associated types say what kind of game it plays: [`Features`] and a reward for linear contextual
+/// bandits, `()` and a reward for plain ones, `()` and `[f64]` under full information, `()` and the sum of
+/// all that arrives under anonymous composite feedback.
 ///
-/// The whole state is serialisable: a policy that is stored and read back goes on as if nothing had happened. All
-/// randomness is drawn from the argument.
+/// The whole state is serialisable: a policy that is stored and read back goes on as if nothing had happened.
+/// All randomness is drawn from the argument.
 pub trait Policy: Serialize + DeserializeOwned {
     /// What is shown before the arm is chosen.
     type Context: ?Sized;
@@ -28,11 +28,12 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// If `context` is not one that this policy was made for. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
-    /// Takes in what came of playing `arm` in `context`; late and out of order is allowed unless the policy says no.
+    /// Takes in what came of playing `arm` in `context`; late and out of order is allowed unless the policy
+    /// says no.
     ///
     /// # Errors
-    /// If `context`, `arm` or `feedback` is not one that this policy was made for: the state is then unchanged.
-    /// [`Error::Overflow`] if the statistics leave the range of `f64`.
+    /// If `context`, `arm` or `feedback` is not one that this policy was made for: the state is then
+    /// unchanged. [`Error::Overflow`] if the statistics leave the range of `f64`.
     fn learn(
         &mut self,
         context: &Self::Context,
@@ -44,8 +45,8 @@ pub trait Policy: Serialize + DeserializeOwned {
 
 /// Something that is played against.
 ///
-/// Everything random about a round that does not depend on the arm is drawn in [`begin`](Self::begin), so that two
-/// policies on equal seeds meet equal rounds.
+/// Everything random about a round that does not depend on the arm is drawn in [`begin`](Self::begin), so
+/// that two policies on equal seeds meet equal rounds.
 pub trait Environment {
     /// What is shown before the arm is chosen.
     type Context: ?Sized;
@@ -82,8 +83,8 @@ pub trait Environment {
 pub struct Outcome {
     /// What was earned.
     pub reward: f64,
-    /// Loss in expectation against the best arm of the round (pseudo-regret). Where expectations are unknown the
-    /// environment says what stands here instead.
+    /// Loss in expectation against the best arm of the round (pseudo-regret). Where expectations are unknown
+    /// the environment says what stands here instead.
     pub regret: f64,
 }
 

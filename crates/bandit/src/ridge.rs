@@ -194,8 +194,8 @@ impl Ridge {
     }
 }
 
-/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the denominator, the
-/// factor by which the determinant of the matrix inverted grows.
+/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the
+/// denominator, the factor by which the determinant of the matrix inverted grows.
 fn sherman_morrison(inverse: &mut [f64], x: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     scratch.extend(inverse.chunks_exact(x.len()).map(|row| dot(row, x)));

@@ -69,8 +69,8 @@ mod tests {
     use super::*;
     use privacy::source::SplitMix64;
 
-    /// Share of `draws` up to each value of 0..=60 against the law's, within five standard errors (false alarm below
-    /// 4e-5 a sampler).
+    /// Share of `draws` up to each value of 0..=60 against the law's, within five standard errors (false
+    /// alarm below 4e-5 a sampler).
     fn fits(draws: &[f64], weight: impl Fn(f64) -> f64) {
         let (n, mut below) = (draws.len() as f64, 0.0);
         for k in 0..=60 {

@@ -45,7 +45,8 @@ pub struct BatchProgress {
 }
 
 impl Schedule {
-    /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows in it.
+    /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows
+    /// in it.
     pub fn is_public(self) -> bool {
         match self {
             Self::EveryRound | Self::Growth | Self::Every { .. } | Self::GrowthOrEvery { .. } => true,
@@ -60,7 +61,8 @@ impl Schedule {
 }
 
 impl LinearConfig {
-    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the data.
+    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
+    /// data.
     ///
     /// The encrypted server computes this one in the clear and asks the rest of the user. Growth
     /// reads a `t_j` of 0 as 1.
@@ -93,7 +95,8 @@ impl LinearConfig {
         self.c - self.eta_cost()
     }
 
-    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`] alone.
+    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`]
+    /// alone.
     ///
     /// # Errors
     /// [`Error::SwitchingRule`], which says what to change.
@@ -111,9 +114,9 @@ impl LinearConfig {
 
     /// The most batches that `rounds` rounds can have, the first one included; for a validated configuration.
     ///
-    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch multiplying
-    /// the determinant by at least `1 + c` or the round number by at least `1 + eta`.
-    /// Departure: the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
+    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch
+    /// multiplying the determinant by at least `1 + c` or the round number by at least `1 + eta`. Departure:
+    /// the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
     /// (`tests/all/bounds.rs`).
     pub fn max_batches(&self, rounds: u64) -> u64 {
         let t = rounds.max(1) as f64;

@@ -14,8 +14,8 @@ pub const FIGURE_1_CONTEXTS: usize = 4;
 ///
 /// The paper says "4 random uniform contexts" and `L = 5.5`, no more: here every feature is uniform in
 /// `[-L/sqrt(d), L/sqrt(d)]`, so that norms keep to `L`, and `theta` is uniform on the sphere of radius `S`.
-/// Departure: expected rewards reach `L S`, beyond the paper's assumption that rewards lie in [-1, 1]; its own
-/// `sigma` and `L` break it as well.
+/// Departure: expected rewards reach `L S`, beyond the paper's assumption that rewards lie in [-1, 1]; its
+/// own `sigma` and `L` break it as well.
 #[derive(Debug, Clone)]
 pub struct Toy {
     contexts: Vec<Features>,
@@ -99,14 +99,15 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 
-    /// Mean, variance and fourth moment of 100,000 draws; each within 5 standard errors (false alarm below 2e-6).
+    /// Mean, variance and fourth moment of 100,000 draws; each within 5 standard errors (false alarm below
+    /// 2e-6).
     #[test]
     fn normal_has_the_right_moments() {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let n = 100_000;
         let (mut m1, mut m2, mut m4) = (0.0, 0.0, 0.0);
         for _ in 0..n {
-            let z = normal(&mut rng);
+            let z = standard_normal(&mut rng);
             m1 += z;
             m2 += z * z;
             m4 += z.powi(4);

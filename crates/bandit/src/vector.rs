@@ -10,8 +10,8 @@ pub fn norm(x: &[f64]) -> f64 {
     dot(x, x).sqrt()
 }
 
-/// Whether the Euclidean norm of `x` is at most `bound`. Allows a relative error of 1e-9: vectors that were scaled
-/// to norm `bound` may be a few units in the last place longer. A NaN is not within any bound.
+/// Whether the Euclidean norm of `x` is at most `bound`. Allows a relative error of 1e-9: vectors that were
+/// scaled to norm `bound` may be a few units in the last place longer. A NaN is not within any bound.
 pub fn norm_is_within(x: &[f64], bound: f64) -> bool {
     norm(x) <= bound * (1.0 + 1e-9)
 }
@@ -27,8 +27,8 @@ pub fn quadratic_form(a: &[f64], x: &[f64]) -> f64 {
     a.chunks_exact(x.len()).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
 }
 
-/// Adds `weight x x^T` to the matrix `a`, whose order is the length of `x`. A symmetric matrix stays symmetric to
-/// the last bit.
+/// Adds `weight x x^T` to the matrix `a`, whose order is the length of `x`. A symmetric matrix stays
+/// symmetric to the last bit.
 pub fn add_outer(a: &mut [f64], weight: f64, x: &[f64]) {
     for (row, xi) in a.chunks_exact_mut(x.len()).zip(x) {
         row.iter_mut().zip(x).for_each(|(v, xj)| *v += weight * (xi * xj));

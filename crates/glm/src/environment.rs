@@ -18,8 +18,8 @@ impl Instance {
     /// From its parts.
     ///
     /// # Errors
-    /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than `theta`;
-    /// [`Error::Field`] if sets differ in their number of arms.
+    /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than
+    /// `theta`; [`Error::Field`] if sets differ in their number of arms.
     pub fn new(theta: Vec<f64>, sets: Vec<Features>) -> Result<Self, Error> {
         if !theta.iter().all(|v| v.is_finite()) {
             return Err(Error::NotFinite { field: "theta" });
@@ -70,8 +70,8 @@ impl Instance {
         &self.sets
     }
 
-    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever gives it to
-    /// a private policy declares it public.
+    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever
+    /// gives it to a private policy declares it public.
     pub fn kappa(&self, link: Link) -> f64 {
         self.slopes(link).fold(0.0, |m, s| m.max(1.0 / s))
     }

@@ -1,6 +1,7 @@
 //! Generalised linear contextual bandits under shuffle and joint differential privacy.
 //!
-//! For whoever simulates, compares or checks private policies whose rewards follow a link function (clicks, purchases).
+//! For whoever simulates, compares or checks private policies whose rewards follow a link function (clicks,
+//! purchases).
 //!
 //! | symbol | here |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | the proof of its privacy | `docs/joint-privacy.md`; in numbers [`JointConfig::rho`](joint::JointConfig::rho) |
 //! | GLM-UCB, GLOC, ECOLog; RS-GLinUCB | [`baseline`]; [`JointConfig::rs_glinucb`](joint::JointConfig::rs_glinucb) |
 //!
-//! Source, unless an item names another: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear
-//! Contextual Bandits".
+//! Source, unless an item names another: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized
+//! Linear Contextual Bandits".
 
 pub mod baseline;
 mod descent;

@@ -125,8 +125,9 @@ impl Symmetric {
         Ok(whole.symmetric_eigenvalues().max())
     }
 
-    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper triangle row
-    /// by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z + Z^T)/2` on the matrix.
+    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper
+    /// triangle row by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z +
+    /// Z^T)/2` on the matrix.
     pub(crate) fn push_coordinates(&self, out: &mut Vec<f64>) {
         for i in 0..self.d {
             out.push(self.values[i * self.d + i]);

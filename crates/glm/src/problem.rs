@@ -6,8 +6,8 @@ use bandit::Features;
 use bandit::distributed::MOST_DELTA;
 use serde::{Deserialize, Serialize};
 
-/// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in the
-/// published experiments, is not accounted for.
+/// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in
+/// the published experiments, is not accounted for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {

@@ -4,8 +4,8 @@ use crate::{Config, Error};
 use serde_json::{Map, Value};
 use wire::PolicyCard;
 
-/// What each policy is for, and a creation request with every parameter. A policy that is offered under several
-/// trust models has several cards.
+/// What each policy is for, and a creation request with every parameter. A policy that is offered under
+/// several trust models has several cards.
 const CARDS: &[(&str, &str)] = &[
     (
         "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",

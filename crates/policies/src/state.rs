@@ -253,7 +253,8 @@ impl PolicyState {
         self.state.privacy()
     }
 
-    /// The arm to play; `None` if devices choose. Uses data only through values that were released and paid for.
+    /// The arm to play; `None` if devices choose. Uses data only through values that were released and paid
+    /// for.
     ///
     /// # Errors
     /// Those of the policy. The state is of no further use.
@@ -286,8 +287,8 @@ impl PolicyState {
     /// Learns from the sums that answer `task`, which must be the policy's [task](Self::task).
     ///
     /// # Errors
-    /// [`bandit::Error::Shares`] for another number of users, [`Error::Parameter`] for another number of labels;
-    /// those of the policy. The state is of no further use.
+    /// [`bandit::Error::Shares`] for another number of users, [`Error::Parameter`] for another number of
+    /// labels; those of the policy. The state is of no further use.
     pub fn report(&mut self, task: &Task, batch: &SummedBatch, rng: &mut dyn Rng) -> Result<Reported, Error> {
         if batch.users != task.users {
             return Err(bandit::Error::Shares { got: batch.users, users: task.users }.into());

@@ -1,8 +1,8 @@
 //! Tasks: what a server asks each user of a batch to send through an intermediary, and when a device refuses.
 //!
-//! A task is public. It follows from the parameters of a bandit, so that a device can compute it again and need
-//! not trust the server. The three roles share these types: the server poses a [`Task`], each device checks it
-//! against its [`Bounds`] and answers, and the intermediary lets out the sum of all answers.
+//! A task is public. It follows from the parameters of a bandit, so that a device can compute it again and
+//! need not trust the server. The three roles share these types: the server poses a [`Task`], each device
+//! checks it against its [`Bounds`] and answers, and the intermediary lets out the sum of all answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +24,8 @@ pub struct Task {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
-    /// The randomised reward of `arm`, as numbers that add up to it modulo `modulus`. The reward, in [0, 1], is
-    /// multiplied by `steps` and rounded at random to a whole number with the same mean; `noise` is added.
+    /// The randomised reward of `arm`, as numbers that add up to it modulo `modulus`. The reward, in [0, 1],
+    /// is multiplied by `steps` and rounded at random to a whole number with the same mean; `noise` is added.
     Share {
         /// The arm, from 0.
         arm: usize,
@@ -39,8 +39,8 @@ pub enum Ask {
         epsilon: f64,
     },
     /// The randomised reward of `arm`, as the number of ones among `steps + 2 margin` bits of one label. The
-    /// reward, in [0, 1], is multiplied by `steps` and rounded at random to a whole number with the same mean;
-    /// `noise` is added, the result is clamped to `-margin..=steps + margin`, and `margin` is added.
+    /// reward, in [0, 1], is multiplied by `steps` and rounded at random to a whole number with the same
+    /// mean; `noise` is added, the result is clamped to `-margin..=steps + margin`, and `margin` is added.
     Count {
         /// The arm, from 0.
         arm: usize,
@@ -53,8 +53,8 @@ pub enum Ask {
         /// The part of epsilon that the noise pays for.
         epsilon: f64,
     },
-    /// The entries that the user's row adds to the metric: one label for each entry of the upper triangle, row
-    /// by row.
+    /// The entries that the user's row adds to the metric: one label for each entry of the upper triangle,
+    /// row by row.
     Metric {
         /// Number of entries, `d (d + 1)/2`.
         entries: usize,
@@ -88,9 +88,9 @@ impl Ask {
     }
 }
 
-/// Encoding of a number x in [-bound, bound] as `steps + noise` bits, which are shuffled with those of all users
-/// under the same label. `(x + bound)/(2 bound)` times `steps` is rounded at random to a whole number with the
-/// same mean; that many of the `steps` bits are ones. The `noise` bits are random.
+/// Encoding of a number x in [-bound, bound] as `steps + noise` bits, which are shuffled with those of all
+/// users under the same label. `(x + bound)/(2 bound)` times `steps` is rounded at random to a whole number
+/// with the same mean; that many of the `steps` bits are ones. The `noise` bits are random.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bits {
@@ -102,13 +102,13 @@ pub struct Bits {
     pub noise: u64,
 }
 
-/// Distribution of the whole number that each of the n users of a batch adds; g is the `steps` and `epsilon` the
-/// `epsilon` of [`Ask::Share`] or [`Ask::Count`].
+/// Distribution of the whole number that each of the n users of a batch adds; g is the `steps` and `epsilon`
+/// the `epsilon` of [`Ask::Share`] or [`Ask::Count`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserNoise {
-    /// The difference of two Polya variates of shape 1/n and probability e^(-epsilon/g). Those of all users add
-    /// up to one discrete Laplace variate of scale g/epsilon.
+    /// The difference of two Polya variates of shape 1/n and probability e^(-epsilon/g). Those of all users
+    /// add up to one discrete Laplace variate of scale g/epsilon.
     Polya,
     /// A Skellam variate of variance g²/(n epsilon²).
     Skellam,
@@ -122,12 +122,12 @@ pub enum UserNoise {
 /// parameters is within them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// Largest epsilon. At the default, 10, an answer may multiply the odds of any guess about a person by e^10,
-    /// some 22000: published deployments stay below it, and above it the guarantee excludes little.
+    /// Largest epsilon. At the default, 10, an answer may multiply the odds of any guess about a person by
+    /// e^10, some 22000: published deployments stay below it, and above it the guarantee excludes little.
     pub epsilon: f64,
-    /// Largest delta, the probability with which the guarantee may fail; by default 1/1000. Publishing one person
-    /// in 1000 would meet this delta, and a server may state its guarantee at a delta that makes its epsilon look
-    /// small.
+    /// Largest delta, the probability with which the guarantee may fail; by default 1/1000. Publishing one
+    /// person in 1000 would meet this delta, and a server may state its guarantee at a delta that makes its
+    /// epsilon look small.
     pub delta: f64,
     /// Smallest part of a batch's users without whose noise that of the others must be enough, because they
     /// collude or do not exist. By default 0.

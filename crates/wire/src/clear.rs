@@ -1,4 +1,4 @@
-//! Messages of bandits in the clear: JSON, both ways.
+//! Messages of bandits with a clear policy, as JSON.
 
 use privacy::PrivacyStatement;
 use privacy::task::Task;
@@ -7,19 +7,20 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer adds up.
+/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer
+/// adds up.
 pub const MAX_CLEAR_BYTES: usize = 4 << 20;
 
-/// A policy that a server offers.
+/// The card of a policy that a server offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyCard {
     /// Its name in a creation request.
     pub policy: String,
-    /// What it is for.
+    /// What the policy is for, and the privacy it gives.
     pub about: String,
     /// A creation request with every parameter in it.
     pub example: Value,
-    /// Those that may be left out, and what they then are.
+    /// The parameters that may be left out, with their default values.
     pub defaults: Map<String, Value>,
     /// What a feedback holds.
     pub feedback: FeedbackKind,
@@ -27,7 +28,7 @@ pub struct PolicyCard {
     pub contextual: bool,
 }
 
-/// What a policy learns from.
+/// What a policy learns from, and hence the field that feedback must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackKind {
@@ -37,11 +38,11 @@ pub enum FeedbackKind {
     Reward,
     /// The rewards of all arms.
     Rewards,
-    /// The sum of all that arrived since the decision before, whoever earned it.
+    /// The sum of all rewards that arrived since the decision before, whichever decision earned them.
     Sum,
-    /// The reward as its user's randomiser sends it.
+    /// The reward as the user's randomiser sends it.
     Share,
-    /// Nothing: users answer an intermediary, which sends batches.
+    /// No feedback: users answer an intermediary, which sends batches of sums.
     Batch,
 }
 
@@ -59,17 +60,17 @@ pub struct PolicyCreated {
     pub privacy: Privacy,
 }
 
-/// What a bandit promises for its whole run, and how much of that is spent.
+/// The guarantee of a bandit for its whole run, and how much of its budget is spent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Privacy {
-    /// The promise.
+    /// The guarantee.
     pub statement: PrivacyStatement,
-    /// The cost so far; null where nothing is promised, so that nothing can be spent.
+    /// The budget spent so far; null if nothing is guaranteed.
     pub spent: Option<Spent>,
 }
 
-/// What the person worst off has paid so far.
+/// The privacy that the person with the largest loss has lost so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spent {
@@ -83,7 +84,7 @@ pub struct Spent {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRequest {
-    /// Features, a row an arm.
+    /// Features, one row for each arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contexts: Option<Vec<Vec<f64>>>,
 }
@@ -92,19 +93,19 @@ pub struct DecideRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decided {
-    /// Names it in the feedback.
+    /// Id of the decision, which the feedback names.
     pub decision: String,
     /// Number of the decision, from 1.
     pub round: u64,
-    /// The arm to play, from 0; `None` if the device chooses, from what is `published`.
+    /// The arm to play, from 0; `None` if the device chooses it from what is `published`.
     pub arm: Option<usize>,
-    /// Estimate and metric of every batch so far, for devices that choose themselves.
+    /// Estimate and metric of each complete batch, for devices that choose their arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
-    /// The batch that the user's answer will be in.
+    /// The task that the user's answer belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,
-    /// What is promised and spent.
+    /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
 
@@ -118,15 +119,15 @@ pub struct ClearFeedback {
     /// The rewards of all arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewards: Option<Vec<f64>>,
-    /// The sum of what arrived, whoever earned it.
+    /// The sum of the rewards that arrived, whichever decision earned them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<f64>,
-    /// What the user's randomiser made of the reward: a residue of the batch's modulus.
+    /// The randomised reward: a residue of the batch's modulus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u64>,
 }
 
-/// The server's word that feedback or a batch counted; the same each time it is sent again.
+/// The answer to feedback or a batch that was counted; the same each time the same message is sent again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counted {
@@ -134,23 +135,23 @@ pub struct Counted {
     pub of: String,
     /// Feedbacks, or users of batches, counted so far.
     pub feedbacks: u64,
-    /// What was promised and spent then.
+    /// The guarantee, and the budget spent at that time.
     pub privacy: Privacy,
 }
 
-/// A bandit in the clear and where it stands.
+/// The public state of a bandit with a clear policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyView {
-    /// As it was created; its privacy is that of now.
+    /// The bandit as it was created, with the budget spent until now.
     pub created: PolicyCreated,
     /// Decisions made.
     pub round: u64,
     /// Feedbacks, or users of batches, counted.
     pub feedbacks: u64,
-    /// Decisions that feedback would still be taken for.
+    /// Number of decisions that still accept feedback.
     pub pending_decisions: usize,
-    /// The batch that the server waits for.
+    /// The sum that the server waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,
     /// As in [`Decided`].
@@ -165,11 +166,11 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What an intermediary lets out of a batch. Nothing in it has an origin.
+/// The sums that an intermediary lets out of a batch. No number in it can be attributed to a user.
 ///
-/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum likewise. So an
-/// intermediary may split a label's sum up as it likes, into bits or totals of its parts; but not by users, whose single
-/// numbers hold little noise.
+/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum
+/// likewise. So an intermediary may split a label's sum up as it likes, into bits or totals of its parts; but
+/// not by users, whose single numbers hold little noise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffledBatch {

@@ -124,7 +124,7 @@ problem_types! {
     Destroyed 409 "destroyed" "The key of the batch is destroyed."
     TooFew 409 "too_few" "The batch has fewer users than its noise is sized for."
     NotBegun 409 "not_begun" "The exchange has not begun."
-    ToldOtherwise 409 "told_otherwise" "The user was told of another exchange."
+    OtherTask 409 "told_otherwise" "The user answers another task than the shuffler collects."
     NotAwaited 409 "not_awaited" "The bandit does not wait for this exchange."
     TooLarge 413 "too_large" "The body is longer than such a message can be."
     MediaType 415 "media_type" "The body is declared as another media type than the request takes."

@@ -46,7 +46,8 @@ impl Linear for HelbaClear {
     }
 }
 
-/// One curve of `policy` against the environment of a seed; how often its statistics were renewed stands beside it.
+/// One curve of `policy` against the environment of a seed; how often its statistics were renewed stands
+/// beside it.
 pub(super) fn series<P, E>(
     label: &str,
     setting: &str,
@@ -116,8 +117,8 @@ impl Experiment for Figure1 {
             return Vec::new();
         };
         let updates = |s: &SeriesResult| s.figure(UPDATES).unwrap_or(f64::NAN);
-        // Repetitions of the paper's size: where the first ends, and in how many of all the policy is within one standard
-        // error of OFUL.
+        // Repetitions of the paper's size: where the first ends, and in how many of all the policy is within
+        // one standard error of OFUL.
         let groups = |s: &SeriesResult| {
             let of = |s: &SeriesResult| -> Vec<_> {
                 s.finals().chunks(PAPER_SEEDS).map(|c| Summary::of(c).unwrap_or(s.last())).collect()

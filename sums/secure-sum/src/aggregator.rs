@@ -233,8 +233,8 @@ mod tests {
         }
     }
 
-    /// A collector that names another set at each aggregator gets a uniform residue: chi-square over 16 cells, 15 degrees
-    /// of freedom, 50 has probability 1e-5.
+    /// A collector that names another set at each aggregator gets a uniform residue: chi-square over 16
+    /// cells, 15 degrees of freedom, 50 has probability 1e-5.
     #[test]
     fn sets_that_differ_give_nothing() {
         let mut rng = ChaCha20Rng::seed_from_u64(6);

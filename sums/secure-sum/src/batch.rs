@@ -8,7 +8,8 @@ use rand::Rng;
 /// What a [`Batch`] is made of; the same at users and collector.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Whose noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a sum without noise.
+    /// Whose noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a sum without
+    /// noise.
     pub model: Model,
     /// Privacy of each batch, hence (users being disjoint) of the run.
     pub epsilon: Ratio,
@@ -24,19 +25,20 @@ pub struct Plan {
     pub horizon: u64,
 }
 
-/// The randomiser and the analyser of one batch, with noise sized for the users who are sure to answer honestly.
+/// The randomiser and the analyser of one batch, with noise sized for the users who are sure to answer
+/// honestly.
 ///
-/// Users who drop out take their noise with them: if half of a batch is missing, the rest has about twice the epsilon
-/// that was promised. So each adds noise as if only `n - floor(missing n) - floor(colluding n)` were there; whoever
-/// comes on top adds more of it, which costs accuracy and no privacy. The price is at most a factor `1/(1 - missing -
-/// colluding)` in the variance of the noise.
+/// Users who drop out take their noise with them: if half of a batch is missing, the rest has about twice the
+/// epsilon that was promised. So each adds noise as if only `n - floor(missing n) - floor(colluding n)` were
+/// there; whoever comes on top adds more of it, which costs accuracy and no privacy. The price is at most a
+/// factor `1/(1 - missing - colluding)` in the variance of the noise.
 ///
-/// Values are integers, **not residues**: reduced modulo `m` first and then added in a larger field, they would tell how
-/// many of them had wrapped. What the sum tells is the rounded rewards plus noise, no more.
+/// Values are integers, **not residues**: reduced modulo `m` first and then added in a larger field, they
+/// would tell how many of them had wrapped. What the sum tells is the rounded rewards plus noise, no more.
 ///
 /// # Source
-/// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits": randomiser and analyser. Departure: the
-/// paper does not speak of users who drop out or collude.
+/// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits": randomiser and analyser.
+/// Departure: the paper does not speak of users who drop out or collude.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
     mechanism: Mechanism,
@@ -79,8 +81,8 @@ impl Batch {
         }
     }
 
-    /// Precision and noise. Its [`width`](Mechanism::width) holds for every mean of a batch that is let out: with more
-    /// users the noise grows like their root, and the mean's falls.
+    /// Precision and noise. Its [`width`](Mechanism::width) holds for every mean of a batch that is let out:
+    /// with more users the noise grows like their root, and the mean's falls.
     pub const fn mechanism(&self) -> &Mechanism {
         &self.mechanism
     }

@@ -2,8 +2,8 @@
 
 use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
-use crate::shuffler::Told;
-use crate::{Awaiting, Error};
+use crate::shuffler::TaskDigest;
+use crate::{BanditTask, Error};
 use ckks::{KeyId, Params, PublicKey};
 use std::time::Duration;
 use ureq::{Agent, Body, http};
@@ -40,8 +40,8 @@ impl Party {
         &self.url
     }
 
-    /// Posts `body` to `path` below `/v1`; the answer, of at most `limit` bytes. Tried a second time if the connection
-    /// breaks, since every request of these services may be repeated.
+    /// Posts `body` to `path` below `/v1`; the answer, of at most `limit` bytes. Tried a second time if the
+    /// connection breaks, since every request of these services may be repeated.
     ///
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
@@ -95,7 +95,7 @@ impl Party {
         Err(Error::Refused { party: self.url.clone(), problem: Box::new(problem) })
     }
 
-    /// User side: hands this aggregator its report.
+    /// User side: sends this aggregator its report.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -103,14 +103,20 @@ impl Party {
         self.post("reports", &report.to_bytes(), 0).map(|_| ())
     }
 
-    /// User side: hands this shuffler the bits of one user in `exchange`, for each label the number of ones, and what the user
-    /// was [told](Awaiting::told).
+    /// User side: sends this shuffler one user's number of ones for each label of `exchange`, with the
+    /// [digest](BanditTask::digest) of the task that was posed to the user.
     ///
     /// # Errors
     /// As [`post`](Self::post).
-    pub fn messages(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<(), Error> {
+    pub fn messages(
+        &self,
+        exchange: u64,
+        digest: &TaskDigest,
+        id: &ReportId,
+        ones: &[u64],
+    ) -> Result<(), Error> {
         let ones: Vec<[u8; 8]> = ones.iter().map(|n| n.to_le_bytes()).collect();
-        let body = [id.as_slice(), told, ones.as_flattened()].concat();
+        let body = [id.as_slice(), digest, ones.as_flattened()].concat();
         self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 
@@ -142,7 +148,7 @@ impl Party {
         Ok(ckks::read_public_key(params, &key)?)
     }
 
-    /// User side: hands this server an encrypted value, under a fresh id.
+    /// User side: sends this adder an encrypted value under a fresh id.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -169,7 +175,7 @@ impl Party {
         read_opened(&self.post(&path, sum, SUM_BYTES)?)
     }
 
-    /// Asks this shuffler to hand on a batch that it kept.
+    /// Asks this shuffler to deliver a complete batch that it kept because the server could not be reached.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -205,33 +211,36 @@ impl Collector {
         self.aggregators.iter().try_for_each(|party| party.announce(batch))
     }
 
-    /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most `2^20`.
+    /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most
+    /// `2^20`.
     ///
     /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for
     /// which it did, and the other one holds a report of each of those.
     ///
     /// # Errors
-    /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked. [`Error::Malformed`] for
-    /// answers that make no sense; as [`Party::post`].
+    /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked.
+    /// [`Error::Malformed`] for answers that make no sense; as [`Party::post`].
     pub fn collect(&self, batch: BatchId) -> Result<Sum, Error> {
         self.collect_of(batch, usize::MAX)
     }
 
-    /// Collects what a bandit of the service waits for from the reports of batch `number`, and hands it over: the sum of
-    /// exactly as many users as it asks for, those beyond left out, modulo its modulus. Users' noise must be sized for as
-    /// many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of the bandit's exchange.
+    /// Collects what a bandit of the service waits for from the reports of batch `number`, and delivers it:
+    /// the sum of exactly as many users as it asks for, those beyond left out, modulo its modulus. Users'
+    /// noise must be sized for as many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of
+    /// the bandit's exchange.
     ///
     /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is
     /// given up: new users are asked under a new number.
     ///
     /// # Errors
-    /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no shares.
-    pub fn hand(&self, server: &Party, bandit: &str, number: u64) -> Result<u64, Error> {
-        let awaiting = Awaiting::ask(server, bandit)?;
-        let at_least = awaiting.users();
+    /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no
+    /// shares.
+    pub fn deliver(&self, server: &Party, bandit: &str, number: u64) -> Result<u64, Error> {
+        let task = BanditTask::ask(server, bandit)?;
+        let at_least = task.users();
         let sum = self.collect_of(BatchId { number, at_least }, at_least as usize)?;
-        awaiting.hand(server, bandit, &sum)?;
-        Ok(awaiting.exchange())
+        task.deliver(server, bandit, &sum)?;
+        Ok(task.exchange())
     }
 
     /// Of at most so many users.

@@ -162,20 +162,21 @@ impl Demo {
             ("--missing", decimal(missing)),
             ("--colluding", decimal(colluding)),
             ("--confidence", confidence.to_string()),
-            ("--noise", if matches!(noise, crate::Noise::Pure) { "pure" } else { "skellam" }.into()),
+            ("--noise", if noise == Model::Pure { "pure" } else { "skellam" }.into()),
         ] {
             command.args([name, &value]);
         }
         run_users(command)
     }
 
-    /// One batch of the best arm through the shuffler, at (epsilon, 10^-6); this process is the bandit's server.
+    /// One batch of the best arm through the shuffler, at (epsilon, 10^-6); this process is the bandit's
+    /// server.
     fn shuffle(&self, program: &Path) -> Result<()> {
         let invited = self.users / self.arms as u64;
         let plan = self.agreed.plan(invited, self.users)?;
         // As many in the first batch as are sure to answer.
         let growth = u64::from(Batch::new(&plan)?.at_least()).max(2);
-        let model = Model::Bits { delta: Delta::new(1e-6)? };
+        let model = Model::Bits { delta: Delta::one_in(1_000_000) };
         let confidence = plan.confidence;
         let colluding = plan.colluding;
         let config =

@@ -1,12 +1,13 @@
-//! The same sum on ciphertexts: users encrypt their values, the server adds, a key authority opens the sum alone.
+//! The same sum on ciphertexts: users encrypt their values, the server adds, a key authority opens the sum
+//! alone.
 //!
-//! An additive use of the approximate scheme that is exact: a value stands at scale `2^27` in the constant coefficient,
-//! where the noise of a sum stays below half a step, and rounding takes it away. A one in another coefficient counts
-//! users, so that the authority sees whether their noise is enough.
+//! An additive use of the approximate scheme that is exact: a value stands at scale `2^27` in the constant
+//! coefficient, where the noise of a sum stays below half a step, and rounding takes it away. A one in
+//! another coefficient counts users, so that the authority sees whether their noise is enough.
 //!
-//! - Exact for values up to [`MAX_VALUE`], totals up to [`MAX_TOTAL`] in size and [`MAX_USERS`] users. A fresh error has
-//!   a standard deviation of 237, so that of a sum is below `2^20`, a 64th of the half step that would be wrong; totals
-//!   stand at `2^61` of `2^62`.
+//! - Exact for values up to [`MAX_VALUE`], totals up to [`MAX_TOTAL`] in size and [`MAX_USERS`] users. A
+//!   fresh error has a standard deviation of 237, so that of a sum is below `2^20`, a 64th of the half step
+//!   that would be wrong; totals stand at `2^61` of `2^62`.
 //! - Trust: adder and authority do not collude, and the adder follows the protocol. Together they read every
 //!   value. An adder that hands the authority something other than a sum has one number of its choice opened,
 //!   such as the value of a single user: the authority cannot tell, since the number of users stands in the

@@ -133,12 +133,13 @@ pub enum Error {
         /// Number of the exchange.
         exchange: u64,
     },
-    /// Untrusted: a server that told a user something else than the shuffler, such as a larger batch, or another epsilon.
+    /// Untrusted: a server that posed a user another task than the shuffler, such as one of a larger batch or
+    /// another epsilon.
     #[error(
         "this user was told something else of exchange {exchange}, or of its bandit, than the shuffler: the noise would not be \
          what the user counts on"
     )]
-    ToldOtherwise {
+    OtherTask {
         /// Number of the exchange.
         exchange: u64,
     },

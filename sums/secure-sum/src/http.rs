@@ -18,12 +18,12 @@
 
 use crate::Error;
 use crate::aggregator::Aggregator;
-use crate::awaiting::{Awaiting, hand};
 use crate::client::Party;
 use crate::encrypted::{Server, encrypted_bytes, write_opened};
 pub use crate::serve::{Gate, RequestLimits, accept, serve, serve_guarded};
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::{MAX_LABELS, Shuffler};
+use crate::task::{BanditTask, deliver};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -141,7 +141,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// exchange, the shuffler asks the bandit for the shape of its batch: one question at a time, and one a
 /// second where no batch was handed on since, so that made-up numbers of exchanges do not make it ask. The
 /// shuffler hands on a complete batch by itself, after it has answered the last user. If the server cannot be
-/// reached the batch is kept, and `forward` tries again.
+/// reached the batch is kept, and a `forward` request delivers it.
 pub fn shuffler(server: Party, bandit: String) -> Router {
     struct Before {
         shuffler: Mutex<Shuffler>,
@@ -166,8 +166,8 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
                 *asked = Some((Instant::now(), handed));
                 let state = self.clone();
                 let ask = move || {
-                    let awaiting = Awaiting::now(&state.server, &state.bandit)?;
-                    match awaiting.map(|awaiting| awaiting.shape()).transpose()?.flatten() {
+                    let task = BanditTask::now(&state.server, &state.bandit)?;
+                    match task.map(|task| task.shape()).transpose()?.flatten() {
                         Some(shape) => lock(&state.shuffler).begin(shape),
                         None => Ok(()),
                     }
@@ -178,9 +178,9 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
             if lock(&self.shuffler).knows(exchange) { Ok(()) } else { Err(Error::NotAwaited { exchange }) }
         }
 
-        fn hand(&self, exchange: u64) -> Result<(), Error> {
-            let batch = lock(&self.shuffler).hand(exchange)?;
-            let handed = hand(&self.server, &self.bandit, &batch);
+        fn deliver(&self, exchange: u64) -> Result<(), Error> {
+            let batch = lock(&self.shuffler).collect(exchange)?;
+            let handed = deliver(&self.server, &self.bandit, &batch);
             if handed.is_ok() {
                 self.handed.fetch_add(1, Ordering::Release);
             }
@@ -191,8 +191,8 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     type Shared = State<Arc<Before>>;
     async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Bytes) -> Result<(), Error> {
         let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
-        let (told, rest) =
-            rest.split_first_chunk().ok_or(Error::Malformed { what: "not what the user was told" })?;
+        let (digest, rest) =
+            rest.split_first_chunk().ok_or(Error::Malformed { what: "not the digest of a task" })?;
         let (numbers, []) = rest.as_chunks() else {
             return Err(Error::Malformed { what: "not eight bytes a label" });
         };
@@ -200,17 +200,19 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
         if !lock(&state.shuffler).knows(exchange) {
             state.clone().begin(exchange).await?;
         }
-        if lock(&state.shuffler).submit(exchange, *told, *id, &numbers)? {
+        if lock(&state.shuffler).submit(exchange, *digest, *id, &numbers)? {
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = state.hand(exchange) {
-                    eprintln!("exchange {exchange} is whole and kept, `forward` tries again: {error}");
+                if let Err(error) = state.deliver(exchange) {
+                    eprintln!(
+                        "exchange {exchange} is complete and kept, but was not delivered: {error}; `secure-sum forward` delivers it"
+                    );
                 }
             });
         }
         Ok(())
     }
     async fn forward(State(state): Shared, Path(exchange): Path<u64>) -> Result<(), Error> {
-        tokio::task::spawn_blocking(move || state.hand(exchange)).await.map_err(lost)?
+        tokio::task::spawn_blocking(move || state.deliver(exchange)).await.map_err(lost)?
     }
     let gate = Gate::new(RequestLimits::default(), None);
     service(
@@ -289,7 +291,7 @@ impl Error {
             Error::NotClosed { .. } => P::NotClosed,
             Error::Opened { .. } => P::Opened,
             Error::TooFew { .. } => P::TooFew,
-            Error::ToldOtherwise { .. } => P::ToldOtherwise,
+            Error::OtherTask { .. } => P::OtherTask,
             Error::NotAwaited { .. } => P::NotAwaited,
             Error::Full { .. } => P::Full,
             Error::UnknownPath => P::UnknownPath,

@@ -15,13 +15,25 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `arguments`, and waits until it says where it listens.
+    /// Starts `program` with `arguments`, and waits until it says where it listens. Its warnings are not
+    /// shown: it listens for this process only.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be started, or ends before.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, Error> {
         let io = |error| Error::Io { what: "starting a process", error };
-        let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn().map_err(io)?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(io)?;
+        if let Some(errors) = child.stderr.take() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(errors).lines().map_while(Result::ok);
+                lines.filter(|line| !line.starts_with("warning: ")).for_each(|line| eprintln!("{line}"));
+            });
+        }
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).map_err(io)?;

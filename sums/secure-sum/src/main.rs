@@ -5,12 +5,12 @@ mod users;
 
 use anyhow::{Context, Result, bail};
 use bandit::distributed::Model;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use privacy::Ratio;
 use privacy::budget::Delta;
 use secure_sum::aggregator::AggregatorLimits;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
-use secure_sum::{Aggregator, Awaiting, BatchId, Collector, Party, Plan, http};
+use secure_sum::{Aggregator, BanditTask, BatchId, Collector, Party, Plan, http};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,8 +42,8 @@ enum Role {
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Takes the bits of the users that a bandit waits for, and hands on the number of ones when all have answered. Its
-    /// state is in memory. It must not collude with the server.
+    /// Takes the bits of the users that a bandit waits for, and delivers the number of ones when all have
+    /// answered. Its state is in memory. It must not collude with the server.
     Shuffler {
         /// Address and port; port 0 takes any free one.
         #[arg(long, default_value = "127.0.0.1:9003")]
@@ -58,7 +58,7 @@ enum Role {
         #[arg(long, value_name = "FILE")]
         server_token_file: Option<PathBuf>,
     },
-    /// Has a shuffler hand on a batch that is whole, where it could not reach the server by itself.
+    /// Has a shuffler deliver a complete batch that it kept because it could not reach the server.
     Forward {
         /// The shuffler's address, such as http://127.0.0.1:9003.
         #[arg(long, value_parser = address)]
@@ -75,11 +75,14 @@ enum Role {
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to a bandit of
-    /// helba-server that waits for it.
+    /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to
+    /// a bandit of helba-server that waits for it.
     Collect {
         #[command(flatten)]
         sums: Sums,
+        /// A file with the operator's token of helba-server, where that has one.
+        #[arg(long, value_name = "FILE")]
+        server_token_file: Option<PathBuf>,
         #[command(flatten)]
         token: TokenFile,
     },
@@ -122,9 +125,6 @@ struct Sums {
     /// Address of helba-server, such as http://127.0.0.1:8080.
     #[arg(long, value_parser = address)]
     server: String,
-    /// A file with the operator's token of helba-server, where that has one.
-    #[arg(long, value_name = "FILE")]
-    server_token_file: Option<PathBuf>,
     /// Its bandit.
     #[arg(long)]
     bandit: String,
@@ -144,8 +144,8 @@ impl Sums {
     }
 
     fn announce(&self, token: Option<&AccessToken>) -> Result<()> {
-        let awaiting = Awaiting::ask(&Party::new(&self.server), &self.bandit)?;
-        let id = BatchId { number: self.batch, at_least: awaiting.users() };
+        let task = BanditTask::ask(&Party::new(&self.server), &self.bandit)?;
+        let id = BatchId { number: self.batch, at_least: task.users() };
         match &self.adder {
             Some(adder) => Party::new(adder).with_token(token.cloned()).announce(id)?,
             None => self.collector(token)?.announce(id)?,
@@ -154,23 +154,22 @@ impl Sums {
         Ok(())
     }
 
-    fn collect(&self, token: Option<&AccessToken>) -> Result<()> {
-        let operator = crate::token(self.server_token_file.as_deref())?;
+    fn collect(&self, token: Option<&AccessToken>, operator: Option<AccessToken>) -> Result<()> {
         let (server, bandit) = (Party::new(&self.server).with_token(operator), &self.bandit);
         let exchange = match &self.adder {
             Some(adder) => {
-                let awaiting = Awaiting::ask(&server, bandit)?;
-                let (number, users) = (self.batch, awaiting.users());
+                let task = BanditTask::ask(&server, bandit)?;
+                let (number, users) = (self.batch, task.users());
                 let sum =
                     Party::new(adder).with_token(token.cloned()).opened(BatchId { number, at_least: users });
-                awaiting.hand(
+                task.deliver(
                     &server,
                     bandit,
                     &sum.with_context(|| format!("batch {number} of {users} users"))?,
                 )?;
-                awaiting.exchange()
+                task.exchange()
             }
-            None => self.collector(token)?.hand(&server, bandit, self.batch)?,
+            None => self.collector(token)?.deliver(&server, bandit, self.batch)?,
         };
         println!("exchange {exchange} done");
         Ok(())
@@ -204,9 +203,10 @@ struct Agreed {
     /// Privacy of every batch.
     #[arg(long, default_value = "1", value_parser = ratio)]
     epsilon: Ratio,
-    /// Whose noise.
-    #[arg(long, default_value = "pure")]
-    noise: Noise,
+    /// Whose noise: `pure`, differences of Polya variates under pure privacy; or `skellam`, Skellam variates
+    /// at scale 10, whose bounded Renyi divergences are stated at delta = 10^-6.
+    #[arg(long, default_value = "pure", value_parser = noise)]
+    noise: Model,
     /// Part of the users of a batch that may drop out; with more missing it is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
@@ -214,28 +214,25 @@ struct Agreed {
     /// enough without theirs.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
-    /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and modulus of
-    /// the batch follow from it.
+    /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and
+    /// modulus of the batch follow from it.
     #[arg(long, value_name = "P", default_value_t = 0.1)]
     confidence: f64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Noise {
-    /// Differences of Polya variates: pure privacy.
-    Pure,
-    /// Skellam variates at scale 10: bounded Renyi divergences, stated at delta = 10^-6.
-    Skellam,
-}
-
 impl Agreed {
     fn plan(&self, invited: u64, horizon: u64) -> Result<Plan> {
-        let model = match self.noise {
-            Noise::Pure => Model::Pure,
-            Noise::Skellam => Model::Renyi { scale: Ratio::integer(10), delta: Delta::new(1e-6)? },
-        };
-        let Self { epsilon, missing, colluding, confidence, .. } = *self;
+        let Self { epsilon, noise: model, missing, colluding, confidence } = *self;
         Ok(Plan { model, epsilon, invited, missing, colluding, confidence, horizon })
+    }
+}
+
+/// The model of that name.
+fn noise(text: &str) -> Result<Model> {
+    match text {
+        "pure" => Ok(Model::Pure),
+        "skellam" => Ok(Model::Renyi { scale: Ratio::integer(10), delta: Delta::one_in(1_000_000) }),
+        _ => bail!("must be pure or skellam"),
     }
 }
 
@@ -281,8 +278,8 @@ fn run(role: Role) -> Result<()> {
         }
         Role::Shuffler { listen, server, bandit, server_token_file } => {
             let server = Party::new(server).with_token(token(server_token_file.as_deref())?);
-            let awaiting = Awaiting::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
-            if awaiting.shape()?.is_none() {
+            let task = BanditTask::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
+            if task.shape()?.is_none() {
                 bail!(
                     "bandit {bandit} waits for shares, not for bits: its users need two aggregators or an adder, not a \
                      shuffler"
@@ -296,7 +293,9 @@ fn run(role: Role) -> Result<()> {
             Ok(())
         }
         Role::Announce { sums, token } => sums.announce(token.read()?.as_ref()),
-        Role::Collect { sums, token } => sums.collect(token.read()?.as_ref()),
+        Role::Collect { sums, server_token_file, token: shown } => {
+            sums.collect(shown.read()?.as_ref(), token(server_token_file.as_deref())?)
+        }
         Role::Adder { listen, authority, authority_token_file, hours, token: shown } => {
             let authority = Party::new(authority).with_token(token(authority_token_file.as_deref())?);
             let token = shown.read()?;

@@ -37,8 +37,8 @@ pub struct Sum {
     pub users: u64,
 }
 
-/// Two shares of `value` modulo the prime `2^64 - 2^32 + 1`: a uniform one, and what is missing. Each alone is uniform
-/// whatever the value. Sums are right while they stay below half the prime in size.
+/// Two shares of `value` modulo the prime `2^64 - 2^32 + 1`: a uniform one, and what is missing. Each alone
+/// is uniform whatever the value. Sums are right while they stay below half the prime in size.
 pub fn split<R: CryptoRng>(value: i128, rng: &mut R) -> [Field64; 2] {
     let prime = Field64::modulus();
     split_with(value, Field64::from(rng.below(u128::from(prime)) as u64))
@@ -80,7 +80,8 @@ impl Report {
     /// One or more reports, back to back.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a part of a report, none at all, a threshold of 0, or a share that is no residue.
+    /// [`Error::Malformed`] for a part of a report, none at all, a threshold of 0, or a share that is no
+    /// residue.
     pub fn read_all(bytes: &[u8]) -> Result<Vec<Self>, Error> {
         let (rows, []) = bytes.as_chunks::<{ Self::BYTES }>() else {
             return Err(Error::Malformed { what: "a report is cut off" });
@@ -133,8 +134,8 @@ mod tests {
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
 
-    /// Both shares are uniform whatever the value: chi-square over 256 cells of the lowest and of the highest byte.
-    /// 396 has probability 5e-8 with 255 degrees of freedom.
+    /// Both shares are uniform whatever the value: chi-square over 256 cells of the lowest and of the highest
+    /// byte. 396 has probability 5e-8 with 255 degrees of freedom.
     #[test]
     fn each_share_alone_is_uniform() {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -156,8 +157,8 @@ mod tests {
     }
 
     proptest! {
-        /// What one aggregator sees fits every value equally well: for any other value there is exactly one mask that
-        /// shows it the same share. So a simulator that knows no value draws the same view.
+        /// What one aggregator sees fits every value equally well: for any other value there is exactly one
+        /// mask that shows it the same share. So a simulator that knows no value draws the same view.
         #[test]
         fn one_share_can_be_simulated(value in -1i128 << 62..1i128 << 62, other in -1i128 << 62..1i128 << 62, mask in 0..Field64::modulus()) {
             let mask = Field64::from(mask);

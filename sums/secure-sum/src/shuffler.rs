@@ -1,4 +1,4 @@
-//! The shuffler: takes the bits of a batch's users, and lets out how many of them are ones.
+//! The shuffler: it takes the bits of a batch's users and lets out how many of them are ones.
 
 use crate::Error;
 use crate::share::ReportId;
@@ -10,32 +10,35 @@ pub const MAX_LABELS: usize = 1 << 12;
 /// Users of a batch at most; some 100 bytes each.
 const MAX_USERS: u64 = 1 << 22;
 
-/// What a bandit told its users of an exchange, as [`Awaiting::told`](crate::Awaiting::told) sums it up.
-pub type Told = [u8; 16];
+/// Digest of a task and of the bandit's parameters, see [`BanditTask::digest`](crate::BanditTask::digest).
+pub type TaskDigest = [u8; 16];
 
-/// What a bandit waits for: the same of every user, since one who sent more than others would stand out.
+/// Shape of the messages of one exchange: the same for every user, since one who sent more than others would
+/// stand out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Number of the bandit's exchange.
     pub exchange: u64,
-    /// Users of the batch, neither more nor fewer: their noise would be too small.
+    /// Exact number of users of the batch: with fewer, the sum would hold too little noise.
     pub users: u64,
-    /// Labels.
+    /// Number of labels.
     pub labels: usize,
-    /// Bits that each user sends of each label.
+    /// Bits that each user sends for each label.
     pub bits: u64,
-    /// What the bandit told the shuffler, and must have told every user: their noise is sized for each other's.
-    pub told: Told,
+    /// Digest of the task that the bandit posed to the shuffler. Every user must have been posed the same
+    /// task: the noise of each counts on that of the others.
+    pub digest: TaskDigest,
 }
 
-/// The state of a shuffler, in memory: one batch at a time, that of the exchange which its bandit waits for.
+/// The state of a shuffler, in memory. It holds one batch at a time: that of the exchange which its bandit
+/// waits for.
 ///
-/// Bits of one label, all users' in random order, tell no more than how many are ones. So nothing is put in order here and
-/// permuted: a user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
+/// The bits of one label, in random order, reveal exactly how many are ones. Hence no list is permuted: a
+/// user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
 ///
-/// It sees who sends how many ones, and a single user's number holds little noise: it must not collude with the server, and
-/// is trusted not to look. It keeps no number, nor a digest that is one for whoever tries all: of each user the random id is held
-/// until the batch is whole.
+/// The shuffler sees each user's number of ones, which holds little noise. It must not collude with the
+/// server, and is trusted not to look at these numbers. It keeps none of them, and no digest of one, which
+/// could be inverted by trial: until the batch is complete it keeps each user's random id.
 #[derive(Debug, Default)]
 pub struct Shuffler {
     state: State,
@@ -50,12 +53,12 @@ enum State {
         seen: BTreeSet<ReportId>,
         ones: Vec<u64>,
     },
-    /// All users have answered; `handing` while somebody brings it to the server.
+    /// All users have answered; `delivering` while a request delivers the batch to the server.
     Whole {
         batch: ShuffledBatch,
-        handing: bool,
+        delivering: bool,
     },
-    Handed {
+    Delivered {
         exchange: u64,
     },
 }
@@ -66,20 +69,21 @@ impl Shuffler {
             State::Idle => None,
             State::Taking { shape, .. } => Some(shape.exchange),
             State::Whole { batch, .. } => Some(batch.exchange),
-            State::Handed { exchange } => Some(*exchange),
+            State::Delivered { exchange } => Some(*exchange),
         }
     }
 
-    /// Whether the exchange is the newest or one before it, so that the bandit need not be asked about it.
+    /// Whether the exchange has begun, or a later one has, so that the bandit need not be asked about it.
     pub fn knows(&self, exchange: u64) -> bool {
         self.exchange().is_some_and(|newest| exchange <= newest)
     }
 
-    /// Takes bits for an exchange that the bandit waits for, and forgets the one before, for which it waits no more.
-    /// Nothing changes if it, or a later one, is known.
+    /// Begins to take bits for an exchange that the bandit waits for, and forgets the exchange before.
+    /// Changes nothing if this exchange or a later one has begun.
     ///
     /// # Errors
-    /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users, labels or bits.
+    /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users,
+    /// labels or bits.
     pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
         let Shape { exchange, users, labels, bits, .. } = shape;
         for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
@@ -102,17 +106,18 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Takes the bits of one user, for each label the number of ones, under a random id that goes no further. What comes
-    /// under one id a second time counts no more. Returns whether the batch is whole now: true for one call a batch.
+    /// Takes one user's numbers of ones, one for each label, under a random id that the shuffler passes on to
+    /// nobody. The first message under an id counts, and no other. Returns whether the batch is complete now,
+    /// which is true for one call a batch.
     ///
     /// # Errors
-    /// [`Error::ToldOtherwise`]; [`Error::Malformed`] for another number of labels or more ones than bits;
+    /// [`Error::OtherTask`]; [`Error::Malformed`] for another number of labels or more ones than bits;
     /// [`Error::ExchangeOver`] once all users have answered, [`Error::NotBegun`] for an exchange that has not
     /// [begun](Self::begin).
     pub fn submit(
         &mut self,
         exchange: u64,
-        told: Told,
+        digest: TaskDigest,
         id: ReportId,
         numbers: &[u64],
     ) -> Result<bool, Error> {
@@ -122,8 +127,8 @@ impl Shuffler {
             _ if known => return Err(Error::ExchangeOver { exchange }),
             _ => return Err(Error::NotBegun { exchange }),
         };
-        if told != shape.told {
-            return Err(Error::ToldOtherwise { exchange });
+        if digest != shape.digest {
+            return Err(Error::OtherTask { exchange });
         }
         if numbers.len() != shape.labels {
             return Err(Error::Malformed { what: "not the number of labels that every user sends" });
@@ -140,39 +145,41 @@ impl Shuffler {
         if whole {
             let labels = ones.iter().map(|n| vec![*n]).collect();
             let batch = ShuffledBatch { exchange, users: shape.users, labels };
-            self.state = State::Whole { batch, handing: false };
+            self.state = State::Whole { batch, delivering: false };
         }
         Ok(whole)
     }
 
-    /// The batch, for whoever brings it to the server and then says how that [ended](Self::ended).
+    /// The complete batch, for the caller to deliver to the server and then to report how that
+    /// [ended](Self::ended).
     ///
     /// # Errors
-    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while somebody else brings it,
-    /// [`Error::ExchangeOver`] after it arrived, [`Error::NotBegun`] for an exchange that has not begun.
-    pub fn hand(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while another request delivers it,
+    /// [`Error::ExchangeOver`] after it was delivered, [`Error::NotBegun`] for an exchange that has not
+    /// begun.
+    pub fn collect(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
         let newest = self.exchange();
         match &mut self.state {
             _ if newest.is_none_or(|newest| exchange > newest) => Err(Error::NotBegun { exchange }),
             State::Taking { shape, seen, .. } if shape.exchange == exchange => {
                 Err(Error::TooFew { got: seen.len() as u64, need: shape.users })
             }
-            State::Whole { handing: true, batch } if batch.exchange == exchange => Err(Error::Overloaded),
-            State::Whole { batch, handing } if batch.exchange == exchange => {
-                *handing = true;
+            State::Whole { delivering: true, batch } if batch.exchange == exchange => Err(Error::Overloaded),
+            State::Whole { batch, delivering } if batch.exchange == exchange => {
+                *delivering = true;
                 Ok(batch.clone())
             }
             _ => Err(Error::ExchangeOver { exchange }),
         }
     }
 
-    /// That a batch arrived, or that it did not and is kept.
+    /// Records that a batch was delivered, or that it was not and is kept.
     pub fn ended(&mut self, exchange: u64, arrived: bool) {
         match &mut self.state {
             State::Whole { batch, .. } if batch.exchange == exchange && arrived => {
-                self.state = State::Handed { exchange };
+                self.state = State::Delivered { exchange };
             }
-            State::Whole { batch, handing } if batch.exchange == exchange => *handing = false,
+            State::Whole { batch, delivering } if batch.exchange == exchange => *delivering = false,
             _ => {} // another exchange has begun
         }
     }
@@ -182,14 +189,14 @@ impl Shuffler {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9, told: [1; 16] };
+    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9, digest: [1; 16] };
 
     #[test]
     fn batches_are_whole_and_handed_on_once() {
         let mut shuffler = Shuffler::default();
         let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [1; 16], [id; 16], &[ones, 1]);
         assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotBegun { exchange: 7 })));
-        assert!(matches!(shuffler.hand(7), Err(Error::NotBegun { exchange: 7 })));
+        assert!(matches!(shuffler.collect(7), Err(Error::NotBegun { exchange: 7 })));
         shuffler.begin(SHAPE).unwrap();
         assert!(!send(&mut shuffler, 1, 9).unwrap());
         assert!(!send(&mut shuffler, 2, 0).unwrap());
@@ -198,30 +205,30 @@ mod tests {
         shuffler.begin(SHAPE).unwrap();
         assert!(!send(&mut shuffler, 2, 1).unwrap(), "the first counts");
         let otherwise = shuffler.submit(7, [2; 16], [3; 16], &[1, 1]);
-        assert!(matches!(otherwise, Err(Error::ToldOtherwise { exchange: 7 })));
+        assert!(matches!(otherwise, Err(Error::OtherTask { exchange: 7 })));
         assert!(matches!(send(&mut shuffler, 3, 10), Err(Error::Malformed { what: "more ones than bits" })));
         assert!(matches!(shuffler.submit(7, [1; 16], [3; 16], &[1]), Err(Error::Malformed { .. })));
         assert!(matches!(
             shuffler.submit(6, [1; 16], [3; 16], &[1, 1]),
             Err(Error::ExchangeOver { exchange: 6 })
         ));
-        assert!(matches!(shuffler.hand(7), Err(Error::TooFew { got: 2, need: 3 })));
+        assert!(matches!(shuffler.collect(7), Err(Error::TooFew { got: 2, need: 3 })));
         assert!(send(&mut shuffler, 3, 4).unwrap());
         assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
-        let batch = shuffler.hand(7).unwrap();
+        let batch = shuffler.collect(7).unwrap();
         assert_eq!(batch, ShuffledBatch { exchange: 7, users: 3, labels: vec![vec![13], vec![3]] });
-        assert!(matches!(shuffler.hand(7), Err(Error::Overloaded)));
+        assert!(matches!(shuffler.collect(7), Err(Error::Overloaded)));
         shuffler.ended(7, false);
-        assert_eq!(shuffler.hand(7).unwrap(), batch);
+        assert_eq!(shuffler.collect(7).unwrap(), batch);
         shuffler.ended(7, true);
-        assert!(matches!(shuffler.hand(7), Err(Error::ExchangeOver { exchange: 7 })));
+        assert!(matches!(shuffler.collect(7), Err(Error::ExchangeOver { exchange: 7 })));
         // An old answer of the bandit, which came late.
         shuffler.begin(SHAPE).unwrap();
         assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
         shuffler.begin(Shape { exchange: 8, ..SHAPE }).unwrap();
         assert!(!shuffler.submit(8, [1; 16], [1; 16], &[1, 1]).unwrap());
         shuffler.ended(7, true);
-        assert!(matches!(shuffler.hand(8), Err(Error::TooFew { got: 1, need: 3 })));
+        assert!(matches!(shuffler.collect(8), Err(Error::TooFew { got: 1, need: 3 })));
     }
 
     #[test]

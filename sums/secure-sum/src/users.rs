@@ -10,19 +10,19 @@ use privacy::source::Words;
 use privacy::task::Bounds;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
-use secure_sum::shuffler::Told;
-use secure_sum::{Awaiting, Batch, Error, Party, ReportId, http, reports};
+use secure_sum::shuffler::TaskDigest;
+use secure_sum::{BanditTask, Batch, Error, Party, ReportId, http, reports};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Users {
-    /// Address of helba-server, such as http://127.0.0.1:8080: users answer what its `--bandit` waits for, with the noise that
-    /// follows from the bandit's parameters.
+    /// Address of helba-server, such as http://127.0.0.1:8080: users answer what its `--bandit` waits for,
+    /// with the noise that follows from the bandit's parameters.
     #[arg(long, requires = "bandit", value_parser = address)]
     #[arg(conflicts_with_all = ["horizon", "epsilon", "noise", "missing", "colluding"])]
     server: Option<String>,
-    /// The bandit: `elimination` under one of the models pure, renyi and concentrated, or for a shuffler under shuffle, or
-    /// `shuffle-glm`.
+    /// The bandit: `elimination` under one of the models pure, renyi and concentrated, or for a shuffler
+    /// under shuffle, or `shuffle-glm`.
     #[arg(long, requires = "server")]
     bandit: Option<String>,
     /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
@@ -46,10 +46,12 @@ pub(crate) struct Users {
     /// Users in all batches.
     #[arg(long, required_unless_present = "server")]
     horizon: Option<u64>,
-    /// Probability of a reward of 1, else it is 0; with --bandit one for each arm, separated by commas, or one for all.
+    /// Probability of a reward of 1, else it is 0; with --bandit one for each arm, separated by commas, or
+    /// one for all.
     #[arg(long, value_delimiter = ',', required_unless_present = "theta")]
     mean: Vec<f64>,
-    /// For `shuffle-glm` in place of means: the parameter of the rewards, a number a feature, separated by commas.
+    /// For `shuffle-glm` in place of means: the parameter of the rewards, a number a feature, separated by
+    /// commas.
     #[arg(
         long,
         value_delimiter = ',',
@@ -98,11 +100,11 @@ impl Users {
             let (invited, horizon) = (self.invited.unwrap_or(0), self.horizon.unwrap_or(0));
             return Ok((Batch::new(&self.agreed.plan(invited, horizon)?)?, invited, self.mean_of(0)?));
         };
-        let awaiting = Awaiting::ask(&Party::new(server), bandit)?;
-        let users = awaiting.users();
+        let task = BanditTask::ask(&Party::new(server), bandit)?;
+        let users = task.users();
         let invited = self.invited.unwrap_or(users.into());
-        let batch = awaiting.batch(&self.bounds())?;
-        let arm = awaiting.arm().context("users whose devices choose need a --shuffler")?;
+        let batch = task.batch(&self.bounds())?;
+        let arm = task.arm().context("users whose devices choose need a --shuffler")?;
         eprintln!("arm {arm}: {invited} users asked, {users} needed");
         Ok((batch, invited, self.mean_of(arm)?))
     }
@@ -156,27 +158,28 @@ impl Users {
         Ok(())
     }
 
-    /// One batch behind a shuffler: an exchange of an elimination, or all exchanges of a batch whose devices choose.
+    /// One batch behind a shuffler: an exchange of an elimination, or all exchanges of a batch whose devices
+    /// choose.
     fn shuffle<R: CryptoRng>(&self, shuffler: &Party, rng: &mut R) -> Result<()> {
         let (Some(server), Some(bandit)) = (&self.server, &self.bandit) else {
             bail!("a --shuffler needs the --server and --bandit that it stands before");
         };
         let (server, patience) = (Party::new(server), Duration::from_secs(self.patience));
         let crowd = Crowd { server, bandit: bandit.clone(), shuffler: shuffler.clone(), patience };
-        let awaiting = Awaiting::ask(&crowd.server, bandit)?;
-        let invited = self.invited.unwrap_or(awaiting.users().into());
-        match awaiting.arm() {
+        let task = BanditTask::ask(&crowd.server, bandit)?;
+        let invited = self.invited.unwrap_or(task.users().into());
+        match task.arm() {
             Some(arm) => {
-                let (mechanism, mean) = (awaiting.count(&self.bounds())?, self.mean_of(arm)?);
-                eprintln!("arm {arm}: {invited} users asked, {} needed", awaiting.users());
+                let (mechanism, mean) = (task.count(&self.bounds())?, self.mean_of(arm)?);
+                eprintln!("arm {arm}: {invited} users asked, {} needed", task.users());
                 let answers = (0..invited).map(|_| {
                     let ones = mechanism.ones(reward(mean, rng), rng)?;
                     Ok((rng.uniform() >= self.dropout).then_some((random_id(rng), vec![ones])))
                 });
-                let answered = crowd.send(&awaiting, answers)?;
-                crowd.next(&awaiting, answered).map(drop)
+                let answered = crowd.send(&task, answers)?;
+                crowd.next(&task, answered).map(drop)
             }
-            None => self.rows(&crowd, awaiting, invited, rng),
+            None => self.rows(&crowd, task, invited, rng),
         }
     }
 
@@ -184,11 +187,11 @@ impl Users {
     fn rows<R: CryptoRng>(
         &self,
         crowd: &Crowd,
-        mut awaiting: Awaiting,
+        mut task: BanditTask,
         invited: u64,
         rng: &mut R,
     ) -> Result<()> {
-        let batch = awaiting.devices(&self.bounds())?;
+        let batch = task.devices(&self.bounds())?;
         let problem = &batch.config().problem;
         if self.theta.is_empty() {
             bail!("devices choose their arms: give --theta, {} numbers, in place of --mean", problem.d);
@@ -196,7 +199,7 @@ impl Users {
         if self.theta.len() != problem.d {
             bail!("--theta: {} numbers given, the bandit has {} features", self.theta.len(), problem.d);
         }
-        eprintln!("batch {}: {invited} devices asked, {} needed", awaiting.batch_number(), awaiting.users());
+        eprintln!("batch {}: {invited} devices asked, {} needed", task.batch_number(), task.users());
         // Contexts uniform in the unit ball, as in the published experiments.
         let sets = Instance::random(problem.d, problem.k, invited as usize, 1.0, rng)?.sets().to_vec();
         let instance = Instance::new(self.theta.clone(), sets)?;
@@ -211,12 +214,12 @@ impl Users {
         }
         loop {
             let answers = rows.iter_mut().map(|row| {
-                let ones = row.answer(&batch, awaiting.task(), rng)?;
+                let ones = row.answer(&batch, task.task(), rng)?;
                 Ok(Some((random_id(rng), ones)))
             });
-            let answered = crowd.send(&awaiting, answers)?;
-            match crowd.next(&awaiting, answered)? {
-                Some(next) if next.batch_number() == awaiting.batch_number() => awaiting = next,
+            let answered = crowd.send(&task, answers)?;
+            match crowd.next(&task, answered)? {
+                Some(next) if next.batch_number() == task.batch_number() => task = next,
                 _ => return Ok(()),
             }
         }
@@ -235,13 +238,13 @@ impl Crowd {
     /// Sends what users answer, `None` for who drops out, until the batch is whole; how many were taken.
     fn send(
         &self,
-        awaiting: &Awaiting,
+        task: &BanditTask,
         answers: impl Iterator<Item = Result<Option<(ReportId, Vec<u64>)>>>,
     ) -> Result<u64> {
-        let (mut answered, told) = (0, awaiting.told()?);
+        let (mut answered, digest) = (0, task.digest()?);
         for answer in answers {
             let Some((id, ones)) = answer? else { continue };
-            if !self.message(awaiting.exchange(), &told, &id, &ones)? {
+            if !self.message(task.exchange(), &digest, &id, &ones)? {
                 break;
             }
             answered += 1;
@@ -251,10 +254,10 @@ impl Crowd {
 
     /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked
     /// again.
-    fn message(&self, exchange: u64, told: &Told, id: &ReportId, ones: &[u64]) -> Result<bool> {
+    fn message(&self, exchange: u64, digest: &TaskDigest, id: &ReportId, ones: &[u64]) -> Result<bool> {
         let begin = Instant::now();
         loop {
-            match self.shuffler.messages(exchange, told, id, ones) {
+            match self.shuffler.messages(exchange, digest, id, ones) {
                 Ok(()) => return Ok(true),
                 Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed") => {
                     return Ok(false);
@@ -268,12 +271,12 @@ impl Crowd {
         }
     }
 
-    /// What the bandit waits for after `awaiting`.
-    fn next(&self, awaiting: &Awaiting, answered: u64) -> Result<Option<Awaiting>> {
-        let (exchange, begin) = (awaiting.exchange(), Instant::now());
+    /// What the bandit waits for after `task`.
+    fn next(&self, task: &BanditTask, answered: u64) -> Result<Option<BanditTask>> {
+        let (exchange, begin) = (task.exchange(), Instant::now());
         let mut pause = Duration::from_millis(2);
         loop {
-            let now = Awaiting::now(&self.server, &self.bandit)?;
+            let now = BanditTask::now(&self.server, &self.bandit)?;
             if now.as_ref().is_none_or(|now| now.exchange() != exchange) {
                 eprintln!("exchange {exchange} done, {answered} answered here");
                 return Ok(now);
@@ -282,7 +285,7 @@ impl Crowd {
                 bail!(
                     "exchange {exchange} still waits: {answered} answered here, {} are needed; ask others, or see what the \
                      shuffler says",
-                    awaiting.users()
+                    task.users()
                 );
             }
             std::thread::sleep(pause);

@@ -1,4 +1,5 @@
-//! The key authority of an encrypted sum ([`secure_sum::encrypted`]): opens the sum of a batch, and nothing else.
+//! The key authority of an encrypted sum ([`secure_sum::encrypted`]): opens the sum of a batch, and nothing
+//! else.
 //!
 //! For the party that holds the secret keys, which is neither a user nor the adder: neither may depend on
 //! this crate.

@@ -1,8 +1,8 @@
 //! Purchase records as a contextual bandit: propose a brand, earn 1 if the household then bought it.
 //!
 //! Layout of a file: comma-separated with a header; `id` (household), `choice` (brand bought), and one column
-//! `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored. Two such files
-//! come with the project; `data/README.md` says where they are from.
+//! `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored. Two such
+//! files come with the project; `data/README.md` says where they are from.
 
 use crate::{Environment, Error, Features, Outcome};
 use rand::Rng;
@@ -17,9 +17,10 @@ pub const CRACKER: &str = include_str!("../../../../data/Cracker.csv");
 
 /// Purchases in the order of their file, with the features of every brand.
 ///
-/// Features of brand b, all kinds in file order: its columns, prices (kind `price`) divided by the largest price in
-/// the file; a one-hot of the brand; 1 if the household's previous purchase in the file was b. Then all rows are
-/// divided by the largest norm of any, so that `L = 1`. Hence `d = kinds + brands + 1` and `K = brands`.
+/// Features of brand b, all kinds in file order: its columns, prices (kind `price`) divided by the largest
+/// price in the file; a one-hot of the brand; 1 if the household's previous purchase in the file was b. Then
+/// all rows are divided by the largest norm of any, so that `L = 1`. Hence `d = kinds + brands + 1` and `K =
+/// brands`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Purchases {
     kinds: Vec<String>,
@@ -31,9 +32,10 @@ impl Purchases {
     /// Reads a file of the layout above.
     ///
     /// # Errors
-    /// What is wrong with the file, with the line: [`Error::MissingColumn`] (also where brands differ in their kinds),
-    /// [`Error::DuplicateColumn`], [`Error::TooFewBrands`], [`Error::UnknownBrand`], [`Error::NotANumber`],
-    /// [`Error::EmptyCell`], [`Error::NoPositivePrice`], [`Error::NoRows`], [`Error::Csv`].
+    /// What is wrong with the file, with the line: [`Error::MissingColumn`] (also where brands differ in
+    /// their kinds), [`Error::DuplicateColumn`], [`Error::TooFewBrands`], [`Error::UnknownBrand`],
+    /// [`Error::NotANumber`], [`Error::EmptyCell`], [`Error::NoPositivePrice`], [`Error::NoRows`],
+    /// [`Error::Csv`].
     pub fn read(reader: impl Read) -> Result<Self, Error> {
         let mut csv = csv::Reader::from_reader(reader);
         let header = csv.headers().map_err(csv_error)?.clone();
@@ -115,8 +117,8 @@ impl Purchases {
 
 /// [`Purchases`] played in file order, once. Draws nothing.
 ///
-/// What households would have done is unknown in expectation, so `regret` is 1 less the reward: the loss against
-/// whoever knows the choice beforehand.
+/// What households would have done is unknown in expectation, so `regret` is 1 less the reward: the loss
+/// against whoever knows the choice beforehand.
 #[derive(Debug, Clone)]
 pub struct PurchaseLog {
     purchases: Arc<Purchases>,
@@ -207,7 +209,8 @@ impl Layout {
         Ok(Self { id, choice, kinds, brands, cells })
     }
 
-    /// `cells`: the values of [`Layout::cells`] for one row after the other; `rows`: household and brand bought.
+    /// `cells`: the values of [`Layout::cells`] for one row after the other; `rows`: household and brand
+    /// bought.
     fn features(self, mut cells: Vec<f64>, rows: Vec<(String, usize)>) -> Result<Purchases, Error> {
         let (kinds, brands) = (self.kinds.len(), self.brands.len());
         if let Some(price) = self.kinds.iter().position(|k| k == "price") {

@@ -58,14 +58,16 @@ impl ArsClwConfig {
     }
 }
 
-/// In slots `T_(k-1) + 1` to `T_k = 2 T_(k-1)` plays [`Clw`] with look-ahead, horizon `T_k` and interval `h(T_k)`.
+/// In slots `T_(k-1) + 1` to `T_k = 2 T_(k-1)` plays [`Clw`] with look-ahead, horizon `T_k` and interval
+/// `h(T_k)`.
 ///
 /// - Cost: that of CLW.
 /// - Privacy: none.
 ///
 /// # Source
-/// Wang, Wang, Huang, Algorithm 3 (appendix C). Departures: gamma is 1 at most, the window stays inside its phase and its
-/// reward is 1 at most (while the guess is too short it could be more), no slot is dropped between phases.
+/// Wang, Wang, Huang, Algorithm 3 (appendix C). Departures: gamma is 1 at most, the window stays inside its
+/// phase and its reward is 1 at most (while the guess is too short it could be more), no slot is dropped
+/// between phases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     try_from = "super::stored::Stored<ArsClwConfig, State>",

@@ -70,13 +70,15 @@ impl ArsExp3Config {
 /// Draws an arm a round with `p_i ~ exp(w_i / g(K))`, mixed with uniform play; after the round
 /// `w_a += gamma min(Z, g(k)) / (N p_a)`, Z all that arrived in it.
 ///
-/// The slots that are left after round K, fewer than `g(K + 1)`, go to one more draw, which is not learnt from.
+/// The slots that are left after round K, fewer than `g(K + 1)`, go to one more draw, which is not learnt
+/// from.
 ///
 /// - Cost: O(N) a round; O(K) once.
 /// - Privacy: none.
 ///
 /// # Source
-/// Wang, Wang, Huang, Algorithm 2. Departures: whole round lengths; the last slots, which the paper leaves open.
+/// Wang, Wang, Huang, Algorithm 2. Departures: whole round lengths; the last slots, which the paper leaves
+/// open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     try_from = "super::stored::Stored<ArsExp3Config, State>",

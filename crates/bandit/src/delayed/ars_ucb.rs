@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 /// `f(k)`: slots of an arm's k-th round.
 ///
-/// The analysis wants f increasing and `F(k) >= f(k+1)` for large k: a power with exponent 1 or more, or doubling.
+/// The analysis wants f increasing and `F(k) >= f(k+1)` for large k: a power with exponent 1 or more, or
+/// doubling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundSize {
-    /// `factor * k^exponent`. Exponent 0 is rounds of constant length: outside the analysis, and clearly worse.
+    /// `factor * k^exponent`. Exponent 0 is rounds of constant length: outside the analysis, and clearly
+    /// worse.
     Power {
         /// At least 1.
         factor: u32,
@@ -79,8 +81,8 @@ impl RoundSize {
 pub struct ArsUcbConfig {
     /// N.
     pub arms: usize,
-    /// Width of the index. The analysis needs more than 4; the paper's experiments use 4. With long intervals and 4 or
-    /// less some runs settle on a wrong arm and pay linear regret: take 8 there, or rounds of k^3.
+    /// Width of the index. The analysis needs more than 4; the paper's experiments use 4. With long intervals
+    /// and 4 or less some runs settle on a wrong arm and pay linear regret: take 8 there, or rounds of k^3.
     pub alpha: f64,
     /// f.
     pub round_size: RoundSize,
@@ -103,8 +105,8 @@ impl ArsUcbConfig {
 
 /// Plays the arm with the largest `min(M_i/n_i + sqrt(alpha ln t / n_i), 1)` for a round of `f(k_i)` slots.
 ///
-/// `M_i` sums whatever arrives while i is played, whoever earned it. Ties, and the cap makes many, go to the arm played
-/// least, then to the lowest.
+/// `M_i` sums whatever arrives while i is played, whoever earned it. Ties, and the cap makes many, go to the
+/// arm played least, then to the lowest.
 ///
 /// - Cost: O(N) a round, O(1) a slot.
 /// - Privacy: none.

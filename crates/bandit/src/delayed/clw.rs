@@ -62,15 +62,15 @@ impl ClwConfig {
     }
 }
 
-/// Plays one arm a round; at its end `w_a += gamma x / (N p_a)` with x the feedback of the last d slots over 2d, 1 at
-/// most. No earlier arm reaches those slots, since rounds have 2d slots or more.
+/// Plays one arm a round; at its end `w_a += gamma x / (N p_a)` with x the feedback of the last d slots over
+/// 2d, 1 at most. No earlier arm reaches those slots, since rounds have 2d slots or more.
 ///
 /// - Cost: O(N + d) a round, O(1) a slot.
 /// - Privacy: none.
 ///
 /// # Source
-/// Cesa-Bianchi, Gentile, Mansour, "Nonstochastic Bandits with Composite Anonymous Feedback"; the look-ahead rule is that
-/// of Wang, Wang, Huang, Algorithm 3. Departure: gamma is EXP3's mixing, for `T / 2d` updates.
+/// Cesa-Bianchi, Gentile, Mansour, "Nonstochastic Bandits with Composite Anonymous Feedback"; the look-ahead
+/// rule is that of Wang, Wang, Huang, Algorithm 3. Departure: gamma is EXP3's mixing, for `T / 2d` updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     try_from = "super::stored::Stored<ClwConfig, State>",

@@ -20,30 +20,32 @@ pub enum Delivery {
         /// Greatest z.
         hi: usize,
     },
-    /// The same share of the total for each `tau`: `shares[0]` one slot later, and so on. They sum to 1 at most.
+    /// The same share of the total for each `tau`: `shares[0]` one slot later, and so on. They sum to 1 at
+    /// most.
     Shares(Vec<f64>),
     /// Share `(1 - discount) * discount^(tau - 1)`, without end.
     Discounted {
         /// In [0, 1).
         discount: f64,
     },
-    /// Share `tau^-exponent / zeta(exponent)` for the first `taps`; the rest never arrives (3e-4 of the total at
-    /// exponent 2 and 2000 taps).
+    /// Share `tau^-exponent / zeta(exponent)` for the first `taps`; the rest never arrives (3e-4 of the total
+    /// at exponent 2 and 2000 taps).
     Polynomial {
         /// Above 1.
         exponent: f64,
         /// Parts kept.
         taps: usize,
     },
-    /// Not oblivious: all of it, one slot later; but `interval` slots later if this is the best arm and, this pull
-    /// counted, has been played `3 * interval` times on end or more.
+    /// Not oblivious: all of it, one slot later; but `interval` slots later if this is the best arm and, this
+    /// pull counted, has been played `3 * interval` times on end or more.
     Streak {
         /// d.
         interval: usize,
     },
 }
 
-/// How much of the feedback is out of place: `d1 = sum_k max_i E[sum_{tau >= k} r_{i,tau}]`, `d2` the same with variances.
+/// How much of the feedback is out of place: `d1 = sum_k max_i E[sum_{tau >= k} r_{i,tau}]`, `d2` the same
+/// with variances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelayMeasures {
     /// Slots of reward; infinite for polynomial tails of exponent 2 or less.
@@ -187,11 +189,13 @@ impl Carry {
         Self { shares, discount, ring: vec![0.0; length], head: 0 }
     }
 
-    /// One slot: returns what arrives in it, then sends `total` on its way, `delay >= 1` slots where it is in one piece.
+    /// One slot: returns what arrives in it, then sends `total` on its way, `delay >= 1` slots where it is in
+    /// one piece.
     pub(super) fn step(&mut self, total: f64, delay: usize) -> f64 {
         let arrived = std::mem::take(&mut self.ring[self.head]);
         if let Some(discount) = self.discount {
-            // The parts of the next slot are those of this one times `discount`, and the first of the new pull.
+            // The parts of the next slot are those of this one times `discount`, and the first of the new
+            // pull.
             self.ring[0] = discount * arrived + (1.0 - discount) * total;
             return arrived;
         }

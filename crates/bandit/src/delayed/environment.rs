@@ -5,11 +5,12 @@ use super::{Delivery, Rewards};
 use crate::{Environment, Error, Outcome};
 use rand::{Rng, RngExt};
 
-/// Earns [`Rewards`] and delivers them by [`Delivery`]; a slot's feedback is the sum of all that arrives in it.
+/// Earns [`Rewards`] and delivers them by [`Delivery`]; a slot's feedback is the sum of all that arrives in
+/// it.
 ///
-/// `Outcome::reward` is the total of the pull, all parts counted, whenever they arrive. One slot draws the rewards and
-/// then, for random delays, one uniform number, whatever the arms earn and whichever is played: policies on equal seeds
-/// meet equal rewards and delays.
+/// `Outcome::reward` is the total of the pull, all parts counted, whenever they arrive. One slot draws the
+/// rewards and then, for random delays, one uniform number, whatever the arms earn and whichever is played:
+/// policies on equal seeds meet equal rewards and delays.
 ///
 /// # Source
 /// Wang, Wang, Huang, sections 3.1 (stochastic), 3.2 and 3.3 (adversarial).

@@ -1,11 +1,12 @@
-//! Composite and anonymous feedback: what a pull earns arrives in parts, later, mixed with what other pulls earned.
+//! Composite and anonymous feedback: what a pull earns arrives in parts, later, mixed with what other pulls
+//! earned.
 //!
-//! Pulling an arm in slot t earns `r_1 + r_2 + ... <= 1`; part `r_tau` arrives in slot t + tau, `tau >= 1`. The learner
-//! sees one number a slot, the sum of all that arrives: nothing tells which pull a part came from, nor when. It may
-//! exceed 1, up to the length of the longest vector.
+//! Pulling an arm in slot t earns `r_1 + r_2 + ... <= 1`; part `r_tau` arrives in slot t + tau, `tau >= 1`.
+//! The learner sees one number a slot, the sum of all that arrives: nothing tells which pull a part came
+//! from, nor when. It may exceed 1, up to the length of the longest vector.
 //!
-//! Every policy here plays an arm for many slots on end (a *round*), so that parts of other arms' rewards, a bounded
-//! amount, are diluted. They take feedback slot by slot, in order, for the arm that they named.
+//! Every policy here plays an arm for many slots on end (a *round*), so that parts of other arms' rewards, a
+//! bounded amount, are diluted. They take feedback slot by slot, in order, for the arm that they named.
 //!
 //! | policy | knows | against |
 //! |---|---|---|
@@ -24,10 +25,11 @@
 //! | `g(k)`, K | round length and number of rounds of [`ArsExp3`] |
 //! | `h(T)` | [`ArsClwConfig::guess`] |
 //!
-//! Privacy: none. That feedback is mixed and nameless is a constraint on the learner, not a guarantee to anybody: the
-//! source claims no differential privacy, and these policies give none.
+//! Privacy: none. That feedback is mixed and nameless is a constraint on the learner, not a guarantee to
+//! anybody: the source claims no differential privacy, and these policies give none.
 //!
-//! Source: Wang, Wang, Huang, "Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous Feedback".
+//! Source: Wang, Wang, Huang, "Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous
+//! Feedback".
 
 mod ars_clw;
 mod ars_exp3;
@@ -54,8 +56,8 @@ pub use rewards::{Drift, Rewards};
 use crate::Error;
 use privacy::PrivacyStatement;
 
-/// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from the *learner*; neither the arms played nor the statistics
-/// kept are protected from anybody.
+/// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from
+/// the *learner*; neither the arms played nor the statistics kept are protected from anybody.
 fn privacy_statement() -> PrivacyStatement {
     PrivacyStatement::none(
         "None: anonymous feedback is a constraint on the learner; no noise is added, and arms and sums reveal rewards.",

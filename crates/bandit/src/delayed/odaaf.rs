@@ -1,4 +1,5 @@
-//! ODAAF: phased elimination with a pause in which old feedback drains away. The baseline that knows the delays.
+//! ODAAF: phased elimination with a pause in which old feedback drains away. The baseline that knows the
+//! delays.
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, field, privacy_statement};
@@ -32,8 +33,8 @@ pub enum OdaafRule {
         /// Variance V, in slots squared.
         variance: f64,
     },
-    /// For composite feedback of known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n for which
-    /// statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
+    /// For composite feedback of known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n for
+    /// which statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
     Composite {
         /// Longest interval d.
         interval: u32,
@@ -97,15 +98,17 @@ impl OdaafConfig {
     }
 }
 
-/// Plays every arm that is left in one block a phase, drops those that are behind by `2^-m`, then plays one of the rest
-/// as long again without listening.
+/// Plays every arm that is left in one block a phase, drops those that are behind by `2^-m`, then plays one
+/// of the rest as long again without listening.
 ///
-/// - Cost: O(N) a phase, O(1) a slot. The arm listed first is the one played in pauses: shuffle arms for comparisons.
+/// - Cost: O(N) a phase, O(1) a slot. The arm listed first is the one played in pauses: shuffle arms for
+///   comparisons.
 /// - Privacy: none.
 ///
 /// # Source
-/// Pike-Burke, Agrawal, Szepesvari, Grunewalder, "Bandits with Delayed, Aggregated Anonymous Feedback"; the baseline of
-/// Wang, Wang, Huang, section 4.1, who give no code. Departure: the constants of [`OdaafRule::Composite`] are ours.
+/// Pike-Burke, Agrawal, Szepesvari, Grunewalder, "Bandits with Delayed, Aggregated Anonymous Feedback"; the
+/// baseline of Wang, Wang, Huang, section 4.1, who give no code. Departure: the constants of
+/// [`OdaafRule::Composite`] are ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     try_from = "super::stored::Stored<OdaafConfig, State>",
@@ -226,7 +229,8 @@ impl Odaaf {
         if !ordered || !position {
             return Err("no such arm is left");
         }
-        // In phase 0 nothing has been played; from phase 1 on every arm that is left has been, before any comparison.
+        // In phase 0 nothing has been played; from phase 1 on every arm that is left has been, before any
+        // comparison.
         let played = |i: usize| match stage {
             Stage::Block(at) if i == *at => pulls[active[i]].checked_add(*left) == Some(*target),
             Stage::Block(at) if i > *at => pulls[active[i]] == *previous,

@@ -18,8 +18,8 @@ impl Record {
     /// From one row a slot: reward of each arm.
     ///
     /// # Errors
-    /// [`Error::NoRows`] without a slot, [`Error::Rows`] where rows differ in length, [`Error::Field`] for a reward outside
-    /// [0, 1] or a number of arms out of range.
+    /// [`Error::NoRows`] without a slot, [`Error::Rows`] where rows differ in length, [`Error::Field`] for a
+    /// reward outside [0, 1] or a number of arms out of range.
     pub fn new(rows: &[Vec<f64>]) -> Result<Self, Error> {
         let arms = rows.first().ok_or(Error::NoRows)?.len();
         check_arms(arms)?;
@@ -39,13 +39,16 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads comma-separated values with a header that names `t`, `arm` and `reward`; other columns are ignored.
+    /// Reads comma-separated values with a header that names `t`, `arm` and `reward`; other columns are
+    /// ignored.
     ///
-    /// `t` is 1 in the first row and then stays or grows by 1, so that a gap in the file is found; a slot in which no arm
-    /// earned anything has a row of reward 0. `arm` counts from 0, `reward` is in [0, 1], and an arm stands once a slot.
+    /// `t` is 1 in the first row and then stays or grows by 1, so that a gap in the file is found; a slot in
+    /// which no arm earned anything has a row of reward 0. `arm` counts from 0, `reward` is in [0, 1], and an
+    /// arm stands once a slot.
     ///
     /// # Errors
-    /// [`Error::MissingColumn`], [`Error::NoRows`], [`Error::NotANumber`], and [`Error::Csv`] with the line for all else.
+    /// [`Error::MissingColumn`], [`Error::NoRows`], [`Error::NotANumber`], and [`Error::Csv`] with the line
+    /// for all else.
     pub fn read(reader: impl Read) -> Result<Self, Error> {
         let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(reader);
         let header = csv.headers().map_err(csv_error)?.clone();

@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 /// Totals `s_i(t)` in [0, 1] of every arm in every slot.
 ///
-/// Regret is in expectation for the first two. For the others it is what the best arm ([`Rewards::best`]) earned less
-/// what was earned, slot by slot: its sum is the adversarial regret whenever that arm is the best one in hindsight.
+/// Regret is in expectation for the first two. For the others it is what the best arm ([`Rewards::best`])
+/// earned less what was earned, slot by slot: its sum is the adversarial regret whenever that arm is the best
+/// one in hindsight.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rewards {
     /// Always the same. Draws nothing.
     Fixed(Vec<f64>),
     /// 1 with the arm's mean, else 0; one uniform number a slot, the same for every arm.
     Bernoulli(Vec<f64>),
-    /// As Bernoulli, but independent over arms: one uniform number an arm, in arm order. `WeekdayBits` where arms are
-    /// the days on which a coupon would be used.
+    /// As Bernoulli, but independent over arms: one uniform number an arm, in arm order. `WeekdayBits` where
+    /// arms are the days on which a coupon would be used.
     Bits(Vec<f64>),
     /// Exactly one arm earns 1 in each slot (the category that a user clicks): one uniform number a slot.
     ClickOne {
@@ -57,7 +58,8 @@ impl Rewards {
         }
     }
 
-    /// The arm that earns most over the whole game, in expectation (in a record: in hindsight); the lowest of equals.
+    /// The arm that earns most over the whole game, in expectation (in a record: in hindsight); the lowest of
+    /// equals.
     pub fn best(&self) -> usize {
         let best = |means: &[f64]| crate::vector::argmax(means.iter().copied());
         match self {
@@ -72,8 +74,8 @@ impl Rewards {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a mean is outside [0, 1], probabilities do not sum to 1, or there are no arms or more than
-    /// [`MAX_ARMS`](super::MAX_ARMS).
+    /// [`Error::Field`] where a mean is outside [0, 1], probabilities do not sum to 1, or there are no arms
+    /// or more than [`MAX_ARMS`](super::MAX_ARMS).
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms())?;
         let in_unit = |p: &[f64], name| match p.iter().find(|v| !(0.0..=1.0).contains(*v)) {

@@ -1,4 +1,5 @@
-//! How policies are stored: the configuration and the state; what follows from them is computed again when read.
+//! How policies are stored: the configuration and the state; what follows from them is computed again when
+//! read.
 
 use serde::{Deserialize, Serialize};
 

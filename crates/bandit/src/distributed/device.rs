@@ -8,8 +8,8 @@ impl Parameters {
     /// Refuses a bandit with these parameters if it costs a user more privacy in one batch than `bounds`.
     ///
     /// # Errors
-    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; as [`Bounds::admit`] and
-    /// [`Config::privacy`](super::Config::privacy).
+    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; as [`Bounds::admit`]
+    /// and [`Config::privacy`](super::Config::privacy).
     pub fn admit(&self, bounds: &Bounds) -> Result<(), Error> {
         let config = self.config()?;
         let statement = config.privacy()?;
@@ -24,8 +24,9 @@ impl Parameters {
         Ok(bounds.admit(epsilon.get(), statement.delta.get(), config.colluding.to_f64())?)
     }
 
-    /// The mechanism by which a user answers `task`: [`Mechanism::noise`] and [`Mechanism::encode`] of a share, or
-    /// [`Mechanism::ones`] of a count. It is computed from the parameters; the task must agree with it.
+    /// The mechanism by which a user answers `task`: [`Mechanism::noise`] and [`Mechanism::encode`] of a
+    /// share, or [`Mechanism::ones`] of a count. It is computed from the parameters; the task must agree with
+    /// it.
     ///
     /// # Errors
     /// As [`admit`](Self::admit); [`Refusal::Overasked`] if the task does not follow from the parameters.

@@ -1,4 +1,4 @@
-//! S: adds shares and lets out nothing but the sum.
+//! The intermediary S: it adds shares and lets out nothing but the sum.
 
 use crate::Error;
 use privacy::source::Words;
@@ -6,13 +6,13 @@ use privacy::{Ratio, sampler};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// The intermediary.
+/// A protocol by which an intermediary adds shares.
 pub trait SecureSum {
     /// The sum of the shares of all `users`, modulo `modulus`.
     ///
     /// # Errors
-    /// [`Error::Shares`] if there is not exactly one share a user: the noise would be too small, so the batch must be
-    /// given up. [`Error::Field`] if a share is no residue.
+    /// [`Error::Shares`] if there is not exactly one share a user: the noise would be too small, so the batch
+    /// must be given up. [`Error::Field`] if a share is no residue.
     fn sum(&mut self, shares: &[u64], users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error>;
 }
 
@@ -31,7 +31,7 @@ fn add(values: impl IntoIterator<Item = u64>, modulus: u64) -> u64 {
     values.into_iter().fold(0, add) as u64
 }
 
-/// A party everybody trusts: the definition, and simulation.
+/// One party that everybody trusts: the definition of the sum, for simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdealSum;
 
@@ -44,8 +44,9 @@ impl SecureSum for IdealSum {
 
 /// Each user splits its share among servers that do not all collude; any of them missing, nothing comes out.
 ///
-/// All but one part are uniform residues, the last makes the sum right: any fewer than all are independent of the share.
-/// Shares stay residues of the batch's own modulus, so that the total of servers shows no more than the sum does.
+/// All but one part are uniform residues, the last makes the sum right: any fewer than all are independent of
+/// the share. Shares stay residues of the batch's own modulus, so that the total of servers shows no more
+/// than the sum does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdditiveShares {
     servers: usize,
@@ -94,8 +95,9 @@ impl SecureSum for AdditiveShares {
     }
 }
 
-/// The ideal sum, but with a small probability a uniform residue: what [`Model::Shuffle`](super::Model::Shuffle) allows
-/// for, without its leak. Simulation, for moduli too large for [`BitShuffle`].
+/// The ideal sum that is replaced by a uniform residue with a small probability. It has the errors that
+/// [`Model::Shuffle`](super::Model::Shuffle) allows for, and no leak. For simulation with moduli that are too
+/// large for [`BitShuffle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelaxedSum {
     /// Probability of a uniform residue, at most 1.
@@ -109,15 +111,15 @@ impl SecureSum for RelaxedSum {
     }
 }
 
-/// A sum through a shuffler, for **small moduli only**: a user sends `bits` bits, W of them ones, and the shuffled ones
-/// are counted modulo m.
+/// A sum through a shuffler, for **small moduli only**: a user sends `bits` bits, W of them ones, and the
+/// shuffled ones are counted modulo m.
 ///
-/// With probability `1 - failure/n`, W is the number of heads among `bits` fair coins given `W ≡ share (mod m)`; else it
-/// is uniform on `0..=bits`. The leak falls like the root of `bits`, so that bits grow like m²: at m = 5, two users and
-/// failure 0.1 it is 0.984 at 100 bits, 0.308 at 800 (exact, see the tests).
+/// With probability `1 - failure/n`, W is the number of heads among `bits` fair coins given `W ≡ share (mod
+/// m)`; else it is uniform on `0..=bits`. The leak falls like the root of `bits`, so that bits grow like m²:
+/// at m = 5, two users and failure 0.1 it is 0.984 at 100 bits, 0.308 at 800 (exact, see the tests).
 ///
-/// Stands in for the protocol of Cheu, Yan, "Pure differential privacy from secure intermediaries", 2021, which the
-/// paper builds on and does not restate.
+/// Stands in for the protocol of Cheu, Yan, "Pure differential privacy from secure intermediaries", 2021,
+/// which the paper builds on and does not restate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BitShuffle {
     /// Bits of one user; at least a sixteenth of the modulus squared, so that every residue is met soon.
@@ -130,7 +132,8 @@ impl BitShuffle {
     /// User side: the number of ones among the bits sent.
     ///
     /// # Errors
-    /// [`Error::Field`] if `modulus` is 0, or above four roots of `bits`; [`Error::Privacy`] if an exact intermediate overflows.
+    /// [`Error::Field`] if `modulus` is 0, or above four roots of `bits`; [`Error::Privacy`] if an exact
+    /// intermediate overflows.
     pub fn ones(&self, share: u64, users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error> {
         if modulus == 0 || u128::from(modulus).pow(2) > 16 * u128::from(self.bits) {
             return Err(Error::Field { field: "modulus", got: modulus as f64, want: "in 1..=4 sqrt(bits)" });

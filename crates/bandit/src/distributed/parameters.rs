@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 /// Parameters of an elimination as a service and its devices exchange them: one flat JSON object.
 ///
-/// The field `model` is one of `central`, `local`, `pure`, `renyi`, `concentrated` and `shuffle`, where `shuffle`
-/// is [`Model::Bits`]. The fields `delta`, `scale` and `colluding` are accepted only with the models that have
-/// them. Numbers that precision and noise follow from are decimals with at most six places, which are exact as
-/// [`Ratio`].
+/// The field `model` is one of `central`, `local`, `pure`, `renyi`, `concentrated` and `shuffle`, where
+/// `shuffle` is [`Model::Bits`]. The fields `delta`, `scale` and `colluding` are accepted only with the
+/// models that have them. Numbers that precision and noise follow from are decimals with at most six places,
+/// which are exact as [`Ratio`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Flat", into = "Flat")]
 pub struct Parameters {
@@ -184,7 +184,8 @@ pub enum NoiseAt {
     Users,
     /// One draw a batch, of the same law: **simulation only**, since whoever draws it knows the sum.
     Sum,
-    /// As [`Sum`](Self::Sum), in double precision where the exact law takes time in proportion to users or scale.
+    /// As [`Sum`](Self::Sum), in double precision where the exact law takes time in proportion to users or
+    /// scale.
     Simulated,
 }
 

@@ -69,8 +69,8 @@ impl Stage {
         self.mechanism.width(self.left.len(), self.number, self.config.confidence)
     }
 
-    /// Takes the sum of the batch of [`arm`](Self::arm). After the sum of the last arm, every arm whose mean plus
-    /// width is below the best mean minus width is eliminated. Only [`Model::Central`] draws from `rng`.
+    /// Takes the sum of the batch of [`arm`](Self::arm). After the sum of the last arm, every arm whose mean
+    /// plus width is below the best mean minus width is eliminated. Only [`Model::Central`] draws from `rng`.
     ///
     /// # Errors
     /// As [`Mechanism::analyse`]. Nothing has changed then.
@@ -129,11 +129,12 @@ impl From<Stage> for StoredStage {
     }
 }
 
-/// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer them.
+/// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer
+/// them.
 ///
-/// A decision names the arm of the batch under way, for any number of users: the intermediary closes the batch
-/// when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by itself, and
-/// users send theirs to the server.
+/// A decision names the arm of the batch under way, for any number of users: the intermediary closes the
+/// batch when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by
+/// itself, and users send theirs to the server.
 ///
 /// # Source
 /// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", Algorithm 1.
@@ -183,8 +184,8 @@ impl EliminationServer {
         Ok(self.stage.arm())
     }
 
-    /// The sum that the server waits for; `None` when one arm is left or the next batch would exceed the horizon.
-    /// Users then send nothing.
+    /// The sum that the server waits for; `None` when one arm is left or the next batch would exceed the
+    /// horizon. Users then send nothing.
     pub fn task(&self) -> Option<Task> {
         let (mechanism, config) = (self.stage.mechanism(), self.stage.config());
         let users = mechanism.users();
@@ -299,8 +300,8 @@ mod tests {
         }
     }
 
-    /// After each sum the server's state equals that of the policy that simulates all roles, also when the server
-    /// is stored and read back after each sum.
+    /// After each sum the server's state equals that of the policy that simulates all roles, also when the
+    /// server is stored and read back after each sum.
     #[test]
     fn halves_equal_the_whole() {
         let bits = Model::Bits { delta: Delta::new(1e-6).unwrap() };

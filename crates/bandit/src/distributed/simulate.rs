@@ -1,4 +1,5 @@
-//! Total noise from its law in double precision: **simulation**, in constant time where the exact law takes a draw a user.
+//! Total noise from its law in double precision: **simulation**, in constant time where the exact law takes a
+//! draw a user.
 
 use super::Model;
 use crate::Error;
@@ -6,11 +7,11 @@ use crate::sampling::{gamma, poisson};
 use privacy::{Ratio, sampler};
 use rand::Rng;
 
-/// One draw of what `users` users add in all, in steps of `1/g`; `rate` is `epsilon/g`, `variance` that of one user's
-/// noise where the model has it.
+/// One draw of what `users` users add in all, in steps of `1/g`; `rate` is `epsilon/g`, `variance` that of
+/// one user's noise where the model has it.
 ///
-/// Concentrated: the sum of n discrete Gaussians of variance v is one of variance n v, to within `10 n e^(-pi² v)`
-/// (Kairouz, Liu, Steinke 2021), so that v is asked to be 10 at least.
+/// Concentrated: the sum of n discrete Gaussians of variance v is one of variance n v, to within `10 n
+/// e^(-pi² v)` (Kairouz, Liu, Steinke 2021), so that v is asked to be 10 at least.
 pub(super) fn total(
     model: Model,
     users: u64,
@@ -57,8 +58,8 @@ mod tests {
         assert!((s.mean - variance).abs() < 5.0 * s.standard_error, "{s:?} against {variance}");
     }
 
-    /// Every model's total has the variance of its exact law: a discrete Laplace has `2q/(1-q)²`, the others n times that
-    /// of one user's noise.
+    /// Every model's total has the variance of its exact law: a discrete Laplace has `2q/(1-q)²`, the others
+    /// n times that of one user's noise.
     #[test]
     fn totals_have_the_variance_of_the_exact_law() {
         let mut rng = SplitMix64::new(5);

@@ -6,10 +6,12 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Plays each arm left for a batch of users in turn, and drops those whose mean plus width is below the best mean less
-/// width. Only the newest batch counts. One arm left is played to the end, and its users send nothing.
+/// Successive elimination in batches. It plays each arm left for one batch of users in turn, then eliminates
+/// the arms whose mean plus width is below the best mean minus width. Only the newest batches count. When one
+/// arm is left it is played to the end, and its users send nothing.
 ///
-/// - Privacy: [`Config::privacy`]. A reward is in a single share; a batch that the horizon cuts short is never sent.
+/// - Privacy: [`Config::privacy`]. A reward is in a single share; a batch that the horizon cuts short is
+///   never sent.
 /// - Cost: a share a round, `8 n` bytes while a batch is open; one secure sum a batch and arm.
 /// - One decision, one reward.
 ///
@@ -56,7 +58,8 @@ impl<S: SecureSum + Clone + Serialize> Elimination<S> {
 }
 
 impl<S: SecureSum> State<S> {
-    /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on error.
+    /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on
+    /// error.
     fn send(&mut self, last: u64, rng: &mut dyn Rng) -> Result<(), Error> {
         self.shares.push(last);
         let sent = self.total(rng).and_then(|sum| self.stage.take(sum, rng));
@@ -101,8 +104,9 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1]; [`Error::Privacy`] from the noise and
-    /// whatever the secure sum adds. The state is then unchanged, and the round still waits for its reward.
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1]; [`Error::Privacy`] from the
+    /// noise and whatever the secure sum adds. The state is then unchanged, and the round still waits for its
+    /// reward.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
         if !state.decided || state.stage.arm() != arm {

@@ -7,18 +7,18 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// FTNL: plays one arm for an epoch of `2^s` rounds, then the [noisy maximum](report_noisy_max) of that epoch's sums;
-/// the first is arm 0. Anytime. As [`NoisyMax`] says it is the private algorithm, its naive form, or the lazy leader
-/// without privacy.
+/// FTNL: plays one arm for an epoch of `2^s` rounds, then the [noisy maximum](report_noisy_max) of that
+/// epoch's sums; the first is arm 0. Anytime. As [`NoisyMax`] says it is the private algorithm, its naive
+/// form, or the lazy leader without privacy.
 ///
-/// - Privacy: for the sequence of decisions, what [`NoisyMax`] says; every round enters one call, and an epoch cut
-///   short none.
-/// - Cost: O(K) a round and in memory. Rewards are in [0, 1], rounded to steps of 2^-20. One decision, then the
-///   rewards of all arms.
+/// - Privacy: for the sequence of decisions, what [`NoisyMax`] says; every round enters one call, and an
+///   epoch cut short none.
+/// - Cost: O(K) a round and in memory. Rewards are in [0, 1], rounded to steps of 2^-20. One decision, then
+///   the rewards of all arms.
 ///
 /// # Source
-/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 2.
-/// Departure: the scale of [`NoisyMax::Leader`].
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
+/// Algorithm 2. Departure: the scale of [`NoisyMax::Leader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct FollowTheNoisyLeader<N: Noise>(State<N>);
@@ -43,12 +43,12 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         &self.0.noise
     }
 
-    /// Takes in `rounds` rounds at once: the sum of each arm's rewards. As many calls of [`learn`](Policy::learn)
-    /// would leave the same, for they only add.
+    /// Takes in `rounds` rounds at once: the sum of each arm's rewards. As many calls of
+    /// [`learn`](Policy::learn) would leave the same, for they only add.
     ///
     /// # Errors
-    /// As `learn`; [`Error::Field`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if a sum is
-    /// outside [0, rounds].
+    /// As `learn`; [`Error::Field`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if a sum
+    /// is outside [0, rounds].
     pub fn learn_sums(
         &mut self,
         arm: usize,

@@ -5,7 +5,8 @@ use crate::Error;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters two.
+/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters
+/// two.
 ///
 /// Counted in whole steps of `2^-20`: exact, as the noise's guarantee needs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,8 @@ impl OpenSum {
     /// Takes in one reward.
     ///
     /// # Errors
-    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has changed then.
+    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
+    /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&reward) {
             return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Cost: O(t d^2) a refit, O(K d^2) a round.
 ///
 /// # Source
-/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate is not
-/// projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d ln(2dT/delta) ln t)`,
-/// without `ln t` where `log_factor` is off; `lambda = d`.
+/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
+/// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
+/// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct GlmUcb {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Cost: O(K d^2 + d^3) a round, whatever the round.
 ///
 /// # Source
-/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing", 2017, with
-/// `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
+/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing",
+/// 2017, with `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct Gloc {
@@ -57,8 +57,8 @@ impl Gloc {
         Ok(Self { config, as_published: false, state })
     }
 
-    /// The variant of the published experiments: the iterate is scaled to norm `s` exactly, which uses that the
-    /// parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
+    /// The variant of the published experiments: the iterate is scaled to norm `s` exactly, which uses that
+    /// the parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
     ///
     /// # Errors
     /// [`Error::Field`].
@@ -106,8 +106,8 @@ impl Gloc {
     }
 }
 
-/// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a y`, with the
-/// multiplier found by bisection.
+/// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a
+/// y`, with the multiplier found by bisection.
 fn onto_ball_in(a: &Symmetric, y: &[f64], s: f64) -> Vec<f64> {
     let eigen = a.eigen();
     let b = eigen.eigenvectors.tr_mul(&nalgebra::DVector::from_column_slice(y));
@@ -188,7 +188,8 @@ impl From<Gloc> for State {
 mod tests {
     use super::*;
 
-    /// The projection lies on the sphere, and its residual's gradient is radial: the conditions of optimality.
+    /// The projection lies on the sphere, and its residual's gradient is radial: the conditions of
+    /// optimality.
     #[test]
     fn projection_is_optimal() {
         let a = Symmetric::new(2, vec![5.0, 1.0, 1.0, 2.0]).unwrap();

@@ -6,8 +6,8 @@ use bandit::Features;
 use bandit::vector::{argmax, dot};
 use serde::{Deserialize, Serialize};
 
-/// What every user may know after `rounds` rounds. Nothing in here, and nothing that is computed from it alone, costs
-/// privacy beyond its release.
+/// What every user may know after `rounds` rounds. Nothing in here, and nothing that is computed from it
+/// alone, costs privacy beyond its release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Billboard {
@@ -97,7 +97,8 @@ impl Billboard {
         self.rounds as f64 - if c.published.shared_rows { 0.0 } else { self.explorations }
     }
 
-    /// Criterion I: the arm to explore, or none. The only place where the arm set decides which data a round gives.
+    /// Criterion I: the arm to explore, or none. The only place where the arm set decides which data a round
+    /// gives.
     pub fn explores(&self, c: &JointConfig, set: &Features) -> Option<usize> {
         let arm = argmax(set.rows().map(|x| self.v_inverse.quadratic_form(x)));
         set.row(arm).filter(|x| self.v_inverse.quadratic_form(x) >= c.explore_at).map(|_| arm)
@@ -128,7 +129,8 @@ impl Billboard {
         argmax(set.rows().map(index))
     }
 
-    /// Optimistic index of an arm under the running estimate; under the warm-up estimate before the first renewal.
+    /// Optimistic index of an arm under the running estimate; under the warm-up estimate before the first
+    /// renewal.
     pub fn index(&self, c: &JointConfig, x: &[f64]) -> f64 {
         let warm_up = dot(x, &self.warm_up);
         let Some(running) = &self.running else {

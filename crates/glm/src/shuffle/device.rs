@@ -11,9 +11,11 @@ use privacy::shuffle::BitSum;
 use privacy::task::{Ask, Bounds, Refusal, Task};
 use rand::Rng;
 
-/// What a device does in the batch after those that are published: a function of public knowledge and its own row.
+/// What a device does in the batch after those that are published: a function of public knowledge and its own
+/// row.
 ///
-/// [`ShuffleGlm`](super::ShuffleGlm) is all devices and the server in one; a service's devices do the same, each by itself.
+/// [`ShuffleGlm`](super::ShuffleGlm) is all devices and the server in one; a service's devices do the same,
+/// each by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
     config: &'a ShuffleConfig,
@@ -129,8 +131,8 @@ pub struct BatchDevices {
 impl BatchDevices {
     /// The devices of the batch after those that are `published`, to which `task` belongs.
     ///
-    /// - Cost: the noise of the batch is calibrated, which takes up to some seconds for the most people and steps
-    ///   that [`Parameters::config`] allows.
+    /// - Cost: the noise of the batch is calibrated, which takes up to some seconds for the most people and
+    ///   steps that [`Parameters::config`] allows.
     ///
     /// # Errors
     /// As [`Bounds::admit`], [`Parameters::config`], [`Device::new`] and [`ShuffleConfig::validate`];
@@ -201,12 +203,13 @@ impl Row {
         Ok(Self { batch: batch.number(), x, reward, answered: 0, metric: false, gradients: 0 })
     }
 
-    /// For each label of `task`, the number of ones among the bits that this device sends. A device that sends
-    /// again must send the same numbers: each answer draws its own noise, so a second call is refused.
+    /// For each label of `task`, the number of ones among the bits that this device sends. A device that
+    /// sends again must send the same numbers: each answer draws its own noise, so a second call is refused.
     ///
     /// # Errors
-    /// [`Refusal::Overasked`] for other bits than follow from the parameters, a second metric, more gradients than
-    /// the descent has steps, an exchange that was answered, or another batch. The row is then unchanged.
+    /// [`Refusal::Overasked`] for other bits than follow from the parameters, a second metric, more gradients
+    /// than the descent has steps, an exchange that was answered, or another batch. The row is then
+    /// unchanged.
     pub fn answer(
         &mut self,
         batch: &BatchDevices,
@@ -229,8 +232,8 @@ impl Row {
             Ask::Metric { .. } if self.metric => return refuse("a row's metric a second time"),
             Ask::Metric { entries, .. } if *entries != triangle(d) => return refuse("another metric"),
             Ask::Metric { bits, .. } => (&batch.metric, bits, device.metric(&self.x)),
-            // Outside the ball a link may overflow for some rows and not for others: a device that failed there
-            // would reveal its row without noise.
+            // Outside the ball a link may overflow for some rows and not for others: a device that failed
+            // there would reveal its row without noise.
             Ask::Gradient { at, .. } if at.len() != d || !norm_is_within(at, config.problem.s) => {
                 return refuse("a gradient at no point");
             }

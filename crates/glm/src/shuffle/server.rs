@@ -8,11 +8,13 @@ use privacy::shuffle::BitSum;
 use privacy::task::{Ask, Task};
 use serde::{Deserialize, Serialize};
 
-/// The server of ShuffleGLM. For each batch it asks for the metric and then for one sum of gradients per step of
-/// the descent; the sums are counts of shuffled bits. Devices choose their arms from what it has published.
+/// The server of ShuffleGLM. For each batch it asks for the metric and then for one sum of gradients per step
+/// of the descent; the sums are counts of shuffled bits. Devices choose their arms from what it has
+/// published.
 ///
 /// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm 1.
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm
+/// 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "StoredServer", into = "StoredServer")]
 pub struct ShuffleGlmServer {
@@ -22,7 +24,8 @@ pub struct ShuffleGlmServer {
     /// Number of the exchange under way, from 1.
     exchange: u64,
     published: Vec<Batch>,
-    /// Metric of the batch under way, and the regulariser of its estimate; `None` until the metric is received.
+    /// Metric of the batch under way, and the regulariser of its estimate; `None` until the metric is
+    /// received.
     metric: Option<(Symmetric, f64)>,
     /// Sums of gradients received for the batch under way, one for each step of the descent so far.
     gradients: Vec<Vec<f64>>,
@@ -31,8 +34,8 @@ pub struct ShuffleGlmServer {
 #[derive(Serialize, Deserialize)]
 struct StoredServer {
     config: ShuffleConfig,
-    /// The noise that calibration found. Reading it back computes one divergence for each value, to check that
-    /// the noise is enough, and does not search.
+    /// The noise that calibration found. Reading it back computes one divergence for each value, to check
+    /// that the noise is enough, and does not search.
     noise: Vec<NoiseBits>,
     exchange: u64,
     published: Vec<Batch>,
@@ -126,8 +129,8 @@ impl ShuffleGlmServer {
         Ok(Some(Task { exchange: self.exchange, batch: k as u32 + 1, users, ask }))
     }
 
-    /// Takes the sums that answer the [task](Self::task): for each label the number of ones among the bits of all
-    /// users. Returns the number of users whose batch is complete now: 0 unless this was its last sum.
+    /// Takes the sums that answer the [task](Self::task): for each label the number of ones among the bits of
+    /// all users. Returns the number of users whose batch is complete now: 0 unless this was its last sum.
     ///
     /// # Errors
     /// [`Error::Dimension`] for another number of labels, [`Error::Privacy`] for more ones than bits,
@@ -212,8 +215,8 @@ mod tests {
     use crate::{Link, Problem};
     use privacy::budget::Epsilon;
 
-    /// Sums are read with the noise that was calibrated when the server was made, and none is calibrated later:
-    /// with other noise in its place, the same counts give other estimates.
+    /// Sums are read with the noise that was calibrated when the server was made, and none is calibrated
+    /// later: with other noise in its place, the same counts give other estimates.
     #[test]
     fn exchanges_size_no_noise() {
         let config = ShuffleConfig {

@@ -10,17 +10,19 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Within a batch the policy stands still: every person drops the arms that the published estimates rule out, draws
-/// one of the rest by an optimal design, and answers in shuffled bits when the batch ends.
+/// Within a batch the policy stands still: every person drops the arms that the published estimates rule out,
+/// draws one of the rest by an optimal design, and answers in shuffled bits when the batch ends.
 ///
 /// - Features have norm up to 1, rewards lie in `[0, reward_max]`; the order within a batch does not matter.
-/// - Privacy: [`ShuffleConfig::privacy`]. Rows stay with the people: here they are kept until their batch has answered.
+/// - Privacy: [`ShuffleConfig::privacy`]. Rows stay with the people: here they are kept until their batch has
+///   answered.
 /// - Cost: O(M K d^2) and one optimal design a round; O(N n d) at the end of a batch of n.
 ///
 /// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm 1.
-/// Departures: widths have the root of kappa in the first batch's metric only, as Lemma E.9 needs; the weight of a row
-/// is cut off at `L_mu`, so that sensitivity holds whatever the data; bits have the range `2 Delta`.
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm
+/// 1. Departures: widths have the root of kappa in the first batch's metric only, as Lemma E.9 needs; the
+/// weight of a row is cut off at `L_mu`, so that sensitivity holds whatever the data; bits have the range `2
+/// Delta`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct ShuffleGlm {

@@ -24,7 +24,7 @@ struct Audit {
     arm: [Vec<f64>; 2],
     /// The arm set of everybody else in round `t`, chosen by who knows the noise.
     others: fn(t: u64, sigma: f64) -> Vec<f64>,
-    /// What is seen when round `t` is published: all of the board, and of the round, if it is not the person's, the
+    /// What is seen when round `t` is published: all of the billboard, and of the round, if it is not the person's, the
     /// arm and whether it explored.
     seen: fn(&JointGlm, t: u64, other: Option<(usize, bool)>) -> f64,
     /// Norm of what moves in the nodes that are seen, all of them together: the noise hides it as that of one Gaussian
@@ -137,11 +137,12 @@ fn tree() -> Audit {
         arm: [vec![1.0], vec![0.9999]],
         others: |_, _| vec![0.0],
         seen: |policy, _, _| {
-            let board = policy.board();
-            if !board.rounds().is_power_of_two() {
+            let billboard = policy.billboard();
+            if !billboard.rounds().is_power_of_two() {
                 return 0.0;
             }
-            board.v().values()[0] - 1e6 + board.explorations() - (board.h().values()[0] - 1e6) / W_MAX
+            billboard.v().values()[0] - 1e6 + billboard.explorations()
+                - (billboard.h().values()[0] - 1e6) / W_MAX
         },
         moves: 3.0,
     }
@@ -194,11 +195,11 @@ fn renewing() -> Audit {
         arm: [vec![1.0], vec![0.0]],
         others: |_, _| vec![0.0],
         seen: |policy, t, _| {
-            let board = policy.board();
-            let renewed = board.running().is_some_and(|(_, round)| round == board.rounds());
+            let billboard = policy.billboard();
+            let renewed = billboard.running().is_some_and(|(_, round)| round == billboard.rounds());
             match t {
                 0 => 0.0,
-                _ if renewed => board.h().values()[0] / W_MAX - 1e4,
+                _ if renewed => billboard.h().values()[0] / W_MAX - 1e4,
                 _ => -1e3,
             }
         },
@@ -254,7 +255,7 @@ fn renewals_that_wait_for_exploitation_leak() {
     leak.config.explore_at = 0.5 / leak.config.lambda;
     leak.person = 0;
     leak.seen = |policy, t, _| {
-        if t == 0 { 0.0 } else { policy.board().running().map_or(9.0, |(_, round)| round as f64) }
+        if t == 0 { 0.0 } else { policy.billboard().running().map_or(9.0, |(_, round)| round as f64) }
     };
     let bound = leak.lower_bound(20_000);
     println!("at least {bound:.3}, stated {stated:.3}");

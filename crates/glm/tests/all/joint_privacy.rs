@@ -146,9 +146,9 @@ fn calls_keep_to_what_is_paid_for() {
         let mut policy = JointGlm::new(config).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(4);
         (0..64).for_each(|_| learn(&mut policy, &[0.6, 0.8], &mut rng));
-        let (warm_up, running) = policy.board().calls();
+        let (warm_up, running) = policy.billboard().calls();
         assert!(warm_up <= calls && running == calls, "{warm_up} and {running} of {calls}");
-        assert!(policy.board().running().is_some());
+        assert!(policy.billboard().running().is_some());
     }
 }
 
@@ -261,7 +261,7 @@ fn released_prefixes_carry_each_nodes_noise_once() {
         let mut policy = JointGlm::new(config.clone()).unwrap();
         for prefix in run {
             learn(&mut policy, &[0.0, 0.0], &mut rng);
-            let v = policy.board().v().values();
+            let v = policy.billboard().v().values();
             *prefix = [(v[0] - 1e5) / sigma, v[1] / sigma];
         }
     }
@@ -279,7 +279,7 @@ fn released_prefixes_carry_each_nodes_noise_once() {
 }
 
 /// One person's arm set changes: the noisy nodes without that leaf stay what they were, to the last bit, and the
-/// board before that round as well; the nodes with it change.
+/// billboard before that round as well; the nodes with it change.
 #[test]
 fn only_nodes_with_the_leaf_change() {
     let mut config = private(2, 1, 8, 4.0);
@@ -314,16 +314,17 @@ fn leaf(config: &JointConfig, warm_up: &[f64], x: &[f64]) -> (Vec<f64>, bool) {
     let (lambda, w_max) =
         (config.lambda, config.problem.link.max_slope(config.problem.s) / std::f64::consts::E);
     let mut state = serde_json::to_value(JointGlm::new(config).unwrap()).unwrap();
-    state["board"]["warm_up"] = warm_up.into();
+    state["billboard"]["warm_up"] = warm_up.into();
     let mut policy: JointGlm = serde_json::from_value(state).unwrap();
     learn(&mut policy, x, &mut ChaCha8Rng::seed_from_u64(1));
-    let board = policy.board();
+    let billboard = policy.billboard();
     let diagonal = |i| if i % 3 == 0 { lambda } else { 0.0 };
     let added = |m: &glm::Symmetric, unit: f64| -> Vec<f64> {
         m.values().iter().enumerate().map(|(i, v)| (v - diagonal(i)) / unit).collect()
     };
-    let all = [added(board.v(), 1.0), added(board.h(), w_max), vec![board.explorations()]].concat();
-    (all, board.explorations() == 1.0)
+    let all =
+        [added(billboard.v(), 1.0), added(billboard.h(), w_max), vec![billboard.explorations()]].concat();
+    (all, billboard.explorations() == 1.0)
 }
 
 proptest! {

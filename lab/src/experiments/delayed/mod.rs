@@ -1,7 +1,8 @@
 //! Figures 2 to 5 of Wang, Wang, Huang: composite and anonymous feedback.
 //!
-//! The paper prints no numbers. Horizon, repetitions and reward law of the stochastic figures are ours (Bernoulli totals,
-//! T = 1e5, 20 runs), and so are the stand-ins for the data sets of figure 5, which may not be redistributed.
+//! The paper prints no numbers. Horizon, repetitions and reward law of the stochastic figures are ours
+//! (Bernoulli totals, T = 1e5, 20 runs), and so are the stand-ins for the data sets of figure 5, which may
+//! not be redistributed.
 
 mod adversarial;
 mod stochastic;
@@ -40,7 +41,8 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 const SOURCE: &str =
     "Wang, Wang, Huang: Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous Feedback";
 
-/// One curve of `policy` against `environment`; both constructors are tried at once, so that bad settings show early.
+/// One curve of `policy` against `environment`; both constructors are tried at once, so that bad settings
+/// show early.
 fn series<P>(
     label: impl Into<String>,
     policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,

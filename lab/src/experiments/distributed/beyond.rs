@@ -33,8 +33,8 @@ impl Experiment for Growth {
         let mut panels = Vec::new();
         for epsilon in [EPSILONS[0], EPSILONS[2]] {
             for growth in GROWTHS {
-                let rows = [(PURE, Noise::Pure), (RENYI, Noise::Renyi(10)), ("no privacy", Noise::None)];
-                let curve = |(label, noise)| series(label, sums(noise, growth), epsilon, &ground, None);
+                let rows = [(PURE, Model::Pure), (RENYI, renyi(10)), ("no privacy", Model::None)];
+                let curve = |(label, model)| series(label, sums(model, growth), epsilon, &ground, None);
                 panels.push(Panel::regret_over_log(
                     "user",
                     growth_title(epsilon, growth),
@@ -115,7 +115,7 @@ impl Experiment for Skellam {
         let ground = published(EASY, users);
         let mut panels = Vec::new();
         for s in SCALES {
-            let curve = |epsilon| series(title(epsilon), sums(Noise::Renyi(s), 4), epsilon, &ground, None);
+            let curve = |epsilon| series(title(epsilon), sums(renyi(s), 4), epsilon, &ground, None);
             panels.push(Panel::regret_over_log(
                 "user",
                 scale_title(s),
@@ -128,7 +128,7 @@ impl Experiment for Skellam {
             let mut points = Vec::new();
             for s in SCALES {
                 // A batch of one user: no batch is worse.
-                let stated = Noise::Renyi(s).model()?.privacy(ratio, 1, users)?.epsilon;
+                let stated = renyi(s).privacy(ratio, 1, users)?.epsilon;
                 points.push((s as f64, stated.map_or(f64::NAN, Epsilon::get)));
             }
             guarantees.push(fixed(title(epsilon), points, last));
@@ -142,17 +142,17 @@ impl Experiment for Skellam {
         };
         panels.push(panel(GUARANTEE, "s", "ε'", guarantees));
         let mut bits = Vec::new();
-        for (label, noise, epsilon, last) in [
-            ("pure", Noise::Pure, EPSILONS[0], 27.0),
-            ("pure", Noise::Pure, EPSILONS[2], 31.0),
-            ("s = 10", Noise::Renyi(10), EPSILONS[0], 31.0),
-            ("s = 10", Noise::Renyi(10), EPSILONS[2], 34.0),
-            ("s = 100", Noise::Renyi(100), EPSILONS[2], 37.0),
+        for (label, model, epsilon, last) in [
+            ("pure", Model::Pure, EPSILONS[0], 27.0),
+            ("pure", Model::Pure, EPSILONS[2], 31.0),
+            ("s = 10", renyi(10), EPSILONS[0], 31.0),
+            ("s = 10", renyi(10), EPSILONS[2], 34.0),
+            ("s = 100", renyi(100), EPSILONS[2], 37.0),
         ] {
             let ratio = Ratio::new(epsilon.0, epsilon.1)?;
             let mut points = Vec::new();
             for log in 1..=20 {
-                let modulus = Mechanism::new(noise.model()?, ratio, 1 << log, 0.1, users)?.modulus();
+                let modulus = Mechanism::new(model, ratio, 1 << log, 0.1, users)?.modulus();
                 points.push(((1u64 << log) as f64, f64::from(u64::BITS - (modulus - 1).leading_zeros())));
             }
             bits.push(fixed(format!("{label}, {}", title(epsilon)), points, last));

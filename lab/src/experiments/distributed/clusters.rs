@@ -13,9 +13,10 @@ const LABELS: [f64; 5] = [624_263.0, 386_280.0, 159_451.0, 21_317.0, 8_881.0];
 
 /// Arms that pay the relevance, over 4, of a random row of their cluster.
 ///
-/// A row is its topic's centre plus standard normal features; its score is the topic's quality (deviation 0.6), half of
-/// a random direction's share of the row, and standard normal noise; labels cut the scores at the quantiles of the real
-/// data. Arms are the clusters of k-means++ with a few Lloyd steps, as in the paper.
+/// A row is its topic's centre plus standard normal features; its score is the topic's quality (deviation
+/// 0.6), half of a random direction's share of the row, and standard normal noise; labels cut the scores at
+/// the quantiles of the real data. Arms are the clusters of k-means++ with a few Lloyd steps, as in the
+/// paper.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Clusters {
     /// Cumulative shares of the labels 0 to 3, by arm.
@@ -27,7 +28,8 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// From `rows` made-up rows; equal arguments give equal arms. Cost: `rows * arms * 136` operations a step.
+    /// From `rows` made-up rows; equal arguments give equal arms. Cost: `rows * arms * 136` operations a
+    /// step.
     pub(super) fn new(arms: usize, rows: usize, steps: usize, seed: u64) -> Self {
         let rng = &mut SplitMix64::new(seed);
         let centres: Vec<f64> = (0..TOPICS * FEATURES).map(|_| standard_normal(rng)).collect();

@@ -9,21 +9,21 @@ pub(super) struct Row(&'static str, Kind, [Option<(f64, f64)>; 3]);
 #[rustfmt::skip]
 pub(super) static FIGURE_2: [Row; 5] = [
     Row(DP_SE, Kind::DpSe, [Some((7085., 369.)), Some((3901., 342.)), Some((3707., 359.))]),
-    Row(PURE, sums(Noise::Pure, 4), [Some((13265., 526.)), Some((5614., 362.)), Some((4480., 358.))]),
-    Row(RENYI, sums(Noise::Renyi(10), 4), [Some((8784., 431.)), Some((4551., 351.)), Some((3975., 310.))]),
-    Row(FINER, sums(Noise::Renyi(100), 4), [Some((7914., 351.)), Some((4426., 359.)), Some((3974., 308.))]),
-    Row("no privacy", sums(Noise::None, 4), [Some((3433., 326.)); 3]),
+    Row(PURE, sums(Model::Pure, 4), [Some((13265., 526.)), Some((5614., 362.)), Some((4480., 358.))]),
+    Row(RENYI, sums(renyi(10), 4), [Some((8784., 431.)), Some((4551., 351.)), Some((3975., 310.))]),
+    Row(FINER, sums(renyi(100), 4), [Some((7914., 351.)), Some((4426., 359.)), Some((3974., 308.))]),
+    Row("no privacy", sums(Model::None, 4), [Some((3433., 326.)); 3]),
 ];
 
 #[rustfmt::skip]
 pub(super) static FIGURE_3: [Row; 7] = [
     Row(DP_SE, Kind::DpSe, [Some((22906., 2231.)), None, Some((16567., 1756.))]),
-    Row(PURE, sums(Noise::Pure, 4), [None; 3]),
-    Row(RENYI, sums(Noise::Renyi(10), 4), [None; 3]),
-    Row(FINER, sums(Noise::Renyi(100), 4), [None; 3]),
-    Row("no privacy", sums(Noise::None, 4), [None; 3]),
-    Row("Dist-DP-SE, growth 2", sums(Noise::Pure, 2), [Some((32833., 2310.)), None, Some((19972., 1901.))]),
-    Row("Dist-RDP-SE, s = 10, growth 2", sums(Noise::Renyi(10), 2), [Some((25447., 1770.)), None, Some((19279., 1911.))]),
+    Row(PURE, sums(Model::Pure, 4), [None; 3]),
+    Row(RENYI, sums(renyi(10), 4), [None; 3]),
+    Row(FINER, sums(renyi(100), 4), [None; 3]),
+    Row("no privacy", sums(Model::None, 4), [None; 3]),
+    Row("Dist-DP-SE, growth 2", sums(Model::Pure, 2), [Some((32833., 2310.)), None, Some((19972., 1901.))]),
+    Row("Dist-RDP-SE, s = 10, growth 2", sums(renyi(10), 2), [Some((25447., 1770.)), None, Some((19279., 1911.))]),
 ];
 
 const CENTRAL: &str = "CDP-SE (central)";
@@ -33,13 +33,13 @@ const SHUFFLE: &str = "Shuffle-DP-SE";
 
 #[rustfmt::skip]
 static FIGURE_4: [Row; 7] = [
-    Row(CENTRAL, sums(Noise::Central, 2), [None; 3]),
-    Row(LOCAL, sums(Noise::Local, 2), [Some((204358., 10964.)), Some((116959., 4509.)), Some((53832., 3032.))]),
-    Row(PURE, sums(Noise::Pure, 2), [Some((14281., 414.)), Some((6355., 299.)), Some((5209., 322.))]),
-    Row(RENYI, sums(Noise::Renyi(10), 2), [Some((10128., 390.)), Some((5286., 305.)), Some((4581., 308.))]),
-    Row(GAUSS, sums(Noise::Gauss(10), 2), [Some((8085., 409.)), Some((4750., 309.)), Some((4277., 296.))]),
-    Row(SHUFFLE, sums(Noise::Shuffle, 2), [None; 3]),
-    Row("no privacy", sums(Noise::None, 2), [Some((3861., 294.)); 3]),
+    Row(CENTRAL, sums(Model::Central, 2), [None; 3]),
+    Row(LOCAL, sums(Model::Local, 2), [Some((204358., 10964.)), Some((116959., 4509.)), Some((53832., 3032.))]),
+    Row(PURE, sums(Model::Pure, 2), [Some((14281., 414.)), Some((6355., 299.)), Some((5209., 322.))]),
+    Row(RENYI, sums(renyi(10), 2), [Some((10128., 390.)), Some((5286., 305.)), Some((4581., 308.))]),
+    Row(GAUSS, sums(concentrated(10), 2), [Some((8085., 409.)), Some((4750., 309.)), Some((4277., 296.))]),
+    Row(SHUFFLE, sums(Model::Shuffle, 2), [None; 3]),
+    Row("no privacy", sums(Model::None, 2), [Some((3861., 294.)); 3]),
 ];
 fn panels(rows: &[Row], means: (f64, f64), users: u64, scale: Scale) -> Result<Vec<Panel>> {
     let ground = published(means, users);

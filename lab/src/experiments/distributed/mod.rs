@@ -1,6 +1,8 @@
-//! Figures 1 to 5 of Chowdhury, Zhou: successive elimination under distributed privacy, and what its parameters do.
+//! Figures 1 to 5 of Chowdhury, Zhou: successive elimination under distributed privacy, and what its
+//! parameters do.
 //!
-//! The paper prints no numbers. References come from an independent implementation on the same twenty instances.
+//! The paper prints no numbers. References come from an independent implementation on the same twenty
+//! instances.
 
 mod beyond;
 mod clusters;
@@ -61,38 +63,22 @@ const FINER: &str = "Dist-RDP-SE, s = 100";
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     DpSe,
-    Sums(Noise, u64),
+    Sums(Model, u64),
 }
 
-/// [`Model`], as far as a table can hold it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Noise {
-    None,
-    Pure,
-    Renyi(u64),
-    Gauss(u64),
-    Central,
-    Local,
-    Shuffle,
+/// At which guarantees with Skellam and discrete Gaussian noise are stated.
+const DELTA: Delta = Delta::one_in(100_000);
+
+const fn renyi(scale: u64) -> Model {
+    Model::Renyi { scale: Ratio::integer(scale), delta: DELTA }
 }
 
-impl Noise {
-    fn model(self) -> Result<Model> {
-        let delta = Delta::new(1e-5)?;
-        Ok(match self {
-            Self::None => Model::None,
-            Self::Pure => Model::Pure,
-            Self::Renyi(s) => Model::Renyi { scale: Ratio::integer(s), delta },
-            Self::Gauss(s) => Model::Concentrated { scale: Ratio::integer(s), delta },
-            Self::Central => Model::Central,
-            Self::Local => Model::Local,
-            Self::Shuffle => Model::Shuffle,
-        })
-    }
+const fn concentrated(scale: u64) -> Model {
+    Model::Concentrated { scale: Ratio::integer(scale), delta: DELTA }
 }
 
-const fn sums(noise: Noise, growth: u64) -> Kind {
-    Kind::Sums(noise, growth)
+const fn sums(model: Model, growth: u64) -> Kind {
+    Kind::Sums(model, growth)
 }
 
 fn title(epsilon: (u128, u128)) -> String {
@@ -141,23 +127,24 @@ where
             let settings = format!("{name}; {:?}", policy()?);
             (settings, Box::new(move |seed| regret(policy()?, make(seed)?, &at, seed)))
         }
-        Kind::Sums(noise, growth) => {
+        Kind::Sums(model, growth) => {
             let config = Config {
                 confidence: 0.1,
                 growth,
                 noise: NoiseAt::Simulated,
-                ..Config::new(arms, users, noise.model()?, ratio)
+                ..Config::new(arms, users, model, ratio)
             };
             // What Theorem 3 allows a shuffled sum to get wrong; all others are ideal.
-            let failure = Ratio::new(u128::from(noise == Noise::Shuffle), 2 * u128::from(users))?;
+            let failure = Ratio::new(u128::from(model == Model::Shuffle), 2 * u128::from(users))?;
             let policy = move || Elimination::new(config.clone(), RelaxedSum { failure });
             let settings = format!("{name}; {:?}", policy()?);
             let settled = |p: &Elimination<RelaxedSum>| match p.left() {
                 [arm] => Some(*arm),
                 _ => None,
             };
-            // Central and pure noise have one law: on one stream they would agree draw by draw, and tell nothing.
-            let stream = if noise == Noise::Central { 20 << 32 } else { 0 };
+            // Central and pure noise have one law: on one stream they would agree draw by draw, and tell
+            // nothing.
+            let stream = if model == Model::Central { 20 << 32 } else { 0 };
             let run = move |seed| regret_until(&mut policy()?, make(seed)?, &at, seed + stream, settled);
             (format!("{settings}; stream {stream}"), Box::new(run))
         }

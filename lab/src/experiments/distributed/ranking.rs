@@ -38,9 +38,9 @@ impl Experiment for Ranking {
         };
         let rows = [
             (DP_SE, Kind::DpSe),
-            (PURE, sums(Noise::Pure, 2)),
-            (RENYI, sums(Noise::Renyi(10), 2)),
-            ("no privacy", sums(Noise::None, 2)),
+            (PURE, sums(Model::Pure, 2)),
+            (RENYI, sums(renyi(10), 2)),
+            ("no privacy", sums(Model::None, 2)),
         ];
         let panel = |epsilon| {
             let curve = |(label, kind)| series(label, kind, epsilon, &ground, None);

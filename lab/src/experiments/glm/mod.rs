@@ -1,4 +1,5 @@
-//! Table 2 and figure 1 of Sarmasarkar: generalised linear bandits under joint privacy; then what the paper leaves out.
+//! Table 2 and figure 1 of Sarmasarkar: generalised linear bandits under joint privacy; then what the paper
+//! leaves out.
 
 mod figure;
 mod noise;
@@ -87,7 +88,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// The instance of this seed, made as the published one is: the same arms and parameter in every repetition.
+    /// The instance of this seed, made as the published one is: the same arms and parameter in every
+    /// repetition.
     fn published(seed: u64, shape: Shape, rounds: u64) -> Result<Self> {
         let Shape { link, d, k, s, delta } = shape;
         let instance = Arc::new(published::instance(seed, d, k, rounds as usize, s)?);
@@ -199,7 +201,7 @@ where
 {
     let mut policy = Counted { policy: JointGlm::new(config.clone())?, explored: 0 };
     let mut run = Run::curve(regret_until(&mut policy, environment, at, seed, |_| None)?.points);
-    let (warm_up, running) = policy.policy.board().calls();
+    let (warm_up, running) = policy.policy.billboard().calls();
     run.figures.insert(EXPLORATIONS.into(), policy.explored as f64);
     run.figures.insert(WARM_UPS.into(), warm_up.into());
     run.figures.insert(RUNNING.into(), running.into());

@@ -125,7 +125,8 @@ pub(super) struct Thirds;
 /// Title, rounds and width gamma of a panel of [`Thirds`]; then its rows.
 struct Third(&'static str, u64, f64, &'static [ThirdRow]);
 
-/// Noise (none or epsilon); of another implementation, from two runs, regret with its error, and explorations.
+/// Noise (none or epsilon); of another implementation, from two runs, regret with its error, and
+/// explorations.
 type ThirdRow = (Option<f64>, Option<((f64, f64), f64)>);
 
 static THIRDS: [Third; 4] = [
@@ -175,9 +176,9 @@ impl Third {
     }
 }
 
-/// Algorithm 2: a third of epsilon and delta for each tree and for each family of estimates, whose budgets are split
-/// over their calls and steps; `lambda` is the root of 2 times the bound on the noise that fails with probability 0.02.
-/// Exact where `epsilon` is none.
+/// Algorithm 2: a third of epsilon and delta for each tree and for each family of estimates, whose budgets
+/// are split over their calls and steps; `lambda` is the root of 2 times the bound on the noise that fails
+/// with probability 0.02. Exact where `epsilon` is none.
 fn thirds(setting: &Setting, epsilon: Option<f64>, gamma: f64) -> Result<JointConfig> {
     let problem = setting.problem.clone();
     let (d, t) = (problem.d as f64, problem.horizon as f64);

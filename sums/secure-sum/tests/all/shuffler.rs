@@ -8,7 +8,7 @@ use helba_server::{AppState, Settings, app};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::local::{Process, Relay};
-use secure_sum::{Awaiting, Error, Party, http};
+use secure_sum::{BanditTask, Error, Party, http};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -313,9 +313,9 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     let shuffler = party(process.address());
     let user = |k: u8| [k; 16];
     let told = |exchange| {
-        let awaiting = Awaiting::ask(&server, &id).unwrap();
-        assert_eq!(awaiting.exchange(), exchange);
-        awaiting.told().unwrap()
+        let task = BanditTask::ask(&server, &id).unwrap();
+        assert_eq!(task.exchange(), exchange);
+        task.digest().unwrap()
     };
     let first = told(1);
     refused(shuffler.forward(1), "not_begun");
@@ -374,7 +374,7 @@ fn batches_are_whole_and_survive_the_servers_absence() {
     let (_runtime, _) = service(folder.path(), &address.to_string());
     until(|| shuffler.forward(2).is_ok());
     refused(shuffler.forward(2), "closed");
-    assert_eq!((view(&server, &id).feedbacks, Awaiting::ask(&server, &id).unwrap().exchange()), (32, 3));
+    assert_eq!((view(&server, &id).feedbacks, BanditTask::ask(&server, &id).unwrap().exchange()), (32, 3));
 }
 
 /// A stranger makes up numbers of exchanges, one after the other. The bandit is asked about once a second,
@@ -398,8 +398,8 @@ fn attack_made_up_exchanges_ask_the_bandit_nothing() {
     }
     let most = 2 + begin.elapsed().as_secs() as usize;
     assert!(questions() <= 1 + most, "{} questions", questions());
-    let awaiting = Awaiting::ask(&server, &id).unwrap();
-    let (told, users) = (awaiting.told().unwrap(), awaiting.users() as u8);
+    let task = BanditTask::ask(&server, &id).unwrap();
+    let (told, users) = (task.digest().unwrap(), task.users() as u8);
     for k in 0..users {
         shuffler.messages(1, &told, &[k; 16], &[1]).unwrap();
     }
@@ -407,7 +407,7 @@ fn attack_made_up_exchanges_ask_the_bandit_nothing() {
     until(
         || matches!(shuffler.forward(1), Err(Error::Refused { problem, .. }) if problem.reason.as_deref() == Some("closed")),
     );
-    let told = Awaiting::ask(&server, &id).unwrap().told().unwrap();
+    let told = BanditTask::ask(&server, &id).unwrap().digest().unwrap();
     shuffler.messages(2, &told, &[0; 16], &[1]).unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! The task that a bandit of the service poses, as its users and their intermediary see it.
 
-use crate::shuffler::{Shape, Told};
+use crate::shuffler::{Shape, TaskDigest};
 use crate::{Batch, Error, Party, Sum};
 use bandit::distributed::{Mechanism, Parameters};
 use glm::shuffle::BatchDevices;
@@ -10,26 +10,26 @@ use wire::{MAX_CLEAR_BYTES, MAX_JSON_BYTES, PolicyView, ShuffledBatch};
 
 /// The task of a bandit, with the bandit's public parameters that it must follow from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Awaiting {
+pub struct BanditTask {
     pub(crate) task: Task,
     pub(crate) parameters: Map<String, Value>,
     pub(crate) published: Vec<Value>,
     pub(crate) users: u32,
 }
 
-impl Awaiting {
-    /// What `bandit` of the service at `server` waits for.
+impl BanditTask {
+    /// The task of `bandit` at the service `server`.
     ///
     /// # Errors
-    /// As [`now`](Self::now); [`Error::Finished`] if it waits for nothing.
+    /// As [`now`](Self::now); [`Error::Finished`] if it poses none.
     pub fn ask(server: &Party, bandit: &str) -> Result<Self, Error> {
         Self::now(server, bandit)?.ok_or(Error::Finished)
     }
 
-    /// What `bandit` of the service at `server` waits for, if anything.
+    /// The task of `bandit` at the service `server`; `None` if it has finished.
     ///
     /// # Errors
-    /// As [`Party::get`]; [`Error::Malformed`] if it is none in the clear.
+    /// As [`Party::get`]; [`Error::Malformed`] if the bandit is encrypted.
     pub fn now(server: &Party, bandit: &str) -> Result<Option<Self>, Error> {
         let view = server.get(&format!("bandits/{bandit}"), MAX_CLEAR_BYTES)?;
         let Ok(view) = serde_json::from_slice::<PolicyView>(&view) else {
@@ -58,12 +58,12 @@ impl Awaiting {
         self.task.batch
     }
 
-    /// Users that must be in the batch, neither more nor fewer.
+    /// Exact number of users in the batch.
     pub const fn users(&self) -> u32 {
         self.users
     }
 
-    /// The arm that they play; `None` if their devices choose.
+    /// The arm that users play; `None` if their devices choose.
     pub const fn arm(&self) -> Option<usize> {
         match self.task.ask {
             Ask::Share { arm, .. } | Ask::Count { arm, .. } => Some(arm),
@@ -71,22 +71,23 @@ impl Awaiting {
         }
     }
 
-    /// Shuffler side: what users send; `None` if it is no bits.
+    /// Shuffler side: the shape of users' messages; `None` if users send no bits.
     ///
     /// # Errors
-    /// As [`told`](Self::told).
+    /// As [`digest`](Self::digest).
     pub fn shape(&self) -> Result<Option<Shape>, Error> {
         let Some((labels, bits)) = self.task.ask.labels() else { return Ok(None) };
-        let (exchange, users, told) = (self.exchange(), self.users.into(), self.told()?);
-        Ok(Some(Shape { exchange, users, labels, bits, told }))
+        let (exchange, users, digest) = (self.exchange(), self.users.into(), self.digest()?);
+        Ok(Some(Shape { exchange, users, labels, bits, digest }))
     }
 
-    /// What all users of the exchange must have been told alike, since the noise of each counts on that of the others: the
-    /// first 16 bytes of BLAKE3 of the JSON of `[parameters, awaited]`, without spaces and in the server's order.
+    /// The digest by which a shuffler checks that all users of an exchange were posed the same task by the
+    /// same bandit, since the noise of each counts on that of the others: the first 16 bytes of BLAKE3 of the
+    /// JSON of `[parameters, task]`, without spaces and in the server's order.
     ///
     /// # Errors
-    /// None for what came as JSON.
-    pub fn told(&self) -> Result<Told, Error> {
+    /// None for a task that was read from JSON.
+    pub fn digest(&self) -> Result<TaskDigest, Error> {
         let unwritable = Error::Malformed { what: "an exchange that cannot be written" };
         let Ok(json) = serde_json::to_vec(&(&self.parameters, &self.task)) else { return Err(unwritable) };
         blake3::hash(&json).as_bytes().first_chunk().copied().ok_or(unwritable)
@@ -104,7 +105,8 @@ impl Awaiting {
     /// [`users`](Self::users) of them are summed, however many are asked.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the bandit waits for no shares, or has other parameters; as [`Parameters::answer`].
+    /// [`Error::Malformed`] if the bandit waits for no shares, or has other parameters; as
+    /// [`Parameters::answer`].
     pub fn batch(&self, bounds: &Bounds) -> Result<Batch, Error> {
         let Ask::Share { .. } = self.task.ask else {
             return Err(Error::Malformed {
@@ -144,11 +146,12 @@ impl Awaiting {
         Ok(BatchDevices::new(&parameters, published, &self.task, bounds)?)
     }
 
-    /// Collector side: hands `bandit` at `server` its sum.
+    /// Collector side: delivers to `bandit` at `server` its sum.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if it waits for no sum, or for one of another number of users; as [`Party::post`].
-    pub fn hand(&self, server: &Party, bandit: &str, sum: &Sum) -> Result<(), Error> {
+    /// [`Error::Malformed`] if it waits for no sum, or for a sum of another number of users; as
+    /// [`Party::post`].
+    pub fn deliver(&self, server: &Party, bandit: &str, sum: &Sum) -> Result<(), Error> {
         let Ask::Share { modulus, .. } = self.task.ask else {
             return Err(Error::Malformed {
                 what: "the bandit waits for bits behind a shuffler, not for shares: --shuffler",
@@ -161,12 +164,12 @@ impl Awaiting {
         }
         let residue = sum.total.rem_euclid(i128::from(modulus)) as u64; // of a modulus below 2^64
         let (exchange, labels) = (self.exchange(), vec![vec![residue]]);
-        hand(server, bandit, &ShuffledBatch { exchange, users: sum.users, labels })
+        deliver(server, bandit, &ShuffledBatch { exchange, users: sum.users, labels })
     }
 }
 
-/// Hands `bandit` at `server` a batch. It may come twice: it is the same then, and counts once.
-pub(crate) fn hand(server: &Party, bandit: &str, batch: &ShuffledBatch) -> Result<(), Error> {
+/// Delivers a batch to `bandit` at `server`. A batch that is delivered twice is the same and counts once.
+pub(crate) fn deliver(server: &Party, bandit: &str, batch: &ShuffledBatch) -> Result<(), Error> {
     let body =
         serde_json::to_vec(batch).map_err(|_| Error::Malformed { what: "a batch that cannot be written" })?;
     server.post_json(&format!("bandits/{bandit}/shuffled"), &body, MAX_JSON_BYTES).map(drop)
