@@ -236,7 +236,8 @@ impl Error {
             | Error::Shares { .. } => Fault::Value,
             Error::HorizonOver { .. } | Error::OutOfTurn { .. } => Fault::Over,
             Error::Privacy(error) => error.fault(),
-            Error::Matrix { .. }
+            Error::Task(_)
+            | Error::Matrix { .. }
             | Error::NoRound
             | Error::ScoreSpread { .. }
             | Error::Overflow

@@ -173,7 +173,10 @@ mod tests {
     fn public_rules_do_not_look_at_the_data() {
         let loud = BatchProgress { round: 10, batch_start: 10, trace: 1e9, log_det_growth: 1e9 };
         assert!(!with(Schedule::Growth).batch_ends(&loud) && Schedule::Growth.is_public());
-        assert!(!with(Schedule::Every { rounds: 5 }).batch_ends(&loud));
+        let every = with(Schedule::Every { rounds: 5 });
+        assert!(!every.batch_ends(&loud));
+        // The first batch is as long as the others.
+        assert!(!every.batch_ends_publicly(4, 0) && every.batch_ends_publicly(5, 0));
         let either = Schedule::GrowthOrEvery { rounds: 5 };
         assert!(!with(either).batch_ends(&loud) && either.is_public());
         assert!(with(Schedule::TraceOrGrowth).batch_ends(&loud) && !Schedule::TraceOrGrowth.is_public());

@@ -62,7 +62,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Field { .. } | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
-            Error::NotPositive { .. } | Error::NoConvergence { .. } => Fault::Internal,
+            Error::Task(_) | Error::NotPositive { .. } | Error::NoConvergence { .. } => Fault::Internal,
             Error::Privacy(error) => error.fault(),
             Error::Bandit(error) => error.fault(),
         }
