@@ -14,13 +14,14 @@ use bandit::{
     Width,
 };
 use clap::Parser;
+use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
-use support::{Deployment, Log, Twin, median, percentile};
+use support::{Deployment, Log, median, percentile};
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
 const PAPER_SECONDS: f64 = 74_340.0;
@@ -191,7 +192,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
         let bandit = deployment.create(config)?;
-        let mut twin = Twin::new(config.clone());
+        let mut twin = ClearTwin::new(config.clone());
         let (mut regret, mut sum) = (Vec::new(), 0.0);
         for _ in 0..args.rounds {
             toy.begin(&mut rng);

@@ -6,10 +6,8 @@
 use circuits::argmax::Argmax;
 use circuits::matrix::Newton;
 use circuits::{Clear, Comparison, Encrypted, SquareRoot};
-use ckks::{
-    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, PublicKey,
-};
-use ckks_secret::{SecretKey, measure};
+use ckks::{Ciphertext, DiagonalTransform, GaloisElement, Kept, Plaintext};
+use ckks_secret::measure;
 use helba::Scalars;
 use helba::score::ScoreInputs;
 use num_complex::Complex64;
@@ -18,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use testkit::Party;
 
 const HEAD: &str = "\
 # Precision on ciphertexts
@@ -30,41 +28,13 @@ all slots, against the same step in exact arithmetic on f64; what the polynomial
 steep between two arms that are nearly equal: from 0 to 1 within 2^-6 of the range.
 ";
 
-/// The keys of a problem and somebody who can decrypt.
-struct Party {
-    evaluator: Evaluator,
-    public: PublicKey,
-    secret: SecretKey,
-    rng: ChaCha20Rng,
-}
-
-impl Party {
-    /// With the 128-bit parameters that `shape` asks for.
-    fn new(shape: Shape, seed: u64) -> Self {
-        let plan = KeyPlan::new(shape, false).expect("the problem has keys");
-        let params = plan.params.validate().expect("shipped parameters are valid");
-        let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        let secret = SecretKey::generate(&params, &mut rng);
-        let public = ckks_secret::public_key(&secret, &mut rng);
-        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
-        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        let galois = plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level));
-        let conjugation = (GaloisElement::conjugation(&params), params.max_level());
-        for (g, level) in galois.chain([conjugation]) {
-            keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng)));
-        }
-        Party { evaluator: Evaluator::new(params, keys), public, secret, rng }
-    }
-
-    fn params(&self) -> &Params {
-        self.evaluator.params()
-    }
-
-    /// Under the secret key.
-    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
-        let m = Plaintext::encode(self.evaluator.params(), slots, level).expect("small values");
-        ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
-    }
+/// A key pair with the 128-bit parameters that `shape` asks for, which can conjugate as well.
+fn party(shape: Shape, seed: u64) -> Party {
+    let plan = KeyPlan::new(shape, false).expect("the problem has keys");
+    let params = plan.params.validate().expect("shipped parameters are valid");
+    let galois = plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level, Kept::Whole));
+    let conjugation = (GaloisElement::conjugation(&params), params.max_level(), Kept::Whole);
+    Party::generate(&params, plan.relin_level, galois.chain([conjugation]), seed)
 }
 
 const BITS_OF_A_CHOICE: f64 = 3.0;
@@ -83,9 +53,9 @@ fn row(page: &mut String, what: &str, party: &Party, ct: &Ciphertext, want: &[Co
 
 fn primitives(page: &mut String) {
     const SLOTS: usize = 256;
-    let mut party = Party::new(Shape::for_problem(7, 4), 1);
+    let mut party = party(Shape::for_problem(7, 4), 1);
     let mut rng = ChaCha20Rng::seed_from_u64(2);
-    let (params, top) = (party.params().clone(), party.params().max_level());
+    let (params, top) = (party.params.clone(), party.params.max_level());
     writeln!(
         page,
         "\n## Primitives\n\nN = 2^{}, scale 2^32, values on the unit circle, {SLOTS} slots. The level is that of the result.\n",
@@ -93,13 +63,13 @@ fn primitives(page: &mut String) {
     )
     .unwrap();
     page.push_str("| primitive | level | bits | mean bits |\n|---|---|---|---|\n");
+    let ev = party.evaluator();
     // The highest level that every key of the problem reaches.
     for level in [top - 2, 2] {
         let (x, y) = (disc(SLOTS, &mut rng), disc(SLOTS, &mut rng));
         let (a, b) = (party.encrypt(&x, level), party.encrypt(&y, level));
         let by = |f: &dyn Fn(usize) -> Complex64| (0..SLOTS).map(f).collect::<Vec<_>>();
         let encoded = Plaintext::encode(&params, &x, level).unwrap();
-        let ev = party.evaluator.clone();
         row(page, "encrypt, secret key", &party, &a, &x);
         let public = ckks::encrypt(&params, &party.public, &encoded, &mut party.rng);
         row(page, "encrypt, public key", &party, &public, &x);
@@ -124,8 +94,7 @@ fn primitives(page: &mut String) {
     page.push_str("\n## Polynomials\n\nFrom the top level, on [-1, 1].\n\n| circuit | level | bits | mean bits |\n|---|---|---|---|\n");
     let real: Vec<Complex64> = (0..SLOTS).map(|_| (2.0 * rng.random::<f64>() - 1.0).into()).collect();
     let u = party.encrypt(&real, top);
-    let (encrypted, clear) =
-        (Encrypted::new(party.evaluator.clone(), SLOTS).unwrap(), Clear::new(SLOTS).unwrap());
+    let (encrypted, clear) = (Encrypted::new(ev.clone(), SLOTS).unwrap(), Clear::new(SLOTS).unwrap());
     let exact = clear.fresh(&real, top).unwrap();
     for degree in [15, 31] {
         let sqrt = SquareRoot::polynomial(degree, 1.0, 1.0).unwrap();
@@ -150,8 +119,8 @@ fn primitives(page: &mut String) {
 /// Each step of one decision and of one batch update.
 fn rounds(page: &mut String, d: usize, k: usize) {
     let shape = Shape::for_problem(d, k);
-    let mut party = Party::new(shape, 3);
-    let params = party.params().clone();
+    let mut party = party(shape, 3);
+    let (params, ev) = (party.params.clone(), party.evaluator());
     let config = BanditConfig::new(d, k);
     let plan = config.plan(&params, shape).unwrap();
     let layout = Layout::new(&config, &plan);
@@ -180,21 +149,15 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let (contexts, trace) = (layout.contexts(&rows).unwrap(), layout.trace_features(&played).unwrap());
     let (clear, encrypted) = (
         Clear::new(shape.decision_slots()).unwrap(),
-        Encrypted::new(party.evaluator.clone(), shape.decision_slots()).unwrap(),
+        Encrypted::new(ev.clone(), shape.decision_slots()).unwrap(),
     );
-    let inputs = ScoreInputs {
-        shape,
-        arms: k,
-        sqrt_degree: config.sqrt_degree,
-        scalars: Scalars::new(&config, 1, 0),
-        trace_bound: 5.0,
-    };
+    let inputs = ScoreInputs::new(&config, Scalars::new(&config, 1, 0), shape);
     let mut x = party.encrypt(&contexts, plan.context_level);
     let trace_x = party.encrypt(&trace, plan.trace_level);
     let m = party.encrypt(&model, plan.model_level);
     row(page, "contexts", &party, &x, &contexts);
     row(page, "trace statistics", &party, &trace_x, &trace);
-    party.evaluator.add_assign(&mut x, &trace_x).unwrap();
+    ev.add_assign(&mut x, &trace_x).unwrap();
     let contexts: Vec<Complex64> = contexts.iter().zip(&trace).map(|(a, b)| a + b).collect();
     row(page, "model", &party, &m, &model);
     let (ex, em) =
@@ -219,7 +182,7 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     // The batch update after one feedback.
     let (clear, encrypted) = (
         Clear::new(shape.update_slots()).unwrap(),
-        Encrypted::new(party.evaluator.clone(), shape.update_slots()).unwrap(),
+        Encrypted::new(ev.clone(), shape.update_slots()).unwrap(),
     );
     let statistics = layout.statistics(&played, 0.5).unwrap();
     let prior = layout.ridge(config.linear.lambda);

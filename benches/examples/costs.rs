@@ -106,7 +106,7 @@ fn main() -> Result<()> {
     fs::write("docs/costs/operations.svg", operations_chart(&rows))?;
     fs::write("docs/costs/steps.svg", steps_chart(&rows))?;
     if args.prices {
-        fs::write("keygen/src/measured.csv", prices(&rows))?;
+        fs::write("crates/planner/src/measured.csv", prices(&rows))?;
     }
     println!("docs/costs.md and its charts are of {}", args.record.display());
     Ok(())
@@ -316,7 +316,7 @@ fn predictions(rows: &[Row]) -> Result<String> {
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
     for name in distinct(helba().filter(|r| r.problem().is_some()), Row::problem).into_iter().flatten() {
         let (d, k) = name;
-        let report = keygen::plan(d, k, 1000, false)?;
+        let report = planner::plan(d, k, 1000, false)?;
         for s in report.seconds {
             let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
             for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {

@@ -1,10 +1,9 @@
-//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its client), the
-//! exact twin, and the log of rounds. No example uses all of it.
+//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its
+//! client) and the log of rounds. No example uses all of it.
 #![allow(dead_code)]
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use nalgebra::{DMatrix, DVector};
 use protocol::{BanditConfig, Shape, Status};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -198,58 +197,6 @@ impl Deployment {
             })
             .unwrap_or(0)
             * 1024
-    }
-}
-
-/// The clear twin: exact inverse, root and argmax on the history that the encrypted model was made of.
-pub(crate) struct Twin {
-    config: BanditConfig,
-    design: DMatrix<f64>,
-    moment: DVector<f64>,
-    history: Vec<(DVector<f64>, f64)>,
-    used: usize,
-    model: (DMatrix<f64>, DVector<f64>),
-}
-
-impl Twin {
-    pub(crate) fn new(config: BanditConfig) -> Self {
-        let d = config.linear.d;
-        let design = DMatrix::identity(d, d) * config.linear.lambda;
-        let model = (DMatrix::identity(d, d) / config.linear.lambda, DVector::zeros(d));
-        Twin { config, design, moment: DVector::zeros(d), history: Vec::new(), used: 0, model }
-    }
-
-    /// The arm it plays in `round` with a model of the first `feedbacks` feedbacks, which never become fewer.
-    pub(crate) fn arm(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> usize {
-        let values = self.indices(rows, round, feedbacks);
-        (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
-    }
-
-    /// The optimistic indices behind [`Self::arm`], without the constant that moves all alike.
-    pub(crate) fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let feedbacks = feedbacks as usize;
-        if feedbacks > self.used {
-            for (x, r) in &self.history[self.used..feedbacks] {
-                self.design += x * x.transpose();
-                self.moment += x * *r;
-            }
-            self.used = feedbacks;
-            // λI + Σ xxᵀ is positive definite.
-            let inverse =
-                self.design.clone().cholesky().map(|c| c.inverse()).unwrap_or_else(|| self.model.0.clone());
-            let omega = &inverse * &self.moment;
-            self.model = (inverse, omega);
-        }
-        let s = helba::Scalars::new(&self.config, round, feedbacks as u64);
-        let index = |x: &Vec<f64>| {
-            let x = DVector::from_column_slice(x);
-            self.model.1.dot(&x) + s.beta * ((x.transpose() * &self.model.0 * &x)[0] + s.c1).sqrt()
-        };
-        rows.iter().map(index).collect()
-    }
-
-    pub(crate) fn learn(&mut self, features: &[f64], reward: f64) {
-        self.history.push((DVector::from_column_slice(features), reward));
     }
 }
 

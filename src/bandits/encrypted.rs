@@ -243,7 +243,7 @@ impl Served for EncryptedBandit {
         let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         clock.lap();
-        let reply = self.change(|bandit| Ok(bandit.finish_decision(engine, output, &mut rng)?))?;
+        let reply = self.change(|bandit| Ok(bandit.finish_decision(engine, output, &mut rng)))?;
         lock(&self.live).note(reply.round, self.hold);
         seconds.push(("store".into(), clock.lap()));
         let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
@@ -381,8 +381,7 @@ mod tests {
         let plan = &due.created.plan;
         let inputs = lock(&due.live).bandit.begin_decision();
         let decided = engine.decide(inputs, &zero(plan.context_level), &mut rng).unwrap();
-        let decision =
-            due.change(|bandit| Ok(bandit.finish_decision(engine, decided, &mut rng)?)).unwrap().id;
+        let decision = due.change(|bandit| Ok(bandit.finish_decision(engine, decided, &mut rng))).unwrap().id;
         let (statistics, trace) = (zero(plan.statistics_level), zero(plan.trace_level));
         let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
         due.change(|bandit| Ok(bandit.feedback(engine, decision, feedback)?)).unwrap();
@@ -410,7 +409,7 @@ mod tests {
                 break error;
             }
             assert!(decided <= 1024, "never refused");
-            let change = live.bandit.finish_decision(engine, output.clone(), &mut rng).unwrap();
+            let change = live.bandit.finish_decision(engine, output.clone(), &mut rng);
             let bytes = change.state().to_bytes(|_| Ok::<_, Error>([0; 32])).unwrap().len()
                 + change.decisions().unwrap()[0].value.as_ref().unwrap().len();
             assert!(bytes < 1 << 10, "{bytes}");

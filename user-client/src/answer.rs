@@ -1,4 +1,5 @@
-//! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh → model.
+//! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh →
+//! model.
 //!
 //! Source: Algorithm 10. Departure: the trace answer is one bit, counted ([`crate::answers`]), not the masked
 //! number.
@@ -11,13 +12,14 @@ use rand_chacha::ChaCha20Rng;
 use wire::{Created, FeedbackRequest};
 
 impl Device {
-    /// The body of the feedback on `decision`: `features` are those of the arm that was played, `reward` in [−1, 1].
+    /// The body of the feedback on `decision`: `features` are those of the arm that was played, `reward` in
+    /// [−1, 1].
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1),
-    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the
-    /// bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if the
-    /// trace is asked for and the answer cannot be counted.
+    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for
+    /// the bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if
+    /// the trace is asked for and the answer cannot be counted.
     pub fn answer<R: CryptoRng>(
         &self,
         created: &Created,

@@ -7,11 +7,12 @@ use std::io::Read;
 use wire::Created;
 
 impl Device {
-    /// The body of a decision request: `rows` holds the features of each arm, K rows of length d with norms up to L.
+    /// The body of a decision request: `rows` holds the features of each arm, K rows of length d with norms
+    /// up to L.
     ///
     /// # Errors
-    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] for the rows;
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
+    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] for the
+    /// rows; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
     pub fn encrypt_contexts<R: CryptoRng>(
         &self,
         created: &Created,

@@ -1,4 +1,5 @@
-//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and trace levels.
+//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and
+//! trace levels.
 
 use crate::context::check_features;
 use crate::device::Agreement;

@@ -20,7 +20,7 @@ mod remez;
 mod sign;
 mod sqrt;
 
-pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum, sum_rotations};
+pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
 pub use encrypted::{Encrypted, EncryptedError};
 pub use error::Error;

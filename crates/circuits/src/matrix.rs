@@ -125,11 +125,6 @@ impl Newton {
             .collect()
     }
 
-    /// The transforms that are applied, so that an engine can encode them beforehand.
-    pub fn transforms(&self) -> [&LinearTransform; 4] {
-        [&self.left, &self.right, &self.right_last, &self.right_start]
-    }
-
     /// V (row by row) in the layout of a design; 2D^3 values, to be repeated.
     ///
     /// # Errors

@@ -60,6 +60,12 @@ impl Ciphertext {
         self.scale
     }
 
+    /// The same polynomials, read at another scale: the message is multiplied by the old scale over the new one.
+    #[must_use]
+    pub fn with_scale(self, scale: f64) -> Self {
+        Ciphertext { scale, ..self }
+    }
+
     /// c₀.
     pub fn c0(&self) -> &Poly<Ntt> {
         &self.c0

@@ -18,6 +18,7 @@ mod gadget;
 mod keys;
 mod keyswitch;
 mod linear;
+mod mask;
 mod params;
 
 pub use ciphertext::{Ciphertext, Plaintext};
@@ -33,6 +34,9 @@ pub use frame::{
 pub use gadget::{Cut, Gadget};
 pub use keys::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
+pub use mask::{
+    MaskSeed, flood_assign, mask_assign, mask_bits, mask_seed, rerandomise_assign, unmask_assign,
+};
 pub use params::{
     Fingerprint, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
     LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, Security,

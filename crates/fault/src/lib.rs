@@ -1,5 +1,5 @@
-//! Whose fault an error is, as the error types of all crates say it. No HTTP: `wire::ProblemType` gives each fault
-//! its code and status.
+//! Whose fault an error is, as the error types of all crates say it. No HTTP: `wire::ProblemType` gives each
+//! fault its code and status.
 
 /// Whose fault an error is. Each crate's error type says it by a method `fault`, whose match has no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

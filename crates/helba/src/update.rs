@@ -12,7 +12,7 @@ use circuits::matrix::Newton;
 /// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
 ///
 /// # Errors
-/// Of the algebra; out of levels if l < 3 + 2·steps.
+/// Those of the algebra; out of levels if l < 3 + 2·steps.
 pub fn batch_update<A: SlotAlgebra>(
     alg: &A,
     newton: &Newton,

@@ -32,7 +32,8 @@ struct Header {
 }
 
 impl DecideReply {
-    /// The message. Phase names must leave the header below [`crate::MAX_HEADER_BYTES`], or no reader takes it.
+    /// The message. Phase names must leave the header below [`crate::MAX_HEADER_BYTES`], or no reader takes
+    /// it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let header = Header {
             decision: self.decision,
@@ -52,7 +53,8 @@ impl DecideReply {
     /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
+    /// [`Error::Version`].
     pub fn read(bytes: &[u8], limits: &MessageLimits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.decide_reply())?;
         let header: Header = reader.header(Kind::Decision)?;

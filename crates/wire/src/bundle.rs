@@ -47,7 +47,7 @@ impl BundleKind {
     }
 }
 
-/// What a bundle says of itself; nothing in it is secret.
+/// The description at the head of a bundle. Nothing in it is secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -73,7 +73,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Of a bundle with so many `frames`.
+    /// The manifest of a bundle of `frames` frames.
     pub fn new(
         params: &Params,
         key: KeyId,
@@ -103,7 +103,8 @@ impl Manifest {
     /// The parameters it names, checked against what else it says of them.
     ///
     /// # Errors
-    /// [`Error::UnknownParams`] if this program does not know them by that name, [`Error::Manifest`] if they differ.
+    /// [`Error::UnknownParams`] if this program does not know them by that name, [`Error::Manifest`] if they
+    /// differ.
     pub fn params(&self) -> Result<Params, Error> {
         let Some(spec) = ParamsSpec::by_name(&self.params) else {
             let names: Vec<&str> = ParamsSpec::named().iter().map(|s| s.name).collect();
@@ -128,7 +129,7 @@ impl Manifest {
         Ok(params)
     }
 
-    /// That `key` is the one it names.
+    /// Checks that `key` is the key pair it names.
     ///
     /// # Errors
     /// [`Error::Manifest`] if it is not.
@@ -145,7 +146,7 @@ pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
     Error::Manifest { field, got: shortened(got), want: want.into() }
 }
 
-/// As much as a message has room for.
+/// The first 64 characters of `text`, for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
@@ -217,8 +218,8 @@ impl<R: Read> BundleReader<R> {
     /// Reads up to the manifest, of either kind.
     ///
     /// # Errors
-    /// [`Error::Malformed`], [`Error::Version`], [`Error::TooLong`], [`Error::Truncated`], [`Error::BadManifest`],
-    /// [`Error::Io`].
+    /// [`Error::Malformed`], [`Error::Version`], [`Error::TooLong`], [`Error::Truncated`],
+    /// [`Error::BadManifest`], [`Error::Io`].
     pub fn new(mut input: R) -> Result<Self, Error> {
         let magic: [u8; 8] = number(&mut input, "the magic number")?;
         let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
@@ -257,21 +258,22 @@ impl<R: Read> BundleReader<R> {
         if reader.kind == want { Ok(reader) } else { Err(Error::WrongBundle { want }) }
     }
 
-    /// Which half.
+    /// The half of the key pair.
     pub fn kind(&self) -> BundleKind {
         self.kind
     }
 
-    /// What it says of itself. Not checked yet; see [`Manifest::params`].
+    /// The manifest. It is not checked yet; see [`Manifest::params`].
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The next frame into `frame`, which is cleared first and never grown twice; `false` after the last one, which
-    /// must also be the end of the input.
+    /// The next frame into `frame`, which is cleared first and never grown twice; `false` after the last one,
+    /// which must also be the end of the input.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if it is longer than `limit`, [`Error::Truncated`], [`Error::Trailing`], [`Error::Io`].
+    /// [`Error::TooLong`] if it is longer than `limit`, [`Error::Truncated`], [`Error::Trailing`],
+    /// [`Error::Io`].
     pub fn next_frame(&mut self, limit: usize, frame: &mut Vec<u8>) -> Result<bool, Error> {
         frame.clear();
         if self.read == self.manifest.frames {

@@ -30,6 +30,12 @@ pub enum Error {
     /// Untrusted: not what it should be.
     #[error("rejected: {0}")]
     Malformed(&'static str),
+    /// Misuse: a file without an access token.
+    #[error("{} holds no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` makes one", path.display())]
+    TokenFile {
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// Untrusted: a format version this program does not read.
     #[error("{what} has format version {got}, this program reads version {want}")]
     Version {

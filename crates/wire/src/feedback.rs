@@ -35,7 +35,8 @@ impl FeedbackRequest {
     /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
+    /// [`Error::Version`].
     pub fn read(bytes: &[u8], limits: &MessageLimits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.feedback_request())?;
         let header: Header = reader.header(Kind::Feedback)?;

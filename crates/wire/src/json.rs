@@ -6,7 +6,7 @@ pub const OCTET_STREAM: &str = "application/octet-stream";
 /// The longest JSON body that either side reads.
 pub const MAX_JSON_BYTES: usize = 64 << 10;
 
-/// A bandit as it was created: the answer to its creation request, and what every device of it works by.
+/// A bandit as it was created: the answer to its creation request, which every device of the bandit works by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Created {
     /// The bandit's id in paths.

@@ -1,10 +1,10 @@
 //! What travels between user and server, and what keys rest in: messages, bundles, limits.
 //!
-//! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them. No
-//! type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
+//! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them.
+//! No type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
 //!
-//! Readers take nothing on trust: lengths are checked against [`MessageLimits`] before memory is taken, and no byte may be
-//! left over.
+//! Readers take nothing on trust: lengths are checked against [`MessageLimits`] before memory is taken, and
+//! no byte may be left over.
 
 mod action;
 mod bundle;

@@ -61,7 +61,7 @@ impl Party {
         let token = self.token.as_ref().map(AccessToken::authorization);
         self.ask(path, limit, |url| {
             let post = self.agent.post(url).content_type(content);
-            let post = token.iter().fold(post, |post, token| post.header("Authorization", token));
+            let post = token.iter().fold(post, |post, token| post.header("Authorization", token.as_str()));
             post.send(body)
         })
     }

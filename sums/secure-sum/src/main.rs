@@ -193,8 +193,7 @@ impl TokenFile {
 }
 
 fn token(path: Option<&Path>) -> Result<Option<AccessToken>> {
-    let read = |path: &Path| AccessToken::open(path).with_context(|| path.display().to_string());
-    path.map(read).transpose()
+    Ok(path.map(AccessToken::open).transpose()?)
 }
 
 /// What users and collector agree on.

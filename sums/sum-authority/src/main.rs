@@ -1,6 +1,6 @@
 //! `sum-authority`: the process that holds the secret keys of encrypted sums.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use secure_sum::http;
 use std::path::PathBuf;
@@ -45,8 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
-    let read = |path: &PathBuf| AccessToken::open(path).with_context(|| path.display().to_string());
-    let token = token_file.as_ref().map(read).transpose()?;
+    let token = token_file.as_deref().map(AccessToken::open).transpose()?;
     let limits = AuthorityLimits {
         at_least,
         keys,

@@ -1,7 +1,8 @@
 //! The device against the server's engine, in one process and without HTTP.
 
 use bandit::Schedule;
-use helba::{Bandit, Engine, Feedback, Scalars};
+use helba::clear::ClearTwin;
+use helba::{Bandit, Engine, Feedback};
 use keygen::{Keys, Request, generate_in_memory};
 use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
 use rand::{Rng, SeedableRng};
@@ -87,7 +88,7 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
     let (params, key) = (engine.params(), engine.key_id());
     let contexts = ckks::read_ciphertext(params, key, created.plan.context_level, contexts).unwrap();
     let output = engine.decide(bandit.begin_decision(), &contexts, rng).unwrap();
-    let reply = bandit.finish_decision(engine, output, rng).unwrap().apply();
+    let reply = bandit.finish_decision(engine, output, rng).apply();
     let write = |ct| ckks::write_ciphertext(params, key, ct);
     DecideReply {
         decision: reply.id.0,
@@ -126,7 +127,7 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
 fn rounds_play_the_arms_of_the_clear_bandit() {
     let (device, mut rng) = (&world().device, rng(3));
     let (mut bandit, created) = bandit();
-    let mut twin = Twin::new(&created.config);
+    let mut twin = ClearTwin::new(created.config.clone());
     let (mut asked, mut refreshed) = (0, 0);
     for _ in 0..12 {
         let rows = rows(&mut rng);
@@ -147,42 +148,11 @@ fn rounds_play_the_arms_of_the_clear_bandit() {
         refreshed += usize::from(request.refreshed.is_some());
         assert_eq!(request.refreshed.is_some(), decision.has_refresh());
         feedback(&mut bandit, &created, decision.id, &answer, &mut rng);
-        twin.history.push((features.clone(), reward));
+        twin.learn(features, reward);
     }
     let status = bandit.status();
     assert_eq!(status.feedbacks, 12);
     assert!(asked > 0 && refreshed > 0 && status.refreshes > 0 && status.model_feedbacks > 0, "{status:?}");
-}
-
-/// The indices of two features in the clear, from all feedbacks up to the model's.
-struct Twin {
-    config: BanditConfig,
-    history: Vec<(Vec<f64>, f64)>,
-}
-
-impl Twin {
-    fn new(config: &BanditConfig) -> Self {
-        Twin { config: config.clone(), history: Vec::new() }
-    }
-
-    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let lambda = self.config.linear.lambda;
-        let (mut v, mut g) = ([lambda, 0.0, lambda], [0.0; 2]);
-        for (x, reward) in &self.history[..feedbacks as usize] {
-            v = [v[0] + x[0] * x[0], v[1] + x[0] * x[1], v[2] + x[1] * x[1]];
-            g = [g[0] + reward * x[0], g[1] + reward * x[1]];
-        }
-        let det = v[0] * v[2] - v[1] * v[1];
-        let a = [v[2] / det, -v[1] / det, v[0] / det];
-        let omega = [a[0] * g[0] + a[1] * g[1], a[1] * g[0] + a[2] * g[1]];
-        let s = Scalars::new(&self.config, round, feedbacks);
-        rows.iter()
-            .map(|x| {
-                let z = a[0] * x[0] * x[0] + 2.0 * a[1] * x[0] * x[1] + a[2] * x[1] * x[1];
-                omega[0] * x[0] + omega[1] * x[1] + s.beta * (z + s.c1).sqrt()
-            })
-            .collect()
-    }
 }
 
 #[test]

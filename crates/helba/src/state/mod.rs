@@ -296,21 +296,16 @@ impl Bandit {
     }
 
     /// Floods the result and remembers what is needed when its feedback comes.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] if the trace question cannot be encrypted under the engine's public key.
     pub fn finish_decision<R: CryptoRng>(
         &mut self,
         engine: &Engine,
         output: DecisionOutput,
         rng: &mut R,
-    ) -> Result<Change<'_, DecisionReply>, Error> {
+    ) -> Change<'_, DecisionReply> {
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         let DecisionOutput { action, trace, inputs, .. } = output;
-        let trace = trace
-            .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, rng))
-            .transpose()?;
+        let trace = trace.map(|t| refresh::trace_question(engine.params(), engine.public_key(), t, rng));
         let mut state = self.state.clone();
         state.round += 1;
         let (round, model_feedbacks) = (state.round, inputs.model_feedbacks);
@@ -321,7 +316,7 @@ impl Bandit {
         let task = refresh.as_ref().map(|(id, _)| id.0);
         let pending = self.pending.set(id, Pending { round, tested: inputs.tested(), refresh: task });
         let out = DecisionReply { id, round, model_feedbacks, action, trace, refresh };
-        Ok(Change { bandit: self, state: Some(state), pending, receipts: Vec::new(), out })
+        Change { bandit: self, state: Some(state), pending, receipts: Vec::new(), out }
     }
 
     /// Counts a feedback once; the same call again returns the same receipt and changes nothing.
@@ -394,7 +389,7 @@ impl State<Arc<Ciphertext>> {
     /// Counts the feedback `f` on `decision`, and closes the batch where the schedule says so.
     fn count(&mut self, engine: &Engine, decision: &Pending, f: Feedback) -> Result<(), Error> {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| decision.refresh == Some(id.0)) {
-            self.install(engine, refresh_id, &model);
+            self.install(engine, refresh_id, model);
         }
         if let (Some(tested), Some(reached)) = (&decision.tested, f.trace_answer)
             && tested.batch == self.batches
@@ -453,7 +448,7 @@ impl State<Arc<Ciphertext>> {
     }
 
     /// Puts a refreshed model into use, if it answers the refresh task under way.
-    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: &Ciphertext) {
+    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: Ciphertext) {
         let Phase::Refreshing { at, residual, id, seed, .. } = self.phase else { return };
         if RefreshId(id) != refresh_id {
             return;

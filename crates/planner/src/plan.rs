@@ -1,13 +1,13 @@
-//! What a problem would run on and what it would cost, before any key is made.
+//! The parameter set of a problem and its costs.
 
 use crate::Error;
+use crate::count::{Op, OperationCounter};
 use crate::price::{MEASURED_AT, Prices};
-use crate::tally::{Op, Tally};
 use circuits::Counts;
 use circuits::matrix::Newton;
 use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
-use helba::score::{self, ScoreInputs};
-use helba::{Scalars, compare, update};
+use helba::decide::DecisionCircuit;
+use helba::{Scalars, update};
 use protocol::levels::{DecisionLevels, UpdateLevels};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Depth {
 /// Keys of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeyCost {
-    /// What they are for.
+    /// The operations that need them.
     pub kind: &'static str,
     /// How many.
     pub count: usize,
@@ -38,13 +38,13 @@ pub struct KeyCost {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MessageCost {
-    /// What it carries, and which way.
+    /// Its content and its direction.
     pub what: &'static str,
     /// Bytes of its ciphertexts.
     pub bytes: u64,
 }
 
-/// How often a circuit does what.
+/// Numbers of operations of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Operations {
     /// Relinearisations.
@@ -72,13 +72,13 @@ pub struct Seconds {
     pub feedback: f64,
     /// A batch update, which runs beside the rounds.
     pub update: f64,
-    /// What a user waits for in a round: score, compare, answer, feedback.
+    /// The part of a round that a user waits for: score, compare, answer, feedback.
     pub round: f64,
     /// All rounds, and as many updates as there can be.
     pub all_rounds_at_most: f64,
 }
 
-/// What [`plan`] found.
+/// The plan of a problem.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Features asked for.
@@ -89,7 +89,7 @@ pub struct Report {
     pub rounds: u64,
     /// Name of the parameter set.
     pub params: &'static str,
-    /// Why this one.
+    /// The reasons for this set.
     pub why: Vec<String>,
     /// log₂ of the ring degree.
     pub log_n: u32,
@@ -97,7 +97,7 @@ pub struct Report {
     pub levels: usize,
     /// log₂ of the widest modulus.
     pub log2_qp: f64,
-    /// What the security table allows it to be.
+    /// The limit of the security table on it.
     pub log2_qp_allowed: Option<u32>,
     /// Bits of security claimed.
     pub security_bits: u32,
@@ -113,7 +113,8 @@ pub struct Report {
     pub keys: Vec<KeyCost>,
     /// Messages.
     pub messages: Vec<MessageCost>,
-    /// A server's memory for one bandit with keys, state and scratch, in bytes; it takes more while it loads a bundle.
+    /// A server's memory for one bandit with keys, state and scratch, in bytes; it takes more while it loads
+    /// a bundle.
     pub memory: u64,
     /// Operations of a decision.
     pub decision_operations: Operations,
@@ -127,16 +128,18 @@ pub struct Report {
     pub measured_at: &'static str,
 }
 
-/// The set that carries `features` and `arms` for `rounds` rounds with default settings, and what it costs.
+/// Plans a bandit of `features` features and `arms` arms for `rounds` rounds with default settings.
 ///
-/// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded scores, comparisons, updates
-/// and whole decisions took 0.9 to 1.3 times what is predicted of them. Everything else is exact. `toy` allows sets without security.
+/// Seconds come from prices measured at one set, carried over by the limbs each operation touches: recorded
+/// scores, comparisons, updates and whole decisions took 0.9 to 1.3 times what is predicted of them.
+/// Everything else is exact. `toy` allows sets without security.
 ///
 /// # Errors
-/// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in practice.
+/// [`Error::NoPlan`], which says what would work, for a problem that no set carries; [`Error::Ckks`] never in
+/// practice.
 pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Report, Error> {
-    let (keys, params, config) = carried(features, arms, rounds, toy).map_err(|why| match why {
-        Error::Protocol(why) => Error::NoPlan { instead: alternatives(features, arms, rounds, &why), why },
+    let (keys, params, config) = carried(features, arms, rounds, toy).map_err(|error| match error {
+        Error::Protocol(why) => Error::no_plan(features, arms, rounds, why),
         other => other,
     })?;
     let shape = Shape::for_problem(features, arms);
@@ -252,8 +255,8 @@ fn many(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// What would work instead.
-fn alternatives(features: usize, arms: usize, rounds: u64, why: &protocol::Error) -> String {
+/// The nearest problems that some set carries, as the end of a refusal.
+pub(crate) fn alternatives(features: usize, arms: usize, rounds: u64, why: &protocol::Error) -> String {
     use protocol::Error::{Depth, Field, Slots};
     if !matches!(why, Depth { .. } | Slots { .. } | Field { field: "features" | "arms", .. }) {
         return "change that".into();
@@ -338,14 +341,15 @@ fn message_costs(params: &Params, levels: &protocol::Plan, asks: bool) -> Vec<Me
 }
 
 /// A circuit's operations by level, and its own count of them.
+#[derive(Default)]
 struct Circuit {
     steps: BTreeMap<(Op, usize), usize>,
     counts: Counts,
 }
 
 impl Circuit {
-    fn of(tally: &Tally) -> Self {
-        Circuit { steps: tally.steps(), counts: tally.counts() }
+    fn of(counter: &OperationCounter) -> Self {
+        Circuit { steps: counter.steps(), counts: counter.counts() }
     }
 
     fn operations(&self) -> Operations {
@@ -382,49 +386,34 @@ impl Circuits {
         shape: Shape,
         levels: &protocol::Plan,
     ) -> Result<Self, Error> {
-        let linear = &config.linear;
-        // Costs do not depend on values; the bound keeps divisions finite.
-        let trace_bound = linear.c + config.unanswered as f64 * linear.l * linear.l / linear.lambda;
-        let inputs = ScoreInputs {
-            shape,
-            arms: linear.k,
-            sqrt_degree: config.sqrt_degree,
-            scalars: Scalars::new(config, 1, 0),
-            trace_bound,
-        };
-        let tally = Tally::new(shape.decision_slots())?;
-        let asks = !linear.schedule.is_public();
-        let mut contexts = tally.fresh(levels.context_level)?;
-        if asks {
-            // The trace statistics, as in most rounds.
-            contexts = circuits::SlotAlgebra::add(&tally, &contexts, &tally.fresh(levels.trace_level)?)?;
-        }
-        let model = tally.fresh(levels.model_level)?;
-        let index = score::optimistic_index(&tally, &inputs, &contexts, &model)?;
-        let score = Circuit::of(&tally);
-        let argmax = compare::argmax(config, shape)?;
-        let wins = compare::wins(&tally, &argmax, &index, linear.c / (2.0 * trace_bound))?;
-        let mut compare = Circuit::of(&tally);
+        // Costs do not depend on values.
+        let decide = DecisionCircuit::new(config, Scalars::new(config, 1, 0), shape)?;
+        let counter = OperationCounter::new(shape.decision_slots())?;
+        let asks = !config.linear.schedule.is_public();
+        let (contexts, model) = (counter.fresh(levels.context_level)?, counter.fresh(levels.model_level)?);
+        // With the trace statistics, as in most rounds of a schedule that asks.
+        let trace = asks.then(|| counter.fresh(levels.trace_level)).transpose()?;
+        let (mut score, mut compare) = (Circuit::default(), Circuit::default());
+        decide.run(&counter, &contexts, trace.as_ref(), &model, |step| match step {
+            "score" => score = Circuit::of(&counter),
+            _ => compare = Circuit::of(&counter),
+        })?;
+        let decision = Circuit::of(&counter);
         for (key, times) in &score.steps {
             compare.steps.entry(*key).and_modify(|n| *n -= times);
         }
-        argmax.action(&tally, &wins)?;
-        if asks {
-            compare::trace(&tally, shape, &wins)?;
-        }
-        let decision = Circuit::of(&tally);
 
         let seeded = keys.galois.iter().filter(|key| key.kept == Kept::Seeded);
         let seeded = seeded.filter_map(|key| match key.automorphism {
             Automorphism::Rotation(k) => Some(k),
             Automorphism::Conjugation => None,
         });
-        let tally = Tally::with_seeded(shape.update_slots(), seeded.collect())?;
+        let counter = OperationCounter::with_seeded(shape.update_slots(), seeded.collect())?;
         let newton = Newton::new(shape.dim, 1.0, &vec![1.0; levels.newton_steps], levels.design_scale)?;
-        let statistics = tally.fresh(levels.statistics_level)?;
-        let model = tally.fresh(levels.model_level)?;
-        update::batch_update(&tally, &newton, &statistics, &model)?;
-        let update = Circuit::of(&tally);
+        let statistics = counter.fresh(levels.statistics_level)?;
+        let model = counter.fresh(levels.model_level)?;
+        update::batch_update(&counter, &newton, &statistics, &model)?;
+        let update = Circuit::of(&counter);
         Ok(Circuits { score, compare, decision, update, asks, levels: levels.clone() })
     }
 

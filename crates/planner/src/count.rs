@@ -2,10 +2,10 @@ use circuits::{Clear, ClearVector, Complex64, Counts, Error, LinearTransform, Sl
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// A slot operation that takes time, with what its time depends on besides the level.
+/// A slot operation, with the numbers besides the level that its time depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
-    /// A sum of ciphertexts, and whatever else touches each residue once.
+    /// A sum of ciphertexts, or another operation that touches each residue once.
     Add,
     /// A product with a plaintext, or a sum of so many multiples: one rescale.
     PlainProduct { terms: usize },
@@ -23,23 +23,24 @@ pub(crate) enum Op {
     Transform { babies: usize, giants: usize, diagonals: usize },
 }
 
-/// Runs a circuit in the clear and writes down what an encrypted run would do, level by level.
-pub(crate) struct Tally {
+/// Runs a circuit on vectors without values and counts the operations that an encrypted run would do, by
+/// level.
+pub(crate) struct OperationCounter {
     clear: Clear,
     /// Rotations whose keys are kept with a seed, canonical in [0, slots).
     seeded: BTreeSet<i64>,
     steps: Mutex<BTreeMap<(Op, usize), usize>>,
 }
 
-impl Tally {
+impl OperationCounter {
     /// On vectors of `slots` values.
     pub(crate) fn new(slots: usize) -> Result<Self, Error> {
         Self::with_seeded(slots, BTreeSet::new())
     }
 
-    /// Where the keys of some rotations are kept with a seed, which is expanded each time.
+    /// As [`Self::new`], where the keys of the rotations `seeded` are kept with a seed that each use expands.
     pub(crate) fn with_seeded(slots: usize, seeded: BTreeSet<i64>) -> Result<Self, Error> {
-        Ok(Tally { clear: Clear::new(slots)?, seeded, steps: Mutex::default() })
+        Ok(OperationCounter { clear: Clear::new(slots)?, seeded, steps: Mutex::default() })
     }
 
     fn note_keys(&self, rotations: impl IntoIterator<Item = i64>, level: usize) {
@@ -82,7 +83,7 @@ impl Tally {
 
 type Result1 = Result<ClearVector, Error>;
 
-impl SlotAlgebra for Tally {
+impl SlotAlgebra for OperationCounter {
     type Vector = ClearVector;
     type Error = Error;
     type Target = usize;
@@ -218,14 +219,14 @@ mod tests {
     /// Sums are priced by what they read, at the level they start from.
     #[test]
     fn sums_are_noted_with_their_operands() {
-        let tally = Tally::new(8).unwrap();
-        let v = tally.fresh(5).unwrap();
-        tally.mul(&v, &v).unwrap();
-        tally.mul_const(&v, 2.0).unwrap();
-        tally.sum_of_products(&[(1, &v, &v), (-3, &v, &v)], &[(0.5, &v); 3], 1.0, 4).unwrap();
-        tally.sum_of_products(&[], &[(0.5, &v); 4], 1.0, 3).unwrap();
-        tally.sum_of_rotations(&v, &[(0, false), (1, true), (3, false), (8, false)]).unwrap();
-        let steps: Vec<_> = tally.steps().into_iter().collect();
+        let counter = OperationCounter::new(8).unwrap();
+        let v = counter.fresh(5).unwrap();
+        counter.mul(&v, &v).unwrap();
+        counter.mul_const(&v, 2.0).unwrap();
+        counter.sum_of_products(&[(1, &v, &v), (-3, &v, &v)], &[(0.5, &v); 3], 1.0, 4).unwrap();
+        counter.sum_of_products(&[], &[(0.5, &v); 4], 1.0, 3).unwrap();
+        counter.sum_of_rotations(&v, &[(0, false), (1, true), (3, false), (8, false)]).unwrap();
+        let steps: Vec<_> = counter.steps().into_iter().collect();
         let want = [
             ((Op::PlainProduct { terms: 1 }, 5), 1),
             ((Op::PlainProduct { terms: 4 }, 4), 1),
@@ -239,13 +240,13 @@ mod tests {
     /// Each use of a key that is kept with a seed expands it, and no other.
     #[test]
     fn seeded_keys_are_noted() {
-        let tally = Tally::with_seeded(8, [3, 7].into()).unwrap();
-        let v = tally.fresh(5).unwrap();
-        tally.rotate(&v, -1).unwrap();
-        tally.rotate(&v, 2).unwrap();
-        tally.sum_of_rotations(&v, &[(0, false), (3, true), (11, false), (1, false)]).unwrap();
+        let counter = OperationCounter::with_seeded(8, [3, 7].into()).unwrap();
+        let v = counter.fresh(5).unwrap();
+        counter.rotate(&v, -1).unwrap();
+        counter.rotate(&v, 2).unwrap();
+        counter.sum_of_rotations(&v, &[(0, false), (3, true), (11, false), (1, false)]).unwrap();
         let expanded: Vec<_> =
-            tally.steps().into_iter().filter(|((op, _), _)| matches!(op, Op::Expand { .. })).collect();
+            counter.steps().into_iter().filter(|((op, _), _)| matches!(op, Op::Expand { .. })).collect();
         assert_eq!(expanded, [((Op::Expand { keys: 1 }, 5), 1), ((Op::Expand { keys: 2 }, 5), 1)]);
     }
 }

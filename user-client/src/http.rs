@@ -3,6 +3,7 @@ use protocol::{BanditConfig, DecisionId, Receipt, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use ureq::http::Response;
@@ -86,7 +87,14 @@ impl Client {
         self
     }
 
-    /// Its address.
+    /// Whether requests carry a token over a line that others may read: by http to a host that is not this
+    /// one.
+    pub fn shows_token(&self) -> bool {
+        let http = self.server.strip_prefix("http://");
+        self.token.is_some() && http.is_some_and(|rest| !is_loopback(rest))
+    }
+
+    /// The server's address.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -199,7 +207,7 @@ impl Client {
         .map(drop)
     }
 
-    /// Where a bandit stands.
+    /// The status of an encrypted bandit.
     ///
     /// # Errors
     /// As [`Self::bandit`].
@@ -245,7 +253,7 @@ impl Client {
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         match &self.token {
-            Some(token) => request.header("authorization", token.authorization()),
+            Some(token) => request.header("authorization", token.authorization().as_str()),
             None => request,
         }
     }
@@ -298,8 +306,49 @@ impl Client {
     }
 }
 
+/// Whether the authority of `HOST[:PORT][/PATH]` is this machine.
+fn is_loopback(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 /// Ids come from a server and go into paths.
 fn checked(id: &str) -> Result<&str, Error> {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     if (1..=64).contains(&id.len()) && id.bytes().all(allowed) { Ok(id) } else { Err(Error::BadId) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_shown_over_http_to_other_hosts_alone() {
+        let shows = |url: &str, token: bool| {
+            let client = Client::new(url).unwrap();
+            match token {
+                true => client.with_token(AccessToken::from_bytes(&[1; 32]).unwrap()).shows_token(),
+                false => client.shows_token(),
+            }
+        };
+        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.0.1/x", "u@localhost"]
+        {
+            assert!(!shows(&format!("http://{host}"), true), "{host}");
+        }
+        for host in [
+            "example.org",
+            "192.168.0.1:8080",
+            "[fe80::1]:80",
+            "localhost@example.org",
+            "localhost.example.org",
+        ] {
+            assert!(shows(&format!("http://{host}"), true), "{host}");
+            assert!(!shows(&format!("http://{host}"), false) && !shows(&format!("https://{host}"), true));
+        }
+    }
 }

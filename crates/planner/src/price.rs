@@ -1,6 +1,7 @@
-//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in limbs.
+//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in
+//! limbs.
 
-use crate::tally::Op;
+use crate::count::Op;
 use ckks::{Gadget, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 const MEASURED: &str = include_str!("measured.csv");
 pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
 
-/// Limbs that the embedding in floating point is worth, whatever the level.
+/// Cost of the embedding in floating point, in transforms of one limb, at any level.
 const EMBEDDING: f64 = 24.0;
 /// The kernels' times over that of a transform of one limb of the same length (`rns/…` in the record).
 const COMBINE_A_TERM: f64 = 0.075;
@@ -18,7 +19,7 @@ const PASS: f64 = 0.15;
 /// A limb of an operand, which comes from memory.
 const OPERAND: f64 = 0.4;
 
-/// What an operation depends on at a level of a parameter set.
+/// The sizes at a level of a parameter set that the work of an operation depends on.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     n: f64,
@@ -30,7 +31,7 @@ struct Sizes {
     relin: Digits,
 }
 
-/// How many there are, what the values of one are made of, and the transforms that make those of all.
+/// The number of digits, the rows that one digit is computed from, and the transforms of all digits together.
 #[derive(Debug, Clone, Copy)]
 struct Digits {
     count: f64,
@@ -83,7 +84,8 @@ impl Sizes {
                 (EMBEDDING + limbs) * values as f64 / (self.n / 2.0)
             }
             Op::Product { products, terms } => {
-                // Of a product both parts of both factors; the second once more to be decomposed, and again where a digit has it.
+                // Of a product both parts of both factors; the second once more to be decomposed, and again
+                // where a digit has it.
                 let operands = (8 * products + 2 * terms) as f64;
                 let sums = self.q * OPERAND * operands;
                 self.decompose(self.relin) + self.key(self.relin) + sums + self.divide(self.p + 1.0)
@@ -218,7 +220,8 @@ mod tests {
         }
     }
 
-    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those that are read again.
+    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those
+    /// that are read again.
     #[test]
     fn operands_have_their_price() {
         let sizes = Sizes::new(&MEASURED_AT.validate().unwrap(), 6);
