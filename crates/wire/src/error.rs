@@ -135,6 +135,7 @@ impl Error {
             | Error::Manifest { .. }
             | Error::MissingKey { .. }
             | Error::FrameCount { .. }
+            | Error::TokenFile { .. }
             | Error::Io { .. } => Fault::Internal,
         }
     }
