@@ -179,10 +179,11 @@ async fn serve(arguments: Arguments) -> Result<()> {
     }
 
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
-    let (mut heard, stop) = (Ok(()), async {
+    let mut heard = Ok(());
+    let stop = async {
         heard = signal().await;
         tracing::info!("stopping");
-    });
+    };
     if !helba_server::serve(listener, app(app_state), connections, stop).await {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
