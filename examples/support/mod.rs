@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Device};
-use wire::{Created, MessageLimits, PublicBundle};
+use wire::{Created, Limits, PublicBundle};
 
 const SERVE: &str = "--serve";
 
@@ -64,7 +64,7 @@ impl Drop for Deployment {
 /// A bandit with what its messages may measure.
 pub(crate) struct Handle {
     created: Created,
-    limits: MessageLimits,
+    limits: Limits,
 }
 
 /// One round as the device saw it.

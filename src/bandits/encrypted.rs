@@ -7,17 +7,17 @@ use crate::error::{Error, Kind};
 use crate::jobs::{EVALUATIONS, Updates, Work, rng};
 use crate::store::{Saved, Store, Stored, lock};
 use helba::{Bandit, Change, Feedback};
-use protocol::{BanditConfig, DecisionId, RefreshId};
+use protocol::{BanditConfig, DecisionId};
 use service::{Body, Content};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wire::{BanditView, Created, DecideReply, FeedbackRequest, MessageLimits};
+use wire::{BanditView, Created, DecideReply, FeedbackRequest, Limits};
 
 /// An encrypted bandit in use.
 pub(super) struct EncryptedBandit {
     created: Created,
-    limits: MessageLimits,
+    limits: Limits,
     keys: Arc<Keys>,
     store: Arc<Store>,
     updates: Updates,
@@ -122,7 +122,7 @@ impl EncryptedBandit {
             key_id: engine.key_id().to_string(),
             fingerprint: engine.params().fingerprint().to_string(),
         };
-        let limits = MessageLimits::new(engine.params(), bandit.plan())?;
+        let limits = Limits::new(engine.params(), bandit.plan())?;
         let live = Live { bandit, saved, updating: false, made: VecDeque::new(), deleted: false };
         Ok(EncryptedBandit { created, limits, keys, store, updates, hold, live: Mutex::new(live) })
     }
@@ -248,11 +248,11 @@ impl Served for EncryptedBandit {
         seconds.push(("store".into(), clock.lap()));
         let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
         let (action, trace) = (frame(&reply.action), reply.trace.as_ref().map(frame));
-        let refresh = reply.refresh.as_ref().map(|(id, ct)| (id.0, frame(ct)));
+        let refresh = reply.refresh.as_ref().map(|(id, ct)| (*id, frame(ct)));
         seconds.push(("write".into(), clock.lap()));
         tracing::info!(bandit = self.created.id, round = reply.round, ?seconds, "decided");
         let reply = DecideReply {
-            decision: reply.id.0,
+            decision: reply.id,
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds,
@@ -283,7 +283,7 @@ impl Served for EncryptedBandit {
             trace: trace?,
             trace_answer: message.trace_answer,
             refreshed: match &message.refreshed {
-                Some((id, frame)) => Some((RefreshId(*id), read(frame, plan.model_level)?)),
+                Some((id, frame)) => Some((*id, read(frame, plan.model_level)?)),
                 None => None,
             },
         };

@@ -43,7 +43,7 @@ use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 /// A refused request's body is read and discarded up to this many bytes where the token is missing.
 const DISCARDED_OF_STRANGERS: u64 = 8 << 20;
 
-/// MessageLimits on what the server takes on.
+/// Limits on what the server takes on.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Requests computed at a time, each some tens of MB of memory; one more is answered 503.

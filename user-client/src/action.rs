@@ -2,7 +2,7 @@
 
 use crate::{Device, Error};
 use ckks::Ciphertext;
-use protocol::DecisionId;
+use protocol::{DecisionId, RefreshId};
 use wire::{Created, DecideReply};
 use zeroize::Zeroize;
 
@@ -28,7 +28,7 @@ pub struct Decision {
     /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
-    pub(crate) refresh: Option<(u64, Ciphertext)>,
+    pub(crate) refresh: Option<(RefreshId, Ciphertext)>,
 }
 
 impl Drop for Decision {
@@ -67,7 +67,7 @@ impl Device {
         let entries = -0.5..protocol::exchange::largest_entry(self.shape());
         let reliable = action_values.iter().all(|v| entries.contains(v));
         Ok(Decision {
-            id: DecisionId(reply.decision),
+            id: reply.decision,
             arm,
             action_values,
             round: reply.round,

@@ -8,7 +8,7 @@ use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Created, MessageLimits, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
 use zeroize::Zeroizing;
 
 /// A device with the secret key. No Debug, no Clone.
@@ -32,7 +32,7 @@ pub struct Opening {
 /// The layout and limits of a bandit whose keys and plan a device has checked.
 pub(crate) struct Agreement {
     pub(crate) layout: Layout,
-    pub(crate) limits: MessageLimits,
+    pub(crate) limits: Limits,
 }
 
 impl Device {
@@ -143,7 +143,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if it is not a bandit of this key.
-    pub fn limits(&self, created: &Created) -> Result<MessageLimits, Error> {
+    pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
         Ok(self.agree(created)?.limits)
     }
 
@@ -177,7 +177,7 @@ impl Device {
         }
         Ok(Agreement {
             layout: Layout::new(&created.config, &created.plan),
-            limits: MessageLimits::new(self.params(), &created.plan)?,
+            limits: Limits::new(self.params(), &created.plan)?,
         })
     }
 

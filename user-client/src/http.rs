@@ -11,8 +11,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, MAX_CLEAR_BYTES,
-    MAX_JSON_BYTES, Manifest, MessageLimits, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, Problem,
+    AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, Problem,
     ShuffledBatch,
 };
 
@@ -220,12 +220,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
-    pub fn decide(
-        &self,
-        created: &Created,
-        limits: &MessageLimits,
-        contexts: &[u8],
-    ) -> Result<Vec<u8>, Error> {
+    pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
         let url = self.url(&format!("bandits/{}/decisions", checked(&created.id)?));
         let mut response =
             self.accepted(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(contexts))?;

@@ -3,9 +3,9 @@
 //!
 //! | operation | hides |
 //! |---|---|
-//! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a wide uniform mask that a seed stands for |
-//! | [`flood_assign`] | the error that the message carries, under uniform noise of a width the caller chooses |
-//! | [`rerandomise_assign`] | which ciphertexts this one was computed from, under the scheme's own assumption |
+//! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a mask that a seed stands for |
+//! | [`flood_assign`] | the error of the message, under uniform noise of a width the caller chooses |
+//! | [`rerandomise_assign`] | the ciphertexts this one was computed from, as the scheme hides messages |
 
 use crate::{Ciphertext, Params, Plaintext, PublicKey, encrypt};
 use rand::{CryptoRng, Rng, SeedableRng};

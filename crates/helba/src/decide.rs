@@ -72,8 +72,8 @@ mod tests {
     use protocol::Layout;
     use protocol::levels::DecisionLevels;
 
-    /// On exact vectors the circuit plays an arm whose index is within the comparison's resolution of the largest,
-    /// mostly the twin's own arm, and it uses the levels that the protocol states.
+    /// On exact vectors the circuit plays an arm whose index is within the comparison's resolution of the
+    /// largest, mostly the twin's own arm, and it uses the levels that the protocol states.
     #[test]
     fn exact_vectors_decide_as_the_twin() {
         for (d, k) in [(2, 2), (3, 5), (7, 4), (11, 32)] {

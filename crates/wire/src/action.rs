@@ -1,12 +1,13 @@
 use crate::frame::{self, Kind, Reader};
-use crate::{Error, MessageLimits};
+use crate::{Error, Limits};
+use protocol::{DecisionId, RefreshId};
 use serde::{Deserialize, Serialize};
 
 /// The encrypted action travels back: server → user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecideReply {
     /// The decision's id, to be named by the feedback.
-    pub decision: [u8; 16],
+    pub decision: DecisionId,
     /// Round t, from 1.
     pub round: u64,
     /// Feedbacks in the model that decided, t_j.
@@ -18,17 +19,17 @@ pub struct DecideReply {
     /// Frame of the flooded trace comparison, at the plan's answer level.
     pub trace: Option<Vec<u8>>,
     /// A refresh task: its id, and the frame of the masked model at the plan's refresh level.
-    pub refresh: Option<(u64, Vec<u8>)>,
+    pub refresh: Option<(RefreshId, Vec<u8>)>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    decision: [u8; 16],
+    decision: DecisionId,
     round: u64,
     model_feedbacks: u64,
     seconds: Vec<(String, f64)>,
     trace: bool,
-    refresh: Option<u64>,
+    refresh: Option<RefreshId>,
 }
 
 impl DecideReply {
@@ -55,7 +56,7 @@ impl DecideReply {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
     /// [`Error::Version`].
-    pub fn read(bytes: &[u8], limits: &MessageLimits) -> Result<Self, Error> {
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.decide_reply())?;
         let header: Header = reader.header(Kind::Decision)?;
         let action = reader.blob("the action", limits.action)?.to_vec();

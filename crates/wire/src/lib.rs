@@ -3,7 +3,7 @@
 //! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them.
 //! No type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
 //!
-//! Readers take nothing on trust: lengths are checked against [`MessageLimits`] before memory is taken, and
+//! Readers take nothing on trust: lengths are checked against [`Limits`] before memory is taken, and
 //! no byte may be left over.
 
 mod action;
@@ -29,7 +29,7 @@ pub use error::Error;
 pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
-pub use limits::MessageLimits;
+pub use limits::Limits;
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::PublicBundle;
 pub use secret::SecretBundle;

@@ -5,7 +5,7 @@ use protocol::Plan;
 /// The largest number of bytes of each ciphertext of a bandit. Parameters and plan fix it, so no sender can
 /// make a reader take more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MessageLimits {
+pub struct Limits {
     /// The encrypted contexts: the whole body of a decision request.
     pub contexts: usize,
     /// The encrypted statistics of a feedback.
@@ -22,7 +22,7 @@ pub struct MessageLimits {
     pub refresh: usize,
 }
 
-impl MessageLimits {
+impl Limits {
     /// The limits of a bandit with this plan. Seeded ciphertexts are shorter, so both forms fit.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl MessageLimits {
             max if level > max => Err(Error::Level { what, level, max }),
             _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
-        Ok(MessageLimits {
+        Ok(Limits {
             contexts: bytes("contexts", plan.context_level)?,
             statistics: bytes("statistics", plan.statistics_level)?,
             trace: bytes("trace features", plan.trace_level)?,

@@ -4,12 +4,12 @@ use bandit::Schedule;
 use helba::clear::ClearTwin;
 use helba::{Bandit, Engine, Feedback};
 use keygen::{Keys, Request, generate_in_memory};
-use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
+use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
 use user_client::{Device, Error, MOST_ANSWERS, Opening};
-use wire::{BundleKind, Created, DecideReply, FeedbackRequest, MessageLimits, SecretBundle};
+use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
 
 const FEATURES: usize = 2;
 const ARMS: usize = 2;
@@ -91,13 +91,13 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
     let reply = bandit.finish_decision(engine, output, rng).apply();
     let write = |ct| ckks::write_ciphertext(params, key, ct);
     DecideReply {
-        decision: reply.id.0,
+        decision: reply.id,
         round: reply.round,
         model_feedbacks: reply.model_feedbacks,
         seconds: Vec::new(),
         action: write(&reply.action),
         trace: reply.trace.as_ref().map(write),
-        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, ckks::write_ciphertext(params, key, ct))),
+        refresh: reply.refresh.as_ref().map(|(id, ct)| (*id, ckks::write_ciphertext(params, key, ct))),
     }
     .to_bytes()
 }
@@ -105,7 +105,7 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
 /// The server's half of a feedback, and the update if one is due.
 fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8], rng: &mut ChaCha20Rng) {
     let engine = &world().engine;
-    let limits = MessageLimits::new(engine.params(), &created.plan).unwrap();
+    let limits = Limits::new(engine.params(), &created.plan).unwrap();
     let request = FeedbackRequest::read(answer, &limits).unwrap();
     let read =
         |bytes: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, bytes).unwrap();
@@ -113,7 +113,7 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
         statistics: read(&request.statistics, created.plan.statistics_level),
         trace: read(&request.trace, created.plan.trace_level),
         trace_answer: request.trace_answer,
-        refreshed: request.refreshed.map(|(id, b)| (RefreshId(id), read(&b, created.plan.model_level))),
+        refreshed: request.refreshed.map(|(id, b)| (id, read(&b, created.plan.model_level))),
     };
     bandit.feedback(engine, id, feedback).unwrap().apply();
     if let Some(inputs) = bandit.begin_update().unwrap() {
@@ -157,20 +157,27 @@ fn rounds_play_the_arms_of_the_clear_bandit() {
 
 #[test]
 fn what_must_not_be_encrypted_is_refused() {
+    use protocol::Error as Refused;
     let device = &world().device;
     let (_, created) = bandit();
     let contexts = |rows: &[Vec<f64>]| device.encrypt_contexts(&created, rows, &mut rng(1)).unwrap_err();
     let good = vec![0.5, 0.5];
-    assert!(matches!(contexts(std::slice::from_ref(&good)), Error::ArmCount { got: 1, want: 2 }));
+    assert!(matches!(
+        contexts(std::slice::from_ref(&good)),
+        Error::Protocol(Refused::ArmCount { got: 1, want: 2 })
+    ));
     assert!(matches!(
         contexts(&[good.clone(), vec![0.1; 3]]),
-        Error::FeatureCount { row: 2, got: 3, want: 2 }
+        Error::Protocol(Refused::FeatureCount { row: 2, got: 3, want: 2 })
     ));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert!(matches!(contexts(&[good.clone(), vec![0.1, bad]]), Error::NotANumber { row: 2, column: 2 }));
+        assert!(matches!(
+            contexts(&[good.clone(), vec![0.1, bad]]),
+            Error::Protocol(Refused::NotANumber { row: 2, column: 2 })
+        ));
     }
     let long = contexts(&[vec![0.8, 0.7], good.clone()]);
-    assert!(matches!(long, Error::NormAboveBound { row: 1, bound: 1.0 }));
+    assert!(matches!(long, Error::Protocol(Refused::NormAboveBound { row: 1, bound: 1.0 })));
     assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
 
     let (mut bandit, created) = bandit();
@@ -179,11 +186,14 @@ fn what_must_not_be_encrypted_is_refused() {
     let decision = device.read_decision(&created, &reply).unwrap();
     let answer = |x: &[f64], r| device.answer(&created, &decision, x, r, &mut rng(3)).map(drop);
     for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
-        assert!(matches!(answer(&good, bad), Err(Error::RewardOutOfRange)));
+        assert!(matches!(answer(&good, bad), Err(Error::Protocol(Refused::RewardOutOfRange))));
     }
-    assert!(matches!(answer(&[f64::NAN, 0.0], 0.0), Err(Error::NotANumber { row: 1, column: 1 })));
-    assert!(matches!(answer(&[1.0], 0.0), Err(Error::FeatureCount { .. })));
-    assert!(matches!(answer(&[1.0, 1.0], 0.0), Err(Error::NormAboveBound { .. })));
+    assert!(matches!(
+        answer(&[f64::NAN, 0.0], 0.0),
+        Err(Error::Protocol(Refused::NotANumber { row: 1, column: 1 }))
+    ));
+    assert!(matches!(answer(&[1.0], 0.0), Err(Error::Protocol(Refused::FeatureCount { .. }))));
+    assert!(matches!(answer(&[1.0, 1.0], 0.0), Err(Error::Protocol(Refused::NormAboveBound { .. }))));
     answer(&good, -1.0).unwrap();
     answer(&good, 1.0).unwrap();
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use user_client::{Client, Error, Pending};
-use wire::{Created, MessageLimits};
+use wire::{Created, Limits};
 
 /// A server that gives one answer to one request; returns its address.
 fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
@@ -110,11 +110,11 @@ fn attack_servers_without_their_certificate_are_refused() {
     assert!(matches!(Client::with_ca("https://x", &folder.path().join("none")), Err(Error::Io { .. })));
 }
 
-fn created() -> (Created, MessageLimits) {
+fn created() -> (Created, Limits) {
     let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
     let config = BanditConfig::new(2, 2);
     let plan = config.plan(&params, Shape::for_problem(2, 2)).unwrap();
-    let limits = MessageLimits::new(&params, &plan).unwrap();
+    let limits = Limits::new(&params, &plan).unwrap();
     (Created { id: "b-1".into(), config, plan, key_id: "k".into(), fingerprint: "f".into() }, limits)
 }
 

@@ -3,18 +3,18 @@
 use ckks::{Params, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use proptest::prelude::*;
-use protocol::{BanditConfig, Shape};
+use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::process::Command;
 use std::sync::OnceLock;
 use wire::{
-    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Manifest,
-    MessageLimits, PublicBundle, SecretBundle,
+    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits,
+    Manifest, PublicBundle, SecretBundle,
 };
 
 struct Samples {
-    limits: MessageLimits,
+    limits: Limits,
     reply: Vec<u8>,
     request: Vec<u8>,
     /// A public key alone; every other key is missing.
@@ -38,22 +38,22 @@ fn samples() -> &'static Samples {
         let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
         writer.frame(&ckks::write_public_key(&params, &public_key)).unwrap();
         let reply = DecideReply {
-            decision: [1; 16],
+            decision: DecisionId([1; 16]),
             round: 1,
             model_feedbacks: 0,
             seconds: vec![("score".into(), 0.5)],
             action: vec![1; 50],
             trace: Some(vec![2; 40]),
-            refresh: Some((3, vec![3; 30])),
+            refresh: Some((RefreshId(3), vec![3; 30])),
         };
         let request = FeedbackRequest {
             statistics: vec![1; 50],
             trace: vec![2; 40],
             trace_answer: Some(true),
-            refreshed: Some((3, vec![3; 30])),
+            refreshed: Some((RefreshId(3), vec![3; 30])),
         };
         Samples {
-            limits: MessageLimits::new(&params, &plan).unwrap(),
+            limits: Limits::new(&params, &plan).unwrap(),
             reply: reply.to_bytes(),
             request: request.to_bytes(),
             public: writer.finish().unwrap().0,
