@@ -2,7 +2,9 @@
 
 use super::Fact;
 use circuits::{Chebyshev, Encrypted};
-use ckks::{Ciphertext, DiagonalTransform, Evaluator, GaloisElement, Kept, Params, ParamsSpec, Plaintext};
+use ckks::{
+    Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Params, ParamsSpec, Plaintext,
+};
 use ckks_secret::{SecretKey, decrypt, measure, relin_key};
 use num_complex::Complex64;
 use rand::RngExt;
@@ -71,8 +73,8 @@ impl Fixture {
         let top = params.max_level();
         let rotation = |k| GaloisElement::rotation(&params, k);
         let whole = (1..=ROTATIONS).map(rotation).chain([GaloisElement::conjugation(&params)]);
-        let whole = whole.map(|element| (element, top, Kept::Whole));
-        let seeded = (rotation(SEEDED), top, Kept::Seeded);
+        let whole = whole.map(|element| (element, top, KeyStorage::Expanded));
+        let seeded = (rotation(SEEDED), top, KeyStorage::Seeded);
         let party = Party::generate(&params, top, whole.chain([seeded]), 1);
         Fixture { evaluator: party.evaluator(), params, party }
     }

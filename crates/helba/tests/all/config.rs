@@ -1,7 +1,7 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
 use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
