@@ -107,7 +107,11 @@ impl Error {
             | Error::Shape { .. }
             | Error::Depth { .. }
             | Error::Slots { .. } => Fault::Configuration,
-            Error::ContextShape { .. } | Error::BadFeatures { .. } | Error::BadReward { .. } => Fault::Value,
+            Error::ArmCount { .. }
+            | Error::FeatureCount { .. }
+            | Error::NotANumber { .. }
+            | Error::NormAboveBound { .. }
+            | Error::RewardOutOfRange { .. } => Fault::Value,
             Error::UnknownDecision { .. } => Fault::Unknown,
         }
     }
