@@ -1,5 +1,5 @@
-//! `docs/precision.md`: bits of precision left after each primitive and each step of a round, on ciphertexts with 128-bit
-//! parameters, and the levels they are at.
+//! `docs/precision.md`: bits of precision left after each primitive and each step of a round, on ciphertexts
+//! with 128-bit parameters, and the levels they are at.
 //!
 //! To write it anew, a few minutes: `UPDATE_DOCS=1 cargo test --release --test precision -- --ignored`.
 

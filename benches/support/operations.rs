@@ -34,7 +34,8 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output is.
+    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output
+    /// is.
     fn new<S, T>(
         name: impl Into<String>,
         mut setup: impl FnMut() -> S + Send + 'a,

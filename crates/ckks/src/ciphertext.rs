@@ -63,7 +63,8 @@ impl Ciphertext {
         self.scale
     }
 
-    /// The same polynomials at another stated scale, which multiplies the message by the old scale over the new.
+    /// The same polynomials at another stated scale, which multiplies the message by the old scale over the
+    /// new.
     #[must_use]
     pub fn with_scale(self, scale: f64) -> Self {
         Ciphertext { scale, ..self }

@@ -57,8 +57,8 @@ fn and_undigested(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames.into_iter().chain(bare).collect()
 }
 
-/// A ciphertext of either kind at every level. One that is read is written again with the same bytes, or with c₁
-/// expanded if it was seeded.
+/// A ciphertext of either kind at every level. One that is read is written again with the same bytes, or with
+/// c₁ expanded if it was seeded.
 pub(crate) fn ciphertext(input: &[u8]) {
     let Keys { params, id, .. } = fixture();
     with_digest(input, |bytes| {

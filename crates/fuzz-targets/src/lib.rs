@@ -1,9 +1,9 @@
 //! The bodies of the fuzz targets: one function for each parser of bytes or JSON from outside.
 //!
-//! A target must return for every input. It may panic only to report a broken promise, such as a message that is read
-//! differently after it was written again. `fuzz/` runs the targets under libFuzzer. `tests/mutations.rs` runs them on
-//! random and mutated inputs in every test run, so that they cannot rot. [`Target::seeds`] are valid inputs, from which
-//! `examples/corpus.rs` writes the seed corpus.
+//! A target must return for every input. It may panic only to report a broken promise, such as a message that
+//! is read differently after it was written again. `fuzz/` runs the targets under libFuzzer.
+//! `tests/mutations.rs` runs them on random and mutated inputs in every test run, so that they cannot rot.
+//! [`Target::seeds`] are valid inputs, from which `examples/corpus.rs` writes the seed corpus.
 
 mod frames;
 mod messages;

@@ -21,7 +21,8 @@ fn limits() -> &'static Limits {
     })
 }
 
-/// A binary message of an encrypted bandit, in either direction. One that is read is written again with the same bytes.
+/// A binary message of an encrypted bandit, in either direction. One that is read is written again with the
+/// same bytes.
 pub(crate) fn device(input: &[u8]) {
     if let Ok(request) = FeedbackRequest::read(input, limits()) {
         assert!(FeedbackRequest::read(&request.to_bytes(), limits()).is_ok());

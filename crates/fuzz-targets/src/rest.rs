@@ -43,8 +43,8 @@ pub(crate) fn secret_bundles() -> Vec<Vec<u8>> {
     vec![SecretBundle::write(&manifest, &secret.to_bytes(id), &token, Vec::new()).expect("a vector").0]
 }
 
-/// A sealed bundle. Headers that ask for more work than an input of a fuzzer should take are left out; that they are
-/// bounded is a test of `ckks-secret`.
+/// A sealed bundle. Headers that ask for more work than an input of a fuzzer should take are left out; that
+/// they are bounded is a test of `ckks-secret`.
 pub(crate) fn sealed_bundle(input: &[u8]) {
     let word = |at: usize| input.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let (memory, passes) = (word(10).unwrap_or(0), word(14).unwrap_or(0));

@@ -1,4 +1,5 @@
-//! Runs every fuzz target on its seeds, on random inputs and on mutated seeds. Seeds are fixed, so that a failure repeats.
+//! Runs every fuzz target on its seeds, on random inputs and on mutated seeds. Seeds are fixed, so that a
+//! failure repeats.
 
 use fuzz_targets::TARGETS;
 use rand::{Rng, RngExt, SeedableRng};

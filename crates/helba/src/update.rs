@@ -3,8 +3,8 @@
 //! Levels in → out: l → l − 3 − 2·steps.
 //!
 //! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
-//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the paper
-//! starts from I/c every time.
+//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the
+//! paper starts from I/c every time.
 
 use circuits::SlotAlgebra;
 use circuits::inverse::Newton;

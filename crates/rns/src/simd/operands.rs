@@ -137,7 +137,7 @@ impl Permutation {
         Permutation { indices, targets }
     }
 
-    /// The N indices p[i].
+    /// The N indices `p[i]`.
     pub fn indices(&self) -> &[u32] {
         &self.indices
     }
