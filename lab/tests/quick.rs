@@ -78,7 +78,8 @@ fn the_program_says_what_is_wrong() {
     assert!(run(&["--version"]).status.success());
 }
 
-/// A run that is kept is not done again; one that is damaged, of other settings or missing is, with the same outcome.
+/// A run that is kept is not done again; one that is damaged, of other settings or missing is, with the same
+/// outcome.
 #[test]
 fn an_interrupted_experiment_goes_on() {
     let experiment = experiments::find("anonymous-fig2").unwrap();

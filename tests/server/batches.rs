@@ -92,8 +92,8 @@ fn learns_through_aggregators() {
     let collector = Collector::new(aggregators.clone());
     let (mut number, mut estimates) = (0, 0);
     while let Some(awaited) = view(&server.device(), &id).awaited {
-        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
-        // sized for those needed.
+        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked;
+        // the noise is sized for those needed.
         let awaiting = BanditTask::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
         let batch = awaiting.batch(&DeviceBounds::default()).unwrap();

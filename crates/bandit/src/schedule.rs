@@ -65,8 +65,8 @@ impl LinearConfig {
     /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
     /// data.
     ///
-    /// The encrypted server evaluates this part itself; the rest needs the user's key. Growth counts a `t_j` of 0
-    /// as 1.
+    /// The encrypted server evaluates this part itself; the rest needs the user's key. Growth counts a `t_j`
+    /// of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
         let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {

@@ -1,4 +1,5 @@
-//! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be counted.
+//! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be
+//! counted.
 
 use crate::intermediaries::{AdditiveShares, BitShuffle};
 use bandit::distributed::{
@@ -144,7 +145,8 @@ fn encoder() {
 /// A batch: number, means of all arms but the last, width, arms left after it.
 type Batch = (u32, Vec<f64>, f64, Vec<usize>);
 
-/// Plays 0/1 arms, one uniform a round; gives pulls, and after each batch its number, means, width and arms left.
+/// Plays 0/1 arms, one uniform a round; gives pulls, and after each batch its number, means, width and arms
+/// left.
 fn play(config: EliminationConfig, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
     let horizon = config.horizon;
     let mut policy = Elimination::new(config, IdealSum).unwrap();
@@ -169,7 +171,8 @@ fn play(config: EliminationConfig, means: &[f64], seed: u64) -> (Vec<u64>, Vec<B
     (pulls, batches)
 }
 
-/// Runs of 4000 users, equal to the last pull: means (all but the last arm's, which closes the batch), widths and arms.
+/// Runs of 4000 users, equal to the last pull: means (all but the last arm's, which closes the batch), widths
+/// and arms.
 #[test]
 fn golden_runs() {
     let config =
@@ -340,7 +343,8 @@ fn additive_shares_hide() {
         let ideal = IdealSum.sum(&shares, 9, m, &mut rng).unwrap();
         assert_eq!(sharing.sum(&shares, 9, m, &mut rng), Ok(ideal));
     }
-    // Pairs of parts, all three ways, of a fixed share: 121 cells, 120 degrees of freedom; 186 is passed once in 10^4.
+    // Pairs of parts, all three ways, of a fixed share: 121 cells, 120 degrees of freedom; 186 is passed once
+    // in 10^4.
     for (i, j) in [(0, 1), (0, 2), (1, 2)] {
         let (draws, mut counts) = (121_000, vec![0.0f64; 121]);
         for _ in 0..draws {
@@ -426,7 +430,8 @@ fn bit_shuffle_leaks_what_it_says() {
     }
 }
 
-/// The sampler draws from that law: chi-square over 26 counts, 25 degrees of freedom; 63 is passed once in 10^4.
+/// The sampler draws from that law: chi-square over 26 counts, 25 degrees of freedom; 63 is passed once in
+/// 10^4.
 #[test]
 fn bit_shuffle_draws_its_law() {
     let (shuffle, mut rng) = (BitShuffle { bits: 25, failure: r(1, 10) }, SplitMix64::new(4));

@@ -38,7 +38,8 @@ fn worst_ratio(index: f64, rate: f64, g: usize) -> f64 {
     (-g..reach as i64 / 2 - g).map(|x| (at(x) / at(x + g)).ln().abs()).fold(0.0, f64::max)
 }
 
-/// Precision and noise of one batch belong together: the ratio is epsilon, and is not with the precision of another.
+/// Precision and noise of one batch belong together: the ratio is epsilon, and is not with the precision of
+/// another.
 #[test]
 fn pure_ratio_is_exact() {
     for users in [16, 64, 256] {
@@ -54,7 +55,8 @@ fn bits(delta: f64) -> Model {
     Model::Bits { delta: Delta::new(delta).unwrap() }
 }
 
-/// P of the number of ones that a user sends, of whose reward `steps` steps are left, when noise beyond `margin` is cut off.
+/// P of the number of ones that a user sends, of whose reward `steps` steps are left, when noise beyond
+/// `margin` is cut off.
 fn ones_law(users: u64, rate: f64, g: usize, margin: usize, steps: usize) -> Vec<f64> {
     let (index, reach) = (1.0 / users as f64, (60.0 / rate) as usize + margin);
     let mut one = vec![(1.0 - (-rate).exp()).powf(index)];
@@ -79,7 +81,8 @@ fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// The delta of a batch's number of ones at `epsilon`: the worst hockey-stick divergence over who else earned what.
+/// The delta of a batch's number of ones at `epsilon`: the worst hockey-stick divergence over who else earned
+/// what.
 fn exact_delta(users: u64, epsilon: f64, g: usize, margin: usize) -> f64 {
     let [none, all] = [0, g].map(|steps| ones_law(users, epsilon / g as f64, g, margin, steps));
     let worst = |earners: u64| {
@@ -94,7 +97,8 @@ fn exact_delta(users: u64, epsilon: f64, g: usize, margin: usize) -> f64 {
     (0..users).map(worst).fold(0.0, f64::max)
 }
 
-/// Noise that is cut off costs no more than the delta that was asked for, and with half of the margin it does.
+/// Noise that is cut off costs no more than the delta that was asked for, and with half of the margin it
+/// does.
 #[test]
 fn cut_off_noise_costs_its_delta() {
     for (users, epsilon, delta) in [(2, 1, 1e-6), (3, 1, 1e-4), (4, 2, 1e-3), (16, 1, 1e-5)] {
@@ -197,7 +201,8 @@ fn ones_have_their_law() {
     }
 }
 
-/// The number of ones stands for the sum of the shares that the same words make, over the whole range of the count.
+/// The number of ones stands for the sum of the shares that the same words make, over the whole range of the
+/// count.
 #[test]
 fn counts_are_sums_of_shares() {
     for (users, delta) in [(1, 0.5), (9, 0.9), (64, 1e-6)] {
@@ -219,7 +224,8 @@ fn counts_are_sums_of_shares() {
     }
 }
 
-/// If a fraction of the users answers only (or the rest tell the server their noise), the others have this epsilon.
+/// If a fraction of the users answers only (or the rest tell the server their noise), the others have this
+/// epsilon.
 #[test]
 fn users_who_do_not_answer_cost_the_others() {
     for (users, e, g, want) in [
@@ -286,8 +292,8 @@ fn attacks(runs: u64) {
     let local = made(Model::Local, 4);
     let (g, half) = (local.precision(), local.modulus() / 2);
     below("Local", shown(runs, 0.0, |x, rng| (g..half).contains(&local.randomise(x, rng).unwrap())), 1.0);
-    // Tails of noise near the Gaussian of deviation 1 (very negative noise wraps to 5 and above), rare: twice the runs. What is
-    // stated is epsilon at delta 1e-5.
+    // Tails of noise near the Gaussian of deviation 1 (very negative noise wraps to 5 and above), rare: twice
+    // the runs. What is stated is epsilon at delta 1e-5.
     for model in [renyi(), gauss()] {
         let stated = model.privacy(Ratio::ONE, 4, 1_000_000).unwrap();
         let (epsilon, delta) = (stated.epsilon.unwrap().get(), stated.delta.get());
@@ -340,7 +346,8 @@ fn attacks_of_a_million_show_less_than_is_stated() {
     attacks(1_000_000);
 }
 
-/// Chi-square of homogeneity between estimates of two mechanisms, 24 degrees of freedom: 60 is passed once in 10^4.
+/// Chi-square of homogeneity between estimates of two mechanisms, 24 degrees of freedom: 60 is passed once in
+/// 10^4.
 fn apart(runs: u64, mechanisms: [&Mechanism; 2]) -> f64 {
     let mut rng = SplitMix64::new(6);
     let mut counts = [[0.0f64; 25]; 2];
@@ -353,8 +360,8 @@ fn apart(runs: u64, mechanisms: [&Mechanism; 2]) -> f64 {
     (0..25).map(|c| (counts[0][c] - counts[1][c]).powi(2) / (counts[0][c] + counts[1][c]).max(1.0)).sum()
 }
 
-/// One discrete Laplace at the server, or one spread over the users: the estimates have the same law. Of an epsilon a
-/// tenth smaller they have not, and that is seen.
+/// One discrete Laplace at the server, or one spread over the users: the estimates have the same law. Of an
+/// epsilon a tenth smaller they have not, and that is seen.
 fn laws_of_central_and_distributed(runs: u64, users: u64) {
     let [pure, central] = [Model::Pure, Model::Central].map(|model| made(model, users));
     let chi = apart(runs, [&pure, &central]);

@@ -1,5 +1,5 @@
-//! Errors of the estimate and regret of distributed elimination, against the tables of an independent prototype.
-//! Means agree within three standard errors of both sides, on fixed seeds.
+//! Errors of the estimate and regret of distributed elimination, against the tables of an independent
+//! prototype. Means agree within three standard errors of both sides, on fixed seeds.
 
 use bandit::distributed::{Elimination, EliminationConfig, IdealSum, Mechanism, Model, NoiseAt};
 use bandit::stochastic::DpSe;
@@ -44,7 +44,8 @@ fn errors_of_the_estimate() {
     ] {
         let mechanism = Mechanism::new(model, Ratio::ONE, 16, 0.1, 1000).unwrap();
         let mut rng = SplitMix64::new(2);
-        // Decoding is right until noise passes the threshold; far out it is not, so only sums that decode count here.
+        // Decoding is right until noise passes the threshold; far out it is not, so only sums that decode
+        // count here.
         let reach = mechanism.threshold() as f64 / mechanism.precision() as f64;
         let errors: Vec<f64> = (0..runs)
             .map(|_| {
@@ -74,7 +75,8 @@ fn errors_of_the_estimate() {
     }
 }
 
-/// Pseudo-regret of one run, which is followed until one arm is left; `reward` draws what an arm of that mean gives.
+/// Pseudo-regret of one run, which is followed until one arm is left; `reward` draws what an arm of that mean
+/// gives.
 fn regret(
     config: EliminationConfig,
     means: &[f64],
@@ -142,8 +144,8 @@ fn regret_of_two_arms() {
     }
 }
 
-/// The order that the paper claims, each step beyond two standard errors: exact, then central and distributed alike,
-/// then local.
+/// The order that the paper claims, each step beyond two standard errors: exact, then central and distributed
+/// alike, then local.
 #[test]
 fn order_of_the_models() {
     let at = |model| Summary::of(&two_arms(model, Ratio::ONE, 100_000, 30)).unwrap();

@@ -1,4 +1,5 @@
-//! Two ways of summing shares without a trusted party, whose sums and whose views the tests compare with the paper's.
+//! Two ways of summing shares without a trusted party, whose sums and whose views the tests compare with the
+//! paper's.
 
 use bandit::Error;
 use bandit::distributed::{IdealSum, SecureSum};
