@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 /// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
 ///
 /// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm
-/// 2. Departures, each a field of [`JointConfig`]: `docs/joint-privacy.md` proves what they are for.
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
+/// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct JointGlm {
