@@ -1,7 +1,7 @@
 //! The server's steps on ciphertexts, for small and large problems.
 //!
-//! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the problems. Bits are against
-//! the same step in the clear, on the same inputs.
+//! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the
+//! problems. Bits are against the same step in the clear, on the same inputs.
 
 mod support;
 

@@ -1,19 +1,20 @@
-//! The kernels under everything: transforms and sums of one limb, and the two base conversions of a key switch.
+//! The kernels under everything: transforms and sums of one limb, and the two base conversions of a key
+//! switch.
 //!
 //! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several
-//! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N);
-//! `rns/mod_up/set=SET/…` takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at
-//! the top with the transforms. `RNS_KERNEL=scalar` measures the portable kernels.
+//! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N); `rns/mod_up/set=SET/…`
+//! takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at the top with
+//! the transforms. `RNS_KERNEL=scalar` measures the portable kernels.
 
 mod support;
 
-use ckks::Cut;
+use ckks::Decomposition;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
-    Addends, BaseConverter, Basis, Buffer, Coeff, Divider, LimbPairs, NttTable, Output, Poly, Radix, Rows,
-    Target,
+    AccumulatorTerms, BaseConverter, Basis, Buffer, Coeff, Destination, LimbPairs, ModDown, NttTable, Output,
+    Poly, Radix, Rows,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -70,8 +71,8 @@ fn kernels(c: &mut Criterion) {
                 &mut out1,
                 &x,
                 pairs.whole(),
-                &Addends::default(),
-                Target::default(),
+                &AccumulatorTerms::default(),
+                Destination::default(),
             );
         });
     }
@@ -91,9 +92,9 @@ fn conversions(c: &mut Criterion) {
             let own = params.galois_gadget().limbs(0, level).len();
             let (mine, others) = qp.tables().split_at(own);
             let [mine, rest] = [mine, others].map(|t| Basis::new(params.n(), t.to_vec()));
-            let (radix, converter) = match params.galois_gadget().cut() {
-                Cut::Limbs(_) => (None, BaseConverter::loose(&mine, &rest)),
-                Cut::Bits(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
+            let (radix, converter) = match params.galois_gadget().decomposition() {
+                Decomposition::Rns(_) => (None, BaseConverter::approximate(&mine, &rest)),
+                Decomposition::Base2(ends) => (Radix::new(q, ends), BaseConverter::of_digit(ends[0], &rest)),
             };
             let from = if radix.is_some() { q } else { &mine };
             let source = rns::sample::uniform(from, &mut rng);
@@ -105,14 +106,14 @@ fn conversions(c: &mut Criterion) {
                     };
                     let digits = match &radix {
                         Some(radix) => radix.split(from, limb),
-                        None => vec![converter.prepare(from, limb)],
+                        None => vec![converter.scaled_residues(from, limb)],
                     };
                     let mut out = Poly::<Coeff>::scratch(params.n(), rest.len());
                     out.for_each_limb(|j, limb| converter.values(&rest, j, &digits[0], limb, Output::Limb));
                     out
                 })
             });
-            let divider = Divider::new(q, p);
+            let divider = ModDown::new(q, p);
             let wide = rns::sample::uniform(qp, &mut rng);
             bench.time(&id("mod_down"), true, Fact::default(), || {
                 let x = wide.clone();

@@ -1,5 +1,5 @@
-//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client against
-//! it over HTTP, and compares every decision with a clear twin.
+//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client
+//! against it over HTTP, and compares every decision with a clear twin.
 //!
 //! ```text
 //! cargo run --release --example quickstart -- [--rounds 300] [--data FILE] [--plot regret.svg] [--json]

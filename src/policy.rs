@@ -1,4 +1,4 @@
-//! The cards of all policies that the service offers, and how errors of the registry are answered.
+//! The cards of all policies that the service offers.
 
 use crate::error::Error;
 use serde_json::Map;
@@ -20,17 +20,4 @@ pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
         contextual: true,
     };
     Ok(std::iter::once(helba).chain(policies::cards()?).collect())
-}
-
-impl From<policies::Error> for Error {
-    fn from(error: policies::Error) -> Self {
-        match error {
-            policies::Error::Parameter { why } => Error::BadParameter { why },
-            policies::Error::Policy(error) => Error::Policy(error),
-            policies::Error::Glm(error) => Error::Glm(error),
-            policies::Error::Privacy(error) => Error::Privacy(error),
-            policies::Error::Broken(what) => Error::Broken(what),
-            _ => Error::Broken("an error of the policies without an answer"),
-        }
-    }
 }

@@ -69,7 +69,8 @@ fn holders_reach_secret_keys_and_servers_public_ones() {
     }
 }
 
-/// A device checks a server's word by the formulas in `protocol`, and what it links is small enough to be read.
+/// A device checks a server's word by the formulas in `protocol`, and what it links is small enough to be
+/// read.
 #[test]
 fn devices_reach_no_circuit_of_the_server() {
     let graph = graph();

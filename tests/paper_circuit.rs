@@ -1,7 +1,9 @@
-//! The paper's own circuit on ciphertexts: eq. 5 for the root, Algorithms 8 and 9 with NewComp for the argmax. Same
-//! decisions as ours; five times the levels, and so no set of parameters in use today that is secure and holds it.
+//! The paper's circuit on ciphertexts: eq. 5 for the square root, Algorithms 8 and 9 with NewComp for the
+//! argmax. It makes the same decisions as ours with five times the levels, for which no ring of up to 2¹⁶ is
+//! secure.
 
-use circuits::argmax::{Argmax, PaperArgmax};
+use circuits::argmax::Argmax;
+use circuits::paper::{self, PaperArgmax, SquareRootIteration};
 use circuits::{Comparison, Encrypted, SlotAlgebra, SquareRoot};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, ParamsSpec, Plaintext, Security};
 use ckks_secret::SecretKey;
@@ -14,16 +16,15 @@ const ARMS: usize = 2;
 /// Slots of an arm.
 const BLOCK: usize = 16;
 
-/// β√z + u of each arm on ciphertexts, into [−½, ½], then `argmax`; decrypted, the entry of each arm.
+/// Computes β√z + u in [−½, ½] for each arm on ciphertexts, where `root` gives β√z, then `argmax`. Returns
+/// the decrypted entry of each arm.
 fn decide(
     alg: &Encrypted,
-    root: &SquareRoot,
-    z: &Ciphertext,
+    root: Ciphertext,
     u: &Ciphertext,
     argmax: impl Fn(&Ciphertext) -> Ciphertext,
     open: impl Fn(&Ciphertext) -> Vec<f64>,
 ) -> Vec<f64> {
-    let root = root.evaluate(alg, z).unwrap();
     let index = alg.add(&root, &alg.drop_to(u, alg.level(&root)).unwrap()).unwrap();
     open(&argmax(&index))
 }
@@ -31,12 +32,12 @@ fn decide(
 #[test]
 fn the_papers_circuit_decides_alike() {
     // Depth 30 each, as section 4.3 needs for 2^-8.
-    let compare = || Comparison::paper(1, 15).unwrap();
-    let paper = PaperArgmax::new(ARMS, BLOCK, compare(), compare()).unwrap();
+    let compare = || paper::comparison(1, 15).unwrap();
+    let papers = PaperArgmax::new(ARMS, BLOCK, compare(), compare()).unwrap();
     let ours = Argmax::new(ARMS, BLOCK, 8, Comparison::minimax(8).unwrap()).unwrap();
     let (paper_root, our_root) =
-        (SquareRoot::paper(8, 1.0, 0.5).unwrap(), SquareRoot::polynomial(15, 1.0, 0.5).unwrap());
-    let (paper_depth, our_depth) = (paper_root.depth() + paper.depth(), our_root.depth() + ours.depth());
+        (SquareRootIteration::new(8, 1.0, 0.5).unwrap(), SquareRoot::polynomial(15, 1.0, 0.5).unwrap());
+    let (paper_depth, our_depth) = (paper_root.depth() + papers.depth(), our_root.depth() + ours.depth());
     assert_eq!((paper_depth, our_depth), (78, 17));
 
     let spec = ParamsSpec {
@@ -48,7 +49,7 @@ fn the_papers_circuit_decides_alike() {
         log_p: &[50; 8],
         security: Security::None,
     };
-    // The largest ring there is does not make it secure.
+    // It is not secure in the largest ring.
     let secure = ParamsSpec { log_n: 16, security: Security::Classical128, ..spec };
     assert!(matches!(secure.validate(), Err(ckks::Error::Insecure { .. })));
     let params = spec.validate().unwrap();
@@ -56,7 +57,7 @@ fn the_papers_circuit_decides_alike() {
     let secret = SecretKey::generate(&params, &mut rng);
     let relin = Some(Arc::new(ckks_secret::relin_key(&secret, paper_depth, &mut rng)));
     let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-    for k in paper.rotations().union(&ours.rotations()) {
+    for k in papers.rotations().union(&ours.rotations()) {
         let g = GaloisElement::rotation(&params, k.rem_euclid((ARMS * BLOCK) as i64));
         keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, paper_depth, &mut rng)));
     }
@@ -68,7 +69,7 @@ fn the_papers_circuit_decides_alike() {
 
     let mut decided = [0; ARMS];
     while decided.contains(&0) {
-        // The paper's iteration is asked to work above 1/64.
+        // The paper's iteration converges in eight steps above 1/64.
         let z: Vec<f64> = (0..ARMS).map(|_| rng.random_range(1.0 / 64.0..1.0)).collect();
         let u: Vec<f64> = (0..ARMS).map(|_| rng.random_range(-0.5..0.0)).collect();
         let index: Vec<f64> = z.iter().zip(&u).map(|(z, u)| 0.5 * z.sqrt() + u).collect();
@@ -84,20 +85,20 @@ fn the_papers_circuit_decides_alike() {
         };
         let argument: Vec<f64> = z.iter().map(|z| 2.0 * z - 1.0).collect();
         let (x, y) = (encrypt(&argument, paper_depth), encrypt(&u, paper_depth));
-        // Its comparisons are of numbers in [0, 1].
+        // Its comparisons take numbers in [0, 1].
         let shifted = |index: &Ciphertext| {
             let index = alg.add_const(index, Complex64::new(0.5, 0.0)).unwrap();
-            paper.evaluate(&alg, &index).unwrap()
+            papers.evaluate(&alg, &index).unwrap()
         };
-        let theirs = decide(&alg, &paper_root, &x, &y, shifted, open);
+        let theirs = decide(&alg, paper_root.evaluate(&alg, &x).unwrap(), &y, shifted, open);
         let (x, y) = (encrypt(&argument, our_depth), encrypt(&u, our_depth));
         let all_pairs = |index: &Ciphertext| {
-            // Slots without an arm hold the root of a half.
+            // Slots without an arm hold the square root of 1/2 and are cleared.
             let mut clear = vec![Complex64::new(-our_root.eval(0.5), 0.0); ARMS * BLOCK];
             clear.iter_mut().step_by(BLOCK).for_each(|v| v.re = 0.0);
             ours.evaluate(&alg, &alg.add_plain(index, &clear).unwrap(), 0.25).unwrap().0
         };
-        let mine = decide(&alg, &our_root, &x, &y, all_pairs, open);
+        let mine = decide(&alg, our_root.evaluate(&alg, &x).unwrap(), &y, all_pairs, open);
         for (name, entries) in [("paper", &theirs), ("ours", &mine)] {
             assert!(entries[best] > entries[1 - best] + 0.25, "{name}: {entries:?} of {index:?}");
         }

@@ -2,7 +2,9 @@
 
 use super::Fact;
 use circuits::{Chebyshev, Encrypted};
-use ckks::{Ciphertext, DiagonalTransform, Evaluator, GaloisElement, Kept, Params, ParamsSpec, Plaintext};
+use ckks::{
+    Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Params, ParamsSpec, Plaintext,
+};
 use ckks_secret::{SecretKey, decrypt, measure, relin_key};
 use num_complex::Complex64;
 use rand::RngExt;
@@ -32,7 +34,8 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output is.
+    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output
+    /// is.
     fn new<S, T>(
         name: impl Into<String>,
         mut setup: impl FnMut() -> S + Send + 'a,
@@ -71,8 +74,8 @@ impl Fixture {
         let top = params.max_level();
         let rotation = |k| GaloisElement::rotation(&params, k);
         let whole = (1..=ROTATIONS).map(rotation).chain([GaloisElement::conjugation(&params)]);
-        let whole = whole.map(|element| (element, top, Kept::Whole));
-        let seeded = (rotation(SEEDED), top, Kept::Seeded);
+        let whole = whole.map(|element| (element, top, KeyStorage::Expanded));
+        let seeded = (rotation(SEEDED), top, KeyStorage::Seeded);
         let party = Party::generate(&params, top, whole.chain([seeded]), 1);
         Fixture { evaluator: party.evaluator(), params, party }
     }

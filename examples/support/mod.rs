@@ -15,7 +15,8 @@ use wire::{Created, Limits, PublicBundle};
 
 const SERVE: &str = "--serve";
 
-/// If this process was started as the server (by [`Deployment::start`]), serves until it is killed and does not return.
+/// If this process was started as the server (by [`Deployment::start`]), serves until it is killed and does
+/// not return.
 pub(crate) fn serve_if_asked() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let [_, verb, keys, state] = &args[..] else { return Ok(()) };
@@ -80,8 +81,8 @@ pub(crate) struct Round {
 }
 
 impl Deployment {
-    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback port.
-    /// The device answers so many trace questions.
+    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback
+    /// port. The device answers so many trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
@@ -136,8 +137,8 @@ impl Deployment {
         Ok(Handle { created, limits })
     }
 
-    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch update
-    /// that the answer started.
+    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch
+    /// update that the answer started.
     pub(crate) fn round(
         &mut self,
         bandit: &Handle,

@@ -1,6 +1,6 @@
 use crate::Error;
 use ckks::{
-    EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, Params, ParamsSpec, PublicKey, Security,
+    EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, ParamsSpec, PublicKey, Security,
 };
 use ckks_secret::SecretKey;
 use protocol::{GaloisKey, KeyPlan, Shape};
@@ -110,8 +110,8 @@ struct Pair {
     wanted: Vec<Wanted>,
 }
 
-/// An evaluation key's Galois element (`None`: relinearisation), its level, and how it is kept.
-type Wanted = (Option<GaloisElement>, usize, Kept);
+/// An evaluation key's Galois element (`None`: relinearisation), its level, and its form in memory.
+type Wanted = (Option<GaloisElement>, usize, KeyStorage);
 
 impl Pair {
     fn new<R: CryptoRng>(request: Request, rng: &mut R) -> Result<Self, Error> {
@@ -123,9 +123,9 @@ impl Pair {
         let public_key = ckks_secret::public_key(&secret, rng);
         let key_id = public_key.id(&params);
 
-        let mut wanted = vec![(None, plan.relin_level, Kept::Whole)];
-        wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, kept }| {
-            (Some(automorphism.element(&params)), level, kept)
+        let mut wanted = vec![(None, plan.relin_level, KeyStorage::Expanded)];
+        wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, storage }| {
+            (Some(automorphism.element(&params)), level, storage)
         }));
         // As a loaded bundle writes them.
         wanted.sort_by_key(|key| key.0);
@@ -135,12 +135,12 @@ impl Pair {
         Ok(Pair { manifest, params, secret, public_key, key_id, token, wanted })
     }
 
-    fn key<R: CryptoRng>(&self, (element, level, kept): Wanted, rng: &mut R) -> KeySwitchKey {
+    fn key<R: CryptoRng>(&self, (element, level, storage): Wanted, rng: &mut R) -> KeySwitchKey {
         let key = match element {
             None => ckks_secret::relin_key(&self.secret, level, rng),
             Some(element) => ckks_secret::galois_key(&self.secret, element, level, rng),
         };
-        key.keep(kept)
+        key.stored_as(storage)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out when
-//! they are on disk. Batch updates run in the background, and the masked model that comes out is sent to a user
-//! with the next decision.
+//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out
+//! when they are on disk. Batch updates run in the background, and the masked model that comes out is sent to
+//! a user with the next decision.
 
 use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};

@@ -134,9 +134,9 @@ pub(crate) struct Bandits {
 }
 
 impl Bandits {
-    /// Takes the bandits in `folder` into use and queues the batch updates that were interrupted. Without keys
-    /// the encrypted ones stay as they are. `restored` says that the folder comes from a backup: what clear
-    /// bandits with a privacy promise hold of single answers is dropped.
+    /// Takes the bandits in `folder` into use and queues the batch updates that were interrupted. Without
+    /// keys the encrypted ones stay as they are. `restored` says that the folder comes from a backup: what
+    /// clear bandits with a privacy promise hold of single answers is dropped.
     ///
     /// Must be called within a tokio runtime.
     ///

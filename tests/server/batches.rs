@@ -1,4 +1,5 @@
-//! Policies in the clear whose users answer an intermediary, or send shares: each learns, every batch counts once.
+//! Policies in the clear whose users answer an intermediary, or send shares: each learns, every batch counts
+//! once.
 
 use crate::clear::{
     MEANS, contexts, create, decide, decided, elimination, feedback, refused, shuffled, view,
@@ -33,7 +34,8 @@ fn shares(config: &Config, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
     json!({"exchange": awaited.exchange, "users": awaited.users, "labels": [shares]})
 }
 
-/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts too.
+/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts
+/// too.
 #[test]
 fn learns_from_sums_of_shares() {
     let delta = privacy::budget::Delta::new(1e-9).unwrap();
@@ -67,7 +69,8 @@ fn learns_from_sums_of_shares() {
     }
 }
 
-/// As above, with two aggregators and a collector between; more users are asked than are needed, and some drop out.
+/// As above, with two aggregators and a collector between; more users are asked than are needed, and some
+/// drop out.
 #[test]
 fn learns_through_aggregators() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
@@ -155,7 +158,8 @@ fn learns_from_shares() {
     assert!(over > 2 && view.awaited.unwrap().batch >= 3, "{over}");
 }
 
-/// Local shares: no arm is named when no batch fits within the horizon, and no feedback is asked for when one arm is left.
+/// Local shares: no arm is named when no batch fits within the horizon, and no feedback is asked for when one
+/// arm is left.
 #[test]
 fn the_end_of_an_elimination_is_said() {
     let server = InProcess::start(Settings::default());
@@ -182,8 +186,8 @@ fn the_end_of_an_elimination_is_said() {
     }
 }
 
-/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The metric comes out
-/// within its noise, and the estimates point where the rewards do.
+/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The
+/// metric comes out within its noise, and the estimates point where the rewards do.
 #[test]
 fn learns_from_shuffled_bits() {
     let mut rng = ChaCha20Rng::seed_from_u64(8);

@@ -395,7 +395,8 @@ impl Drop for Program {
     }
 }
 
-/// What the program says when it does not start: stderr, after a check that it failed with a sentence and no panic.
+/// What the program says when it does not start: stderr, after a check that it failed with a sentence and no
+/// panic.
 #[track_caller]
 pub(crate) fn refused(keys: &Path, state: &Path, listen: &str) -> String {
     let Output { status, stderr, stdout } = command(keys, state, listen).output().unwrap();

@@ -1,5 +1,7 @@
 //! What can go wrong, and whose fault it is.
 
+use fault::Fault;
+
 /// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -214,4 +216,41 @@ pub enum Error {
         /// The reader's own words.
         reason: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Field { .. }
+            | Error::SwitchingRule { .. }
+            | Error::Shape { .. }
+            | Error::Rows { .. }
+            | Error::FeatureNotFinite { .. }
+            | Error::FeatureTooLong { .. }
+            | Error::Arm { .. }
+            | Error::RewardNotFinite
+            | Error::Reward { .. }
+            | Error::RewardOfArm { .. }
+            | Error::Rewards { .. }
+            | Error::Shares { .. } => Fault::Value,
+            Error::HorizonOver { .. } | Error::OutOfTurn { .. } => Fault::Over,
+            Error::Privacy(error) => error.fault(),
+            Error::Task(_)
+            | Error::Matrix { .. }
+            | Error::NoRound
+            | Error::ScoreSpread { .. }
+            | Error::Overflow
+            | Error::State { .. }
+            | Error::MissingColumn { .. }
+            | Error::DuplicateColumn { .. }
+            | Error::TooFewBrands { .. }
+            | Error::UnknownBrand { .. }
+            | Error::NotANumber { .. }
+            | Error::EmptyCell { .. }
+            | Error::NoPositivePrice
+            | Error::NoRows
+            | Error::Csv { .. } => Fault::Internal,
+        }
+    }
 }

@@ -64,11 +64,10 @@ impl LinearConfig {
     /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
     /// data.
     ///
-    /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read
-    /// as 1.
+    /// The encrypted server computes this one in the clear and asks the rest of the user. Growth
+    /// reads a `t_j` of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
-        let t_j = t_j.max(1);
-        let grown = || t as f64 >= (1.0 + self.eta) * t_j as f64;
+        let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {
             Schedule::EveryRound => true,
             Schedule::Determinant | Schedule::Trace => false,
@@ -174,7 +173,10 @@ mod tests {
     fn public_rules_do_not_look_at_the_data() {
         let loud = BatchProgress { round: 10, batch_start: 10, trace: 1e9, log_det_growth: 1e9 };
         assert!(!with(Schedule::Growth).batch_ends(&loud) && Schedule::Growth.is_public());
-        assert!(!with(Schedule::Every { rounds: 5 }).batch_ends(&loud));
+        let every = with(Schedule::Every { rounds: 5 });
+        assert!(!every.batch_ends(&loud));
+        // The first batch is as long as the others.
+        assert!(!every.batch_ends_publicly(4, 0) && every.batch_ends_publicly(5, 0));
         let either = Schedule::GrowthOrEvery { rounds: 5 };
         assert!(!with(either).batch_ends(&loud) && either.is_public());
         assert!(with(Schedule::TraceOrGrowth).batch_ends(&loud) && !Schedule::TraceOrGrowth.is_public());

@@ -1,4 +1,4 @@
-//! The trait between circuits and engines, and the linear transforms that both sides share.
+//! The trait between circuits and their engines, and the linear transforms that both use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,68 +7,70 @@ use num_complex::Complex64;
 use crate::Error;
 use crate::error::{has_levels, power_of_two};
 
-/// Slot-wise arithmetic on vectors of `slots()` complex values, periodic with that period.
+/// Slot-wise arithmetic on vectors of `slots()` complex values.
 ///
-/// A vector is at a level; at level 0 nothing can be multiplied. "0 levels" means that the result is at the lowest
-/// level among the operands, "1 level" that it is one below. Operands at different levels are brought to the lower
-/// one. Rotations are cyclic, `k > 0` is to the left.
+/// Every vector has a level, and a vector at level 0 cannot be multiplied. An operation that takes 0 levels
+/// returns a vector at the lowest level of its operands, and one that takes 1 level returns it one below.
+/// Operands at different levels are first brought to the lower level. Rotations are cyclic, and `k > 0`
+/// rotates to the left.
 ///
 /// # Errors
-/// Every fallible method returns [`Error::OutOfLevels`] when a level is missing and [`Error::SlotCount`] for a
-/// plaintext whose length does not divide `slots()`; an engine adds errors of its own (a missing key, say).
+/// Every fallible method returns [`Error::OutOfLevels`] if an operand has too few levels, and
+/// [`Error::SlotCount`] if the length of a plaintext does not divide `slots()`. An engine may return further
+/// errors, such as a missing key.
 pub trait SlotAlgebra: Sync {
-    /// An encrypted (or clear) vector.
+    /// An encrypted or clear vector.
     type Vector: Clone + Send + Sync;
-    /// The engine's error; a circuit's own error converts into it.
+    /// The error of the engine. The error of a circuit converts into it.
     type Error: std::error::Error + From<Error> + Send + Sync + 'static;
-    /// Where a result shall be: its level and, for an engine, its scale.
+    /// The level of a result and, on ciphertexts, its scale.
     type Target: Copy + Send + Sync;
 
-    /// Number of slots `n`, a power of two.
+    /// The number of slots `n`, a power of two.
     fn slots(&self) -> usize;
 
-    /// Multiplications that `v` can still take.
+    /// The level of `v`: the number of multiplications that it can still take.
     fn level(&self, v: &Self::Vector) -> usize;
 
-    /// `a + b`. 0 levels.
+    /// `a + b`. Takes 0 levels.
     fn add(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
-    /// `a - b`. 0 levels.
+    /// `a - b`. Takes 0 levels.
     fn sub(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
-    /// `-a`. 0 levels.
+    /// `-a`. Takes 0 levels.
     fn neg(&self, a: &Self::Vector) -> Self::Vector;
 
-    /// `a + c` in every slot. 0 levels.
+    /// `a + c` in every slot. Takes 0 levels.
     fn add_const(&self, a: &Self::Vector, c: Complex64) -> Result<Self::Vector, Self::Error>;
 
-    /// `a + p`, `p` repeated to fill the slots. 0 levels.
+    /// `a + p`, with `p` repeated to fill the slots. Takes 0 levels.
     fn add_plain(&self, a: &Self::Vector, p: &[Complex64]) -> Result<Self::Vector, Self::Error>;
 
-    /// `k a`, exact. 0 levels.
+    /// `k a`, without error. Takes 0 levels.
     fn mul_integer(&self, a: &Self::Vector, k: i64) -> Result<Self::Vector, Self::Error>;
 
-    /// `i a`, `i` the imaginary unit, exact. 0 levels.
+    /// `i a` for the imaginary unit `i`, without error. Takes 0 levels.
     fn mul_i(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
-    /// `a b`, relinearised and rescaled. 1 level.
+    /// `a b`, relinearised and rescaled. Takes 1 level.
     fn mul(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
-    /// `a a`. 1 level.
+    /// `a a`. Takes 1 level.
     fn square(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error> {
         self.mul(a, a)
     }
 
-    /// `a p`, `p` repeated to fill the slots. 1 level.
+    /// `a p`, with `p` repeated to fill the slots. Takes 1 level.
     fn mul_plain(&self, a: &Self::Vector, p: &[Complex64]) -> Result<Self::Vector, Self::Error>;
 
-    /// `c a`. 1 level.
+    /// `c a`. Takes 1 level.
     fn mul_const(&self, a: &Self::Vector, c: f64) -> Result<Self::Vector, Self::Error>;
 
-    /// `constant + sum c v` over the terms `(c, v)`: all brought to the lowest level, one rescale. 1 level.
+    /// `constant + sum c v` over the terms `(c, v)`, with one rescaling for all. Takes 1 level.
     ///
     /// # Errors
-    /// [`Error::Empty`] without terms.
+    /// [`Error::Empty`] if there are no terms.
     fn linear_combination(
         &self,
         terms: &[(f64, &Self::Vector)],
@@ -80,25 +82,26 @@ pub trait SlotAlgebra: Sync {
         self.sum_of_products(&[], terms, constant, self.target(level - 1))
     }
 
-    /// The usual place of vectors at `level`.
+    /// The target at `level`, with the canonical scale.
     fn target(&self, level: usize) -> Self::Target;
 
-    /// Where `a b` comes out without any correction, one level below the lower of the two.
+    /// The target of `a b` that needs no correction of the scale, one level below the lower operand.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if one of them is at level 0.
+    /// [`Error::OutOfLevels`] if an operand is at level 0.
     fn product_target(&self, a: &Self::Vector, b: &Self::Vector) -> Result<Self::Target, Self::Error>;
 
-    /// Where a factor must be for its product with `other` to come out at `product`.
+    /// The target of a factor whose product with `other` has the target `product`.
     fn factor_target(&self, product: Self::Target, other: &Self::Vector) -> Self::Target;
 
-    /// `sum k a b + sum c v + constant` at `target`, over products `(k, a, b)` and terms `(c, v)`: one relinearisation and
-    /// one division for all of them. Operands may be at any level above the target's; those above it by more than one are
-    /// used as they are, which costs nothing. 1 level.
+    /// `sum k a b + sum c v + constant` at `target`, over products `(k, a, b)` and terms `(c, v)`, with one
+    /// relinearisation and one rescaling for all. Operands may be at any level above that of the target;
+    /// higher ones need no adjustment.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if an operand is not above the target's level; an engine refuses a product whose scale is
-    /// not the target's (see [`Self::product_target`] and [`Self::factor_target`]).
+    /// [`Error::OutOfLevels`] if an operand is not above the level of the target. An engine also refuses a
+    /// product whose scale is not that of the target; see [`Self::product_target`] and
+    /// [`Self::factor_target`].
     fn sum_of_products(
         &self,
         products: &[(i64, &Self::Vector, &Self::Vector)],
@@ -107,13 +110,14 @@ pub trait SlotAlgebra: Sync {
         target: Self::Target,
     ) -> Result<Self::Vector, Self::Error>;
 
-    /// `result[j] = a[(j + k) mod n]`. 0 levels.
+    /// The rotation `result[j] = a[(j + k) mod n]`. Takes 0 levels.
     fn rotate(&self, a: &Self::Vector, k: i64) -> Result<Self::Vector, Self::Error>;
 
-    /// `sum +-rotate(a, k)` over the terms `(k, negative)`. 0 levels. Engines share work between the rotations.
+    /// The sum of `rotate(a, k)` over the terms `(k, negative)`, each subtracted if `negative`. Takes 0
+    /// levels. An engine shares work between the rotations.
     ///
     /// # Errors
-    /// [`Error::Empty`] without terms.
+    /// [`Error::Empty`] if there are no terms.
     fn sum_of_rotations(&self, a: &Self::Vector, terms: &[(i64, bool)]) -> Result<Self::Vector, Self::Error> {
         let signed = |&(k, negative): &(i64, bool)| -> Result<Self::Vector, Self::Error> {
             let rotated = self.rotate(a, k)?;
@@ -123,28 +127,28 @@ pub trait SlotAlgebra: Sync {
         rest.iter().try_fold(signed(first)?, |sum, term| self.add(&sum, &signed(term)?))
     }
 
-    /// The complex conjugate of every slot. 0 levels.
+    /// The complex conjugate of every slot. Takes 0 levels.
     fn conjugate(&self, a: &Self::Vector) -> Result<Self::Vector, Self::Error>;
 
-    /// The same values at a level that is not higher.
+    /// The same values at the lower or equal `level`.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if `level` is above the vector's.
+    /// [`Error::OutOfLevels`] if `level` is above that of the vector.
     fn drop_to(&self, a: &Self::Vector, level: usize) -> Result<Self::Vector, Self::Error>;
 
-    /// `out[j] = sum_k diagonal_k[j] a[j + k]`. 1 level.
+    /// The linear transform `out[j] = sum_k diagonal_k[j] a[j + k]`. Takes 1 level.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] if the transform's period does not divide `slots()`.
+    /// [`Error::SlotCount`] if the period of the transform does not divide `slots()`.
     fn linear(&self, a: &Self::Vector, t: &LinearTransform) -> Result<Self::Vector, Self::Error>;
 }
 
-/// A linear map given by its non-zero diagonals, `out[j] = sum_k diagonal_k[j] a[j + k]`, evaluated with baby steps
-/// and giant steps: `k = g + b` with `0 <= b < baby_step`, and
-/// `out = sum_g rotate(sum_b rotate(diagonal_{g+b}, -g) * rotate(a, b), g)`.
+/// A linear transform given by its non-zero diagonals: `out[j] = sum_k diagonal_k[j] a[j + k]`. It is
+/// evaluated with baby steps b and giant steps g, where `k = g + b` and `0 <= b < baby_step`: `out = sum_g
+/// rotate(sum_b rotate(diagonal_{g+b}, -g) * rotate(a, b), g)`.
 ///
-/// Offsets are reduced modulo the period p of the inputs, to `[-p/2, p/2)`. Inputs must have that period; p may be the
-/// number of slots, which every vector has.
+/// Offsets are reduced to `[-p/2, p/2)` modulo the period p of the inputs. Every vector has the number of
+/// slots as a period; with a smaller p, inputs must have that period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearTransform {
     period: usize,
@@ -153,15 +157,17 @@ pub struct LinearTransform {
 }
 
 impl LinearTransform {
-    /// Takes the diagonals by offset; diagonals whose offsets agree modulo `offset_period` are added up.
+    /// The transform with these diagonals, given by offset. Diagonals whose offsets are equal modulo
+    /// `offset_period` are added.
     ///
-    /// - `period`: period of the diagonals' pattern, a power of two; each diagonal's length divides it.
-    /// - `offset_period`: period of the inputs, a power of two; offsets are reduced modulo it.
+    /// - `period`: the period of the diagonals, a power of two. The length of each diagonal divides it.
+    /// - `offset_period`: the period of the inputs, a power of two. Offsets are reduced modulo it.
     ///
     /// The baby step is the one with the fewest distinct rotations.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] for a length that does not divide, [`Error::Empty`] without diagonals.
+    /// [`Error::SlotCount`] if a period is not a power of two or a length does not divide the period,
+    /// [`Error::Empty`] if there are no diagonals.
     pub fn new(
         period: usize,
         offset_period: usize,
@@ -201,17 +207,18 @@ impl LinearTransform {
         Ok(out)
     }
 
-    /// The same map with a baby step of the caller's choice (at least 1), to share keys between transforms.
+    /// The same transform with the baby step `step`, so that several transforms can share their rotation
+    /// keys.
     ///
     /// # Errors
-    /// [`Error::Range`] for 0 and for more than the period.
+    /// [`Error::Range`] if `step` is 0 or larger than the period.
     pub fn with_baby_step(mut self, step: usize) -> Result<Self, Error> {
         crate::error::in_range("baby step", step as f64, 1.0, self.period as f64)?;
         self.baby_step = step;
         Ok(self)
     }
 
-    /// The map, then a product with `c`.
+    /// The transform followed by a multiplication by `c`.
     #[must_use]
     pub fn times(&self, c: f64) -> Self {
         let mut out = self.clone();
@@ -219,22 +226,23 @@ impl LinearTransform {
         out
     }
 
-    /// Period of the diagonals; divides the number of slots of an algebra that can apply the map.
+    /// The period of the diagonals. It must divide the number of slots.
     pub fn period(&self) -> usize {
         self.period
     }
 
-    /// Distance between giant steps.
+    /// The distance between giant steps.
     pub fn baby_step(&self) -> usize {
         self.baby_step
     }
 
-    /// The diagonals by offset, ascending.
+    /// The diagonals with their offsets, in ascending order.
     pub fn diagonals(&self) -> impl Iterator<Item = (i64, &[Complex64])> {
         self.diagonals.iter().map(|(k, d)| (*k, d.as_slice()))
     }
 
-    /// The diagonals by giant step: `(g, [(b, diagonal of offset g + b)])`, `0 <= b < baby_step`, all ascending.
+    /// The diagonals by giant step g: pairs of a baby step b with `0 <= b < baby_step` and the diagonal with
+    /// offset g + b, in ascending order.
     pub fn groups(&self) -> BTreeMap<i64, Vec<(i64, &[Complex64])>> {
         let mut groups: BTreeMap<i64, Vec<(i64, &[Complex64])>> = BTreeMap::new();
         for (offset, diagonal) in self.diagonals() {
@@ -244,17 +252,17 @@ impl LinearTransform {
         groups
     }
 
-    /// Rotations of the input, without 0.
+    /// The non-zero baby steps, which are rotations of the input.
     pub fn babies(&self) -> BTreeSet<i64> {
         split(self.diagonals.keys().copied(), self.baby_step as i64).0
     }
 
-    /// Rotations of partial sums, without 0.
+    /// The non-zero giant steps, which are rotations of partial sums.
     pub fn giants(&self) -> BTreeSet<i64> {
         split(self.diagonals.keys().copied(), self.baby_step as i64).1
     }
 
-    /// Every rotation that needs a key: babies and giants.
+    /// All rotations that need a key: baby and giant steps.
     pub fn rotations(&self) -> BTreeSet<i64> {
         let (mut babies, giants) = split(self.diagonals.keys().copied(), self.baby_step as i64);
         babies.extend(giants);
@@ -264,9 +272,10 @@ impl LinearTransform {
     fn best_baby_step(&self) -> usize {
         let offsets = || self.diagonals.keys().copied();
         let stride = offsets().fold(0, |g, k| gcd(g, k.unsigned_abs())).max(1);
-        // Both ends exist: the map is not empty.
+        // There is at least one diagonal, so both ends exist.
         let span = offsets().max().unwrap_or(0).abs_diff(offsets().min().unwrap_or(0)) / stride + 1;
-        // Key count first, then rotations done; steps far above the square root of the span cannot win.
+        // The fewest keys, and of these the fewest rotations. The best count is near the square root of the
+        // span, far below the bound.
         (1..=span.min(1024))
             .map(|count| count * stride)
             .min_by_key(|&step| {
@@ -293,8 +302,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// `sum_{m < count} rotate(v, m step)`, `count` a power of two: four at a time, because three rotations of one vector
-/// cost little more than one. 0 levels.
+/// `sum_{m < count} rotate(v, m step)` for a `count` that is a power of two. Takes 0 levels. The sum is
+/// computed in stages of four summands, because three rotations of one vector cost little more than one.
 pub fn rotate_sum<A: SlotAlgebra>(
     alg: &A,
     v: &A::Vector,
@@ -307,18 +316,18 @@ pub fn rotate_sum<A: SlotAlgebra>(
     })
 }
 
-/// The rotations that [`rotate_sum`] makes.
+/// The rotations of [`rotate_sum`].
 pub(crate) fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     stages(step, count).flat_map(|(step, radix)| (1..radix).map(move |m| m * step))
 }
 
-/// (step, radix) of each stage.
+/// The step and the number of summands of each stage.
 fn stages(step: i64, count: usize) -> impl Iterator<Item = (i64, i64)> {
     let log = count.trailing_zeros();
     (0..log.div_ceil(2)).map(move |s| (step << (2 * s), if 2 * s + 1 < log { 4 } else { 2 }))
 }
 
-/// The rotations of products that double their reach: `step 2^s`.
+/// The rotations `step 2^s` of a product or sum over `count` slots that doubles its range in each step.
 pub(crate) fn doublings(step: i64, count: usize) -> impl Iterator<Item = i64> {
     (0..count.trailing_zeros()).map(move |s| step << s)
 }

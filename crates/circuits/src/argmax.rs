@@ -1,8 +1,9 @@
-//! The largest of several scores: all pairs at once, and the paper's chain.
+//! The argmax of K scores, by one comparison of all pairs.
 //!
-//! Layout, with K arms (padded to a power of two) and blocks of F slots (a power of two): the score of arm a is at
-//! slot a F, one further value T may be at slot `spare` of block 0, every other slot is 0. The vector's period is
-//! exactly K F, so that rotations wrap from the last arm to the first.
+//! Layout: K is a power of two (the number of scores is padded), and each score has a block of F slots, also
+//! a power of two. Score a is in slot a F. One further value T may be in slot `spare` of block 0. All other
+//! slots are 0. The period of the vector is exactly K F, so that rotations wrap from the last score to the
+//! first.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +13,20 @@ use crate::algebra::{doublings, rotate_sum, sum_rotations};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
-/// Argmax by K^2 comparisons in one evaluation of the comparison polynomial, and one comparison of T beside them.
+/// Computes the one-hot vector of the largest score: near 1 in the slot of the largest of K scores in [-1/2,
+/// 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It also tests whether T in [0, 1/2] exceeds a
+/// threshold in [0, 1/2]. Padded scores are -1/2. Leave room for the noise of the scores: every slot of every
+/// step is then in [-1, 1], including unused ones.
 ///
-/// Ranges: scores in [-1/2, 1/2 - [`tie_bonus`]] (empty arms hold -1/2), T and its threshold in [0, 1/2]. Then every slot of
-/// every step, unused ones included, is in [-1, 1]; leave room for the noise of the scores.
-///
-/// An arm is compared with others a little above its own score: a tie is then nearly won by both, where it would be half won. The
-/// product over a row of m equal arms would be 2^(1 - m), and drown in noise from five of them on.
-///
-/// | step | what | levels |
+/// | step | result | levels |
 /// |---|---|---|
-/// | [`Argmax::pairwise_differences`] | slot a F + m: score a less score a + m | 0 |
-/// | [`Argmax::indicator`] | about 1 where the difference is positive | comparison |
-/// | [`Argmax::row_product`] | slot a F: product over m | log2 K |
-/// | [`Argmax::action`], [`Argmax::spare_answer`] | everything else to 0 | 1 |
+/// | 1. [`Argmax::pairwise_differences`] | slot a F + m: score a - score (a + m) + tie bonus | 0 |
+/// | 2. [`Argmax::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
+/// | 3. [`Argmax::row_product`] | slot a F: the product over m of the K indicators of score a | log2 K |
+/// | 4. [`Argmax::one_hot`], [`Argmax::spare_result`] | the results, with all other slots 0 | 1 |
+///
+/// The tie bonus makes equal scores all win. Without it, the indicator of a tie would be 1/2, and the product
+/// of m equal scores 2^(1 - m), which noise hides for five and more of them.
 #[derive(Debug, Clone)]
 pub struct Argmax {
     layout: Layout,
@@ -33,79 +34,72 @@ pub struct Argmax {
     comparison: Comparison,
 }
 
-/// The paper's argmax: a chain of NewMax, then one NewComp.
-///
-/// Scores in [0, 1], padded arms 0; no spare value. Slot a F starts its chain at arm a and goes around, which needs no
-/// mask and no broadcast.
-#[derive(Debug, Clone)]
-pub struct PaperArgmax {
-    layout: Layout,
-    maximum: Comparison,
-    comparison: Comparison,
-}
-
-/// What an arm is compared above its own score, for a comparison of this resolution: an indicator is 0.92 or more there, and still
-/// grows, so that near ties are told apart beyond the resolution.
+/// The offset added to every pairwise difference so that equal scores both win: 0.75 times the resolution of
+/// the comparison. At this offset the indicator is at least 0.92. It still increases there, so that scores
+/// closer than the resolution are told apart.
 pub fn tie_bonus(resolution: f64) -> f64 {
     0.75 * resolution
 }
 
+/// The layout of K = `count` scores in blocks of F = `block` slots.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
-    arms: usize,
-    block: usize,
+pub(crate) struct Layout {
+    pub(crate) count: usize,
+    pub(crate) block: usize,
 }
 
 impl Argmax {
-    /// For `arms` (K, padded to a power of two, at least 2) in blocks of `block` (F) slots, T at slot `spare`.
+    /// The circuit for `count` (K) scores in blocks of `block` (F) slots, with T in slot `spare`.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] for counts that are not powers of two; [`Error::Range`] unless
-    /// `arms <= spare <= block - arms`: the rows of arm 0 and of T must not meet.
-    pub fn new(arms: usize, block: usize, spare: usize, comparison: Comparison) -> Result<Self, Error> {
-        let layout = Layout::new(arms, block)?;
-        in_range("spare slot", spare as f64, arms as f64, block as f64 - arms as f64)?;
+    /// [`Error::SlotCount`] unless both numbers are powers of two and `count` is at least 2; [`Error::Range`]
+    /// unless `count <= spare <= block - count`, which keeps the pairs of score 0 and those of T apart.
+    pub fn new(count: usize, block: usize, spare: usize, comparison: Comparison) -> Result<Self, Error> {
+        let layout = Layout::new(count, block)?;
+        in_range("spare slot", spare as f64, count as f64, block as f64 - count as f64)?;
         Ok(Self { layout, spare, comparison })
     }
 
-    /// Period of every vector: K F.
+    /// The period of every vector: K F.
     pub fn slots(&self) -> usize {
         self.layout.slots()
     }
 
-    /// The comparison in use.
+    /// The comparison polynomial.
     pub fn comparison(&self) -> &Comparison {
         &self.comparison
     }
 
-    /// Levels from scores to action: comparison, log2 K for the product, 1 for the mask.
+    /// Levels of [`Argmax::evaluate`]: those of the comparison, log2 K for the product, and 1 for the mask.
     pub fn depth(&self) -> usize {
-        self.comparison.depth() + self.layout.log_arms() + 1
+        self.comparison.depth() + self.layout.log_count() + 1
     }
 
     /// Rotations of [`Argmax::pairwise_differences`].
     pub fn difference_rotations(&self) -> BTreeSet<i64> {
-        let Layout { arms, block } = self.layout;
-        sum_rotations(-1, arms).chain(sum_rotations(block as i64 - 1, arms)).collect()
+        let Layout { count, block } = self.layout;
+        sum_rotations(-1, count).chain(sum_rotations(block as i64 - 1, count)).collect()
     }
 
     /// Rotations of [`Argmax::row_product`].
     pub fn product_rotations(&self) -> BTreeSet<i64> {
-        doublings(1, self.layout.arms).collect()
+        doublings(1, self.layout.count).collect()
     }
 
-    /// Every rotation that needs a key.
+    /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
         self.difference_rotations().union(&self.product_rotations()).copied().collect()
     }
 
-    /// From scores (and T) to the arguments of the comparison. 0 levels, 2 log2 K rotations.
+    /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
-    /// Slot a F holds 1 (an arm does not compete with itself), slot a F + m holds score a less score (a + m) mod K, and the bonus;
-    /// slot `spare + 1` holds T - `threshold`, the other slots of its row are positive whatever T is.
+    /// Slot a F + m of the result holds score a minus score (a + m) mod K plus [`tie_bonus`], and slot a F
+    /// holds 1, because a score is not compared with itself. Slot `spare + 1` holds T - `threshold`. The
+    /// other K - 1 slots from `spare` on are positive for every T, so that they do not change the product.
     ///
     /// # Errors
-    /// [`Error::Range`] for a threshold outside [0, 1/2], [`Error::SlotCount`] if the algebra's period is not K F.
+    /// [`Error::Range`] for a threshold outside [0, 1/2], [`Error::SlotCount`] if the period of the algebra
+    /// is not K F; otherwise those of the algebra.
     pub fn pairwise_differences<A: SlotAlgebra>(
         &self,
         alg: &A,
@@ -114,32 +108,34 @@ impl Argmax {
     ) -> Result<A::Vector, A::Error> {
         self.layout.check(alg)?;
         in_range("threshold", threshold, 0.0, 0.5)?;
-        let Layout { arms, block } = self.layout;
-        // own[a F + m] = score a; other[a F + m] = score a + m, since (a F + m) + m (F - 1) = (a + m) F. The spare
-        // value reaches own at spare + m and other at block -m, spare + m: they cancel at m = 0 only.
+        let Layout { count, block } = self.layout;
+        // Rotations by -m place score a in slot a F + m. Rotations by m (F - 1) place score a + m there,
+        // because (a F + m) + m (F - 1) = (a + m) F. The former place T in slots spare + m of block 0, the
+        // latter in slots spare + m of block -m, so that the two cancel at m = 0 only.
         let step = block as i64 - 1;
-        let differences = if arms <= 4 {
+        let differences = if count <= 4 {
             let terms: Vec<(i64, bool)> =
-                (1..arms as i64).flat_map(|m| [(-m, false), (m * step, true)]).collect();
+                (1..count as i64).flat_map(|m| [(-m, false), (m * step, true)]).collect();
             alg.sum_of_rotations(scores, &terms)?
         } else {
-            alg.sub(&rotate_sum(alg, scores, -1, arms)?, &rotate_sum(alg, scores, step, arms)?)?
+            alg.sub(&rotate_sum(alg, scores, -1, count)?, &rotate_sum(alg, scores, step, count)?)?
         };
         let mut constants = vec![Complex64::ZERO; self.slots()];
         let bonus = self.comparison.resolution().map_or(0.0, tie_bonus);
         for row in constants.chunks_exact_mut(block) {
-            row[..arms].fill(bonus.into());
+            row[..count].fill(bonus.into());
             row[0] = Complex64::ONE;
         }
-        let row = &mut constants[self.spare..self.spare + arms];
-        // T is in [0, 1/2]: a half more is at least a half, far above any resolution.
+        let row = &mut constants[self.spare..self.spare + count];
+        // T is in [0, 1/2], so that T + 1/2 is far above any resolution.
         row.fill(0.5.into());
         row[0] = Complex64::ONE;
         row[1] = (-threshold).into();
         alg.add_plain(&differences, &constants)
     }
 
-    /// About 1 where a difference is positive, 0 where it is negative.
+    /// Step 2: near 1 where a difference is positive, near 0 where it is negative. Takes the levels of the
+    /// comparison.
     ///
     /// # Errors
     /// As [`Comparison::indicator`].
@@ -147,39 +143,42 @@ impl Argmax {
         self.comparison.indicator(alg, differences)
     }
 
-    /// Slot a F: the product of slots a F .. a F + K - 1, near 1 for the largest score only; slot `spare`: the same for
-    /// T. log2 K levels, products and rotations; other slots hold products of neighbours.
+    /// Step 3: slot a F of the result is the product of slots a F to a F + K - 1, near 1 only for the largest
+    /// score. Slot `spare` is the product of the K slots from `spare` on, near 1 only if T exceeds its
+    /// threshold. Other slots hold other products. Takes log2 K levels, products and rotations.
     ///
     /// # Errors
-    /// The algebra's.
+    /// Those of the algebra.
     pub fn row_product<A: SlotAlgebra>(
         &self,
         alg: &A,
         indicators: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
-        doublings(1, self.layout.arms)
+        doublings(1, self.layout.count)
             .try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
     }
 
-    /// The action vector: slot a F near 1 for the arm to play, every other slot 0. 1 level.
+    /// Step 4: the one-hot vector. Slot a F is near 1 for the largest score and near 0 for the others; all
+    /// other slots are 0. Takes 1 level.
     ///
     /// # Errors
-    /// The algebra's.
-    pub fn action<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.layout.keep_arms(alg, products)
+    /// Those of the algebra.
+    pub fn one_hot<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
+        self.layout.keep_heads(alg, products)
     }
 
-    /// Slot `spare`: near 1 if T is above the threshold; every other slot 0. 1 level.
+    /// Step 4 for T: slot `spare` is near 1 if T exceeds the threshold, else near 0; all other slots are 0.
+    /// Takes 1 level.
     ///
     /// # Errors
-    /// The algebra's.
-    pub fn spare_answer<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
+    /// Those of the algebra.
+    pub fn spare_result<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
         let mut mask = vec![Complex64::ZERO; self.slots()];
         mask[self.spare] = Complex64::ONE;
         alg.mul_plain(products, &mask)
     }
 
-    /// All steps: the action vector and the answer about T.
+    /// All steps: the one-hot vector of the scores, and the result for T.
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] before anything is computed; otherwise those of the steps.
@@ -192,99 +191,30 @@ impl Argmax {
         has_levels("argmax", alg.level(scores), self.depth())?;
         let differences = self.pairwise_differences(alg, scores, threshold)?;
         let products = self.row_product(alg, &self.indicator(alg, &differences)?)?;
-        Ok((self.action(alg, &products)?, self.spare_answer(alg, &products)?))
-    }
-}
-
-impl PaperArgmax {
-    /// For `arms` (padded) in blocks of `block` slots, with the comparisons of NewMax and NewComp.
-    ///
-    /// # Errors
-    /// [`Error::SlotCount`] for counts that are not powers of two, or fewer than two arms.
-    pub fn new(
-        arms: usize,
-        block: usize,
-        maximum: Comparison,
-        comparison: Comparison,
-    ) -> Result<Self, Error> {
-        Ok(Self { layout: Layout::new(arms, block)?, maximum, comparison })
-    }
-
-    /// Period of every vector: K F.
-    pub fn slots(&self) -> usize {
-        self.layout.slots()
-    }
-
-    /// Levels from scores to action: `(K - 1)(maximum + 1) + comparison + 1`.
-    pub fn depth(&self) -> usize {
-        (self.layout.arms - 1) * (self.maximum.depth() + 1) + self.comparison.depth() + 1
-    }
-
-    /// Every rotation that needs a key.
-    pub fn rotations(&self) -> BTreeSet<i64> {
-        (1..self.layout.arms).map(|a| (a * self.layout.block) as i64).collect()
-    }
-
-    /// `max(a, b)` about: `(a + b)/2 + (a - b)/2 s(a - b)`, for |a - b| <= 1. One level more than the comparison.
-    ///
-    /// # Errors
-    /// The algebra's.
-    pub fn maximum<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        a: &A::Vector,
-        b: &A::Vector,
-    ) -> Result<A::Vector, A::Error> {
-        let difference = alg.sub(a, b)?;
-        let half_sign = self.maximum.affine(alg, &difference, 0.5, 0.0)?;
-        let mean = alg.mul_const(&alg.add(a, b)?, 0.5)?;
-        alg.add(&mean, &alg.mul(&difference, &half_sign)?)
-    }
-
-    /// Slot a F: NewComp(score a, largest score), near 0 or 1/2 (the largest compared with about itself); every other
-    /// slot 0.
-    ///
-    /// # Errors
-    /// [`Error::OutOfLevels`] before anything is computed, [`Error::SlotCount`] if the algebra's period is not K F;
-    /// otherwise the algebra's.
-    ///
-    /// # Source
-    /// Encrypted Linear Contextual Bandit, amax and acomp. Departure: the order in which a slot's chain meets the arms.
-    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.layout.check(alg)?;
-        has_levels("argmax", alg.level(scores), self.depth())?;
-        let largest = self.rotations().into_iter().try_fold(scores.clone(), |largest, k| {
-            let next = alg.rotate(scores, k)?;
-            self.maximum(alg, &largest, &next)
-        })?;
-        let answer = self.comparison.indicator(alg, &alg.sub(scores, &largest)?)?;
-        self.layout.keep_arms(alg, &answer)
+        Ok((self.one_hot(alg, &products)?, self.spare_result(alg, &products)?))
     }
 }
 
 impl Layout {
-    fn new(arms: usize, block: usize) -> Result<Self, Error> {
-        power_of_two("arms", arms, 2)?;
+    pub(crate) fn new(count: usize, block: usize) -> Result<Self, Error> {
+        power_of_two("number of scores", count, 2)?;
         power_of_two("block", block, 1)?;
-        if arms.checked_mul(block).is_none_or(|n| n > 1 << 40) {
-            return Err(Error::SlotCount {
-                op: "arms and block",
-                got: block,
-                want: (1 << 40) / arms.min(1 << 40),
-            });
+        if count.checked_mul(block).is_none_or(|n| n > 1 << 40) {
+            let want = (1 << 40) / count.min(1 << 40);
+            return Err(Error::SlotCount { op: "number of scores times block", got: block, want });
         }
-        Ok(Self { arms, block })
+        Ok(Self { count, block })
     }
 
-    fn slots(&self) -> usize {
-        self.arms * self.block
+    pub(crate) fn slots(&self) -> usize {
+        self.count * self.block
     }
 
-    fn log_arms(&self) -> usize {
-        self.arms.trailing_zeros() as usize
+    fn log_count(&self) -> usize {
+        self.count.trailing_zeros() as usize
     }
 
-    fn check<A: SlotAlgebra>(&self, alg: &A) -> Result<(), Error> {
+    pub(crate) fn check<A: SlotAlgebra>(&self, alg: &A) -> Result<(), Error> {
         if alg.slots() == self.slots() {
             Ok(())
         } else {
@@ -292,7 +222,8 @@ impl Layout {
         }
     }
 
-    fn keep_arms<A: SlotAlgebra>(&self, alg: &A, v: &A::Vector) -> Result<A::Vector, A::Error> {
+    /// Keeps the first slot of each block and sets all others to 0. Takes 1 level.
+    pub(crate) fn keep_heads<A: SlotAlgebra>(&self, alg: &A, v: &A::Vector) -> Result<A::Vector, A::Error> {
         let mut mask = vec![Complex64::ZERO; self.block];
         mask[0] = Complex64::ONE;
         alg.mul_plain(v, &mask)
@@ -316,48 +247,50 @@ mod tests {
         v
     }
 
-    /// Any number of equal arms come out above every other, and the best of near ones ahead of the next.
+    /// Any number of equal scores win over all others, and the larger of two close scores wins clearly.
     #[test]
-    fn equal_arms_stand_out() {
-        for (comparison, arms) in [
+    fn equal_scores_stand_out() {
+        for (comparison, count) in [
             (Comparison::composite(1.0 / 64.0, &[15, 15]).unwrap(), 32),
             (Comparison::minimax(6).unwrap(), 64),
             (Comparison::minimax(8).unwrap(), 32),
             (Comparison::minimax(10).unwrap(), 32),
         ] {
             let resolution = comparison.resolution().unwrap();
-            let argmax = Argmax::new(arms, 128, 64, comparison).unwrap();
-            let alg = Clear::new(arms * 128).unwrap();
+            let argmax = Argmax::new(count, 128, 64, comparison).unwrap();
+            let alg = Clear::new(count * 128).unwrap();
             let wins = |scores: &[f64]| {
                 let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
-                let action = argmax.evaluate(&alg, &v, 0.5).unwrap().0.real();
-                action.iter().step_by(128).copied().collect::<Vec<f64>>()
+                let one_hot = argmax.evaluate(&alg, &v, 0.5).unwrap().0.real();
+                one_hot.iter().step_by(128).copied().collect::<Vec<f64>>()
             };
-            for equal in [2, 4, 8, 16, 31, 63].into_iter().filter(|&n| n < arms) {
+            for equal in [2, 4, 8, 16, 31, 63].into_iter().filter(|&n| n < count) {
                 let mut scores = vec![-0.2; equal];
-                scores.resize(arms, -0.25);
+                scores.resize(count, -0.25);
                 let won = wins(&scores);
-                assert!(won[..equal].iter().all(|&w| w > 0.085), "{equal} of {arms}: {won:?}");
-                assert!(won[equal..].iter().all(|w| w.abs() < 0.02), "{equal} of {arms}: {won:?}");
+                assert!(won[..equal].iter().all(|&w| w > 0.085), "{equal} of {count}: {won:?}");
+                assert!(won[equal..].iter().all(|w| w.abs() < 0.02), "{equal} of {count}: {won:?}");
             }
             let mut scores = vec![0.1, 0.1 - resolution / 2.0];
-            scores.resize(arms, -0.45);
+            scores.resize(count, -0.45);
             let won = wins(&scores);
             assert!(won[0] > won[1] + 0.2, "{won:?}");
         }
     }
 
-    /// Differences are where they belong, every slot stays in [-1, 1], and each step's slots equal the twin in f64.
+    /// The differences are in their slots, every slot is in [-1, 1], and the results equal the same
+    /// computation in f64.
     #[test]
     fn every_step_equals_the_twin() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-        for (arms, block) in [(2, 16), (4, 16), (8, 64), (16, 64)] {
+        for (count, block) in [(2, 16), (4, 16), (8, 64), (16, 64)] {
             let spare = block / 2;
-            let argmax = Argmax::new(arms, block, spare, Comparison::minimax(8).unwrap()).unwrap();
-            let alg = Clear::new(arms * block).unwrap();
+            let argmax = Argmax::new(count, block, spare, Comparison::minimax(8).unwrap()).unwrap();
+            let alg = Clear::new(count * block).unwrap();
             for _ in 0..20 {
                 let bonus = tie_bonus(1.0 / 256.0);
-                let scores: Vec<f64> = (0..arms).map(|_| rng.random::<f64>() * (1.0 - bonus) - 0.5).collect();
+                let scores: Vec<f64> =
+                    (0..count).map(|_| rng.random::<f64>() * (1.0 - bonus) - 0.5).collect();
                 let (t, threshold) = (0.5 * rng.random::<f64>(), 0.5 * rng.random::<f64>());
                 let v = alg.fresh_real(&place(&scores, block, Some((spare, t))), argmax.depth()).unwrap();
                 let d = argmax.pairwise_differences(&alg, &v, threshold).unwrap();
@@ -365,22 +298,22 @@ mod tests {
                 let d_real = d.real();
                 assert!(d_real.iter().all(|x| x.abs() <= 1.0));
                 let c = argmax.comparison();
-                let (action, answer) = argmax.evaluate(&alg, &v, threshold).unwrap();
-                assert_eq!((alg.level(&action), alg.level(&answer)), (0, 0));
+                let (one_hot, answer) = argmax.evaluate(&alg, &v, threshold).unwrap();
+                assert_eq!((alg.level(&one_hot), alg.level(&answer)), (0, 0));
                 let t_of = |x: f64| 0.5 + 0.5 * c.eval(x);
                 for (a, &score) in scores.iter().enumerate() {
                     let mut product = t_of(1.0);
                     assert_eq!(d_real[a * block], 1.0);
-                    for m in 1..arms {
-                        let want = score - scores[(a + m) % arms] + bonus;
+                    for m in 1..count {
+                        let want = score - scores[(a + m) % count] + bonus;
                         assert!((d_real[a * block + m] - want).abs() < 1e-12);
                         product *= t_of(want);
                     }
-                    assert!((action.real()[a * block] - product).abs() < 1e-9);
+                    assert!((one_hot.real()[a * block] - product).abs() < 1e-9);
                 }
-                let want = t_of(t - threshold) * t_of(1.0) * t_of(t + 0.5).powi(arms as i32 - 2);
+                let want = t_of(t - threshold) * t_of(1.0) * t_of(t + 0.5).powi(count as i32 - 2);
                 assert!((answer.real()[spare] - want).abs() < 1e-9);
-                let others = action.real().iter().enumerate().all(|(j, x)| j % block == 0 || *x == 0.0);
+                let others = one_hot.real().iter().enumerate().all(|(j, x)| j % block == 0 || *x == 0.0);
                 assert!(others && answer.real().iter().enumerate().all(|(j, x)| j == spare || *x == 0.0));
             }
         }
@@ -393,32 +326,17 @@ mod tests {
         let alg = Clear::new(512).unwrap();
         let scores = [-0.5, 0.1, 0.104, 0.497, 0.488, -0.2, 0.3, -0.5];
         let v = alg.fresh_real(&place(&scores, 64, Some((32, 0.3))), 30).unwrap();
-        let (action, answer) = argmax.evaluate(&alg, &v, 0.29).unwrap();
+        let (one_hot, answer) = argmax.evaluate(&alg, &v, 0.29).unwrap();
         for a in 0..8 {
             let want = if a == 3 { 1.0 } else { 0.0 };
-            assert!((action.real()[64 * a] - want).abs() < 0.03, "arm {a}");
+            assert!((one_hot.real()[64 * a] - want).abs() < 0.03, "score {a}");
         }
         assert!((answer.real()[32] - 1.0).abs() < 0.03);
-        // Two sums of eight (radix four, then two) and three rotations of the product.
+        // Two sums of eight, each with rotations by radix four and two, and three rotations for the product.
         assert_eq!(alg.counts().rotations, 2 * (3 + 1) + 3);
         assert_eq!(alg.counts().products, argmax.comparison().products() + 3);
         let published: BTreeSet<i64> = argmax.rotations().iter().map(|k| k.rem_euclid(512)).collect();
         assert_eq!(alg.rotations_used(), published);
-    }
-
-    #[test]
-    fn the_papers_chain_finds_the_largest() {
-        let comparison = Comparison::paper(1, 14).unwrap();
-        let paper = PaperArgmax::new(4, 8, comparison.clone(), comparison).unwrap();
-        let alg = Clear::new(32).unwrap();
-        let scores = [0.2, 0.9, 0.1, 0.7];
-        let v = alg.fresh_real(&place(&scores, 8, None), paper.depth()).unwrap();
-        let b = paper.evaluate(&alg, &v).unwrap();
-        assert_eq!(alg.level(&b), 0);
-        let b = b.real();
-        assert_eq!(alg.rotations_used(), paper.rotations());
-        assert!(b[8] > 0.4 && [0, 16, 24].iter().all(|&j| b[j] < 1e-3), "{b:?}");
-        assert!(b.iter().enumerate().all(|(j, x)| j % 8 == 0 || *x == 0.0));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Slot arithmetic without encryption: the oracle, the depth planner, the noise model.
+//! Slot arithmetic without encryption: the reference for encrypted results, with counts of operations and a
+//! noise model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,11 +12,12 @@ use rand_chacha::ChaCha8Rng;
 use crate::error::{has_levels, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
-/// Complex vectors with the level book-keeping of an encrypted engine, counting what circuits do.
+/// [`SlotAlgebra`] on complex vectors with the levels of an encrypted engine. It counts the operations of a
+/// circuit.
 ///
-/// With a [`NoiseModel`] every encryption, rescale and key switch adds a complex Gaussian error to every slot.
-/// Roundings of plaintexts are smaller by the square root of the ring degree and left out, and so are key switches
-/// whose error a rescale divides at once (inside `mul`, giant steps).
+/// With a [`NoiseModel`], every encryption, rescaling and key switch adds a complex Gaussian error to every
+/// slot. The rounding of plaintexts is smaller by the square root of the ring degree and is left out. So are
+/// key switches whose error is rescaled at once: those of products and of giant steps.
 #[derive(Debug)]
 pub struct Clear {
     slots: usize,
@@ -23,32 +25,33 @@ pub struct Clear {
     counters: Counters,
 }
 
-/// A vector of [`Clear`]: one value a slot, and a level.
+/// A vector of [`Clear`]: a value for each slot, and a level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClearVector {
     values: Vec<Complex64>,
     level: usize,
 }
 
-/// The error of one rescale or key switch: per slot a complex Gaussian with `E|e|^2 = sigma^2`.
+/// The model of the error e of one rescaling or key switch: in each slot a complex Gaussian with `E|e|^2 =
+/// sigma^2`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NoiseModel {
     /// log2 of the scale.
     pub log_scale: f64,
     /// log2 of the ring degree N.
     pub log_degree: u32,
-    /// Seed of the errors: equal seeds and calls give equal errors.
+    /// Seed of the errors. Equal seeds and equal calls give equal errors.
     pub seed: u64,
 }
 
-/// What a [`Clear`] has done since it was made or reset.
+/// The operations of a [`Clear`] since it was created or reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Products of two vectors, a sum of products counted once (each one relinearisation).
+    /// Products of two vectors. A sum of products counts once, since it has one relinearisation.
     pub products: usize,
-    /// Products with a plaintext or a constant, linear combinations included (each one rescale).
+    /// Products with a plaintext or a constant, and linear combinations. Each has one rescaling.
     pub plain_products: usize,
-    /// Rotations by a non-zero offset, those of linear transforms included.
+    /// Rotations by a non-zero offset, including those of linear transforms.
     pub rotations: usize,
     /// Conjugations.
     pub conjugations: usize,
@@ -67,14 +70,14 @@ struct Counters {
     transforms: AtomicUsize,
     /// `usize::MAX` before the first result.
     lowest_level: AtomicUsize,
-    /// The highest level each was done at.
+    /// The highest level of each rotation.
     offsets: Mutex<BTreeMap<i64, usize>>,
-    /// Likewise, and one more; 0 before the first.
+    /// The highest level of a conjugation plus one; 0 before the first.
     conjugated_below: AtomicUsize,
 }
 
 impl ClearVector {
-    /// One value a slot.
+    /// The values of the slots.
     pub fn values(&self) -> &[Complex64] {
         &self.values
     }
@@ -86,10 +89,10 @@ impl ClearVector {
 }
 
 impl NoiseModel {
-    /// Standard deviation of `|e|` at one slot, in message units: `N / sqrt(18) / scale`.
+    /// The standard deviation of the error in a slot, in units of the message: `N / sqrt(18) / scale`.
     ///
-    /// A rescale leaves rounding errors `e_0 + e_1 s` with a ternary secret of N/3 zeros: variance
-    /// `N (2/3) / 12 = N/18` a coefficient, and a slot sums N coefficients.
+    /// A rescaling adds the rounding errors `e_0 + e_1 s`. With a ternary secret of which N/3 coefficients
+    /// are zero, the variance of a coefficient is `N (2/3) / 12 = N/18`, and a slot sums N coefficients.
     pub fn sigma(&self) -> f64 {
         let log_degree = f64::from(self.log_degree);
         (0.5 * (log_degree - 18f64.log2()) + 0.5 * log_degree - self.log_scale).exp2()
@@ -97,7 +100,7 @@ impl NoiseModel {
 }
 
 impl Clear {
-    /// Exact arithmetic (that of f64) on `slots` slots, a power of two.
+    /// Arithmetic in f64 without modelled errors, on `slots` slots, a power of two.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if `slots` is not a power of two.
@@ -106,7 +109,7 @@ impl Clear {
         Ok(Self { slots, noise: None, counters: Counters::new() })
     }
 
-    /// Arithmetic with the errors of `model`.
+    /// Arithmetic in f64 with the errors of `model`, on `slots` slots, a power of two.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if `slots` is not a power of two.
@@ -115,7 +118,7 @@ impl Clear {
         Ok(Self { noise: Some((model.sigma(), rng)), ..Self::new(slots)? })
     }
 
-    /// A fresh vector at `level`; `values` are repeated to fill the slots.
+    /// A fresh vector at `level`. `values` are repeated to fill the slots.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the length does not divide the number of slots.
@@ -134,7 +137,7 @@ impl Clear {
         self.fresh(&values, level)
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let c = &self.counters;
         let lowest = c.lowest_level.load(Relaxed);
@@ -148,7 +151,7 @@ impl Clear {
         }
     }
 
-    /// Sets all counts back to nothing.
+    /// Resets all counts.
     pub fn reset_counts(&self) {
         let c = &self.counters;
         for counter in [&c.products, &c.plain_products, &c.rotations, &c.conjugations, &c.transforms] {
@@ -159,23 +162,24 @@ impl Clear {
         self.offsets().clear();
     }
 
-    /// The distinct rotations done so far, modulo the slots: the keys that an encrypted run would need.
+    /// The distinct rotations so far, modulo the number of slots: the keys that an encrypted evaluation
+    /// needs.
     pub fn rotations_used(&self) -> BTreeSet<i64> {
         self.offsets().keys().copied().collect()
     }
 
-    /// The highest level of each of [`Clear::rotations_used`].
+    /// The highest level at which each of [`Clear::rotations_used`] was made.
     pub fn rotation_levels(&self) -> BTreeMap<i64, usize> {
         self.offsets().clone()
     }
 
-    /// The highest level of a conjugation, if there was one.
+    /// The highest level at which a conjugation was made, if there was one.
     pub fn conjugation_level(&self) -> Option<usize> {
         self.counters.conjugated_below.load(Relaxed).checked_sub(1)
     }
 
     fn offsets(&self) -> std::sync::MutexGuard<'_, BTreeMap<i64, usize>> {
-        // A map is whole even if a thread panicked beside it.
+        // The map is consistent even if another thread panicked while it held the lock.
         self.counters.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,13 +200,13 @@ impl Clear {
         Ok(())
     }
 
-    /// A result without new error.
+    /// A result without a new error.
     fn exact(&self, values: Vec<Complex64>, level: usize) -> ClearVector {
         self.counters.lowest_level.fetch_min(level, Relaxed);
         ClearVector { values, level }
     }
 
-    /// A result that went through an encryption, a rescale or a key switch.
+    /// A result of an encryption, a rescaling or a key switch.
     fn noisy(&self, mut values: Vec<Complex64>, level: usize) -> ClearVector {
         self.add_noise(&mut values);
         self.exact(values, level)
@@ -210,10 +214,10 @@ impl Clear {
 
     fn add_noise(&self, values: &mut [Complex64]) {
         let Some((sigma, rng)) = &self.noise else { return };
-        // A poisoned lock still holds a usable generator.
+        // The generator is usable even if another thread panicked while it held the lock.
         let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner);
         for v in values {
-            // Box-Muller; 1 - u is in (0, 1], so the logarithm is finite.
+            // Box-Muller transform. 1 - u is in (0, 1], so that the logarithm is finite.
             let radius = sigma * (-(1.0 - rng.random::<f64>()).ln()).sqrt();
             *v += Complex64::from_polar(radius, std::f64::consts::TAU * rng.random::<f64>());
         }
@@ -348,7 +352,7 @@ impl SlotAlgebra for Clear {
     }
 
     fn rotate(&self, a: &ClearVector, k: i64) -> Result<ClearVector, Error> {
-        // slots is a power of two below 2^63, the remainder below slots.
+        // The number of slots is below 2^63, so that the conversions are exact.
         let k = k.rem_euclid(self.slots as i64) as usize;
         if k == 0 {
             return Ok(a.clone());
@@ -382,7 +386,7 @@ impl SlotAlgebra for Clear {
             v.rotate_left(k.rem_euclid(n as i64) as usize);
             v
         };
-        // Every baby is one key switch, shared by all giants.
+        // Each baby step is one key switch, which all giant steps share.
         let babies: BTreeMap<i64, Vec<Complex64>> = t
             .babies()
             .into_iter()
@@ -397,7 +401,7 @@ impl SlotAlgebra for Clear {
             let mut sum = vec![Complex64::ZERO; n];
             for (b, diagonal) in group {
                 let v = babies.get(&b).unwrap_or(&a.values);
-                // The diagonal turned by -g: entry j is diagonal[(j - g) mod its length].
+                // The diagonal rotated by -g: entry j is diagonal[(j - g) mod its length].
                 let start = (-g).rem_euclid(diagonal.len() as i64) as usize;
                 let turned_diagonal = diagonal.iter().cycle().skip(start);
                 for ((s, x), d) in sum.iter_mut().zip(v).zip(turned_diagonal) {
@@ -414,7 +418,7 @@ impl SlotAlgebra for Clear {
     }
 }
 
-/// Slot by slot, the right operand repeated.
+/// Applies `f` slot by slot, with the right operand repeated to fill the slots.
 fn zip(a: &ClearVector, b: &[Complex64], f: impl Fn(Complex64, Complex64) -> Complex64) -> Vec<Complex64> {
     a.values.iter().zip(b.iter().cycle()).map(|(&x, &y)| f(x, y)).collect()
 }

@@ -5,28 +5,28 @@ use ckks::{Ciphertext, DiagonalTransform, Evaluator, Plaintext};
 use num_complex::Complex64;
 use std::borrow::Cow;
 
-/// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Vectors are at the canonical
-/// scale of their level, but for the parts of a polynomial.
+/// [`SlotAlgebra`] on ciphertexts: an evaluator and the period of the vectors. Vectors have the canonical
+/// scale of their level, except the intermediate results of a polynomial.
 #[derive(Debug, Clone)]
 pub struct Encrypted {
     evaluator: Evaluator,
     slots: usize,
 }
 
-/// A circuit's error or the engine's.
+/// An error of a circuit or of CKKS.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptedError {
-    /// From the circuit.
+    /// An error of the circuit.
     #[error(transparent)]
     Circuit(#[from] Error),
-    /// From the engine.
+    /// An error of CKKS.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
 }
 
 impl Encrypted {
-    /// Vectors of period `slots`.
+    /// The algebra of vectors with period `slots`.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless it is a power of two of at most N/2.
@@ -56,7 +56,7 @@ impl Encrypted {
         }
     }
 
-    /// `a` at `level`, copied only if that changes it.
+    /// `a` at `level`; it is copied only if its level changes.
     fn at<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, ckks::Error> {
         if a.level() == level {
             Ok(Cow::Borrowed(a))
@@ -69,7 +69,7 @@ impl Encrypted {
 impl SlotAlgebra for Encrypted {
     type Vector = Ciphertext;
     type Error = EncryptedError;
-    /// Level and scale.
+    /// The level and the scale of a result.
     type Target = (usize, f64);
 
     fn slots(&self) -> usize {
@@ -154,7 +154,7 @@ impl SlotAlgebra for Encrypted {
     }
 
     fn factor_target(&self, (level, scale): (usize, f64), other: &Ciphertext) -> (usize, f64) {
-        // Above the top there is nothing; the operation that uses this target says so.
+        // No operand is above the top level; the operation that takes this target returns the error.
         let top = self.evaluator.params().max_level();
         let prime = self.evaluator.params().prime((level + 1).min(top)) as f64;
         (level + 1, scale * prime / other.scale())

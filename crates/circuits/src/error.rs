@@ -1,9 +1,10 @@
-/// What can go wrong in a circuit. Messages name shapes and levels, never values of encrypted data.
+/// An error of a circuit. Messages contain shapes and levels, and never values of encrypted data.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Capacity: the circuit is deeper than what is left. Refresh earlier, or take larger parameters.
-    #[error("{op}: needs level {need}, the operand is at level {have}")]
+    /// Capacity: the circuit needs more levels than the operand has. Refresh earlier, or take deeper
+    /// parameters.
+    #[error("{op}: an operand at level {need} or above is needed, but it is at level {have}")]
     OutOfLevels {
         /// The operation that was refused.
         op: &'static str,
@@ -12,18 +13,18 @@ pub enum Error {
         /// Levels the operand has.
         have: usize,
     },
-    /// Misuse: a vector, plaintext or layout has a length that does not fit.
+    /// Misuse: a vector, plaintext or layout has the wrong length.
     #[error("{op}: length {got} does not fit, expected {want}")]
     SlotCount {
         /// The operation that was refused.
         op: &'static str,
         /// The length given.
         got: usize,
-        /// The length (or the multiple, or divisor, as the operation documents) wanted.
+        /// The expected length, or a multiple or divisor of it, as the operation documents.
         want: usize,
     },
-    /// Misuse: a public parameter is outside the range where the circuit works.
-    #[error("{what}: {value} is outside [{low}, {high}]")]
+    /// Misuse: a public parameter is outside the range for which the circuit works.
+    #[error("{what} {value} is outside [{low}, {high}]")]
     Range {
         /// The parameter.
         what: &'static str,
@@ -34,8 +35,8 @@ pub enum Error {
         /// Largest value allowed.
         high: f64,
     },
-    /// Misuse: a polynomial of this degree cannot be built or evaluated.
-    #[error("{op}: degree {got} is not supported (largest {max})")]
+    /// Misuse: a polynomial of this degree is not supported.
+    #[error("{op}: degree {got} is not supported; the largest degree is {max}")]
     Degree {
         /// The operation that was refused.
         op: &'static str,
@@ -44,16 +45,18 @@ pub enum Error {
         /// The largest degree.
         max: usize,
     },
-    /// Misuse: a list that must hold something is empty.
-    #[error("{op}: nothing to combine")]
+    /// Misuse: a list that must not be empty is empty.
+    #[error("{op}: there are no terms")]
     Empty {
         /// The operation that was refused.
         op: &'static str,
     },
-    /// Capacity: the exchange algorithm found no best approximation in f64 for these parameters.
-    #[error("minimax approximation of degree {degree} on [{low}, {high}] did not converge")]
+    /// Capacity: the exchange algorithm did not converge to a best approximation in f64.
+    #[error(
+        "the minimax approximation of degree {degree} on [{low}, {high}] did not converge; take a lower degree or a wider gap"
+    )]
     NoConvergence {
-        /// Degree asked for.
+        /// The degree of the polynomial.
         degree: usize,
         /// Lower end of the interval.
         low: f64,

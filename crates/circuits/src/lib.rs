@@ -1,30 +1,32 @@
-//! Circuits over slot vectors: polynomials, comparison, argmax, square root, matrix inverse.
+//! Circuits on slot vectors: polynomials, comparison, argmax, square root, and the inverse of a matrix.
 //!
-//! Every circuit is written once, against [`SlotAlgebra`]. [`Clear`] runs it on complex vectors with the same level
-//! book-keeping and, if asked, with the noise that an encrypted engine would add: it is the oracle for the encrypted
-//! implementor and the planner of depths. Who wants to encrypt something wants the `ckks` crate; who wants the bandit
-//! wants `helba`.
+//! Every circuit is written once, for any [`SlotAlgebra`]. [`Encrypted`] evaluates it on ciphertexts.
+//! [`Clear`] evaluates it on complex vectors with the same levels, optionally with the noise that encryption
+//! would add; it is the reference for the encrypted results and counts levels and operations. This crate is
+//! for those who build encrypted algorithms. The operations on ciphertexts themselves are in `ckks`, and the
+//! encrypted bandit is in `helba`.
 //!
-//! Levels: a fresh vector is at the top level, every multiplication takes one, additions and rotations take none. The
-//! scale is canonical per level, so circuits speak of levels only. `docs/circuits.md` holds the generated table of
-//! depths, operation counts and errors.
+//! A fresh vector is at the top level. Each multiplication takes one level; additions and rotations take
+//! none. The scale is the canonical one of each level, so that circuits need to state levels only.
+//! `docs/circuits.md` is the generated table of depths, operation counts and errors.
 
 mod algebra;
 pub mod argmax;
 mod clear;
+mod comparison;
 mod encrypted;
 mod error;
-pub mod matrix;
+pub mod inverse;
+pub mod paper;
 mod polynomial;
 mod remez;
-mod sign;
 mod sqrt;
 
 pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
+pub use comparison::Comparison;
 pub use encrypted::{Encrypted, EncryptedError};
 pub use error::Error;
 pub use num_complex::Complex64;
 pub use polynomial::Chebyshev;
-pub use sign::{Comparison, paper_compositions_comparison, paper_compositions_maximum};
-pub use sqrt::{SquareRoot, paper_iterations as paper_sqrt_iterations};
+pub use sqrt::SquareRoot;

@@ -1,10 +1,10 @@
-//! Polynomials in the Chebyshev basis, evaluated in as few levels as their degree allows.
+//! Polynomials in the Chebyshev basis, evaluated in the least number of levels for their degree.
 //!
-//! | symbol | here |
+//! | symbol | meaning |
 //! |---|---|
-//! | T_i | Chebyshev polynomial of the first kind on [-1, 1] |
-//! | p = q (T_m + shift) + rest | one step of the recursion, m a power of two |
-//! | budget | levels that a part may use; `q` has one less than `rest` |
+//! | T_i | the Chebyshev polynomial of the first kind of degree i on [-1, 1] |
+//! | p = q (T_m + shift) + rest | one step of the recursion, where m is a power of two |
+//! | budget | the number of levels that a part may use; the quotient q has one less than the rest |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::PI;
@@ -12,17 +12,17 @@ use std::f64::consts::PI;
 use crate::error::{has_levels, in_range};
 use crate::{Error, SlotAlgebra};
 
-/// Largest degree: beyond it f64 coefficients and the noise of a level mean nothing.
+/// The largest degree. Beyond it neither f64 coefficients nor the noise of a level leave any precision.
 const MAX_DEGREE: usize = 1023;
-/// Coefficients below this fraction of the largest are rounding of the construction, and dropped.
+/// Coefficients below this fraction of the largest are rounding errors of the construction, and are set to 0.
 const NEGLIGIBLE: f64 = 1e-15;
-/// Largest shift of a giant: the noise of a quotient is multiplied by up to one more than this.
+/// The largest |shift|. The noise of a quotient is multiplied by up to MAX_SHIFT + 1.
 const MAX_SHIFT: f64 = 8.0;
 
-/// A relinearisation costs about as much as this many rescales.
+/// The cost of a relinearisation in units of a rescaling.
 const RELIN_COST: usize = 4;
 
-/// A polynomial `sum c_i T_i(u)`, `u = (2x - a - b)/(b - a)`, for x in [a, b].
+/// The polynomial `sum c_i T_i(u)` with `u = (2x - a - b)/(b - a)`, for x in [a, b].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chebyshev {
     coefficients: Vec<f64>,
@@ -31,11 +31,11 @@ pub struct Chebyshev {
 }
 
 impl Chebyshev {
-    /// The polynomial with these coefficients (index = degree) on [`low`, `high`].
+    /// The polynomial with these Chebyshev coefficients, in ascending degree, on [`low`, `high`].
     ///
     /// # Errors
-    /// [`Error::Empty`] without coefficients, [`Error::Degree`] above 1023, [`Error::Range`] for an interval that is
-    /// empty or a coefficient that is not finite.
+    /// [`Error::Empty`] if there are no coefficients, [`Error::Degree`] above degree 1023, [`Error::Range`]
+    /// if the interval is empty or a coefficient is not finite.
     pub fn new(mut coefficients: Vec<f64>, low: f64, high: f64) -> Result<Self, Error> {
         let op = "polynomial";
         in_range("interval end", low, -f64::MAX, high.next_down())?;
@@ -59,7 +59,8 @@ impl Chebyshev {
         Ok(Self { coefficients, low, high })
     }
 
-    /// The polynomial of at most `degree` that equals `f` at the Chebyshev nodes of [`low`, `high`].
+    /// The polynomial of degree at most `degree` that interpolates `f` at the Chebyshev nodes of [`low`,
+    /// `high`].
     ///
     /// # Errors
     /// As [`Chebyshev::new`]; [`Error::Range`] if `f` is not finite at a node.
@@ -78,12 +79,12 @@ impl Chebyshev {
         Self::new((0..n).map(coefficient).collect(), low, high)
     }
 
-    /// The value at `x` in [a, b], in f64 (Clenshaw).
+    /// The value at `x` in [a, b], in f64 (Clenshaw's algorithm).
     pub fn eval(&self, x: f64) -> f64 {
         clenshaw(&self.coefficients, (2.0 * x - self.low - self.high) / (self.high - self.low))
     }
 
-    /// The coefficients, index = degree, the last one not zero (except for the zero polynomial, `[0]`).
+    /// The coefficients in ascending degree. The last one is not 0, except for the zero polynomial `[0]`.
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
     }
@@ -93,23 +94,23 @@ impl Chebyshev {
         (self.low, self.high)
     }
 
-    /// Degree.
+    /// The degree.
     pub fn degree(&self) -> usize {
         self.coefficients.len() - 1
     }
 
-    /// Levels that [`Chebyshev::evaluate`] takes: `ceil(log2(degree + 1))`.
+    /// Levels of [`Chebyshev::evaluate`]: `ceil(log2(degree + 1))`.
     pub fn depth(&self) -> usize {
         depth_of(self.degree() + 1)
     }
 
-    /// Relinearisations that [`Chebyshev::evaluate`] takes: products of two vectors, those that are summed at once
-    /// counted once.
+    /// Relinearisations of [`Chebyshev::evaluate`]: products of two vectors, where a sum of products counts
+    /// once.
     pub fn products(&self) -> usize {
-        Plan::best(&self.coefficients).map_or(0, |plan| plan.products())
+        EvaluationPlan::best(&self.coefficients).map_or(0, |plan| plan.products())
     }
 
-    /// `factor p + offset`, at the same depth and cost.
+    /// `factor p + offset`, which has the same depth and cost as p.
     ///
     /// # Errors
     /// [`Error::Range`] if a coefficient overflows.
@@ -119,7 +120,7 @@ impl Chebyshev {
         Self::new(coefficients, self.low, self.high)
     }
 
-    /// Worst `|p - f|` on `points + 1` Chebyshev-spaced points of [a, b], ends included.
+    /// The largest `|p - f|` on `points + 1` Chebyshev points of [a, b], including both ends.
     pub fn worst_error(&self, f: impl Fn(f64) -> f64, points: usize) -> f64 {
         (0..=points)
             .map(|k| {
@@ -130,31 +131,31 @@ impl Chebyshev {
             .fold(0.0, f64::max)
     }
 
-    /// The polynomial in every slot of `u`, where `u` is the argument **already brought to [-1, 1]**.
-    ///
-    /// - Cost: [`Chebyshev::depth`] levels, [`Chebyshev::products`] products.
-    /// - The constant coefficient costs nothing; a polynomial of degree 0 takes no level.
+    /// The value of the polynomial in every slot of `u`, where `u` is the argument **already mapped to [-1,
+    /// 1]**. Takes [`Chebyshev::depth`] levels and [`Chebyshev::products`] products. A polynomial of degree 0
+    /// takes no level.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] before anything is computed; otherwise the algebra's.
+    /// [`Error::OutOfLevels`] before anything is computed; otherwise those of the algebra.
     ///
     /// # Source
-    /// Paterson and Stockmeyer 1973 in the Chebyshev basis, with the levels of each part budgeted so that the total
-    /// is the least possible, and each part asked for at the scale at which it is needed (Bossuat et al. 2021), so that
-    /// nothing is rescaled only to be aligned. Departures: the top coefficient of a remainder is moved into the giant when
-    /// that saves a product; a part is relinearised once with the remainders below it.
+    /// Paterson and Stockmeyer 1973 in the Chebyshev basis. The recursion distributes the levels so that the
+    /// depth is the least possible, and computes each part at the scale at which it is used (Bossuat et al.
+    /// 2021), so that no part is rescaled for alignment only. Departures: the top coefficient of a rest is
+    /// moved into the factor T_m + shift if that saves a product; a product is relinearised together with the
+    /// rests below it.
     pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector) -> Result<A::Vector, A::Error> {
-        match Plan::best(&self.coefficients) {
+        match EvaluationPlan::best(&self.coefficients) {
             Some(_) => self.evaluate_plus(alg, u, &[]),
             None => alg.add_const(&alg.mul_integer(u, 0)?, self.coefficients[0].into()),
         }
     }
 
-    /// The polynomial in `u` plus `sum c v` over the terms `(c, v)`, which cost next to nothing. As
-    /// [`Chebyshev::evaluate`], but a polynomial of degree 0 takes a level too.
+    /// As [`Chebyshev::evaluate`], plus `sum c v` over the terms `(c, v)`, which share the last rescaling. A
+    /// polynomial of degree 0 takes one level here.
     ///
     /// # Errors
-    /// As [`Chebyshev::evaluate`]; [`Error::OutOfLevels`] for a term that is not above the level of the result.
+    /// As [`Chebyshev::evaluate`]; [`Error::OutOfLevels`] if a term is not above the level of the result.
     pub fn evaluate_plus<A: SlotAlgebra>(
         &self,
         alg: &A,
@@ -164,7 +165,7 @@ impl Chebyshev {
         let depth = self.depth().max(1);
         has_levels("polynomial", alg.level(u), depth)?;
         let target = alg.target(alg.level(u) - depth);
-        let Some(plan) = Plan::best(&self.coefficients) else {
+        let Some(plan) = EvaluationPlan::best(&self.coefficients) else {
             let terms: Vec<_> = terms.iter().copied().chain([(0.0, u)]).collect();
             return alg.sum_of_products(&[], &terms, self.coefficients[0], target);
         };
@@ -181,7 +182,7 @@ pub(crate) fn clenshaw(coefficients: &[f64], u: f64) -> f64 {
     coefficients.first().copied().unwrap_or(0.0) + u * b1 - b2
 }
 
-/// `ceil(log2 i)`: levels of T_i, and of a polynomial with `i` coefficients.
+/// `ceil(log2 i)`: the depth of T_i, and of a polynomial with `i` coefficients.
 fn depth_of(i: usize) -> usize {
     i.next_power_of_two().trailing_zeros() as usize
 }
@@ -196,43 +197,47 @@ fn is_odd(p: &[f64]) -> bool {
     p.iter().step_by(2).all(|&c| c == 0.0)
 }
 
-/// A part of the polynomial and how it is computed.
+/// A part of the polynomial, by the way in which it is computed.
 enum Node {
-    /// `constant + sum c T_i`: one level above its deepest T_i.
+    /// `constant + sum c T_i`, one level below its lowest T_i.
     Combination { terms: Vec<(usize, f64)>, constant: f64 },
-    /// A combination that cannot wait, and the rest.
+    /// A combination that needs the full budget, and the rest.
     Sum(Box<Node>, Box<Node>),
     /// `quotient (T_giant + shift) + rest`.
     Product { quotient: Box<Node>, giant: usize, shift: f64, rest: Rest },
-    /// `T_1 even`, for an odd part.
+    /// `T_1 even`, for an odd polynomial.
     Tail(Box<Node>),
 }
 
-/// What a product leaves over.
+/// The rest of a division by T_m + shift.
 enum Rest {
     Constant(f64),
     Node(Box<Node>),
 }
 
-/// Choices that are made once for a whole polynomial.
+/// The choices of a plan.
 #[derive(Clone, Copy)]
 struct Strategy {
-    /// T_i up to this index may be in combinations (powers of two always).
+    /// The largest i such that T_i may occur in a combination, besides the powers of two.
     babies: usize,
+    /// Whether shifts other than 0 are used.
     shifts: bool,
+    /// Whether odd parts are divided by T_1.
     tails: bool,
 }
 
-struct Plan {
+/// A way to evaluate a polynomial.
+struct EvaluationPlan {
     root: Node,
-    /// The T_i to be made, ascending, without T_1.
+    /// The indices i > 1 of the T_i that are computed.
     powers: BTreeSet<usize>,
 }
 
-impl Plan {
-    /// The plan with the fewest products among all strategies; `None` for a constant. The constant coefficient is
-    /// not in it: it is added at the end, so that an odd polynomial plus a constant is as cheap as an odd one.
-    fn best(coefficients: &[f64]) -> Option<Plan> {
+impl EvaluationPlan {
+    /// The cheapest plan among all strategies; `None` for a constant. The plan leaves out the constant
+    /// coefficient, which is added at the end, so that an odd polynomial plus a constant costs as much as the
+    /// odd polynomial.
+    fn best(coefficients: &[f64]) -> Option<EvaluationPlan> {
         let mut p = coefficients.to_vec();
         p[0] = 0.0;
         let budget = depth_of(p.len());
@@ -245,7 +250,7 @@ impl Plan {
                 let root = build(&p, budget, strategy)?;
                 let mut powers = BTreeSet::new();
                 root.collect(&mut powers);
-                Some(Plan { root, powers })
+                Some(EvaluationPlan { root, powers })
             })
             .min_by_key(|plan| RELIN_COST * plan.products() + plan.root.sums() - plan.root.products())
     }
@@ -278,28 +283,30 @@ impl Plan {
     }
 }
 
-/// `T_i = 2 T_a T_b - T_{a-b}` with a the largest power of two that is no more than i/2 or below i: `[a, b, a - b]`.
+/// `[a, b, a - b]` with `T_i = 2 T_a T_b - T_{a-b}`, where a is i/2 if i is a power of two, else the largest
+/// power of two below i.
 fn parts(i: usize) -> [usize; 3] {
     let a = if i.is_power_of_two() { i / 2 } else { 1 << i.ilog2() };
     [a, i - a, a.abs_diff(i - a)]
 }
 
 impl Node {
-    /// Relinearisations: one for each sum that has a product in it.
+    /// The number of relinearisations: one for each sum that contains a product.
     fn products(&self) -> usize {
         let mut sum = (false, 0);
         self.count(&mut sum, Node::products);
         usize::from(sum.0) + sum.1
     }
 
-    /// Sums, each of which divides once.
+    /// The number of sums, each of which is rescaled once.
     fn sums(&self) -> usize {
         let mut sum = (false, 0);
         self.count(&mut sum, Node::sums);
         1 + sum.1
     }
 
-    /// Whether there is a product in the sum that this node belongs to, and the total of `f` over the quotients.
+    /// Updates `sum`: whether the sum that this node belongs to contains a product, and the total of `f` over
+    /// its quotients.
     fn count(&self, sum: &mut (bool, usize), f: fn(&Node) -> usize) {
         match self {
             Node::Combination { .. } => (),
@@ -317,6 +324,7 @@ impl Node {
         }
     }
 
+    /// Adds the indices of all T_i that the node needs to `powers`.
     fn collect(&self, powers: &mut BTreeSet<usize>) {
         match self {
             Node::Combination { terms, .. } => terms.iter().for_each(|&(i, _)| need(i, powers)),
@@ -335,7 +343,7 @@ impl Node {
         }
     }
 
-    /// The node plus `terms` plus `constant`, at `target`.
+    /// Computes the node plus `terms` plus `constant` at `target`.
     fn run<A: SlotAlgebra>(
         &self,
         alg: &A,
@@ -347,13 +355,14 @@ impl Node {
         let mut sum = Sum { products: Vec::new(), terms: terms.to_vec(), constant };
         self.gather(alg, powers, target, &mut sum)?;
         let products: Vec<_> = sum.products.iter().map(|(q, giant, _)| (1, q, *giant)).collect();
-        // quotient (T_giant + shift).
+        // The part quotient shift of quotient (T_giant + shift).
         let shifted = sum.products.iter().filter(|(_, _, shift)| *shift != 0.0);
         let terms: Vec<_> = sum.terms.into_iter().chain(shifted.map(|(q, _, shift)| (*shift, q))).collect();
         alg.sum_of_products(&products, &terms, sum.constant, target)
     }
 
-    /// Adds the node to `sum`. Every index met was put into `powers` by `collect`, so the look-ups cannot fail.
+    /// Adds the products and terms of the node to `sum`. `collect` has added every index to `powers`, so that
+    /// the look-ups do not panic.
     fn gather<'a, A: SlotAlgebra>(
         &self,
         alg: &A,
@@ -387,21 +396,21 @@ impl Node {
     }
 }
 
-/// What is relinearised and divided at once: products `quotient (giant + shift)`, terms, a constant.
+/// A sum that is relinearised and rescaled once: products `quotient (giant + shift)`, terms, and a constant.
 struct Sum<'a, V> {
     products: Vec<(V, &'a V, f64)>,
     terms: Vec<(f64, &'a V)>,
     constant: f64,
 }
 
-/// Adds T_i and what it is made of.
+/// Adds i, and the indices of the polynomials that T_i is computed from, to `powers`.
 fn need(i: usize, powers: &mut BTreeSet<usize>) {
     if i > 1 && powers.insert(i) {
         parts(i).into_iter().for_each(|j| need(j, powers));
     }
 }
 
-/// A way to compute `p` (trimmed, not constant) in `budget` levels, or `None` if this strategy has none.
+/// A way to compute `p`, trimmed and not constant, in `budget` levels; `None` if the strategy has none.
 fn build(p: &[f64], budget: usize, strategy: Strategy) -> Option<Node> {
     let degree = p.len() - 1;
     let small = |i: usize| i <= strategy.babies || i.is_power_of_two();
@@ -457,7 +466,7 @@ fn build(p: &[f64], budget: usize, strategy: Strategy) -> Option<Node> {
     Some(Node::Product { quotient: Box::new(build(&quotient, budget - 1, strategy)?), giant: m, shift, rest })
 }
 
-/// The even polynomial e with `T_1 e = p`, for odd `p`: `T_1 T_i = (T_{i+1} + T_{i-1})/2`.
+/// The even polynomial e with `T_1 e = p` for odd `p`, by `T_1 T_i = (T_{i+1} + T_{i-1})/2`.
 fn over_t1(p: &[f64]) -> Vec<f64> {
     let mut even = vec![0.0; p.len() - 1];
     let mut above = 0.0;
@@ -474,7 +483,7 @@ mod tests {
     use super::*;
     use crate::Clear;
 
-    /// A function with every coefficient of the wanted parity.
+    /// A polynomial with non-zero coefficients of all degrees, or of all odd degrees.
     fn sample(degree: usize, odd: bool) -> Chebyshev {
         let coefficients = (0..=degree)
             .map(|i| if odd && i % 2 == 0 { 0.0 } else { (1.0 + 0.3 * (i as f64).sin()) / (1.0 + i as f64) })
@@ -482,7 +491,8 @@ mod tests {
         Chebyshev::new(coefficients, -1.0, 1.0).unwrap()
     }
 
-    /// Every degree to 63 is evaluated in exactly its depth, exactly its announced products, to f64 precision.
+    /// Polynomials of every degree up to 63 are evaluated with exactly the stated depth and products, to f64
+    /// precision.
     #[test]
     fn evaluates_at_the_least_depth() {
         for (degree, odd) in (0..64).map(|d| (d, false)).chain((1..64).step_by(2).map(|d| (d, true))) {
@@ -505,7 +515,7 @@ mod tests {
         }
     }
 
-    /// Product counts of the degrees in use; a constant is free.
+    /// Upper bounds on the products for the degrees in use. A constant term costs nothing.
     #[test]
     fn few_products() {
         for (degree, odd, most) in

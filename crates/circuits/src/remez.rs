@@ -1,19 +1,20 @@
-//! Best uniform approximation by the exchange algorithm, in the Chebyshev basis.
+//! Best uniform approximation in the Chebyshev basis, by the Remez exchange algorithm.
 
 use std::f64::consts::PI;
 
 use crate::Error;
 use crate::polynomial::clenshaw;
 
-/// A best approximation and its worst error.
+/// A best approximation and its largest error.
 pub(crate) struct Fit {
     /// Chebyshev coefficients on [-1, 1], index = degree.
     pub(crate) coefficients: Vec<f64>,
     pub(crate) error: f64,
 }
 
-/// Approximates `f` on `[low, high]`, a part of [-1, 1], by a combination of the T_i with `i` in `basis` (ascending,
-/// a Chebyshev system on the interval: all degrees, or all odd ones with `low > 0`).
+/// The best approximation of `f` on `[low, high]`, a part of [-1, 1], by a combination of the T_i with `i` in
+/// `basis`. The basis is ascending and must be a Chebyshev system on the interval: all degrees, or all odd
+/// degrees if `low > 0`.
 pub(crate) fn minimax(basis: &[usize], f: impl Fn(f64) -> f64, low: f64, high: f64) -> Result<Fit, Error> {
     let n = basis.len();
     let degree = basis.last().copied().unwrap_or(0);
@@ -40,7 +41,7 @@ pub(crate) fn minimax(basis: &[usize], f: impl Fn(f64) -> f64, low: f64, high: f
         }
         let error = |theta: f64| clenshaw(&coefficients, at(theta)) - f(at(theta));
         let mut extrema = extrema(error, grid);
-        // Alternation is kept when the smaller of the two ends goes.
+        // Removing the smaller of the two end points keeps the alternation of signs.
         while extrema.len() > n + 1 {
             let last = extrema.len() - 1;
             extrema.remove(if extrema[0].1.abs() < extrema[last].1.abs() { 0 } else { last });
@@ -57,7 +58,8 @@ pub(crate) fn minimax(basis: &[usize], f: impl Fn(f64) -> f64, low: f64, high: f
     Err(failed)
 }
 
-/// The largest |error| of each run of equal signs, as (angle, error), refined by a parabola.
+/// The point of the largest |error| in each run of equal signs, as (angle, error), refined by a parabola
+/// through three points.
 fn extrema(error: impl Fn(f64) -> f64, grid: usize) -> Vec<(f64, f64)> {
     let step = PI / grid as f64;
     let values: Vec<f64> = (0..=grid).map(|g| error(step * g as f64)).collect();
@@ -86,7 +88,8 @@ fn extrema(error: impl Fn(f64) -> f64, grid: usize) -> Vec<(f64, f64)> {
     best.into_iter().map(refined).collect()
 }
 
-/// Gaussian elimination with partial pivots on augmented rows; `None` if singular.
+/// Solves the linear system with these augmented rows by Gaussian elimination with partial pivoting; `None`
+/// if it is singular.
 fn solve(rows: &mut [Vec<f64>]) -> Option<Vec<f64>> {
     let n = rows.len();
     for c in 0..n {
@@ -123,7 +126,8 @@ mod tests {
         assert!((fit.coefficients[0] + 0.125).abs() < 1e-9 && (fit.coefficients[1] - 1.0).abs() < 1e-9);
     }
 
-    /// Chebyshev's criterion: four coefficients, so five points of largest error with signs that alternate.
+    /// By Chebyshev's criterion, an approximation with four coefficients has five points of largest error
+    /// with alternating signs.
     #[test]
     fn ripples_are_equal_and_alternate() {
         let fit = minimax(&[1, 3, 5, 7], |_| 1.0, 0.1, 1.0).unwrap();

@@ -1,4 +1,4 @@
-//! From ciphertexts back to values, and the device's side of a refresh.
+//! Decryption, and the re-encryption of a masked ciphertext.
 
 use crate::encrypt::{SeededCiphertext, encrypt_poly};
 use crate::{Error, Private, SecretKey};
@@ -8,7 +8,7 @@ use rand::CryptoRng;
 use rns::{BaseConverter, Coeff, Constant, Modulus, Ntt, Poly};
 use zeroize::Zeroize;
 
-/// Slot values; a wrapper so that they can be zeroed.
+/// Decrypted slot values. The type exists so that they can be zeroed.
 pub struct Slots(Vec<Complex64>);
 
 impl Zeroize for Slots {
@@ -27,11 +27,13 @@ impl std::ops::Deref for Slots {
     }
 }
 
-/// The most limbs of a ciphertext that decryption reads, as far as their product fits an `i128` (two of 50 bits, three
-/// of 42): far more than a message and its scale have.
+/// Decryption reads the first limbs only: at most three, whose product has at most [`MAX_BITS`] bits. A
+/// message times its scale is far smaller than that.
 const LIMBS_READ: usize = 3;
+/// The largest log₂ of a modulus whose centred residues [`coefficients`] computes in `i128`.
 const MAX_BITS: f64 = 126.0;
 
+/// c₀ + c₁·s modulo the first `limbs` primes, in the coefficient domain.
 fn phase(secret: &SecretKey, ct: &Ciphertext, limbs: usize) -> Poly<Coeff> {
     let basis = secret.params().q_basis(limbs - 1);
     let mut phase: Poly<Ntt> = ct.c1().truncated(limbs);
@@ -40,13 +42,14 @@ fn phase(secret: &SecretKey, ct: &Ciphertext, limbs: usize) -> Poly<Coeff> {
     phase.into_coeff(basis)
 }
 
-/// The centred coefficients modulo the first few primes, exact for |c| below half their product.
+/// The coefficients of c₀ + c₁·s, centred modulo the product of the first primes. They are exact if they are
+/// below half of that product.
 pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
     let fits = |&l: &usize| secret.params().log_q(l - 1) <= MAX_BITS;
     let limbs = (1..=(ct.level() + 1).min(LIMBS_READ)).rev().find(fits).unwrap_or(1);
     let mut poly = phase(secret, ct, limbs);
     let basis = secret.params().q_basis(limbs - 1);
-    // Garner: c = d₀ + q₀·(d₁ + q₁·d₂), each digit from the residue modulo its prime in word arithmetic.
+    // Garner's algorithm: c = d₀ + q₀·(d₁ + q₁·d₂), where each digit is computed modulo its prime.
     let m: Vec<&Modulus> = (0..limbs).map(|i| basis.modulus(i)).collect();
     let inverse: Vec<Vec<Constant>> = (0..limbs)
         .map(|i| (0..i).map(|j| m[i].constant(m[i].inv(m[i].reduce(m[j].value())))).collect())
@@ -64,7 +67,7 @@ pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
                 value += weight * i128::from(digits[i]);
                 weight *= i128::from(m[i].value());
             }
-            // −1 where the value is above half of the product; no branch.
+            // `above` is −1 if the value is above half of the product, else 0. No branch.
             let above = (product / 2 - value) >> 127;
             value - (above & product)
         })
@@ -73,7 +76,7 @@ pub(crate) fn coefficients(secret: &SecretKey, ct: &Ciphertext) -> Vec<i128> {
     out
 }
 
-/// The first `slots` slot values; the message must have that period (a power of two up to N/2).
+/// Decrypts the first `slots` slots, a power of two up to N/2. The message must have that period.
 pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slots> {
     let mut integers = coefficients(secret, ct);
     let mut real: Vec<f64> = integers.iter().map(|&c| to_f64(c) / ct.scale()).collect();
@@ -83,8 +86,9 @@ pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slo
     Private::new(Slots(values))
 }
 
-/// `c` as a float, by the words of its magnitude: the conversion of an `i128` branches on its size. Exact
-/// where that conversion is exact, and within one unit in the last place elsewhere.
+/// Converts `c` to a float by the two words of its magnitude, without the branches of the built-in conversion
+/// from `i128`. The result equals that of the built-in conversion for |c| < 2⁶³, and is within one unit in
+/// the last place elsewhere.
 fn to_f64(c: i128) -> f64 {
     let sign = c >> 127;
     let magnitude = ((c ^ sign) - sign) as u128;
@@ -92,7 +96,7 @@ fn to_f64(c: i128) -> f64 {
     (1 + 2 * sign as i64) as f64 * value
 }
 
-/// The constant coefficient of c₀ + c₁·s modulo q₀.
+/// Decrypts the constant coefficient of c₀ + c₁·s, as a residue modulo q₀.
 pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<u64> {
     let mut phase = phase(secret, ct, 1);
     let value = phase.limb(0)[0];
@@ -100,15 +104,17 @@ pub fn constant_coefficient(secret: &SecretKey, ct: &Ciphertext) -> Private<u64>
     Private::new(value)
 }
 
-/// Encrypts the polynomial that `masked` decrypts to, coefficient by coefficient, at a higher `level`: the device's
-/// part of a refresh. It comes out with the canonical scale of `level`, for which its maker must have scaled the message; the
-/// mask must keep every coefficient below a quarter of the modulus.
+/// Decrypts `masked` and encrypts its polynomial again at a higher `level`: the user's part of a refresh. The
+/// result has the canonical scale of `level`, to which the message must have been scaled before it was
+/// masked. The masked coefficients must be below a quarter of the modulus of `masked`.
 ///
-/// A message of `slots` values (a power of two up to N/2) is a polynomial in X^(N/2·slots); other coefficients hold noise only
-/// and are left out, so that the noise that stays has the message's period.
+/// A message of `slots` values, a power of two up to N/2, is a polynomial in X^(N/(2·slots)). Its other
+/// coefficients hold noise only and are set to zero, so that the remaining noise has the period of the
+/// message.
 ///
 /// # Errors
-/// [`Error::TooLow`] if `masked` has less than 64 bits above its scale, which no mask can hide.
+/// [`Error::TooLow`] if the modulus of `masked` has less than 64 bits above its scale, which is too little
+/// for a mask.
 pub fn recrypt<R: CryptoRng>(
     secret: &SecretKey,
     masked: &Ciphertext,
@@ -125,8 +131,8 @@ pub fn recrypt<R: CryptoRng>(
     let (from, to) = (params.q_basis(low), params.q_basis(level));
     let mut poly = phase(secret, masked, low + 1);
     let mut lifted = Poly::<Coeff>::zero(params.n(), level + 1);
-    let converter = BaseConverter::wide(from, to);
-    let mut prepared = converter.prepare_coeff(from, |i| poly.limb(i));
+    let converter = BaseConverter::unpacked(from, to);
+    let mut prepared = converter.scaled_residues_coeff(from, |i| poly.limb(i));
     lifted.for_each_limb(|j, limb| {
         if j <= low {
             limb.copy_from_slice(poly.limb(j));

@@ -5,8 +5,8 @@ use rns::sample::{self, Seed};
 use rns::{Buffer, Ntt, Poly};
 use zeroize::{Zeroize, Zeroizing};
 
-/// A ciphertext made under the secret key: c₁ is the uniform polynomial of a seed, so it travels in half the
-/// bytes, and its error has standard deviation 3.2 a coefficient.
+/// A ciphertext that was encrypted under the secret key. c₁ is a uniform polynomial that is stored as its
+/// seed, so that the frame has half the size. The error of each coefficient has standard deviation 3.2.
 pub struct SeededCiphertext {
     c0: Poly<Ntt>,
     seed: Seed,
@@ -14,7 +14,7 @@ pub struct SeededCiphertext {
     scale: f64,
 }
 
-/// Encrypts `plaintext` under `secret`.
+/// Encrypts `plaintext` under `secret` as (m + e − c₁·s, c₁) with a uniform c₁ and an error e.
 pub fn encrypt<R: CryptoRng>(secret: &SecretKey, plaintext: &Plaintext, rng: &mut R) -> SeededCiphertext {
     encrypt_poly(secret, plaintext.poly(), plaintext.level(), plaintext.scale(), rng)
 }
@@ -31,7 +31,7 @@ pub(crate) fn encrypt_poly<R: CryptoRng>(
     let seed = sample::seed(rng);
     let errors = Zeroizing::new(sample::error(basis.n(), rng));
     let mut c0 = Poly::scratch(basis.n(), basis.len());
-    // Limb by limb, so that each stays in the cache.
+    // Limb by limb, so that the operands of a limb stay in the cache.
     c0.for_each_limb(|i, limb| {
         let m = basis.modulus(i);
         rns::signed_into(m, limb, &errors);
@@ -42,19 +42,19 @@ pub(crate) fn encrypt_poly<R: CryptoRng>(
         let mut product = Buffer::scratch(limb.len());
         rns::mul_into(m, &mut product, &mask, secret.values().limb(i));
         rns::sub_assign(m, limb, &product);
-        // The mask is public, its product with the secret is not.
+        // The mask is public; its product with the secret is not.
         product.zeroize();
     });
     SeededCiphertext { c0, seed, level, scale }
 }
 
 impl SeededCiphertext {
-    /// Its frame.
+    /// The frame of the ciphertext, under the key identifier `id`.
     pub fn to_bytes(&self, secret: &SecretKey, id: KeyId) -> Vec<u8> {
         ckks::write_seeded_ciphertext(secret.params(), id, &self.c0, &self.seed, self.level, self.scale)
     }
 
-    /// With c₁ written out.
+    /// The ciphertext with c₁ expanded from its seed.
     pub fn expand(self, secret: &SecretKey) -> Ciphertext {
         let c1 = ckks::uniform_c1(secret.params(), self.level, &self.seed);
         Ciphertext::new(self.c0, c1, self.level, self.scale)

@@ -1,5 +1,5 @@
-//! Key generation. Every key is checked against the security table at the modulus it is published under,
-//! by construction: no key's modulus is wider than the QP that [`ckks::Params`] was validated for.
+//! Key generation. The modulus of every key divides the QP that [`ckks::Params`] was checked for, so that no
+//! key is published under a larger modulus than the security table allows.
 
 use crate::SecretKey;
 use ckks::{Gadget, GaloisElement, KeySwitchKey, PublicKey};
@@ -8,7 +8,7 @@ use rns::sample;
 use rns::{Basis, Ntt, Poly};
 use zeroize::Zeroizing;
 
-/// b = −a·s + e modulo Q at the top level.
+/// Generates the public key (b, a) with b = −a·s + e modulo Q at the top level.
 pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
     let params = secret.params();
     let level = params.max_level();
@@ -21,7 +21,7 @@ pub fn public_key<R: CryptoRng>(secret: &SecretKey, rng: &mut R) -> PublicKey {
     PublicKey::new(params, b, seed)
 }
 
-/// s² → s, usable up to `level`.
+/// Generates the relinearisation key from s² to s, for all levels up to `level`.
 pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) -> KeySwitchKey {
     let s = secret.values_qp(level);
     let basis = secret.params().qp_basis(level);
@@ -29,7 +29,8 @@ pub fn relin_key<R: CryptoRng>(secret: &SecretKey, level: usize, rng: &mut R) ->
     switch_key(secret, secret.params().relin_gadget(), [&square, &s], level, rng)
 }
 
-/// s → σ⁻¹(s) for the automorphism σ of `element`, usable up to `level`.
+/// Generates the Galois key from s to σ⁻¹(s) for the automorphism σ of `element`, for all levels up to
+/// `level`.
 pub fn galois_key<R: CryptoRng>(
     secret: &SecretKey,
     element: GaloisElement,
@@ -37,7 +38,7 @@ pub fn galois_key<R: CryptoRng>(
     rng: &mut R,
 ) -> KeySwitchKey {
     let s = secret.values_qp(level);
-    let target = Zeroizing::new(s.permuted(&secret.params().permutation(element.inverse(secret.params()).0)));
+    let target = Zeroizing::new(s.permuted(&secret.params().permutation(element.inverse(secret.params()))));
     switch_key(secret, secret.params().galois_gadget(), [&s, &target], level, rng)
 }
 

@@ -1,10 +1,12 @@
-//! The secret half of CKKS: secret keys, key generation, decryption, symmetric encryption, the noise meter.
+//! The secret half of CKKS: secret keys, key generation, symmetric encryption, decryption, re-encryption, and
+//! a meter for precision.
 //!
-//! For key authorities and users' devices. A server must not depend on this crate, and a test sees to it.
-//! Nothing outside assumes that one party holds the whole key: a server knows keys by their id only.
+//! This crate is for key authorities and for the devices of users. A server must not depend on it;
+//! `tests/custody.rs` checks the dependency graph. Nothing outside this crate assumes that one party holds
+//! the whole key: a server knows a key by its identifier only.
 //!
-//! A decryption is a [`Private`] value. A server is told one bit of it ([`Private::at_least`]): an exact CKKS
-//! decryption that a server learns gives the key away (Li, Micciancio 2021).
+//! A decryption is a [`Private`] value. A server may learn one bit of it ([`Private::at_least`]), because an
+//! exact CKKS decryption reveals the key to whoever has the ciphertext (Li, Micciancio 2021).
 
 mod decrypt;
 mod encrypt;

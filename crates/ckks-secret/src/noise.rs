@@ -1,15 +1,15 @@
-//! The noise meter: how far a ciphertext is from what it should hold.
+//! A meter for precision: the distance of a decryption from the expected values.
 
 use crate::{SecretKey, decrypt};
 use ckks::Ciphertext;
 use num_complex::Complex64;
 
-/// Distance between a decryption and the values wanted.
+/// The distance between a decryption and the expected slot values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
     /// −log₂ of the largest error.
     pub worst_bits: f64,
-    /// −log₂ of the mean error.
+    /// −log₂ of the mean error of a slot.
     pub mean_bits: f64,
     /// The slot with the largest error.
     pub worst_slot: usize,
@@ -21,7 +21,7 @@ impl std::fmt::Display for Precision {
     }
 }
 
-/// Decrypts `ct` and compares it with `want`, slot by slot; `want.len()` is the period.
+/// Decrypts `ct` and compares its slots with `want`. `want.len()` is the period of the message.
 pub fn measure(secret: &SecretKey, ct: &Ciphertext, want: &[Complex64]) -> Precision {
     decrypt(secret, ct, want.len()).with(|got| {
         let errors: Vec<f64> = got.iter().zip(want).map(|(a, b)| (a - b).norm()).collect();

@@ -2,8 +2,8 @@ use rand::CryptoRng;
 use subtle::ConstantTimeGreater;
 use zeroize::Zeroize;
 
-/// A decrypted value on the device of whoever may see it. No Debug, Clone, Serialize or PartialEq; zeroed on
-/// drop.
+/// A decrypted value, on a device that may see it. It has no Debug, Clone, Serialize or PartialEq, and is
+/// zeroed when it is dropped.
 pub struct Private<T: Zeroize>(T);
 
 impl<T: Zeroize> Drop for Private<T> {
@@ -17,21 +17,22 @@ impl<T: Zeroize> Private<T> {
         Private(value)
     }
 
-    /// Uses the value on this device, to show or to act on. What `f` returns must not travel to a server
-    /// unless it is coarse, such as the arm played; [`Private::at_least`] is for numbers.
+    /// Applies `f` to the value on this device, in order to show it or to act on it. The result must not be
+    /// sent to a server unless it is as coarse as the index of the largest slot. Use [`Private::at_least`]
+    /// for numbers.
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
         f(&self.0)
     }
 }
 
 impl Private<u64> {
-    /// Adds uniform noise of ± 2^`flood_bits` to the residue, centres the sum modulo `modulus`, and returns
-    /// whether it is at least `threshold`. This one bit is all that a server may be told of a number.
-    /// `threshold + 2^flood_bits` must be below half of the modulus. The computation has no branch and no
-    /// division.
+    /// Adds uniform noise from [−2^`flood_bits`, 2^`flood_bits`) to the residue, centres the sum modulo
+    /// `modulus`, and returns whether it is at least `threshold`. A server may learn no more of a number than
+    /// this bit. `threshold + 2^flood_bits` must be below half the modulus. The computation has no branch and
+    /// no division.
     pub fn at_least<R: CryptoRng>(&self, threshold: u64, modulus: u64, flood_bits: u32, rng: &mut R) -> bool {
         let width = 1u64 << flood_bits;
-        // Below 3·modulus: the residue, plus noise from 0 to 2·width − 1, minus width modulo `modulus`.
+        // The residue plus noise in [0, 2·width) minus width, as a number below 3·modulus.
         let shifted = self.0 + (rng.next_u64() & (2 * width - 1)) + (modulus - width);
         let once = shifted.min(shifted.wrapping_sub(modulus));
         let value = once.min(once.wrapping_sub(modulus));
@@ -57,7 +58,7 @@ mod tests {
                 for value in [0, 1, 16, 40, 449_900, 450_000, 450_100, q / 2, q / 2 + 1, q - 20, q - 1] {
                     let centred = if value > q / 2 { value as i64 - q as i64 } else { value as i64 };
                     let got = Private::new(value).at_least(threshold as u64, q, flood_bits, &mut rng);
-                    // Noise can carry values near modulus/2 across it.
+                    // Noise may also carry values near modulus/2 across the sign.
                     let certain = (centred - threshold).abs() > noise && q as i64 / 2 - centred.abs() > noise;
                     assert!(!certain || got == (centred >= threshold), "{value}, {threshold}, {flood_bits}");
                 }
@@ -65,7 +66,8 @@ mod tests {
         }
     }
 
-    /// Half-way up the noise the answer is a coin: 200 draws give 60 to 140 of each side but for 10⁻⁸.
+    /// At the threshold the answer is a fair coin, and 200 draws give 60 to 140 of each side except with
+    /// probability 10⁻⁸. Half the noise width away it is a coin of 1/4.
     #[test]
     fn noise_covers_its_width_on_both_sides() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);

@@ -1,14 +1,14 @@
-//! A secret bundle at rest under a passphrase: Argon2id makes a key of it, XChaCha20-Poly1305 seals the
-//! bytes.
+//! Encryption of a secret bundle at rest under a passphrase: Argon2id derives a key from the passphrase, and
+//! XChaCha20-Poly1305 encrypts and authenticates the bytes.
 //!
 //! ```text
 //! offset  bytes  field
 //!      0      8  magic "HELBALCK"
-//!      8      2  version, 1, little endian like all numbers
+//!      8      2  version, 1, little-endian like all numbers
 //!     10     12  Argon2id: memory in KiB, passes, lanes
 //!     22     16  salt
 //!     38     24  nonce
-//!     62      …  ciphertext and tag; the bytes before are authenticated with it
+//!     62      …  ciphertext and tag, which also authenticates the bytes before
 //! ```
 
 use crate::Error;
@@ -19,18 +19,18 @@ use rand::CryptoRng;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// First bytes of a sealed file.
+/// The first bytes of a sealed file.
 pub const SEALED_MAGIC: [u8; 8] = *b"HELBALCK";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 62;
-/// The longest file that is read: many times the secret bundle of the largest ring.
+/// The largest file that is read. The secret bundle of the largest ring is many times smaller.
 pub const MAX_SEALED_BYTES: u64 = 1 << 20;
-/// RFC 9106, section 4, the second recommended option: 64 MiB, three passes, four lanes.
+/// Memory in KiB, passes and lanes of a new file: the second recommended option of RFC 9106, section 4.
 const COST: [u32; 3] = [1 << 16, 3, 4];
-/// What a header may ask for at most: 1 GiB, 64 passes, 16 lanes.
+/// The largest memory in KiB, passes and lanes that a header may ask for: 1 GiB, 64 passes, 16 lanes.
 const MOST: [u32; 3] = [1 << 20, 64, 16];
 
-/// A passphrase. No Debug; zeroed on drop.
+/// A passphrase. It has no Debug, and is zeroed when it is dropped.
 pub struct Passphrase(Zeroizing<Vec<u8>>);
 
 impl Passphrase {
@@ -42,14 +42,14 @@ impl Passphrase {
         if bytes.is_empty() { Err(Error::BadPassphrase("it is empty")) } else { Ok(Passphrase(bytes)) }
     }
 
-    /// The first line of a file, without its end.
+    /// Reads the passphrase from the first line of a file, without the line end.
     ///
     /// # Errors
     /// [`Error::BadPassphrase`] if the file cannot be read, is longer than 4096 bytes, or begins with an
     /// empty line.
     pub fn open(path: &Path) -> Result<Self, Error> {
         use std::io::Read;
-        // All room at once: a vector that grows leaves what it held behind.
+        // Reserved at once, because a vector that grows leaves copies behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(4097));
         let file =
             std::fs::File::open(path).map_err(|_| Error::BadPassphrase("its file cannot be opened"))?;
@@ -79,10 +79,10 @@ fn key(
     Ok(key)
 }
 
-/// The bytes of a sealed file. Takes 64 MiB of memory and some tenths of a second.
+/// Seals `content`: returns the bytes of a sealed file. Takes 64 MiB of memory and some tenths of a second.
 ///
 /// # Errors
-/// None in practice: [`Error::BadSealed`].
+/// [`Error::BadSealed`] if the passphrase has 4 GiB or more, or `content` 256 GiB or more.
 pub fn seal<R: CryptoRng>(content: &[u8], passphrase: &Passphrase, rng: &mut R) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(HEADER_BYTES + content.len() + 16);
     out.extend(SEALED_MAGIC);
@@ -101,11 +101,12 @@ pub fn seal<R: CryptoRng>(content: &[u8], passphrase: &Passphrase, rng: &mut R) 
     Ok(out)
 }
 
-/// The content that [`seal`] was given.
+/// Opens a sealed file: the inverse of [`seal`].
 ///
 /// # Errors
-/// [`Error::BadSealed`] for bytes that are no sealed file, or ask for more memory or time than is allowed,
-/// before any is spent; [`Error::WrongPassphrase`].
+/// [`Error::BadSealed`] if the bytes are no sealed file, or ask for more memory or time than is allowed,
+/// which is refused before any is spent; [`Error::WrongPassphrase`] if they do not authenticate under the
+/// passphrase.
 pub fn unseal(bytes: &[u8], passphrase: &Passphrase) -> Result<Zeroizing<Vec<u8>>, Error> {
     let (header, sealed) =
         bytes.split_at_checked(HEADER_BYTES).ok_or(Error::BadSealed("it ends within its header"))?;
@@ -140,8 +141,8 @@ mod tests {
         Passphrase::new(Zeroizing::new(text.into())).unwrap()
     }
 
-    /// The right passphrase opens the file: the control. Another passphrase and every changed field are
-    /// refused, and the file holds no part of the content in the clear.
+    /// The right passphrase opens the file. Another passphrase and a change of any field are refused, and the
+    /// file contains no part of the content in the clear.
     #[test]
     fn attack_a_sealed_bundle_opens_for_its_passphrase_alone() {
         let (content, mut rng) = (b"a secret key of many bytes".repeat(20), ChaCha20Rng::seed_from_u64(1));
@@ -157,7 +158,8 @@ mod tests {
         }
     }
 
-    /// Such a header is refused before any memory is allocated for it.
+    /// A header that asks for too much memory, too many passes or lanes is refused before any memory is
+    /// allocated.
     #[test]
     fn headers_that_ask_for_too_much_are_refused() {
         let sealed = seal(b"x", &passphrase("right"), &mut ChaCha20Rng::seed_from_u64(1)).unwrap();

@@ -7,11 +7,12 @@ use zeroize::{Zeroize, Zeroizing};
 const HEADER: FrameHeader =
     FrameHeader { kind: FrameKind::SecretKey, level: 0, parts: 1, element: 0, scale: 0.0 };
 
-/// A uniform ternary secret. No Debug, Clone, Serialize or PartialEq; zeroed on drop.
+/// A uniform ternary secret key. It has no Debug, Clone, Serialize or PartialEq, and is zeroed when it is
+/// dropped.
 pub struct SecretKey {
     params: Params,
     coefficients: Vec<i64>,
-    /// Over the primes of QP at the top level.
+    /// The values of s modulo the primes of QP at the top level.
     values: Poly<Ntt>,
 }
 
@@ -23,7 +24,7 @@ impl Drop for SecretKey {
 }
 
 impl SecretKey {
-    /// A fresh secret.
+    /// Samples a secret key.
     pub fn generate<R: CryptoRng>(params: &Params, rng: &mut R) -> Self {
         Self::from_coefficients(params, sample::ternary(params.n(), rng))
     }
@@ -34,17 +35,17 @@ impl SecretKey {
         SecretKey { params: params.clone(), coefficients, values }
     }
 
-    /// The parameters it belongs to.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
-    /// s over the primes of QP, in the order of the top level.
+    /// The values of s modulo the primes of QP at the top level.
     pub(crate) fn values(&self) -> &Poly<Ntt> {
         &self.values
     }
 
-    /// s over the primes of QP at `level`.
+    /// The values of s modulo the primes of QP at `level`.
     pub(crate) fn values_qp(&self, level: usize) -> Zeroizing<Poly<Ntt>> {
         let (n, top) = (self.params.n(), self.params.max_level());
         let special = &self.values.data()[(top + 1) * n..];
@@ -57,7 +58,7 @@ impl SecretKey {
         Zeroizing::new(out)
     }
 
-    /// The frame a secret bundle holds: two bits a coefficient. Zero it after use.
+    /// The frame of the secret key in a secret bundle, with two bits for each coefficient.
     pub fn to_bytes(&self, id: KeyId) -> Zeroizing<Vec<u8>> {
         ckks::write_frame(&self.params, id, HEADER, self.coefficients.len() / 4, |out| {
             out.extend(
@@ -69,20 +70,21 @@ impl SecretKey {
         .into()
     }
 
-    /// Reads what [`Self::to_bytes`] wrote.
+    /// Reads the frame that [`Self::to_bytes`] writes, and returns the key with its identifier.
     ///
     /// # Errors
-    /// [`Error::Ckks`] for a frame that is not one of these parameters, [`Error::BadSecretKey`] for its content.
+    /// [`Error::Ckks`] if the bytes are no frame of a secret key under these parameters,
+    /// [`Error::BadSecretKey`] if a field or coefficient is out of its range.
     pub fn from_bytes(params: &Params, bytes: &[u8]) -> Result<(Self, KeyId), Error> {
         let (header, id, payload) = ckks::read_frame(params, None, &[FrameKind::SecretKey], bytes)?;
-        // By bits: a scale of −0 is not what we write.
+        // Compared by bits, because −0 equals 0 but is never written.
         if header != HEADER || header.scale.to_bits() != 0 {
             return Err(Error::BadSecretKey("a header field does not belong to a secret key"));
         }
         if payload.len() * 4 != params.n() {
-            return Err(Error::BadSecretKey("the length does not follow from the ring degree"));
+            return Err(Error::BadSecretKey("its length does not follow from the ring degree"));
         }
-        // All room at once: a vector that grows leaves what it held behind.
+        // Reserved at once, because a vector that grows leaves copies behind.
         let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
         for &b in payload {
             coefficients.extend((0..4).map(|i| i64::from(b >> (2 * i) & 3) - 1));

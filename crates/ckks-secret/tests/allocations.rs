@@ -1,8 +1,8 @@
-//! Once warm, operations live off the pool of buffers: what they ask of the allocator is bookkeeping.
+//! After their first calls, operations take their buffers from the pool and allocate only small bookkeeping.
 
 mod common;
 
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, Plaintext, TOY_LOGN14_DEPTH22};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, Plaintext, TOY_LOGN14_DEPTH22};
 use ckks_secret::SecretKey;
 use common::{rng, values};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The only test of this file: the counters are those of the whole process.
+/// This is the only test of the file, because the counters are those of the whole process.
 #[test]
 fn no_operation_allocates_as_much_as_one_limb() {
-    // One thread: when a second takes part for the first time is chance, and then it fetches its scratch.
+    // One thread only: a second thread would allocate its scratch space whenever it first takes part.
     rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(measure);
 }
 
@@ -25,8 +25,9 @@ fn measure() {
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
     let [g, h] = [1, 2].map(|k| GaloisElement::rotation(&params, k));
-    let mut galois = |g, kept| (g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
-    let galois = [galois(g, Kept::Whole), galois(h, Kept::Seeded)].into();
+    let mut galois =
+        |g, storage| (g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).stored_as(storage)));
+    let galois = [galois(g, KeyStorage::Expanded), galois(h, KeyStorage::Seeded)].into();
     let keys =
         EvaluationKeys { relin: Some(Arc::new(ckks_secret::relin_key(&secret, level, &mut rng))), galois };
     let eval = Evaluator::new(params.clone(), keys);

@@ -2,7 +2,7 @@ use crate::Params;
 use rns::{Ntt, Poly};
 use zeroize::Zeroize;
 
-/// An encoded message: a polynomial at a level with a scale.
+/// An encoded message: a polynomial at a level, with the scale that its coefficients were multiplied by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plaintext {
     pub(crate) poly: Poly<Ntt>,
@@ -10,7 +10,7 @@ pub struct Plaintext {
     pub(crate) scale: f64,
 }
 
-/// For messages that are secret; its large buffer goes back to a pool when it is dropped.
+/// For secret messages: the buffer of a dropped plaintext returns to a pool and is not zeroed there.
 impl Zeroize for Plaintext {
     fn zeroize(&mut self) {
         self.poly.zeroize();
@@ -23,18 +23,18 @@ impl Plaintext {
         &self.poly
     }
 
-    /// Level.
+    /// The level.
     pub fn level(&self) -> usize {
         self.level
     }
 
-    /// Scale Δ.
+    /// The scale Δ.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 }
 
-/// A ciphertext of degree 1: (c₀, c₁) with c₀ + c₁·s ≈ Δ·m.
+/// A ciphertext (c₀, c₁) of degree 1 with c₀ + c₁·s ≈ Δ·m for the secret s, the scale Δ and the message m.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ciphertext {
     pub(crate) c0: Poly<Ntt>,
@@ -44,34 +44,38 @@ pub struct Ciphertext {
 }
 
 impl Ciphertext {
-    /// From its parts, which must have `level + 1` limbs each.
+    /// The ciphertext with these parts.
+    ///
+    /// # Panics
+    /// If c₀ or c₁ has another number of limbs than `level + 1`.
     pub fn new(c0: Poly<Ntt>, c1: Poly<Ntt>, level: usize, scale: f64) -> Self {
-        debug_assert!(c0.limbs() == level + 1 && c1.limbs() == level + 1);
+        assert!(c0.limbs() == level + 1 && c1.limbs() == level + 1, "a level has as many limbs and one more");
         Ciphertext { c0, c1, level, scale }
     }
 
-    /// Level: index of the last active limb.
+    /// The level: the index of the last limb.
     pub fn level(&self) -> usize {
         self.level
     }
 
-    /// Scale Δ.
+    /// The scale Δ.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// The same polynomials, read at another scale: the message is multiplied by the old scale over the new one.
+    /// The same polynomials at another stated scale, which multiplies the message by the old scale over the
+    /// new.
     #[must_use]
     pub fn with_scale(self, scale: f64) -> Self {
         Ciphertext { scale, ..self }
     }
 
-    /// c₀.
+    /// The part c₀.
     pub fn c0(&self) -> &Poly<Ntt> {
         &self.c0
     }
 
-    /// c₁.
+    /// The part c₁.
     pub fn c1(&self) -> &Poly<Ntt> {
         &self.c1
     }
@@ -81,7 +85,7 @@ impl Ciphertext {
         [self.c0.limb(i), self.c1.limb(i)]
     }
 
-    /// The encryption of zero that hides nothing: neutral for addition.
+    /// The trivial encryption (0, 0) of zero, which is neutral for addition and hides nothing.
     pub fn zero(params: &Params, level: usize) -> Self {
         let zero = Poly::zero(params.n(), level + 1);
         Ciphertext { c0: zero.clone(), c1: zero, level, scale: params.scale(level) }

@@ -1,25 +1,25 @@
-//! rows → slots → polynomial at scale Δ.
+//! Encoding: from slot values to a polynomial with integer coefficients at a scale, and back.
 
 use crate::{Error, Op, Params, Plaintext};
 use num_complex::Complex64;
 use rns::Poly;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The canonical embedding for ring degree N: slot j is the value at ζ^(5ʲ), ζ = e^(πi/N).
+/// The canonical embedding for ring degree N. Slot j is the polynomial's value at ζ^(5ʲ) with ζ = e^(πi/N).
 ///
-/// Vectors may be shorter than N/2 (a power of two): they stand for their periodic continuation, a polynomial
-/// in X^(N/2n).
+/// A vector may have any length n ≤ N/2 that is a power of two. It stands for its periodic continuation to
+/// N/2 slots, which is a polynomial in X^(N/2n).
 #[derive(Debug, Clone)]
 pub struct Encoder {
     n: usize,
-    /// e^(2πik/2N)
+    /// Entry k is e^(2πik/2N).
     roots: Vec<Complex64>,
-    /// 5ʲ mod 2N
+    /// Entry j is 5ʲ mod 2N.
     powers: Vec<usize>,
 }
 
 impl Encoder {
-    /// For ring degree 2^`log_n`.
+    /// The encoder for ring degree 2^`log_n`.
     pub fn new(log_n: u32) -> Self {
         let n = 1usize << log_n;
         let roots = (0..2 * n)
@@ -29,8 +29,8 @@ impl Encoder {
         Encoder { n, roots, powers }
     }
 
-    /// The real coefficients (before scaling) of the polynomial with these slots: as many as there are real numbers in them,
-    /// the polynomial being one in X^(N/(2·slots)).
+    /// The real coefficients, before scaling, of the polynomial with these n slots. It is a polynomial in
+    /// X^(N/2n), and its 2n coefficients are returned.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless the number of values is a power of two up to N/2.
@@ -53,15 +53,15 @@ impl Encoder {
             len = half;
         }
         bit_reverse(&mut v);
-        // Coefficient i of the short polynomial belongs to X^(i·N/(2·size)).
+        // Entry i is the coefficient of X^(i·N/(2·size)).
         let mut out = Vec::with_capacity(2 * size);
         out.extend(v.iter().map(|z| z.re).chain(v.iter().map(|z| z.im)).map(|c| c / size as f64));
         zero_slots(&mut v);
         Ok(out)
     }
 
-    /// The first `size` slots of the polynomial with these coefficients; `size` is a power of two up to N/2,
-    /// and the polynomial one in X^(N/(2·size)) (other coefficients are not read).
+    /// The first `size` slots, a power of two up to N/2, of the polynomial in X^(N/(2·size)) with these N
+    /// coefficients. Other coefficients than those of powers of X^(N/(2·size)) are not read.
     pub fn slots(&self, coefficients: &[f64], size: usize) -> Vec<Complex64> {
         let gap = self.n / 2 / size;
         let mut v: Vec<Complex64> = (0..size)
@@ -83,10 +83,10 @@ impl Encoder {
         v
     }
 
-    /// The rounded integer coefficients at `scale`.
+    /// The coefficients of [`Self::coefficients`], multiplied by `scale` and rounded to integers.
     ///
     /// # Errors
-    /// As [`Self::coefficients`]; [`Error::ValueRange`] if a value is not finite or a coefficient not below 2⁶².
+    /// As [`Self::coefficients`]; [`Error::ValueRange`] if a value is not finite or an integer reaches 2⁶².
     pub fn integers(&self, slots: &[Complex64], scale: f64) -> Result<Vec<i64>, Error> {
         let coefficients = Zeroizing::new(self.coefficients(slots)?);
         let mut out = Zeroizing::new(Vec::with_capacity(coefficients.len()));
@@ -101,7 +101,7 @@ impl Encoder {
     }
 }
 
-/// Overwrites slot values that may be secret.
+/// Zeroes slot values that may be secret.
 pub fn zero_slots(slots: &mut [Complex64]) {
     for z in slots {
         z.re.zeroize();
@@ -120,7 +120,7 @@ fn bit_reverse(v: &mut [Complex64]) {
 }
 
 impl Plaintext {
-    /// Encodes slot values at `level` with its canonical scale.
+    /// Encodes slot values at the canonical scale of `level`.
     ///
     /// # Errors
     /// As [`Self::encode_at`].
@@ -129,10 +129,10 @@ impl Plaintext {
         Self::encode_at(params, slots, level, params.scale(level))
     }
 
-    /// Encodes slot values at `level` with any scale.
+    /// Encodes slot values at `level` and any scale.
     ///
     /// # Errors
-    /// As [`Encoder::integers`]; [`Error::OutOfLevels`] for a level above the top.
+    /// As [`Encoder::integers`]; [`Error::OutOfLevels`] if `level` is above the top level.
     pub fn encode_at(params: &Params, slots: &[Complex64], level: usize, scale: f64) -> Result<Self, Error> {
         params.check_level(Op::Encode, level)?;
         let integers = Zeroizing::new(params.encoder().integers(slots, scale)?);
@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20))]
-        /// The fast embedding equals the definition, for every slot count.
+        /// The fast embedding equals its definition, for every number of slots.
         #[test]
         fn encoding_equals_its_definition(log_size in 0u32..=9, values in proptest::collection::vec(-1.0f64..1.0, 1024)) {
             let (n, size) = (1024, 1usize << log_size);
@@ -172,7 +172,7 @@ mod tests {
             short.iter().enumerate().for_each(|(i, &c)| coefficients[i * n / short.len()] = c);
             for j in [0, 1, size / 2, size - 1] {
                 prop_assert!((slow_slot(&coefficients, n, j) - slots[j % size]).norm() < 1e-11);
-                // Periodic beyond the slots given.
+                // Further slots repeat the given ones.
                 prop_assert!((slow_slot(&coefficients, n, j + size) - slots[j % size]).norm() < 1e-11);
             }
             for (a, b) in encoder.slots(&coefficients, size).iter().zip(&slots) {

@@ -5,8 +5,9 @@ use rand::CryptoRng;
 use rns::{Buffer, Poly, sample};
 use zeroize::{Zeroize, Zeroizing};
 
-/// Encrypts `plaintext`: (b·u + e₀ + m, a·u + e₁) with ternary u. The error has a standard deviation of about
-/// 3.2·√(4N/3 + 1) a coefficient, some 200 times that of an encryption under the secret key.
+/// Encrypts `plaintext` under the public key (b, a) as (b·u + e₀ + m, a·u + e₁), with a uniform ternary u and
+/// errors e₀ and e₁. The error of a coefficient has standard deviation 3.2·√(4N/3 + 1). At N = 2¹⁵ this is
+/// about 200 times that of an encryption under the secret key.
 pub fn encrypt<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
@@ -15,12 +16,12 @@ pub fn encrypt<R: CryptoRng>(
 ) -> Ciphertext {
     let level = plaintext.level;
     let basis = params.q_basis(level);
-    // Whoever learns one of the three learns the message.
+    // u, e₀ and e₁ are as secret as the message.
     let u = Zeroizing::new(sample::ternary(basis.n(), rng));
     let [e0, e1] = [(); 2].map(|()| Zeroizing::new(sample::error(basis.n(), rng)));
     let scratch = || Poly::scratch(basis.n(), basis.len());
     let (mut c0, mut c1) = (scratch(), scratch());
-    // Limb by limb, so that what belongs to one stays in the cache.
+    // Limb by limb, so that the operands of a limb stay in the cache.
     Poly::for_each_limb_pair(&mut c0, &mut c1, |i, o0, o1| {
         let (m, table) = (basis.modulus(i), &basis.tables()[i]);
         let mut u_values = Buffer::scratch(basis.n());

@@ -1,4 +1,6 @@
-/// An operation, for messages.
+use fault::Fault;
+
+/// An operation, as it is named in error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Op {
@@ -10,7 +12,7 @@ pub enum Op {
     MulPlain,
     /// Division by the last prime.
     Rescale,
-    /// Lowering the level.
+    /// Dropping to a lower level.
     DropLevel,
     /// Rotation of the slots.
     Rotate,
@@ -41,32 +43,33 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// Why an operation was refused. No message holds a secret, a plaintext or a noise figure.
+/// The reason why an operation was refused. No message contains a secret, a plaintext or a noise figure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: these two operands can never be combined. Fix the call.
-    #[error("{op}: scale 2^{left:.4} against 2^{right:.4}")]
+    /// Misuse: the two operands have different scales and cannot be combined. Fix the call.
+    #[error("{op}: the scales 2^{left:.4} and 2^{right:.4} differ; adjust one operand")]
     ScaleMismatch {
         /// The operation.
         op: Op,
-        /// log₂ of the first scale.
+        /// log₂ of the scale of the first operand.
         left: f64,
-        /// log₂ of the second scale.
+        /// log₂ of the scale of the second operand.
         right: f64,
     },
-    /// Misuse: the operands are at different levels; bring them to one with `adjust`.
-    #[error("{op}: level {left} against level {right}; adjust one of them")]
+    /// Misuse: the operands are at different levels. Bring them to one level with `adjust`.
+    #[error("{op}: the levels {left} and {right} differ; adjust one operand")]
     LevelMismatch {
         /// The operation.
         op: Op,
-        /// First level.
+        /// Level of the first operand.
         left: usize,
-        /// Second level.
+        /// Level of the second operand.
         right: usize,
     },
-    /// Capacity: the circuit is deeper than what is left. Refresh earlier, or take larger parameters.
-    #[error("{op}: needs {need} levels, {have} left")]
+    /// Capacity: the operation needs more levels than the operand has. Refresh earlier, or take deeper
+    /// parameters.
+    #[error("{op}: {need} levels are needed, but the operand has {have}")]
     OutOfLevels {
         /// The operation.
         op: Op,
@@ -75,40 +78,40 @@ pub enum Error {
         /// Levels left.
         have: usize,
     },
-    /// Misuse: the number of slot values does not fit.
-    #[error("{op}: {got} slot values, expected a power of two up to {max}")]
+    /// Misuse: the number of slot values is not a power of two that fits the ring.
+    #[error("{op}: {got} slot values were given; the number must be a power of two up to {max}")]
     SlotCount {
         /// The operation.
         op: Op,
-        /// Values given.
+        /// Number of values given.
         got: usize,
-        /// Most that fit.
+        /// Largest number of values.
         max: usize,
     },
-    /// Misuse: a value is not finite or too large for the scale.
-    #[error("{op}: a value is not finite or does not fit at scale 2^{scale:.1}")]
+    /// Misuse: a value is not finite, or too large for the scale.
+    #[error("{op}: a value is not finite, or too large for the scale 2^{scale:.1}")]
     ValueRange {
         /// The operation.
         op: Op,
         /// log₂ of the scale.
         scale: f64,
     },
-    /// Misuse: the key that this operation needs was not generated, or not up to this level.
+    /// Misuse: the key that this operation needs was not generated, or only for lower levels.
     #[error(
-        "{op}: no evaluation key for Galois element {element} at level {level}; make it with the key authority"
+        "{op}: there is no evaluation key for Galois element {element} at level {level}; generate it with the secret key"
     )]
     MissingKey {
         /// The operation.
         op: Op,
         /// The element; 0 stands for relinearisation.
         element: u64,
-        /// The level asked for.
+        /// The level of the operation.
         level: usize,
     },
-    /// Misuse: a parameter set that cannot be.
+    /// Misuse: a number of the parameter set is out of its range.
     #[error("parameters refused: {0}")]
     BadParams(String),
-    /// Misuse: parameters that do not offer the security they claim.
+    /// Misuse: the parameters do not have the security that they claim.
     #[error(
         "parameters refused: log2(QP) = {log_qp:.1} at N = 2^{log_n} where {claim} allows {allowed}; \
          take a larger ring or a smaller modulus"
@@ -116,25 +119,28 @@ pub enum Error {
     Insecure {
         /// log₂ of the ring degree.
         log_n: u32,
-        /// Modulus bits asked for.
+        /// log₂(QP) of the set.
         log_qp: f64,
-        /// Modulus bits allowed.
+        /// Largest log₂(QP) allowed.
         allowed: u32,
         /// The security claimed.
         claim: &'static str,
     },
-    /// Untrusted: not a frame of this format, or one cut short or too long. Answer 400, keep nothing.
+    /// Untrusted: the bytes are not a frame of this format, or are truncated or too long. Answer 400, keep
+    /// nothing.
     #[error("rejected: {0}")]
     BadFrame(&'static str),
-    /// Untrusted: a format version this program does not read.
-    #[error("rejected: format version {got}, this program reads version {want}; make it anew with this one")]
+    /// Untrusted: the frame has a format version that this program does not read.
+    #[error(
+        "rejected: format version {got}, but this program reads version {want}; generate it again with this program"
+    )]
     Version {
         /// Version found.
         got: u16,
         /// Version supported.
         want: u16,
     },
-    /// Untrusted: made under other parameters.
+    /// Untrusted: the frame belongs to other parameters.
     #[error("rejected: made under parameters {got}, expected {want}")]
     WrongParams {
         /// Fingerprint found.
@@ -142,7 +148,7 @@ pub enum Error {
         /// Fingerprint expected.
         want: String,
     },
-    /// Untrusted: made under another key.
+    /// Untrusted: the frame belongs to another key.
     #[error("rejected: made under key {got}, expected {want}")]
     WrongKey {
         /// Key id found.
@@ -156,7 +162,7 @@ pub enum Error {
         /// The limb.
         limb: usize,
     },
-    /// Untrusted: a level or scale other than the one agreed.
+    /// Untrusted: the ciphertext has another level or scale than expected.
     #[error(
         "rejected: level {got_level} and scale 2^{got_scale:.4}, expected level {want_level} and its scale"
     )]
@@ -168,7 +174,30 @@ pub enum Error {
         /// Level expected.
         want_level: usize,
     },
-    /// Below the scheme.
+    /// An error of the modular arithmetic.
     #[error(transparent)]
     Rns(#[from] rns::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::BadFrame(_) => Fault::Malformed,
+            Error::Version { .. } => Fault::Version,
+            Error::WrongParams { .. } => Fault::Parameters,
+            Error::WrongKey { .. } => Fault::Key,
+            Error::ResidueTooLarge { .. } => Fault::Residue,
+            Error::WrongLevel { .. } => Fault::Level,
+            Error::ScaleMismatch { .. }
+            | Error::LevelMismatch { .. }
+            | Error::OutOfLevels { .. }
+            | Error::SlotCount { .. }
+            | Error::ValueRange { .. }
+            | Error::MissingKey { .. }
+            | Error::BadParams(_)
+            | Error::Insecure { .. }
+            | Error::Rns(_) => Fault::Internal,
+        }
+    }
 }

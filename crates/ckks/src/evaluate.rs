@@ -1,28 +1,29 @@
 //! Operations on ciphertexts.
 //!
-//! Each states the levels it uses and the scale that comes out. Results are at the canonical scale of their
-//! level unless said otherwise. Errors added are given in a slot, at scale 1, as multiples of
-//! [`Params::rounding_error`] (one "rounding").
+//! Each operation states the number of levels that it uses. Results have the canonical scale of their level
+//! unless the operation says otherwise. The error that an operation adds to a slot is given as a multiple of
+//! [`Params::rounding_error`], called one rounding.
 
 use crate::keyswitch::{self, Digits, Source};
 use crate::linear::EncodedTransform;
 use crate::{Ciphertext, Error, EvaluationKeys, GaloisElement, Op, Params, Plaintext};
 use num_complex::Complex64;
-use rns::{Addends, Mode, Ntt, Poly, Target};
+use rns::{AccumulatorTerms, Destination, Mode, Ntt, Poly};
 use std::collections::BTreeMap;
 
-/// Computes on ciphertexts with the keys it was given. Immutable and `Sync`.
+/// Computes on ciphertexts with a set of evaluation keys. Immutable and `Sync`.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
     params: Params,
     keys: EvaluationKeys,
 }
 
-/// Scales that differ by less are the same: rounding a constant to 2⁻³² does not matter.
+/// The largest relative difference of two scales that count as equal. Constants are rounded to a relative
+/// 2⁻³², which is far below it.
 const SCALE_TOLERANCE: f64 = 1e-7;
 
 impl Evaluator {
-    /// With these keys; an operation whose key is missing returns [`Error::MissingKey`].
+    /// An evaluator with these keys. An operation whose key is missing returns [`Error::MissingKey`].
     pub fn new(params: Params, keys: EvaluationKeys) -> Self {
         Evaluator { params, keys }
     }
@@ -47,7 +48,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// a ← a + b. No level. Levels and scales must agree.
+    /// a ← a + b. Uses no level. Levels and scales must agree.
     pub fn add_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), Error> {
         self.same(Op::Add, (a.level, a.scale), (b.level, b.scale))?;
         let basis = self.params.q_basis(a.level);
@@ -56,7 +57,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// a ← a − b. No level. Levels and scales must agree.
+    /// a ← a − b. Uses no level. Levels and scales must agree.
     pub fn sub_assign(&self, a: &mut Ciphertext, b: &Ciphertext) -> Result<(), Error> {
         self.same(Op::Add, (a.level, a.scale), (b.level, b.scale))?;
         let basis = self.params.q_basis(a.level);
@@ -65,41 +66,41 @@ impl Evaluator {
         Ok(())
     }
 
-    /// a ← −a. No level.
+    /// a ← −a. Uses no level.
     pub fn neg_assign(&self, a: &mut Ciphertext) {
         let basis = self.params.q_basis(a.level);
         a.c0.neg_assign(basis);
         a.c1.neg_assign(basis);
     }
 
-    /// a ← a + m. No level. Levels and scales must agree.
+    /// a ← a + m. Uses no level. Levels and scales must agree.
     pub fn add_plain_assign(&self, a: &mut Ciphertext, m: &Plaintext) -> Result<(), Error> {
         self.same(Op::Add, (a.level, a.scale), (m.level, m.scale))?;
         a.c0.add_assign(self.params.q_basis(a.level), &m.poly);
         Ok(())
     }
 
-    /// a ← a + z in every slot. No level.
+    /// a ← a + z in every slot. Uses no level.
     pub fn add_constant_assign(&self, a: &mut Ciphertext, z: Complex64) -> Result<(), Error> {
         let m = Plaintext::encode_at(&self.params, &[z], a.level, a.scale)?;
         self.add_plain_assign(a, &m)
     }
 
-    /// a ← k·a. No level; the error grows by |k|.
+    /// a ← k·a. Uses no level. The error of `a` grows by the factor |k|.
     pub fn mul_integer_assign(&self, a: &mut Ciphertext, k: i64) {
         let basis = self.params.q_basis(a.level);
         a.c0.mul_integer_assign(basis, i128::from(k));
         a.c1.mul_integer_assign(basis, i128::from(k));
     }
 
-    /// a ← √−1·a. No level, no error.
+    /// a ← √−1·a. Uses no level and adds no error.
     pub fn mul_i_assign(&self, a: &mut Ciphertext) {
         let basis = self.params.q_basis(a.level);
         a.c0.mul_assign(basis, self.params.imaginary_unit());
         a.c1.mul_assign(basis, self.params.imaginary_unit());
     }
 
-    /// Divides by the last prime: one level, scale divided by it, one rounding added.
+    /// Divides the ciphertext and its scale by the last prime. Uses one level and adds one rounding.
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] at level 0.
@@ -111,7 +112,8 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level: a.level - 1, scale })
     }
 
-    /// (Σ k·t + constant)/q at the scale it is said to have, q the prime of `level` + 1.
+    /// (Σ k·t + constant)/q at `level`, where q is the prime of `level` + 1. The caller states the scale of
+    /// the result.
     fn divided_sum(
         &self,
         op: Op,
@@ -131,10 +133,11 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level, scale })
     }
 
-    /// The first `level` + 1 limbs: the same message and scale at a lower level. Adds no error.
+    /// The first `level` + 1 limbs of the ciphertext: the same message at the same scale and a lower level.
+    /// Adds no error.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if `level` is above the ciphertext's.
+    /// [`Error::OutOfLevels`] if `level` is above the level of the ciphertext.
     pub fn drop_level(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
         if level > a.level {
             return Err(Error::OutOfLevels { op: Op::DropLevel, need: level, have: a.level });
@@ -142,11 +145,12 @@ impl Evaluator {
         Ok(Ciphertext { c0: a.c0.truncated(level + 1), c1: a.c1.truncated(level + 1), level, scale: a.scale })
     }
 
-    /// The same message at a lower `level` and at its canonical scale: drops to `level` + 1, multiplies by an
-    /// integer near the prime and rescales. One rounding, and a relative change below 2^−log_scale.
+    /// The same message at a lower `level` and its canonical scale. Drops to `level` + 1, multiplies by an
+    /// integer near the prime, and rescales. Adds one rounding, and changes the message by a relative error
+    /// below 2^−log_scale.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if `level` is above the ciphertext's.
+    /// [`Error::OutOfLevels`] if `level` is above the level of the ciphertext.
     pub fn adjust(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
         let canonical = self.params.scale(a.level);
         if level > a.level {
@@ -158,10 +162,10 @@ impl Evaluator {
         self.adjust_to(a, level, self.params.scale(level))
     }
 
-    /// The same message at a lower `level` and at any scale near the canonical one, as [`Self::adjust`].
+    /// As [`Self::adjust`], but to any scale near the canonical one, and always to a lower level.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if `level` is not below the ciphertext's.
+    /// [`Error::OutOfLevels`] if `level` is not below the level of the ciphertext.
     pub fn adjust_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, Error> {
         if level >= a.level {
             return Err(Error::OutOfLevels { op: Op::DropLevel, need: level + 1, have: a.level });
@@ -170,10 +174,11 @@ impl Evaluator {
         self.divided_sum(Op::DropLevel, &[(factor, a)], 0, level, scale)
     }
 
-    /// a·m rescaled: one level. For a canonical result `m` is encoded by [`Self::encode_factor`].
+    /// The rescaled product a·m. Uses one level. The result has the canonical scale if `m` was encoded by
+    /// [`Self::encode_factor`].
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] at level 0, [`Error::LevelMismatch`].
+    /// [`Error::OutOfLevels`] at level 0, [`Error::LevelMismatch`] if `a` and `m` are at different levels.
     pub fn mul_plain(&self, a: &Ciphertext, m: &Plaintext) -> Result<Ciphertext, Error> {
         if m.level != a.level {
             return Err(Error::LevelMismatch { op: Op::MulPlain, left: a.level, right: m.level });
@@ -193,16 +198,17 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// Encodes a factor for [`Self::mul_plain`] with a ciphertext at `level` and its canonical scale, so that the
-    /// rescaled product is at the canonical scale of `level` − 1.
+    /// Encodes a factor for [`Self::mul_plain`]. Its scale takes the canonical scale of `level` to the
+    /// canonical scale of `level` − 1.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] at level 0 or above the top; as [`Plaintext::encode`].
+    /// [`Error::OutOfLevels`] at level 0 or above the top level; otherwise as [`Plaintext::encode`].
     pub fn encode_factor(&self, slots: &[Complex64], level: usize) -> Result<Plaintext, Error> {
         Plaintext::encode_at(&self.params, slots, level, self.factor_scale(Op::MulPlain, level)?)
     }
 
-    /// The scale of a factor that takes the canonical scale of `level` to that of `level` − 1.
+    /// The scale of a factor whose rescaled product takes the canonical scale of `level` to that of `level`
+    /// − 1.
     pub(crate) fn factor_scale(&self, op: Op, level: usize) -> Result<f64, Error> {
         let p = &self.params;
         if level == 0 {
@@ -212,7 +218,7 @@ impl Evaluator {
         Ok(p.scale(level - 1) * p.prime(level) as f64 / p.scale(level))
     }
 
-    /// Σ cᵢ·aᵢ + constant. One level below the lowest operand, canonical; one rounding in all.
+    /// Σ cᵢ·aᵢ + constant, one level below the lowest operand. Adds one rounding in all.
     ///
     /// # Errors
     /// As [`Self::sum_of_products`].
@@ -228,10 +234,11 @@ impl Evaluator {
         self.sum_of_products(&[], terms, constant, level - 1, self.params.scale(level - 1))
     }
 
-    /// a·b, relinearised and rescaled in one division: one level, one rounding.
+    /// The product a·b, relinearised and rescaled in one division. Uses one level and adds one rounding.
     ///
     /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::OutOfLevels`] at level 0, [`Error::MissingKey`].
+    /// [`Error::LevelMismatch`] if the operands are at different levels, [`Error::OutOfLevels`] at level 0,
+    /// [`Error::MissingKey`] without a relinearisation key for the level.
     pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
         let level = a.level;
         if level != b.level {
@@ -246,14 +253,15 @@ impl Evaluator {
         self.sum_of_products(&[(1, a, b)], &[], 0.0, level - 1, scale)
     }
 
-    /// Σ kᵢ·aᵢ·bᵢ + Σ cⱼ·tⱼ + constant at `level` and `scale`: one relinearisation, one division, one rounding in all.
-    /// Operands are at any higher level, the limbs above `level` + 1 are not used; four times the products and the terms are
-    /// 2¹¹ at most.
+    /// Σ kᵢ·aᵢ·bᵢ + Σ cⱼ·tⱼ + constant at `level` and `scale`, with one relinearisation, one division and one
+    /// rounding in all. Operands may be at any level above `level`; their limbs above `level` + 1 are not
+    /// used. Four times the number of products plus the number of terms is at most 2¹¹.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] for an operand that is not above `level`; [`Error::ScaleMismatch`] for a product whose
-    /// scale, divided by the prime of `level` + 1, is not `scale`; [`Error::ValueRange`] for a coefficient or constant
-    /// that is not finite or passes 2¹⁰⁰ at its scale; [`Error::MissingKey`].
+    /// [`Error::OutOfLevels`] if an operand is not above `level`; [`Error::ScaleMismatch`] if the scale of a
+    /// product, divided by the prime of `level` + 1, is not `scale`; [`Error::ValueRange`] if a coefficient
+    /// or the constant is not finite or exceeds 2¹⁰⁰ at its scale; [`Error::MissingKey`] without a
+    /// relinearisation key for the level.
     pub fn sum_of_products(
         &self,
         products: &[(i64, &Ciphertext, &Ciphertext)],
@@ -290,17 +298,18 @@ impl Evaluator {
         let key = self.keys.relin(p, high)?;
         let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
         let digits = Digits::new(p, p.relin_gadget(), Source::Products(&squares), high);
-        // Everything but the key's part is multiplied by P, which the division takes off again; it vanishes modulo P.
+        // All terms but the product with the key are multiplied by P, which the division removes. They are 0
+        // modulo P.
         let [u0, u1] = digits.multiply(key, |i| {
             if i > high {
-                return Addends::default();
+                return AccumulatorTerms::default();
             }
             let (m, special) = (basis.modulus(i), p.p_constants()[i]);
             let times_p = |k: i128| m.constant(m.mul_constant(m.reduce_i128(k), special));
             let multiples = |part: usize| {
                 terms.iter().zip(&factors).map(|((_, t), &k)| (times_p(k).value, t.limbs(i)[part])).collect()
             };
-            Addends {
+            AccumulatorTerms {
                 products: products
                     .iter()
                     .map(|(k, a, b)| (times_p((*k).into()), a.limbs(i), b.limbs(i)))
@@ -314,9 +323,9 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level, scale })
     }
 
-    /// The ciphertext under the automorphism: no level, one rounding.
+    /// The image of the ciphertext under an automorphism. Uses no level and adds one rounding.
     fn automorphism(&self, op: Op, a: &Ciphertext, element: GaloisElement) -> Result<Ciphertext, Error> {
-        if element.0 == 1 {
+        if element.is_identity() {
             return Ok(a.clone());
         }
         let [u0, u1] = self.rotated_sums(op, a, &[(element, false)])?;
@@ -325,7 +334,8 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
     }
 
-    /// P·Σ ± σ(a) modulo QP under the secret key, limb by limb: one decomposition for all automorphisms.
+    /// P·Σ ± σ(a) over the automorphisms σ, modulo QP and under the secret key. One decomposition serves all
+    /// of them.
     fn rotated_sums(
         &self,
         op: Op,
@@ -336,11 +346,13 @@ impl Evaluator {
         let mut terms = terms
             .iter()
             .map(|&(element, negative)| {
-                let key = if element.0 == 1 { None } else { Some(self.keys.galois(p, op, element, level)?) };
-                Ok((key, p.permutation(element.0), negative))
+                let key =
+                    if element.is_identity() { None } else { Some(self.keys.galois(p, op, element, level)?) };
+                Ok((key, p.permutation(element), negative))
             })
             .collect::<Result<Vec<_>, Error>>()?;
-        // The first is written, which spares zeros where it has a key and is added; otherwise it goes on zeros.
+        // The first term overwrites the output, if it has a key and is added. Otherwise the output is zeroed
+        // first.
         if let Some(first) = terms.iter().position(|(key, _, negative)| key.is_some() && !negative) {
             terms.swap(0, first);
         }
@@ -356,25 +368,26 @@ impl Evaluator {
             }
             for (key, permutation, negative) in &terms {
                 let mode = if *negative { Mode::Subtract } else { std::mem::replace(&mut mode, Mode::Add) };
-                let target = Target { to: Some(permutation), mode };
-                digits.ciphertext_times_p(i, x, *key, a, target, [&mut *sum0, &mut *sum1]);
+                let destination = Destination { permutation: Some(permutation), mode };
+                digits.ciphertext_times_p(i, x, *key, a, destination, [&mut *sum0, &mut *sum1]);
             }
         });
         Ok(sums)
     }
 
-    /// Slot j of the result is slot j + k of `a` (k > 0: to the left). No level, one rounding.
+    /// Rotates the slots by `k`: slot j of the result is slot j + k of `a`, so that k > 0 rotates to the
+    /// left. Uses no level and adds one rounding.
     ///
     /// # Errors
-    /// [`Error::MissingKey`].
+    /// [`Error::MissingKey`] without a key for this rotation and level.
     pub fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, Error> {
         self.automorphism(Op::Rotate, a, GaloisElement::rotation(&self.params, k))
     }
 
-    /// Complex conjugate of every slot. No level, one rounding.
+    /// Conjugates every slot. Uses no level and adds one rounding.
     ///
     /// # Errors
-    /// [`Error::MissingKey`].
+    /// [`Error::MissingKey`] without a key for the conjugation and level.
     pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
         self.automorphism(Op::Conjugate, a, GaloisElement::conjugation(&self.params))
     }
@@ -401,8 +414,9 @@ impl Evaluator {
             .iter()
             .map(|&k| {
                 let element = GaloisElement::rotation(p, k);
-                let key = if element.0 == 1 { None } else { Some(self.keys.galois(p, op, element, level)?) };
-                Ok((key, p.permutation(element.0)))
+                let key =
+                    if element.is_identity() { None } else { Some(self.keys.galois(p, op, element, level)?) };
+                Ok((key, p.permutation(element)))
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&a.c1), level);
@@ -410,19 +424,19 @@ impl Evaluator {
         digits.for_each_limb(&mut out, |i, x, row| {
             for (pair, (key, permutation)) in row.chunks_exact_mut(2).zip(&terms) {
                 if let [out0, out1] = pair {
-                    let target = Target { to: Some(permutation), mode: Mode::Write };
-                    digits.ciphertext_times_p(i, x, *key, a, target, [out0, out1]);
+                    let destination = Destination { permutation: Some(permutation), mode: Mode::Write };
+                    digits.ciphertext_times_p(i, x, *key, a, destination, [out0, out1]);
                 }
             }
         });
         Ok(out)
     }
 
-    /// Σ ± rotation of `a` by k, over (k, negative): no level, one rounding in all. One decomposition and one division
-    /// serve all rotations.
+    /// The sum of rotations of `a` by k over the terms (k, negative), each subtracted if `negative`. One
+    /// decomposition and one division serve all rotations. Uses no level and adds one rounding in all.
     ///
     /// # Errors
-    /// [`Error::MissingKey`].
+    /// [`Error::MissingKey`] without a key for one of the rotations.
     pub fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, Error> {
         let terms: Vec<(GaloisElement, bool)> =
             terms.iter().map(|&(k, negative)| (GaloisElement::rotation(&self.params, k), negative)).collect();
@@ -432,13 +446,14 @@ impl Evaluator {
         Ok(Ciphertext { c0, c1, level: a.level, scale: a.scale })
     }
 
-    /// `out[j] = Σₖ diagonalₖ[j]·a[j + k]`: one level. See [`EncodedTransform`].
+    /// The linear transform `out[j] = Σₖ diagonalₖ[j]·a[j + k]` of [`EncodedTransform`]. Uses one level.
     ///
-    /// Baby steps are rotated from one decomposition and stay modulo QP; each giant step divides its sum by P
-    /// once for the next rotation, and the last division also rescales (double hoisting, Bossuat et al. 2021).
+    /// Double hoisting (Bossuat et al. 2021): all baby steps share one decomposition and stay modulo QP. The
+    /// sum of each giant step is divided by P once before its rotation, and the last division also rescales.
     ///
     /// # Errors
-    /// [`Error::LevelMismatch`] if the transform was encoded for another level, [`Error::MissingKey`].
+    /// [`Error::LevelMismatch`] if the transform was encoded for another level, [`Error::MissingKey`] without
+    /// a key for one of its steps.
     pub fn linear(&self, a: &Ciphertext, t: &EncodedTransform) -> Result<Ciphertext, Error> {
         let level = a.level;
         if t.level != level {
@@ -462,26 +477,28 @@ impl Evaluator {
                 rns::inner_products_short(basis.modulus(i), o0, o1, &x, &y, &z);
             });
             let element = GaloisElement::rotation(p, giant);
-            if element.0 == 1 {
+            if element.is_identity() {
                 sums.iter_mut().zip([&u0, &u1]).for_each(|(sum, u)| sum.add_assign(basis, u));
                 continue;
             }
             let key = self.keys.galois(p, Op::Linear, element, level)?;
             let u1 = p.mod_down(level).divide(u1);
-            let permutation = p.permutation(element.0);
+            let permutation = p.permutation(element);
             let digits = Digits::new(p, p.galois_gadget(), Source::Poly(&u1), level);
             digits.for_each_limb(&mut sums, |i, x, row| {
                 if let [sum0, sum1] = row {
-                    let plus =
-                        Addends { multiples: [vec![(1, u0.limb(i))], Vec::new()], ..Addends::default() };
-                    let target = Target { to: Some(&permutation), mode: Mode::Add };
-                    digits.times_key(i, x, key, &plus, target, [sum0, sum1]);
+                    let plus = AccumulatorTerms {
+                        multiples: [vec![(1, u0.limb(i))], Vec::new()],
+                        ..AccumulatorTerms::default()
+                    };
+                    let destination = Destination { permutation: Some(&permutation), mode: Mode::Add };
+                    digits.times_key(i, x, key, &plus, destination, [sum0, sum1]);
                 }
             });
         }
         let [sum0, sum1] = sums;
         let (c0, c1) = rayon::join(|| divider.divide(sum0), || divider.divide(sum1));
-        // Canonical if `a` was, else off by the same factor.
+        // The canonical scale, times the factor by which the scale of `a` differs from its canonical scale.
         let scale = a.scale / p.scale(level) * p.scale(level - 1);
         Ok(Ciphertext { c0, c1, level: level - 1, scale })
     }

@@ -1,71 +1,72 @@
-//! The binary frame of everything that travels or rests: ciphertexts and keys.
+//! The binary frame of ciphertexts and keys, in transit and at rest.
 //!
 //! ```text
-//! offset  bytes  what
+//! offset  bytes  field
 //!      0      4  magic "CKKS"
-//!      4      2  version, little endian like all numbers
+//!      4      2  version, little-endian like all numbers
 //!      6      1  kind
 //!      7      1  zero
 //!      8     16  parameter fingerprint
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element (key-switch keys; 0: relinearisation), else 0
+//!     44      4  Galois element of a key-switch key, 0 for relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
-//!     56      …  seed (32 bytes, where the kind has one), then limb after limb, each residue in as many bits as
-//!                its prime has, least significant bit first
-//!   end−32   32  BLAKE3 of all before
+//!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
+//!                as its prime, least significant bit first
+//!   end−32   32  BLAKE3 hash of all bytes before
 //! ```
-//! The digest finds accidents, not forgers. Readers check everything before they allocate, and the length
-//! follows from the header, so memory is bounded by the input.
+//! The digest detects accidental changes; it does not authenticate. Readers check the header and the length,
+//! which follows from the header, before they allocate, so that memory is bounded by the size of the input.
 
 use crate::{Ciphertext, Error, Fingerprint, GaloisElement, KeyId, KeySwitchKey, Op, Params, PublicKey};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{Basis, Ntt, Poly};
 
-/// First bytes of every frame.
-pub const MAGIC: [u8; 4] = *b"CKKS";
-/// The format version written and read.
-pub const VERSION: u16 = 2;
-/// Bytes before the payload.
+/// The first bytes of every frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"CKKS";
+/// The format version that is written and read.
+pub const FRAME_VERSION: u16 = 2;
+/// Bytes of the header.
 pub const FRAME_HEADER_BYTES: usize = 56;
-/// Bytes after the payload.
+/// Bytes of the digest behind the payload.
 pub const FRAME_DIGEST_BYTES: usize = 32;
 const SEED_BYTES: usize = 32;
 
-/// What a frame holds.
+/// The kind of object in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
     /// Both polynomials of a ciphertext.
     Ciphertext = 1,
-    /// c₀ of a ciphertext and the seed of c₁: made under the secret key, half the size.
+    /// c₀ of a ciphertext and the seed of c₁. Such a ciphertext was encrypted under the secret key, and has
+    /// half the size.
     SeededCiphertext = 2,
     /// b of a public key and the seed of a.
     PublicKey = 3,
-    /// b of every digit and the seed of all a.
+    /// bⱼ of every digit of a key-switch key and the seed of all aⱼ.
     KeySwitchKey = 4,
-    /// A secret key; read and written by `ckks-secret` only.
+    /// A secret key, which only `ckks-secret` reads and writes.
     SecretKey = 5,
 }
 
-/// The header's variable fields.
+/// The fields of a header that depend on its object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHeader {
-    /// What follows.
+    /// The kind of the object.
     pub kind: FrameKind,
-    /// Level of the polynomials.
+    /// The level of the polynomials.
     pub level: usize,
     /// Number of polynomials.
     pub parts: usize,
-    /// Galois element, or 0.
+    /// The exponent of the Galois element, or 0.
     pub element: u64,
-    /// Scale, or 0 for keys.
+    /// The scale, or 0 for keys.
     pub scale: f64,
 }
 
-/// A frame with this header; `payload` appends what comes between header and digest, some `size` bytes.
+/// Writes a frame with this header. `payload` appends the payload, about `size` bytes.
 pub fn write_frame(
     params: &Params,
     key: KeyId,
@@ -74,8 +75,8 @@ pub fn write_frame(
     payload: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + size + FRAME_DIGEST_BYTES);
-    out.extend(MAGIC);
-    out.extend(VERSION.to_le_bytes());
+    out.extend(FRAME_MAGIC);
+    out.extend(FRAME_VERSION.to_le_bytes());
     out.extend([header.kind as u8, 0]);
     out.extend(params.fingerprint().0);
     out.extend(key.0);
@@ -89,10 +90,12 @@ pub fn write_frame(
     out
 }
 
-/// Checks magic, version, kind, parameters, key (unless `None`) and digest; returns header and payload.
+/// Checks magic number, version, kind, parameters, the key id if `key` is given, the level and the digest of
+/// a frame. Returns its header, key id and payload.
 ///
 /// # Errors
-/// [`Error::BadFrame`], [`Error::Version`], [`Error::WrongParams`], [`Error::WrongKey`].
+/// [`Error::BadFrame`], [`Error::Version`], [`Error::WrongParams`] or [`Error::WrongKey`], by the field that
+/// is wrong.
 pub fn read_frame<'a>(
     params: &Params,
     key: Option<KeyId>,
@@ -100,7 +103,7 @@ pub fn read_frame<'a>(
     bytes: &'a [u8],
 ) -> Result<(FrameHeader, KeyId, &'a [u8]), Error> {
     if bytes.len() < FRAME_HEADER_BYTES + FRAME_DIGEST_BYTES {
-        return Err(Error::BadFrame("shorter than a header and a digest"));
+        return Err(Error::BadFrame("it is shorter than a header and a digest"));
     }
     let mut at = 0;
     fn take<const K: usize>(bytes: &[u8], at: &mut usize) -> [u8; K] {
@@ -109,18 +112,21 @@ pub fn read_frame<'a>(
         *at += K;
         out
     }
-    if take::<4>(bytes, &mut at) != MAGIC {
-        return Err(Error::BadFrame("not a frame of this format (magic number)"));
+    if take::<4>(bytes, &mut at) != FRAME_MAGIC {
+        return Err(Error::BadFrame("it does not begin with the magic number of this format"));
     }
     let version = u16::from_le_bytes(take(bytes, &mut at));
-    if version != VERSION {
-        return Err(Error::Version { got: version, want: VERSION });
+    if version != FRAME_VERSION {
+        return Err(Error::Version { got: version, want: FRAME_VERSION });
     }
     let [kind, zero] = take::<2>(bytes, &mut at);
-    let kind =
-        kinds.iter().copied().find(|&k| k as u8 == kind).ok_or(Error::BadFrame("a frame of another kind"))?;
+    let kind = kinds
+        .iter()
+        .copied()
+        .find(|&k| k as u8 == kind)
+        .ok_or(Error::BadFrame("it is a frame of another kind"))?;
     if zero != 0 {
-        return Err(Error::BadFrame("a reserved byte is not zero"));
+        return Err(Error::BadFrame("its reserved byte is not zero"));
     }
     let fingerprint = Fingerprint(take(bytes, &mut at));
     if fingerprint != params.fingerprint() {
@@ -138,13 +144,13 @@ pub fn read_frame<'a>(
     let element = u64::from(u32::from_le_bytes(take(bytes, &mut at)));
     let scale = f64::from_le_bytes(take(bytes, &mut at));
     if level > params.max_level() {
-        return Err(Error::BadFrame("the level is above the top of the chain"));
+        return Err(Error::BadFrame("its level is above the top level of the parameters"));
     }
     let end = bytes.len() - FRAME_DIGEST_BYTES;
-    // The digest last: cheap checks come first.
+    // The digest comes last, because it costs more than all other checks.
     let digest = blake3::Hasher::new().update_rayon(&bytes[..end]).finalize();
     if digest.as_bytes()[..] != bytes[end..] {
-        return Err(Error::BadFrame("the digest does not match: bytes were changed or lost on the way"));
+        return Err(Error::BadFrame("its digest does not match: bytes were changed or lost on the way"));
     }
     Ok((FrameHeader { kind, level, parts, element, scale }, id, &bytes[FRAME_HEADER_BYTES..end]))
 }
@@ -160,7 +166,7 @@ pub fn ciphertext_bytes(params: &Params, level: usize, seeded: bool) -> usize {
     FRAME_HEADER_BYTES + FRAME_DIGEST_BYTES + if seeded { SEED_BYTES + body } else { 2 * body }
 }
 
-/// Bytes of each limb over `basis`: n·bits/8, and n is a multiple of 64.
+/// Bytes of each limb over `basis`: n·bits/8, where n is a multiple of 64.
 fn limb_bytes(basis: &Basis) -> impl Iterator<Item = usize> {
     (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * basis.n() / 8)
 }
@@ -202,7 +208,7 @@ fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
         starts.push(starts[i] + size);
     }
     if starts[basis.len()] != bytes.len() {
-        return Err(Error::BadFrame("the length does not follow from the header"));
+        return Err(Error::BadFrame("its length does not follow from its header"));
     }
     let mut out = Poly::<Ntt>::scratch(basis.n(), basis.len());
     let bad = std::sync::atomic::AtomicUsize::new(usize::MAX);
@@ -220,7 +226,7 @@ fn unpack(bytes: &[u8], basis: &Basis) -> Result<Poly<Ntt>, Error> {
     }
 }
 
-/// Residues of 32 bits; returns the largest.
+/// Unpacks residues of 32 bits and returns the largest.
 fn unpack_words(bytes: &[u8], limb: &mut [u64]) -> u64 {
     let mut largest = 0;
     for (x, word) in limb.iter_mut().zip(bytes.as_chunks().0) {
@@ -231,7 +237,7 @@ fn unpack_words(bytes: &[u8], limb: &mut [u64]) -> u64 {
     largest.into()
 }
 
-/// Residues of fewer than 64 bits, as many a word as begin in it; returns the largest.
+/// Unpacks residues of `bits` < 64 bits and returns the largest.
 fn unpack_bits(bytes: &[u8], bits: u32, limb: &mut [u64]) -> u64 {
     let mask = (1u64 << bits) - 1;
     let mut words = bytes.as_chunks().0.iter();
@@ -255,7 +261,7 @@ fn ciphertext_header(kind: FrameKind, level: usize, scale: f64) -> FrameHeader {
     FrameHeader { kind, level, parts, element: 0, scale }
 }
 
-/// A ciphertext with both its polynomials.
+/// Writes a ciphertext with both its polynomials.
 pub fn write_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext) -> Vec<u8> {
     let header = ciphertext_header(FrameKind::Ciphertext, ct.level, ct.scale);
     write_frame(params, key, header, 2 * poly_bytes(params.q_basis(ct.level)), |out| {
@@ -264,7 +270,7 @@ pub fn write_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext) -> Vec<u8>
     })
 }
 
-/// A ciphertext whose c₁ is the uniform polynomial of `seed` (see [`uniform_c1`]).
+/// Writes a ciphertext whose c₁ is expanded from `seed` by [`uniform_c1`].
 pub fn write_seeded_ciphertext(
     params: &Params,
     key: KeyId,
@@ -280,29 +286,29 @@ pub fn write_seeded_ciphertext(
     })
 }
 
-/// c₁ of the seeded ciphertext at `level`.
+/// The polynomial c₁ of a seeded ciphertext at `level`.
 pub fn uniform_c1(params: &Params, level: usize, seed: &Seed) -> Poly<Ntt> {
     let mut out = Poly::scratch(params.n(), level + 1);
     out.for_each_limb(|i, limb| uniform_c1_limb(params, i, seed, limb));
     out
 }
 
-/// Limb `i` of [`uniform_c1`], at any level that has it.
+/// Limb `i` of [`uniform_c1`], which is the same at every level.
 pub fn uniform_c1_limb(params: &Params, i: usize, seed: &Seed, limb: &mut [u64]) {
     sample::uniform_limb(params.q_basis(i).modulus(i), i, seed, limb);
 }
 
-/// Reads a ciphertext of either kind that must be at `level` with its canonical scale.
+/// Reads a ciphertext of either kind, which must be at `level` and its canonical scale.
 ///
 /// # Errors
-/// As [`read_frame`]; [`Error::WrongLevel`], [`Error::ResidueTooLarge`]; [`Error::OutOfLevels`] if there is no such
-/// level.
+/// As [`read_frame`]; [`Error::WrongLevel`] for another level or scale, [`Error::ResidueTooLarge`], and
+/// [`Error::OutOfLevels`] if the parameters have no such level.
 pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) -> Result<Ciphertext, Error> {
     params.check_level(Op::Encrypt, level)?;
     let kinds = [FrameKind::Ciphertext, FrameKind::SeededCiphertext];
-    // The longest frame there can be at this level, before anything is hashed.
+    // Longer input is refused before anything is hashed.
     if bytes.len() > ciphertext_bytes(params, level, false) {
-        return Err(Error::BadFrame("longer than a ciphertext at the level expected"));
+        return Err(Error::BadFrame("it is longer than a ciphertext of the expected level"));
     }
     let (header, _, payload) = read_frame(params, Some(key), &kinds, bytes)?;
     let scale = params.scale(level);
@@ -315,7 +321,7 @@ pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) 
         return Err(Error::BadFrame("a header field does not belong to a ciphertext"));
     }
     if payload.len() + FRAME_HEADER_BYTES + FRAME_DIGEST_BYTES != ciphertext_bytes(params, level, seeded) {
-        return Err(Error::BadFrame("the length does not follow from the header"));
+        return Err(Error::BadFrame("its length does not follow from its header"));
     }
     let basis = params.q_basis(level);
     let (c0, c1) = if seeded {
@@ -330,11 +336,11 @@ pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) 
 
 fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {
     let (seed, body) =
-        payload.split_first_chunk::<SEED_BYTES>().ok_or(Error::BadFrame("no room for a seed"))?;
+        payload.split_first_chunk::<SEED_BYTES>().ok_or(Error::BadFrame("it is too short for a seed"))?;
     Ok((*seed, body))
 }
 
-/// A public key.
+/// Writes a public key.
 pub fn write_public_key(params: &Params, key: &PublicKey) -> Vec<u8> {
     let basis = params.q_basis(params.max_level());
     write_frame(params, key.id(params), public_key_header(params), SEED_BYTES + poly_bytes(basis), |out| {
@@ -348,13 +354,13 @@ fn public_key_header(params: &Params) -> FrameHeader {
     FrameHeader { kind: FrameKind::PublicKey, level, parts: 1, element: 0, scale: 0.0 }
 }
 
-/// Reads a public key, whose id must be what its content hashes to.
+/// Reads a public key. The key id in the header must be the hash of the key.
 ///
 /// # Errors
 /// As [`read_frame`]; [`Error::ResidueTooLarge`].
 pub fn read_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyId), Error> {
     let (header, id, payload) = read_frame(params, None, &[FrameKind::PublicKey], bytes)?;
-    // By bits: a scale of −0 is not what we write.
+    // Compared by bits, because −0 equals 0 but is never written.
     if header != public_key_header(params) || header.scale.to_bits() != 0 {
         return Err(Error::BadFrame("a header field does not belong to a public key"));
     }
@@ -366,14 +372,14 @@ pub fn read_public_key(params: &Params, bytes: &[u8]) -> Result<(PublicKey, KeyI
     Ok((key, id))
 }
 
-/// A key-switch key; `element` is its Galois element, or `None` for relinearisation.
+/// Writes a key-switch key. `element` is its Galois element, or `None` for a relinearisation key.
 pub fn write_key_switch_key(
     params: &Params,
     id: KeyId,
     element: Option<GaloisElement>,
     key: &KeySwitchKey,
 ) -> Vec<u8> {
-    let element = element.map_or(0, |g| g.0);
+    let element = element.map_or(0, GaloisElement::exponent);
     let header = FrameHeader {
         kind: FrameKind::KeySwitchKey,
         level: key.level(),
@@ -388,7 +394,7 @@ pub fn write_key_switch_key(
     })
 }
 
-/// Reads a key-switch key.
+/// Reads a key-switch key with its Galois element, or `None` for a relinearisation key.
 ///
 /// # Errors
 /// As [`read_frame`]; [`Error::ResidueTooLarge`].
@@ -398,20 +404,20 @@ pub fn read_key_switch_key(
     bytes: &[u8],
 ) -> Result<(Option<GaloisElement>, KeySwitchKey), Error> {
     let (header, _, payload) = read_frame(params, Some(id), &[FrameKind::KeySwitchKey], bytes)?;
-    let element = (header.element != 0).then_some(GaloisElement(header.element));
+    const BAD_FIELD: Error = Error::BadFrame("a header field does not belong to a key-switch key");
+    let element = match header.element {
+        0 => None,
+        exponent => Some(GaloisElement::new(params, exponent).ok_or(BAD_FIELD)?),
+    };
     let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
-    if header.parts != gadget.digits(header.level)
-        || header.scale.to_bits() != 0
-        || element.is_some_and(|g| g.0.is_multiple_of(2))
-        || header.element >= 2 * params.n() as u64
-    {
-        return Err(Error::BadFrame("a header field does not belong to a key-switch key"));
+    if header.parts != gadget.digits(header.level) || header.scale.to_bits() != 0 {
+        return Err(BAD_FIELD);
     }
     let (seed, body) = split_seed(payload)?;
     let basis = params.qp_basis(header.level);
     let size = poly_bytes(basis);
     if body.len() != size * header.parts {
-        return Err(Error::BadFrame("the length does not follow from the header"));
+        return Err(Error::BadFrame("its length does not follow from its header"));
     }
     let b = body.chunks_exact(size).map(|part| unpack(part, basis)).collect::<Result<_, _>>()?;
     Ok((element, KeySwitchKey::new(params, gadget, header.level, b, seed)))

@@ -1,6 +1,7 @@
-//! Keys that a server may hold. They are data here; `ckks-secret` makes them.
+//! The public keys and evaluation keys, which a server may hold. They are data here; `ckks-secret` generates
+//! them.
 
-use crate::{Cut, Error, Gadget, Op, Params};
+use crate::{Decomposition, Error, Gadget, Op, Params};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{Buffer, LimbPairs, Ntt, Pairs, Poly};
@@ -8,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names a secret key without telling anything of it: 16 bytes of the BLAKE3 hash of its public key.
+/// The identifier of a key pair: the first 16 bytes of the BLAKE3 hash of its public key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(pub [u8; 16]);
 
@@ -24,12 +25,28 @@ impl std::fmt::Debug for KeyId {
     }
 }
 
-/// X → X^g, as its exponent g mod 2N. Rotation by k is 5ᵏ, conjugation 2N − 1.
+/// The automorphism X → X^g, by its exponent g modulo 2N. The rotation by k has g = 5ᵏ, and the conjugation
+/// g = 2N − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GaloisElement(pub u64);
+pub struct GaloisElement(u64);
 
 impl GaloisElement {
-    /// Rotation of the N/2 slots by `k` to the left (k < 0: to the right).
+    /// The automorphism with this exponent; `None` unless it is odd and below 2N.
+    pub fn new(params: &Params, exponent: u64) -> Option<Self> {
+        (exponent % 2 == 1 && exponent < 2 * params.n() as u64).then_some(GaloisElement(exponent))
+    }
+
+    /// The exponent g.
+    pub fn exponent(self) -> u64 {
+        self.0
+    }
+
+    /// Whether this is the identity, which needs no key.
+    pub fn is_identity(self) -> bool {
+        self.0 == 1
+    }
+
+    /// The rotation of the N/2 slots by `k` to the left, or by −k to the right for k < 0.
     pub fn rotation(params: &Params, k: i64) -> Self {
         let two_n = 2 * params.n() as u64;
         let k = k.rem_euclid(params.max_slots() as i64) as u64;
@@ -43,14 +60,14 @@ impl GaloisElement {
         GaloisElement(g)
     }
 
-    /// Complex conjugation of every slot.
+    /// The complex conjugation of every slot.
     pub fn conjugation(params: &Params) -> Self {
         GaloisElement(2 * params.n() as u64 - 1)
     }
 
     /// The inverse automorphism.
     pub fn inverse(self, params: &Params) -> Self {
-        // The group has exponent N/2 (and 2), so g^(N/2 − 1) is the inverse.
+        // The exponent of the group is N/2, so g^(N/2 − 1) is the inverse of g.
         let two_n = 2 * params.n() as u64;
         let (mut r, mut base, mut e) = (1u64, self.0, params.n() as u64 / 2 - 1);
         while e > 0 {
@@ -64,7 +81,8 @@ impl GaloisElement {
     }
 }
 
-/// An encryption of zero under the secret key, modulo Q: b = −a·s + e, a from its seed.
+/// The public key (b, a) with b = −a·s + e modulo Q, an encryption of zero under the secret s. The uniform a
+/// is expanded from a seed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublicKey {
     pub(crate) b: Poly<Ntt>,
@@ -73,14 +91,14 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// From b and the seed of a.
+    /// The public key with this b and this seed of a.
     pub fn new(params: &Params, b: Poly<Ntt>, seed: Seed) -> Self {
         let basis = params.q_basis(params.max_level());
         let index: Vec<usize> = (0..basis.len()).collect();
         PublicKey { b, a: sample::uniform_from_seed(basis, &index, &seed), seed }
     }
 
-    /// The name of the key pair.
+    /// The identifier of the key pair.
     pub fn id(&self, params: &Params) -> KeyId {
         let mut hash = blake3::Hasher::new();
         hash.update(b"ckks public key v1").update(&params.fingerprint().0).update(&self.seed);
@@ -93,29 +111,36 @@ impl PublicKey {
     }
 }
 
-/// Takes a polynomial times one secret to a ciphertext under another, at any level up to its own:
-/// digit j is (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ + wⱼ·s_from, wⱼ its [`Gadget::weight`].
+/// A key-switch key: it turns a polynomial times the secret s_from into a ciphertext under the secret s_to,
+/// at any level up to the key's own. Digit j is the pair (bⱼ, aⱼ) modulo QP with bⱼ = −aⱼ·s_to + eⱼ +
+/// wⱼ·s_from, where wⱼ is the [`Gadget::weight`] of the digit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeySwitchKey {
     level: usize,
-    /// Of the gadget that its digits belong to.
-    cut: Cut,
+    /// The decomposition that the digits of the key belong to.
+    decomposition: Decomposition,
     seed: Seed,
-    /// The pairs (bⱼ, aⱼ) modulo each prime of Q, then of P; those of a key that is kept small without aⱼ.
+    /// The pairs (bⱼ, aⱼ) modulo each prime of Q and then of P, or the bⱼ alone if the aⱼ are expanded at
+    /// each use.
     limbs: Vec<LimbPairs>,
 }
 
-/// How a [`KeySwitchKey`] is kept in memory.
+/// The form of a [`KeySwitchKey`] in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// As it is multiplied.
-    Whole,
-    /// Without its a, which every use makes anew from the seed: half the memory, for up to a half more time (`docs/costs.md`).
+pub enum KeyStorage {
+    /// Both polynomials of each digit, in the form in which they are multiplied.
+    Expanded,
+    /// The bⱼ alone; every use expands the aⱼ from the seed. This halves the memory and takes up to half
+    /// again as long (`docs/costs.md`).
     Seeded,
 }
 
 impl KeySwitchKey {
-    /// From the b of the digits that `gadget` has at `level`, over the primes of `level` and the special ones, and the seed of all a.
+    /// The key with these bⱼ, one for each digit of `gadget` at `level`, over the primes of `level` and the
+    /// special primes, and with the seed of all aⱼ.
+    ///
+    /// # Panics
+    /// If the number of bⱼ is not the number of digits.
     pub fn new(params: &Params, gadget: &Gadget, level: usize, b: Vec<Poly<Ntt>>, seed: Seed) -> Self {
         assert_eq!(b.len(), gadget.digits(level), "a key has as many digits as its gadget");
         let basis = params.qp_basis(level);
@@ -129,30 +154,31 @@ impl KeySwitchKey {
                 LimbPairs::new(m, &pairs)
             })
             .collect();
-        KeySwitchKey { level, cut: gadget.cut().clone(), seed, limbs }
+        KeySwitchKey { level, decomposition: gadget.decomposition().clone(), seed, limbs }
     }
 
-    /// aⱼ.
+    /// The polynomial aⱼ of digit j = `digit`, expanded from `seed`.
     pub fn mask(params: &Params, level: usize, digit: usize, seed: &Seed) -> Poly<Ntt> {
         let basis = params.qp_basis(level);
         let streams: Vec<usize> = (0..basis.len()).map(|i| Self::stream(digit, i)).collect();
         sample::uniform_from_seed(basis, &streams, seed)
     }
 
-    /// The stream that limb `i` of aⱼ is drawn from.
+    /// The stream of the seed that limb `i` of aⱼ is expanded from.
     fn stream(digit: usize, i: usize) -> usize {
         digit * 256 + i
     }
 
-    /// The same key, kept like that; what was dropped does not come back.
-    pub fn keep(mut self, kept: Kept) -> Self {
-        if kept == Kept::Seeded {
+    /// The same key in the form `storage`. A seeded key stays seeded.
+    pub fn stored_as(mut self, storage: KeyStorage) -> Self {
+        if storage == KeyStorage::Seeded {
             self.limbs = self.limbs.into_iter().map(LimbPairs::into_firsts).collect();
         }
         self
     }
 
-    /// Calls `f` with the first pairs (bⱼ, aⱼ) modulo limb i of `level`, over Q then P, at least as many as `digits`.
+    /// Calls `f` with limb `i` of at least the first `digits` pairs (bⱼ, aⱼ). Limbs count the primes of Q at
+    /// `level` and then those of P.
     pub(crate) fn with_limb(
         &self,
         params: &Params,
@@ -161,7 +187,7 @@ impl KeySwitchKey {
         digits: usize,
         f: impl FnOnce(Pairs),
     ) {
-        // One buffer a thread, so that it stays in the cache.
+        // One buffer for each thread, which stays in the cache.
         thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
         let (m, own) =
             (params.qp_basis(level).modulus(i), if i <= level { i } else { i + self.level - level });
@@ -176,18 +202,18 @@ impl KeySwitchKey {
             let masks = &mut scratch[..digits * n];
             for (j, a) in masks.chunks_exact_mut(n).enumerate() {
                 sample::uniform_limb(m, Self::stream(j, own), &self.seed, a);
-                LimbPairs::prepare_second(m, a);
+                rns::montgomery_assign(m, a);
             }
             f(limb.with_seconds(&masks.chunks_exact(n).collect::<Vec<_>>()));
         });
     }
 
-    /// Number of digits.
+    /// The number of digits.
     pub(crate) fn digits(&self) -> usize {
         self.limbs.first().map_or(0, LimbPairs::pairs)
     }
 
-    /// bⱼ.
+    /// The polynomial bⱼ of digit j = `digit`.
     pub(crate) fn b(&self, params: &Params, digit: usize) -> Poly<Ntt> {
         let basis = params.qp_basis(self.level);
         let mut out = Poly::scratch(basis.n(), basis.len());
@@ -195,41 +221,42 @@ impl KeySwitchKey {
         out
     }
 
-    /// The seed of all a.
+    /// The seed of all aⱼ.
     pub(crate) fn seed(&self) -> &Seed {
         &self.seed
     }
 
+    /// Whether the key works with the digits of `gadget` at `level`.
     fn serves(&self, gadget: &Gadget, level: usize) -> bool {
-        self.level >= level && self.cut == *gadget.cut()
+        self.level >= level && self.decomposition == *gadget.decomposition()
     }
 
-    /// The highest level it works at.
+    /// The highest level that the key works at.
     pub fn level(&self) -> usize {
         self.level
     }
 
-    /// Bytes a key of `level` for the digits of `gadget` takes in memory.
-    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize, kept: Kept) -> usize {
+    /// Bytes in memory of a key of `level` for the digits of `gadget`.
+    pub fn bytes_at(params: &Params, gadget: &Gadget, level: usize, storage: KeyStorage) -> usize {
         let basis = params.qp_basis(level);
-        let whole = kept == Kept::Whole;
+        let whole = storage == KeyStorage::Expanded;
         let limb = |i| LimbPairs::bytes_of(basis.modulus(i), params.n(), gadget.digits(level), whole);
         (0..basis.len()).map(limb).sum()
     }
 
-    /// Bytes it takes in memory.
+    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.limbs.iter().map(LimbPairs::bytes).sum()
     }
 }
 
-/// What an evaluator needs beyond the parameters.
+/// The keys of an evaluator.
 #[derive(Debug, Clone, Default)]
 pub struct EvaluationKeys {
-    /// s² → s.
+    /// The relinearisation key, from s² to s.
     pub relin: Option<Arc<KeySwitchKey>>,
-    /// s → σ⁻¹(s), by Galois element: the automorphism is applied after the key switch, so that one
-    /// decomposition serves many rotations.
+    /// The Galois keys by the element of their automorphism σ, each from s to σ⁻¹(s). The automorphism is
+    /// applied after the key switch, so that one decomposition serves many rotations.
     pub galois: BTreeMap<GaloisElement, Arc<KeySwitchKey>>,
 }
 
@@ -254,7 +281,7 @@ impl EvaluationKeys {
             .ok_or(missing)
     }
 
-    /// Bytes they take in memory.
+    /// Bytes of all keys in memory.
     pub fn bytes(&self) -> usize {
         self.relin.iter().chain(self.galois.values()).map(|k| k.bytes()).sum()
     }

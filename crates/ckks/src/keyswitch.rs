@@ -1,49 +1,51 @@
-//! Hybrid key switching: decompose into digits, multiply with the key modulo QP, divide by P.
+//! Hybrid key switching: decompose a polynomial into digits, multiply the digits by the key modulo QP, divide
+//! by P.
 //!
-//! The decomposition of one polynomial is kept as the scaled residues of its digits ([`Digits`]); each limb of a
-//! digit is extended and transformed only when it is multiplied, so that it stays in the cache.
+//! The decomposition holds the scaled residues of the digits ([`Digits`]). A limb of a digit is computed and
+//! transformed only when it is multiplied, so that it stays in the cache.
 
 use crate::{Ciphertext, Gadget, KeySwitchKey, Params};
-use rns::{Addends, Basis, Buffer, Mode, Ntt, Output, Poly, Prepared, Target};
+use rns::{AccumulatorTerms, Basis, Buffer, Destination, Mode, Ntt, Output, Poly, ScaledResidues};
 use std::cell::RefCell;
 
-/// What is decomposed, in the value domain: a polynomial, or Σ k·a·b, which is never stored.
+/// The polynomial to decompose, in the value domain. A sum of products Σ k·a·b is computed limb by limb and
+/// never stored as a whole.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     Poly(&'a Poly<Ntt>),
     Products(&'a [(i64, &'a Poly<Ntt>, &'a Poly<Ntt>)]),
 }
 
-/// A polynomial cut into digits, ready to be multiplied with key after key ("hoisted").
+/// A polynomial decomposed into digits, to be multiplied by one key after another (hoisting).
 pub(crate) struct Digits<'a> {
     params: &'a Params,
     gadget: &'a Gadget,
     level: usize,
     source: Source<'a>,
-    /// What the values of each digit are made of.
-    prepared: Vec<Prepared>,
+    /// The scaled residues of each digit.
+    scaled: Vec<ScaledResidues>,
 }
 
 impl<'a> Digits<'a> {
-    /// Decomposes `source`, which has level + 1 limbs.
+    /// Decomposes `source`, which has `level` + 1 limbs.
     pub(crate) fn new(params: &'a Params, gadget: &'a Gadget, source: Source<'a>, level: usize) -> Self {
         let basis = params.q_basis(level);
-        let prepared = gadget.split(basis, level, |i, w, y| match source {
+        let scaled = gadget.split(basis, level, |i, w, y| match source {
             Source::Poly(a) => basis.tables()[i].inverse_with(y, Some(a.limb(i)), w),
             Source::Products(_) => {
                 source.limb_into(basis, i, y);
                 basis.tables()[i].inverse_with(y, None, w);
             }
         });
-        Digits { params, gadget, level, source, prepared }
+        Digits { params, gadget, level, source, scaled }
     }
 
-    /// Digit `j` has its own residues modulo limb `i`.
+    /// Whether limb `i` of the source belongs to digit `j`.
     fn owns(&self, j: usize, i: usize) -> bool {
         self.gadget.limbs(j, self.level).contains(&i)
     }
 
-    /// Limb `i` of digit `j` where it is at hand.
+    /// Limb `i` of digit `j`, if the source has it stored.
     fn stored(&self, j: usize, i: usize) -> Option<&'a [u64]> {
         match self.source {
             Source::Poly(a) if self.owns(j, i) => Some(a.limb(i)),
@@ -51,12 +53,13 @@ impl<'a> Digits<'a> {
         }
     }
 
-    /// Writes limbs `i` and, if there is room, i + 1 (over Q then P) of digit `j`, in the value domain, unless
-    /// [`Self::stored`] has them. Factors of [`Self::times_key`], not reduced.
+    /// Writes limb `i` of digit `j`, and behind it limb i + 1 if `out` has room for two, in the value domain
+    /// and not reduced, as [`Self::times_key`] takes them. Limbs count the primes of Q at this level and then
+    /// those of P. Limbs that [`Self::stored`] returns are left out.
     fn limbs_into(&self, j: usize, i: usize, out: &mut [u64]) {
         let (params, level) = (self.params, self.level);
         let full = params.qp_basis(params.max_level());
-        let converter = self.gadget.converter(j, &self.prepared[j]);
+        let converter = self.gadget.converter(j, &self.scaled[j]);
         let prime = |i: usize| if i <= level { i } else { i + params.max_level() - level };
         let single = |i: usize, out: &mut [u64]| {
             if self.stored(j, i).is_some() {
@@ -65,7 +68,7 @@ impl<'a> Digits<'a> {
             if self.owns(j, i) {
                 return self.source.limb_into(params.q_basis(level), i, out);
             }
-            converter.values(full, prime(i), &self.prepared[j], out, Output::Lazy);
+            converter.values(full, prime(i), &self.scaled[j], out, Output::Lazy);
         };
         match out.split_at_mut(params.n()) {
             (one, []) => single(i, one),
@@ -76,21 +79,22 @@ impl<'a> Digits<'a> {
             (one, two) => {
                 let primes = [prime(i), prime(i + 1)];
                 let outputs = [Output::Lazy, Output::Lazy];
-                converter.values_pair(full, primes, &self.prepared[j], [one, two], outputs);
+                converter.values_pair(full, primes, &self.scaled[j], [one, two], outputs);
             }
         }
     }
 
-    /// Calls `f(i, digits, outputs)` for every limb i over QP with limb i of every digit and of every output, in parallel.
-    /// Two limbs are made at a time, so that digits of several rows are read half as often.
+    /// Calls `f(i, digits, outputs)` in parallel for every limb i over QP, with limb i of every digit and of
+    /// every output. If digits have several rows, two limbs are computed at a time, so that the rows are read
+    /// half as often.
     pub(crate) fn for_each_limb(
         &self,
         outputs: &mut [Poly<Ntt>],
         f: impl Fn(usize, &[&[u64]], &mut [&mut [u64]]) + Send + Sync,
     ) {
-        // One buffer a thread, so that it stays in the cache: two limbs of every digit.
+        // One buffer for each thread, with two limbs of every digit, which stays in the cache.
         thread_local!(static SCRATCH: RefCell<Buffer> = RefCell::new(Buffer::default()));
-        let (n, digits) = (self.params.n(), self.prepared.len());
+        let (n, digits) = (self.params.n(), self.scaled.len());
         let at_a_time = self.gadget.rows(self.level).min(2);
         Poly::for_each_two_limbs_of(outputs, |first, rows| {
             SCRATCH.with_borrow_mut(|scratch| {
@@ -114,62 +118,67 @@ impl<'a> Digits<'a> {
         });
     }
 
-    /// Limb i of Σⱼ digitⱼ·keyⱼ, and of what `plus` adds, to `target` in `out`.
+    /// Computes limb i of Σⱼ digitⱼ·keyⱼ plus the terms of `plus`, and writes it to the outputs as
+    /// `destination` says.
     pub(crate) fn times_key(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: &KeySwitchKey,
-        plus: &Addends,
-        target: Target,
+        plus: &AccumulatorTerms,
+        destination: Destination,
         [o0, o1]: [&mut [u64]; 2],
     ) {
         let m = self.params.qp_basis(self.level).modulus(i);
         key.with_limb(self.params, self.level, i, digits.len(), |pairs| {
-            rns::pair_products(m, o0, o1, digits, pairs, plus, target);
+            rns::pair_products(m, o0, o1, digits, pairs, plus, destination);
         });
     }
 
-    /// Limb i of P·`a`, of which these are the digits of c₁, under the secret that `key` leads to, to `target` in `out`; or, without a key,
-    /// as it is and where it is, under its own.
+    /// Computes limb i of P·`a` under the target secret of `key` and writes it to `out` as `destination`
+    /// says. `digits` are those of c₁. Without a key, P·`a` stays under its own secret, and the permutation
+    /// of `destination` is ignored.
     pub(crate) fn ciphertext_times_p(
         &self,
         i: usize,
         digits: &[&[u64]],
         key: Option<&KeySwitchKey>,
         a: &Ciphertext,
-        target: Target,
+        destination: Destination,
         out: [&mut [u64]; 2],
     ) {
-        // P·c vanishes modulo the special primes.
+        // P·c is 0 modulo the special primes.
         let p = (i <= self.level).then(|| self.params.p_constants()[i]);
         if let Some(key) = key {
             let first = p.map(|p| (p.value, a.c0.limb(i)));
-            let plus = Addends { multiples: [first.into_iter().collect(), Vec::new()], ..Addends::default() };
-            return self.times_key(i, digits, key, &plus, target, out);
+            let plus = AccumulatorTerms {
+                multiples: [first.into_iter().collect(), Vec::new()],
+                ..AccumulatorTerms::default()
+            };
+            return self.times_key(i, digits, key, &plus, destination, out);
         }
         for (part, out) in out.into_iter().enumerate() {
-            if target.mode == Mode::Write {
+            if destination.mode == Mode::Write {
                 out.fill(0);
             }
             if let Some(p) = p {
                 let m = self.params.q_basis(self.level).modulus(i);
-                let p = if target.mode == Mode::Subtract { m.constant(m.neg(p.value)) } else { p };
+                let p = if destination.mode == Mode::Subtract { m.constant(m.neg(p.value)) } else { p };
                 rns::mul_constant_add(m, out, a.limbs(i)[part], p);
             }
         }
     }
 
-    /// Σⱼ digitⱼ·keyⱼ, a pair of polynomials modulo QP, and what `plus(i)` adds to limb i.
+    /// The pair of polynomials Σⱼ digitⱼ·keyⱼ modulo QP, plus the terms of `plus(i)` in limb i.
     pub(crate) fn multiply<'b>(
         &self,
         key: &KeySwitchKey,
-        plus: impl Fn(usize) -> Addends<'b> + Send + Sync,
+        plus: impl Fn(usize) -> AccumulatorTerms<'b> + Send + Sync,
     ) -> [Poly<Ntt>; 2] {
         let mut out = scratch(self.params, self.level);
         self.for_each_limb(&mut out, |i, digits, row| {
             if let [o0, o1] = row {
-                self.times_key(i, digits, key, &plus(i), Target::default(), [o0, o1]);
+                self.times_key(i, digits, key, &plus(i), Destination::default(), [o0, o1]);
             }
         });
         out
@@ -177,7 +186,7 @@ impl<'a> Digits<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Writes limb `i`.
+    /// Writes limb `i` of the source.
     fn limb_into(&self, basis: &Basis, i: usize, out: &mut [u64]) {
         match self {
             Source::Poly(a) => out.copy_from_slice(a.limb(i)),
@@ -193,7 +202,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Two polynomials modulo QP to be overwritten.
+/// Two polynomials modulo QP of unspecified content, to be overwritten.
 pub(crate) fn scratch(params: &Params, level: usize) -> [Poly<Ntt>; 2] {
     let limbs = params.qp_basis(level).len();
     std::array::from_fn(|_| Poly::scratch(params.n(), limbs))

@@ -1,20 +1,22 @@
-//! CKKS with public and evaluation keys only: parameters, encoding, encryption under a public key,
-//! evaluation, key switching and the binary frame.
+//! The public half of CKKS: parameters, encoding, encryption under a public key, evaluation, key switching,
+//! and the binary format of ciphertexts and keys.
 //!
-//! For code that computes on ciphertexts it cannot read. No type here can hold a secret key: key generation and
-//! decryption live in `ckks-secret`. Cheon, Kim, Kim, Song 2017, in residue number system form (Cheon et
-//! al. 2018) with hybrid key switching (Han and Ki 2020) and merged division (Bossuat et al. 2021).
+//! This crate is for programs that compute on ciphertexts they cannot decrypt. No type here can hold a secret
+//! key; key generation and decryption are in `ckks-secret`. The scheme is that of Cheon, Kim, Kim, Song 2017
+//! in its RNS form (Cheon et al. 2018), with hybrid key switching (Han and Ki 2020) and merged divisions
+//! (Bossuat et al. 2021).
 //!
-//! Levels: a ciphertext at level l has l + 1 limbs; level 0 cannot multiply. Each level has one canonical
-//! scale ([`Params::scale`]), so that ciphertexts of one level can always be added.
+//! A ciphertext at level l has l + 1 limbs. Each multiplication uses one level, and a ciphertext at level 0
+//! cannot be multiplied. Each level has one canonical scale ([`Params::scale`]), so that ciphertexts of one
+//! level can be added.
 
 mod ciphertext;
+mod decomposition;
 mod encode;
 mod encrypt;
 mod error;
 mod evaluate;
 mod frame;
-mod gadget;
 mod keys;
 mod keyswitch;
 mod linear;
@@ -22,17 +24,18 @@ mod mask;
 mod params;
 
 pub use ciphertext::{Ciphertext, Plaintext};
+pub use decomposition::{Decomposition, Gadget};
 pub use encode::{Encoder, zero_slots};
 pub use encrypt::encrypt;
 pub use error::{Error, Op};
 pub use evaluate::Evaluator;
 pub use frame::{
-    FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION, ciphertext_bytes,
-    read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1, uniform_c1_limb,
-    write_ciphertext, write_frame, write_key_switch_key, write_public_key, write_seeded_ciphertext,
+    FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
+    ciphertext_bytes, read_ciphertext, read_frame, read_key_switch_key, read_public_key, uniform_c1,
+    uniform_c1_limb, write_ciphertext, write_frame, write_key_switch_key, write_public_key,
+    write_seeded_ciphertext,
 };
-pub use gadget::{Cut, Gadget};
-pub use keys::{EvaluationKeys, GaloisElement, Kept, KeyId, KeySwitchKey, PublicKey};
+pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{
     MaskSeed, flood_assign, mask_assign, mask_bits, mask_seed, rerandomise_assign, unmask_assign,

@@ -7,47 +7,50 @@ use rns::{Ntt, Poly};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A slot transform by its non-zero diagonals: `out[j] = Σₖ diagonalₖ[j]·in[j + k]`. The offset of a diagonal is
-/// written as giant + baby step; a diagonal is repeated to fill the slots, its length a power of two.
+/// A linear transform of the slots, given by its non-zero diagonals: `out[j] = Σₖ diagonalₖ[j]·in[j + k]`.
+/// The offset k of a diagonal is split into a giant step and a baby step. The length of a diagonal is a power
+/// of two, and the diagonal is repeated to fill the slots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiagonalTransform {
-    /// (giant, baby, diagonal) with offset giant + baby.
+    /// (giant step, baby step, diagonal): the offset of the diagonal is the sum of its two steps.
     pub terms: Vec<(i64, i64, Vec<Complex64>)>,
 }
 
-/// A [`DiagonalTransform`] encoded modulo QP at one level, diagonals turned back by their giant step.
+/// A [`DiagonalTransform`] that is encoded modulo QP at one level, with each diagonal rotated back by its
+/// giant step.
 #[derive(Debug, Clone)]
 pub struct EncodedTransform {
     pub(crate) level: usize,
     pub(crate) babies: Vec<i64>,
-    /// giant step → baby step → plaintext, each value once, as a factor of [`rns::inner_products_short`]
+    /// The plaintext by giant step and baby step, in the short form that [`rns::inner_products_short`] takes.
     pub(crate) giants: BTreeMap<i64, BTreeMap<i64, Poly<Ntt>>>,
 }
 
 impl EncodedTransform {
-    /// Bytes it takes in memory.
+    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.giants.values().flat_map(|g| g.values()).map(|p| p.data().len() * 8).sum()
     }
 }
 
 impl Evaluator {
-    /// Encodes `t` for ciphertexts at `level`; a canonical scale will stay canonical. Terms with the same steps are
-    /// added up.
+    /// Encodes `t` for ciphertexts at `level`, at the scale that takes a canonical scale to a canonical
+    /// scale. Terms with the same steps are added.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] at level 0 or above the top, [`Error::SlotCount`], [`Error::ValueRange`].
+    /// [`Error::OutOfLevels`] at level 0 or above the top level, [`Error::SlotCount`] if a length is not a
+    /// power of two up to N/2, [`Error::ValueRange`] as [`crate::Encoder::integers`].
     pub fn encode_transform(&self, t: &DiagonalTransform, level: usize) -> Result<EncodedTransform, Error> {
         let p = self.params();
         let scale = self.factor_scale(Op::Linear, level)?;
         let basis = p.qp_basis(level);
-        // All of one length, a power of two each: what is multiplied at once has one layout.
+        // All diagonals are repeated to one length, so that all factors of a sum have one layout.
         let period = t.terms.iter().map(|(_, _, d)| d.len()).max().unwrap_or(1);
         let encoded = |(giant, _, diagonal): &(i64, i64, Vec<Complex64>)| {
             if !diagonal.len().is_power_of_two() {
                 return Err(Error::SlotCount { op: Op::Linear, got: diagonal.len(), max: p.max_slots() });
             }
-            // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' is m turned back by g.
+            // rot_g(m' ∘ rot_b(v)) = rot_g(m') ∘ rot_{g+b}(v), so m' must be m rotated back by g.
             let mut turned: Vec<Complex64> = diagonal.iter().copied().cycle().take(period).collect();
             turned.rotate_right(giant.rem_euclid(period as i64) as usize);
             let integers = p.encoder().integers(&turned, scale)?;

@@ -1,11 +1,12 @@
-//! Parameter sets and the security rule.
+//! Parameter sets and the rule for their security.
 
-use crate::{Encoder, Error, Gadget, Op};
-use rns::{Basis, Divider, Modulus, Ntt, NttTable, Permutation, Poly, primes};
+use crate::{Encoder, Error, Gadget, GaloisElement, Op};
+use rns::{Basis, ModDown, Modulus, Ntt, NttTable, Permutation, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The security a set claims, classical, for a uniform ternary secret and σ = 3.2.
+/// The security level that a parameter set claims, against classical attacks, for a uniform ternary secret
+/// and errors with σ = 3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
     /// At least 2¹²⁸ operations.
@@ -14,12 +15,12 @@ pub enum Security {
     Classical192,
     /// At least 2²⁵⁶ operations.
     Classical256,
-    /// None: for tests. Key authorities refuse it.
+    /// None. For tests only; key authorities refuse it.
     None,
 }
 
 impl Security {
-    /// Bits claimed.
+    /// The security level in bits.
     pub fn bits(self) -> u32 {
         match self {
             Security::Classical128 => 128,
@@ -29,8 +30,9 @@ impl Security {
         }
     }
 
-    /// The most log₂(QP) may be for ring degree 2^`log_n`: Bossuat et al. 2024 (ePrint 2024/463), Table 5.2,
-    /// classical, ternary; `None` where the table has no row (nothing is allowed there).
+    /// The largest log₂(QP) at this security level for ring degree 2^`log_n`: Bossuat et al. 2024 (ePrint
+    /// 2024/463), Table 5.2, classical, ternary secret. `None` where the table has no row; no modulus is
+    /// allowed there.
     pub fn max_log_qp(self, log_n: u32) -> Option<u32> {
         let column = match self {
             Security::Classical128 => 0,
@@ -59,27 +61,28 @@ impl Security {
     }
 }
 
-/// What people write; [`ParamsSpec::validate`] makes [`Params`] of it.
+/// The description of a parameter set; [`ParamsSpec::validate`] turns it into [`Params`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParamsSpec {
-    /// Its name in bundles and messages.
+    /// The name of the set in bundles and messages.
     pub name: &'static str,
     /// log₂ of the ring degree N, 10 to 16.
     pub log_n: u32,
-    /// Bits of q₀: room for the message at level 0.
+    /// Bits of q₀, which must hold the message at level 0.
     pub log_q0: u32,
     /// Number of levels above 0.
     pub depth: usize,
-    /// Bits of each prime above q₀ and, rounded up, of the scale.
+    /// Bits of each prime above q₀. The scale is just below 2^log_scale.
     pub log_scale: u32,
     /// Bits of each special prime.
     pub log_p: &'static [u32],
-    /// What it claims.
+    /// The security level that the set claims.
     pub security: Security,
 }
 
-/// K ≤ 4: 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 are allowed, and 825 against quantum
-/// computers (128 bits, ePrint 2024/463, the quantum column of its generated tables).
+/// 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 is allowed for 128 bits of classical
+/// security. 825 is allowed for 128 bits against quantum computers (the quantum column of the generated
+/// tables of ePrint 2024/463).
 pub const LOGN15_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
     name: "logn15-logqp825-depth17",
     log_n: 15,
@@ -90,11 +93,11 @@ pub const LOGN15_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// K ≤ 8: 18 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+/// 18 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 is allowed.
 pub const LOGN15_LOGQP858_DEPTH18: ParamsSpec =
     ParamsSpec { name: "logn15-logqp858-depth18", log_q0: 42, depth: 18, ..LOGN15_LOGQP825_DEPTH17 };
 
-/// K ≤ 16: 19 levels of 32 bits. log₂(QP) = 842 at N = 2¹⁵, where 868 are allowed.
+/// 19 levels of 32 bits. log₂(QP) = 842 at N = 2¹⁵, where 868 is allowed.
 pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     name: "logn15-logqp842-depth19",
     depth: 19,
@@ -102,7 +105,7 @@ pub const LOGN15_LOGQP842_DEPTH19: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP858_DEPTH18
 };
 
-/// K ≤ 32, and finer comparisons: 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 are allowed.
+/// 21 levels of 32 bits. log₂(QP) = 858 at N = 2¹⁵, where 868 is allowed.
 pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     name: "logn15-logqp858-depth21",
     log_n: 15,
@@ -113,7 +116,7 @@ pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// For the finest comparisons and many arms: 23 levels of 30 bits. log₂(QP) = 866 at N = 2¹⁵, where 868 are allowed.
+/// 23 levels of 30 bits, the deepest set of this ring. log₂(QP) = 866 at N = 2¹⁵, where 868 is allowed.
 pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     name: "logn15-logqp866-depth23",
     log_n: 15,
@@ -124,7 +127,7 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// K ≤ 64, twice the slots: 22 levels of 32 bits. log₂(QP) = 1130 at N = 2¹⁶, where 1747 are allowed.
+/// 22 levels of 32 bits in the ring with twice the slots. log₂(QP) = 1130 at N = 2¹⁶, where 1747 is allowed.
 pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
     name: "logn16-logqp1130-depth22",
     log_n: 16,
@@ -133,11 +136,13 @@ pub const LOGN16_LOGQP1130_DEPTH22: ParamsSpec = ParamsSpec {
     ..LOGN15_LOGQP858_DEPTH18
 };
 
-/// Tests only: the chain of [`LOGN15_LOGQP858_DEPTH21`] in a ring far too small for it. No security.
+/// For tests only: the primes of [`LOGN15_LOGQP858_DEPTH21`] in a ring that is far too small for them. No
+/// security.
 pub const TOY_LOGN12_DEPTH21: ParamsSpec =
     ParamsSpec { name: "toy-logn12-depth21", log_n: 12, security: Security::None, ..LOGN15_LOGQP858_DEPTH21 };
 
-/// Tests only: the chain of [`LOGN16_LOGQP1130_DEPTH22`], likewise. No security.
+/// For tests only: the primes of [`LOGN16_LOGQP1130_DEPTH22`] in a ring that is far too small for them. No
+/// security.
 pub const TOY_LOGN14_DEPTH22: ParamsSpec = ParamsSpec {
     name: "toy-logn14-depth22",
     log_n: 14,
@@ -146,7 +151,7 @@ pub const TOY_LOGN14_DEPTH22: ParamsSpec = ParamsSpec {
 };
 
 impl ParamsSpec {
-    /// The sets that have a name.
+    /// All named sets.
     pub fn named() -> &'static [ParamsSpec] {
         &[
             LOGN15_LOGQP825_DEPTH17,
@@ -160,22 +165,22 @@ impl ParamsSpec {
         ]
     }
 
-    /// The set called `name`.
+    /// The set with this name.
     pub fn by_name(name: &str) -> Option<ParamsSpec> {
         Self::named().iter().find(|s| s.name == name).copied()
     }
 
-    /// Finds the primes, checks the claim against the published table, and builds every table.
+    /// Finds the primes, checks log₂(QP) against the published table, and builds every table.
     ///
     /// # Errors
-    /// [`Error::Insecure`] if log₂(QP) is above the table's row, [`Error::BadParams`] if the shape makes no
-    /// sense, [`Error::Rns`] if there are not enough primes.
+    /// [`Error::Insecure`] if log₂(QP) is larger than the claimed security allows, [`Error::BadParams`] if a
+    /// number is out of its range, [`Error::Rns`] if there are not enough primes.
     pub fn validate(self) -> Result<Params, Error> {
         Params::new(self)
     }
 }
 
-/// The first 16 bytes of the BLAKE3 hash of everything two parties must agree on.
+/// The first 16 bytes of the BLAKE3 hash of everything in a parameter set that two parties must agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -191,7 +196,7 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// Validated parameters: immutable, cheap to clone, checked once.
+/// Validated parameters with their tables. Immutable, and cheap to clone.
 #[derive(Clone)]
 pub struct Params(Arc<Inner>);
 
@@ -205,14 +210,14 @@ struct Inner {
     p: Basis,
     galois_gadget: Gadget,
     relin_gadget: Gadget,
-    mod_down: Vec<Divider>,
-    mod_down_rescale: Vec<Option<Divider>>,
-    rescale: Vec<Option<Divider>>,
-    /// P modulo each q.
+    mod_down: Vec<ModDown>,
+    mod_down_rescale: Vec<Option<ModDown>>,
+    rescale: Vec<Option<ModDown>>,
+    /// P modulo each prime of Q.
     p_mod_q: Vec<rns::Constant>,
     imaginary_unit: Poly<Ntt>,
     encoder: Encoder,
-    permutations: Mutex<BTreeMap<u64, Arc<Permutation>>>,
+    permutations: Mutex<BTreeMap<GaloisElement, Arc<Permutation>>>,
 }
 
 impl std::fmt::Debug for Params {
@@ -227,9 +232,9 @@ impl PartialEq for Params {
     }
 }
 
-/// Δ as part of 2^log_scale: so far below that the primes on either side of it have log_scale bits, and those of 32 take
-/// four bytes in memory.
-const BELOW: f64 = 1.0 - 1.0 / 256.0;
+/// Δ/2^log_scale. It is below 1, so that the primes on both sides of Δ have log_scale bits; primes of 32 bits
+/// then take four bytes in memory.
+const SCALE_FACTOR: f64 = 1.0 - 1.0 / 256.0;
 
 impl Params {
     fn new(spec: ParamsSpec) -> Result<Self, Error> {
@@ -241,35 +246,20 @@ impl Params {
         if log_p.is_empty()
             || log_p.iter().chain([&log_q0, &log_scale]).any(|&b| !(20..=Modulus::MAX_BITS).contains(&b))
         {
-            return bad("every prime must have 20 to 50 bits, and there must be a special prime".into());
+            return bad(
+                "every prime must have 20 to 50 bits, and there must be at least one special prime".into()
+            );
         }
         if depth == 0 || depth > 100 {
             return bad(format!("depth {depth} is not between 1 and 100"));
         }
         if log_q0 < log_scale + 2 {
-            return bad(format!("q0 of {log_q0} bits leaves no room for a message at scale 2^{log_scale}"));
+            return bad(format!(
+                "log_q0 = {log_q0} leaves no room for a message at scale 2^{log_scale}: it must be at least {}",
+                log_scale + 2
+            ));
         }
-        let (n, two_n) = (1usize << log_n, 2u64 << log_n);
-        let mut used = vec![primes::largest(log_q0, two_n, &[])?];
-        for &bits in log_p {
-            used.push(primes::largest(bits, two_n, &used)?);
-        }
-        let special: Vec<u64> = used.split_off(1);
-        // From the top down, each prime is the unused one nearest to scale²/Δ: then the next scale, scale²/q,
-        // stays near Δ, and rounding of the primes does not pile up.
-        let delta = f64::from(log_scale).exp2() * BELOW;
-        let mut scales = vec![0.0; depth + 1];
-        let mut chain = vec![0u64; depth + 1];
-        chain[0] = used[0];
-        scales[depth] = delta;
-        let mut taken: Vec<u64> = used.iter().chain(&special).copied().collect();
-        for level in (1..=depth).rev() {
-            let target = scales[level] * scales[level] / delta;
-            let q = primes::nearest(target, two_n, &taken)?;
-            taken.push(q);
-            chain[level] = q;
-            scales[level - 1] = scales[level] * scales[level] / q as f64;
-        }
+        let ModulusChain { q: chain, p: special, scales } = modulus_chain(&spec)?;
         let log_qp: f64 = chain.iter().chain(&special).map(|&q| (q as f64).log2()).sum();
         match security.max_log_qp(log_n) {
             Some(allowed) if log_qp <= f64::from(allowed) => {}
@@ -282,6 +272,7 @@ impl Params {
                 });
             }
         }
+        let n = 1usize << log_n;
         let table = |q: &u64| NttTable::new(log_n, *q).map(Arc::new);
         let q_tables: Vec<Arc<NttTable>> = chain.iter().map(table).collect::<Result<_, _>>()?;
         let p_tables: Vec<Arc<NttTable>> = special.iter().map(table).collect::<Result<_, _>>()?;
@@ -292,17 +283,20 @@ impl Params {
         let p = basis(p_tables.clone());
         let full = &qp[depth];
 
-        // A rotation ends with a division by P, a product with one by P and the prime of its level.
+        // A rotation ends with a division by P, a product with a division by P and the prime of its level.
         let least = chain[1..].iter().min().map_or(0.0, |&q| (q as f64).log2());
         let gadget = |room: f64| {
             Gadget::new(&q, full, room).ok_or_else(|| {
-                Error::BadParams(format!("special primes of {:.0} bits leave no room for digits", p.log2()))
+                Error::BadParams(format!(
+                    "special primes of {:.0} bits in all are too small for a key switch: add a special prime",
+                    p.log2()
+                ))
             })
         };
         let (galois_gadget, relin_gadget) = (gadget(p.log2())?, gadget(p.log2() + least)?);
 
-        let mod_down = (0..=depth).map(|l| Divider::new(&q[l], &p)).collect();
-        let below = |l: usize, dropped: Basis| (l > 0).then(|| Divider::new(&q[l - 1], &dropped));
+        let mod_down = (0..=depth).map(|l| ModDown::new(&q[l], &p)).collect();
+        let below = |l: usize, dropped: Basis| (l > 0).then(|| ModDown::new(&q[l - 1], &dropped));
         let mod_down_rescale = (0..=depth)
             .map(|l| {
                 below(l, basis([q_tables[l].clone()].into_iter().chain(p_tables.iter().cloned()).collect()))
@@ -319,26 +313,11 @@ impl Params {
         monomial[n / 2] = 1;
         let imaginary_unit = Poly::from_signed(full, &monomial).into_ntt(full);
 
-        let mut hash = blake3::Hasher::new();
-        hash.update(b"ckks parameters v2");
-        for x in [u64::from(log_n), depth as u64, u64::from(log_scale), u64::from(security.bits())] {
-            hash.update(&x.to_le_bytes());
-        }
-        for q in chain.iter().chain(&special) {
-            hash.update(&q.to_le_bytes());
-        }
-        hash.update(&rns::sample::SIGMA.to_le_bytes());
-        for gadget in [&galois_gadget, &relin_gadget] {
-            gadget.cut().words().iter().for_each(|x| {
-                hash.update(&x.to_le_bytes());
-            });
-        }
-        let mut fingerprint = [0; 16];
-        fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
-
+        let primes: Vec<u64> = chain.into_iter().chain(special).collect();
+        let fingerprint = fingerprint(&spec, &primes, [&galois_gadget, &relin_gadget]);
         Ok(Params(Arc::new(Inner {
             spec,
-            fingerprint: Fingerprint(fingerprint),
+            fingerprint,
             log_qp,
             scales,
             q,
@@ -356,22 +335,22 @@ impl Params {
         })))
     }
 
-    /// As written.
+    /// The description that these parameters were built from.
     pub fn spec(&self) -> &ParamsSpec {
         &self.0.spec
     }
 
-    /// What two parties compare.
+    /// The fingerprint, by which two parties compare their parameters.
     pub fn fingerprint(&self) -> Fingerprint {
         self.0.fingerprint
     }
 
-    /// Ring degree N.
+    /// The ring degree N.
     pub fn n(&self) -> usize {
         1 << self.0.spec.log_n
     }
 
-    /// N/2, the most complex values a ciphertext holds.
+    /// N/2, the number of slots of a ciphertext.
     pub fn max_slots(&self) -> usize {
         self.n() / 2
     }
@@ -393,7 +372,7 @@ impl Params {
         }
     }
 
-    /// log₂ of the widest modulus anything is encrypted under.
+    /// log₂(QP), the size of the widest modulus that anything is encrypted under.
     pub fn log_qp(&self) -> f64 {
         self.0.log_qp
     }
@@ -418,47 +397,48 @@ impl Params {
         &self.0.p
     }
 
-    /// The prime a product at `level` is divided by.
+    /// The last prime of `level`, by which a product at that level is rescaled.
     pub fn prime(&self, level: usize) -> u64 {
         self.0.q[level].modulus(level).value()
     }
 
-    /// The digits of rotations and conjugation.
+    /// The gadget of rotations and of conjugation.
     pub fn galois_gadget(&self) -> &Gadget {
         &self.0.galois_gadget
     }
 
-    /// The digits of products. They may be larger: what they add is divided by the prime of the level as well.
+    /// The gadget of relinearisation. Its digits may be larger, because their noise is also divided by the
+    /// prime of the level.
     pub fn relin_gadget(&self) -> &Gadget {
         &self.0.relin_gadget
     }
 
-    /// P modulo each prime of the chain.
+    /// P modulo each prime of Q.
     pub fn p_constants(&self) -> &[rns::Constant] {
         &self.0.p_mod_q
     }
 
-    /// Slots ↔ coefficients.
+    /// The encoder between slots and coefficients.
     pub fn encoder(&self) -> &Encoder {
         &self.0.encoder
     }
 
-    /// Standard deviation, in a slot and at scale 1, of the error that one rescaling or key switch adds:
-    /// the rounding of two polynomials, one of them times a ternary secret, √(N/18)·√N.
+    /// The standard deviation, in a slot and at scale 1, of the error that one rescaling or key switch adds:
+    /// √(N/18)·√N, from the rounding of two polynomials, one of which is multiplied by a ternary secret.
     pub fn rounding_error(&self) -> f64 {
         let n = self.n() as f64;
         (n / 18.0).sqrt() * n.sqrt()
     }
 
-    pub(crate) fn mod_down(&self, level: usize) -> &Divider {
+    pub(crate) fn mod_down(&self, level: usize) -> &ModDown {
         &self.0.mod_down[level]
     }
 
-    pub(crate) fn mod_down_rescale(&self, level: usize) -> Option<&Divider> {
+    pub(crate) fn mod_down_rescale(&self, level: usize) -> Option<&ModDown> {
         self.0.mod_down_rescale[level].as_ref()
     }
 
-    pub(crate) fn rescale(&self, level: usize) -> Option<&Divider> {
+    pub(crate) fn rescale(&self, level: usize) -> Option<&ModDown> {
         self.0.rescale[level].as_ref()
     }
 
@@ -466,14 +446,59 @@ impl Params {
         &self.0.imaginary_unit
     }
 
-    /// The permutation of values under X → X^`element`, an odd number, made once.
-    pub fn permutation(&self, element: u64) -> Arc<Permutation> {
+    /// The permutation of values under the automorphism of `element`. It is computed at its first use.
+    pub fn permutation(&self, element: GaloisElement) -> Arc<Permutation> {
         let mut cache = self.0.permutations.lock().unwrap_or_else(|e| e.into_inner());
         cache
             .entry(element)
-            .or_insert_with(|| Arc::new(Permutation::of_automorphism(self.0.spec.log_n, element)))
+            .or_insert_with(|| Arc::new(Permutation::of_automorphism(self.0.spec.log_n, element.exponent())))
             .clone()
     }
+}
+
+struct ModulusChain {
+    /// The primes q₀, q₁, … of Q.
+    q: Vec<u64>,
+    /// The special primes.
+    p: Vec<u64>,
+    /// The canonical scale of each level.
+    scales: Vec<f64>,
+}
+
+fn modulus_chain(spec: &ParamsSpec) -> Result<ModulusChain, Error> {
+    let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, .. } = *spec;
+    let two_n = 2u64 << log_n;
+    let mut used = vec![primes::largest(log_q0, two_n, &[])?];
+    for &bits in log_p {
+        used.push(primes::largest(bits, two_n, &used)?);
+    }
+    let p = used[1..].to_vec();
+    // From the top level down, each prime is the unused one nearest to scale²/Δ. The next scale, scale²/q,
+    // then stays near Δ, and the deviations of the primes do not accumulate.
+    let delta = f64::from(log_scale).exp2() * SCALE_FACTOR;
+    let (mut q, mut scales) = (vec![used[0]; depth + 1], vec![delta; depth + 1]);
+    for level in (1..=depth).rev() {
+        let square = scales[level] * scales[level];
+        q[level] = primes::nearest(square / delta, two_n, &used)?;
+        used.push(q[level]);
+        scales[level - 1] = square / q[level] as f64;
+    }
+    Ok(ModulusChain { q, p, scales })
+}
+
+/// The hash of ring degree, depth, scale, security level, primes, error distribution and decompositions.
+fn fingerprint(spec: &ParamsSpec, primes: &[u64], gadgets: [&Gadget; 2]) -> Fingerprint {
+    let ParamsSpec { log_n, depth, log_scale, security, .. } = *spec;
+    let mut hash = blake3::Hasher::new();
+    hash.update(b"ckks parameters v2");
+    let numbers = [u64::from(log_n), depth as u64, u64::from(log_scale), u64::from(security.bits())];
+    numbers.iter().chain(primes).for_each(|x| _ = hash.update(&x.to_le_bytes()));
+    hash.update(&rns::sample::SIGMA.to_le_bytes());
+    let words = gadgets.map(|gadget| gadget.decomposition().words());
+    words.iter().flatten().for_each(|x| _ = hash.update(&x.to_le_bytes()));
+    let mut fingerprint = [0; 16];
+    fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+    Fingerprint(fingerprint)
 }
 
 #[cfg(test)]
@@ -498,14 +523,15 @@ mod tests {
         }
     }
 
-    /// 825 bits at N = 2¹⁵: the quantum column's value in the generated tables of ePrint 2024/463.
+    /// 825 bits at N = 2¹⁵ is the value of the quantum column in the generated tables of ePrint 2024/463.
     #[test]
     fn the_default_set_keeps_the_quantum_column() {
         assert!(LOGN15_LOGQP825_DEPTH17.validate().unwrap().log_qp() <= 825.0);
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
-    /// The parameters the paper reports (N = 2¹⁶, 50-bit scale, log₂ q = 4982) are refused.
+    /// A modulus as large as that of the HELBA paper, which reports log₂ q = 4982 at N = 2¹⁶, is refused: 60
+    /// levels of 48 bits already exceed the 1747 bits allowed there.
     #[test]
     fn the_papers_own_set_is_refused() {
         let spec = ParamsSpec {

@@ -1,5 +1,7 @@
 //! What can go wrong, and whose fault it is.
 
+use fault::Fault;
+
 /// Errors of this crate. What a policy refuses in a round is a [`bandit::Error`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -53,6 +55,18 @@ pub enum Error {
     /// From the bandit interface.
     #[error(transparent)]
     Bandit(#[from] bandit::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Field { .. } | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
+            Error::Task(_) | Error::NotPositive { .. } | Error::NoConvergence { .. } => Fault::Internal,
+            Error::Privacy(error) => error.fault(),
+            Error::Bandit(error) => error.fault(),
+        }
+    }
 }
 
 /// Refuses `got` unless it is finite and `ok` holds.

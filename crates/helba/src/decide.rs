@@ -58,7 +58,7 @@ impl DecisionCircuit {
         after("score");
         let wins = compare::wins(alg, &self.argmax, &index, self.threshold)?;
         after("compare");
-        let action = self.argmax.action(alg, &wins)?;
+        let action = self.argmax.one_hot(alg, &wins)?;
         let trace = trace.map(|_| compare::trace(alg, self.score.shape, &wins)).transpose()?;
         Ok(Decided { action, trace })
     }

@@ -1,6 +1,6 @@
 use crate::decide::DecisionCircuit;
 use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, refresh, update};
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::Shape;

@@ -4,11 +4,11 @@
 //! two for each of Newton's steps, two for the estimate.
 //!
 //! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
-//! condition keeps near ([`circuits::matrix::Newton`]), and factors that keep the spectrum centred; the paper
-//! starts from I/c every time.
+//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the
+//! paper starts from I/c every time.
 
 use circuits::SlotAlgebra;
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 
 /// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
 ///
@@ -23,7 +23,7 @@ pub fn batch_update<A: SlotAlgebra>(
     let model = alg.drop_to(model, alg.level(statistics) + 1)?;
     let state = newton.warm_start(alg, statistics, &model)?;
     let inverse = newton.iterate(alg, &state)?;
-    newton.model(alg, &inverse, statistics)
+    newton.solution(alg, &inverse, statistics)
 }
 
 #[cfg(test)]
@@ -73,10 +73,10 @@ mod tests {
             let alg = Clear::new(newton.period()).unwrap();
             let fresh = |slots: &[Complex64], level| alg.fresh(slots, level).unwrap();
             let omega = vec![0.0; d];
-            let model = fresh(&newton.model_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
-            let statistics = fresh(&newton.design_slots(self.design.as_slice()).unwrap(), 40);
+            let model = fresh(&newton.solution_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
+            let statistics = fresh(&newton.matrix_slots(self.design.as_slice()).unwrap(), 40);
             let model = batch_update(&alg, &newton, &statistics, &model).unwrap();
-            let (inverse, _) = newton.read_model(model.values()).unwrap();
+            let (inverse, _) = newton.read_solution(model.values()).unwrap();
             self.inverse = DMatrix::from_column_slice(d, d, &inverse);
             // The eigenvalues of A·V, by those of the symmetric V^½ A V^½.
             let root = self.design.clone().symmetric_eigen();

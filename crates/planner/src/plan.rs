@@ -4,8 +4,8 @@ use crate::Error;
 use crate::count::{Op, OperationCounter};
 use crate::price::{MEASURED_AT, Prices};
 use circuits::Counts;
-use circuits::matrix::Newton;
-use ckks::{Gadget, Kept, KeySwitchKey, Params, Security, ciphertext_bytes};
+use circuits::inverse::Newton;
+use ckks::{Gadget, KeyStorage, KeySwitchKey, Params, Security, ciphertext_bytes};
 use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{DecisionLevels, UpdateLevels};
@@ -294,15 +294,18 @@ fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
 }
 
 fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
-    let switch = |kind, gadget: &Gadget, keys: &[(usize, Kept)]| KeyCost {
+    let switch = |kind, gadget: &Gadget, keys: &[(usize, KeyStorage)]| KeyCost {
         kind,
         count: keys.len(),
         bytes: keys.iter().map(|&(l, _)| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
-        memory: keys.iter().map(|&(l, kept)| KeySwitchKey::bytes_at(params, gadget, l, kept) as u64).sum(),
+        memory: keys
+            .iter()
+            .map(|&(l, storage)| KeySwitchKey::bytes_at(params, gadget, l, storage) as u64)
+            .sum(),
     };
     let top = params.max_level();
-    let rotations = |kept| -> Vec<_> {
-        keys.galois.iter().filter(|key| key.kept == kept).map(|key| (key.level, kept)).collect()
+    let rotations = |storage| -> Vec<_> {
+        keys.galois.iter().filter(|key| key.storage == storage).map(|key| (key.level, storage)).collect()
     };
     vec![
         KeyCost {
@@ -311,9 +314,9 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
             bytes: seeded_frame(params.q_basis(top), 1),
             memory: memory_of(params, 2 * (top + 1)),
         },
-        switch("relinearisation", params.relin_gadget(), &[(keys.relin_level, Kept::Whole)]),
-        switch("rotations and conjugation", params.galois_gadget(), &rotations(Kept::Whole)),
-        switch("rotations of updates alone, seeded", params.galois_gadget(), &rotations(Kept::Seeded)),
+        switch("relinearisation", params.relin_gadget(), &[(keys.relin_level, KeyStorage::Expanded)]),
+        switch("rotations and conjugation", params.galois_gadget(), &rotations(KeyStorage::Expanded)),
+        switch("rotations of updates alone, seeded", params.galois_gadget(), &rotations(KeyStorage::Seeded)),
     ]
 }
 
@@ -403,7 +406,7 @@ impl Circuits {
             compare.steps.entry(*key).and_modify(|n| *n -= times);
         }
 
-        let seeded = keys.galois.iter().filter(|key| key.kept == Kept::Seeded);
+        let seeded = keys.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
         let seeded = seeded.filter_map(|key| match key.automorphism {
             Automorphism::Rotation(k) => Some(k),
             Automorphism::Conjugation => None,

@@ -1,5 +1,7 @@
 //! Errors of the registry.
 
+use fault::Fault;
+
 /// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -22,4 +24,17 @@ pub enum Error {
     /// Bug: cannot happen. If you read this the crate is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Parameter { .. } => Fault::Value,
+            Error::Policy(error) => error.fault(),
+            Error::Glm(error) => error.fault(),
+            Error::Privacy(error) => error.fault(),
+            Error::Broken(_) => Fault::Internal,
+        }
+    }
 }

@@ -1,4 +1,5 @@
 use crate::Shape;
+use fault::Fault;
 
 /// Why a configuration, contexts, a reward or an id were refused. No message holds a feature or a reward.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -95,4 +96,23 @@ pub enum Error {
         /// The id.
         id: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Config(_)
+            | Error::Field { .. }
+            | Error::Shape { .. }
+            | Error::Depth { .. }
+            | Error::Slots { .. } => Fault::Configuration,
+            Error::ArmCount { .. }
+            | Error::FeatureCount { .. }
+            | Error::NotANumber { .. }
+            | Error::NormAboveBound { .. }
+            | Error::RewardOutOfRange { .. } => Fault::Value,
+            Error::UnknownDecision { .. } => Fault::Unknown,
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::levels::DecisionLevels;
 use crate::{BanditConfig, Error, Shape};
-use ckks::{GaloisElement, Kept, Params, ParamsSpec};
+use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
 /// The sets that keys are made for, the fastest first.
@@ -67,7 +67,7 @@ pub struct GaloisKey {
     /// The highest level it is used at.
     pub level: usize,
     /// How a server keeps the key: seeded if only batch updates use it.
-    pub kept: Kept,
+    pub storage: KeyStorage,
 }
 
 impl KeyPlan {
@@ -90,8 +90,8 @@ impl KeyPlan {
         let top = params.depth;
         let mut galois = BTreeMap::new();
         // Decisions come first: the keys that an update adds to theirs are used by updates alone.
-        let mut need = |automorphism: Automorphism, level: usize, kept: Kept| {
-            let key = galois.entry(automorphism).or_insert(GaloisKey { automorphism, level, kept });
+        let mut need = |automorphism: Automorphism, level: usize, storage: KeyStorage| {
+            let key = galois.entry(automorphism).or_insert(GaloisKey { automorphism, level, storage });
             key.level = level.max(key.level);
         };
         let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
@@ -102,17 +102,17 @@ impl KeyPlan {
         let comparison = after_mask - DecisionLevels::LEAST_SQUARE_ROOT;
         let decision = shape.decision_slots();
         for k in sum_rotations(1, shape.square()) {
-            need(rotation(k, decision), after_product, Kept::Whole);
+            need(rotation(k, decision), after_product, KeyStorage::Expanded);
         }
         if shape.trace_unit().im != 0.0 {
-            need(Automorphism::Conjugation, after_mask, Kept::Whole);
+            need(Automorphism::Conjugation, after_mask, KeyStorage::Expanded);
         }
-        need(rotation(shape.square() as i64, decision), estimate, Kept::Whole);
+        need(rotation(shape.square() as i64, decision), estimate, KeyStorage::Expanded);
         for k in comparison_rotations(shape) {
-            need(rotation(k, decision), comparison, Kept::Whole);
+            need(rotation(k, decision), comparison, KeyStorage::Expanded);
         }
         for k in update_rotations(shape.dim) {
-            need(rotation(k, shape.update_slots()), shape.update_level(top), Kept::Seeded);
+            need(rotation(k, shape.update_slots()), shape.update_level(top), KeyStorage::Seeded);
         }
         // The identity needs none.
         galois.remove(&Automorphism::Rotation(0));

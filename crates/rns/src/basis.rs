@@ -1,7 +1,8 @@
 use crate::{Modulus, NttTable};
 use std::sync::Arc;
 
-/// An ordered set of primes with their transforms: what a polynomial's limbs are residues of.
+/// An ordered set of distinct primes, each with its transform. Limb i of a polynomial holds residues modulo
+/// prime i.
 #[derive(Debug, Clone)]
 pub struct Basis {
     n: usize,
@@ -9,7 +10,7 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// The primes of `tables` for ring degree `n`.
+    /// The basis of the primes of `tables`, for ring degree `n`.
     pub fn new(n: usize, tables: Vec<Arc<NttTable>>) -> Self {
         Basis { n, tables }
     }
@@ -24,12 +25,12 @@ impl Basis {
         self.tables.len()
     }
 
-    /// Whether there is no prime.
+    /// Whether the basis has no prime.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// The transforms, one a limb.
+    /// The transforms, one for each limb.
     pub fn tables(&self) -> &[Arc<NttTable>] {
         &self.tables
     }
@@ -39,7 +40,7 @@ impl Basis {
         self.tables[i].modulus()
     }
 
-    /// The primes in order.
+    /// The primes, in the order of the limbs.
     pub fn primes(&self) -> impl Iterator<Item = u64> + '_ {
         self.tables.iter().map(|t| t.modulus().value())
     }

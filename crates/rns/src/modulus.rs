@@ -1,25 +1,25 @@
 //! Arithmetic modulo one prime of at most 50 bits.
 //!
-//! Both reductions use 52-bit words, the width of the IFMA multiplier, so that the scalar and the
-//! vector kernels run the same algorithm (ranges: `docs/arithmetic.md`).
+//! All reductions use 52-bit words, the operand width of the IFMA multiplier, so that the scalar and the
+//! vector kernels run the same algorithm. `docs/arithmetic.md` states the ranges and why they hold.
 
-/// A prime modulus q < 2⁵⁰ with what its reductions need.
+/// A prime modulus q < 2⁵⁰ with the precomputed constants of its reductions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Modulus {
     q: u64,
     /// ⌊2^(n+50) / q⌋ for an n-bit q: Barrett's constant.
     pub(crate) barrett: u64,
-    /// n − 2.
+    /// n − 2 for an n-bit q.
     pub(crate) shift: u32,
-    /// 1 as a [`Constant`]: reduces a 52-bit word.
+    /// The [`Constant`] 1: a product by it reduces a 52-bit word.
     pub(crate) one: Constant,
-    /// 2⁵² as a [`Constant`]: folds the high word of a sum of products.
+    /// The [`Constant`] 2⁵², the weight of the high word of a sum of products.
     pub(crate) word: Constant,
     /// −1/q modulo 2⁵²: Montgomery's constant.
     pub(crate) minus_inverse: u64,
 }
 
-/// A residue that many others are multiplied by, with its Shoup quotient ⌊w·2⁵²/q⌋.
+/// A residue w that is prepared for many products, with its Shoup quotient ⌊w·2⁵²/q⌋.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Constant {
     /// The residue.
@@ -31,15 +31,17 @@ const MASK52: u64 = (1 << 52) - 1;
 
 /// 1/q modulo 2⁵² for an odd q.
 pub(crate) fn inverse_modulo_word(q: u64) -> u64 {
-    // Newton: each step doubles the bits that are right, from the three of q·q ≡ 1 modulo 8.
+    // Newton's iteration from x = q, which is correct to three bits (q·q ≡ 1 modulo 8). Each step doubles the
+    // bits.
     (0..5).fold(q, |x, _| x.wrapping_mul(2u64.wrapping_sub(q.wrapping_mul(x)))) & MASK52
 }
 
 impl Modulus {
-    /// The largest supported bit size.
+    /// The largest supported size of a prime, in bits.
     pub const MAX_BITS: u32 = 50;
 
-    /// Returns `None` unless 3 ≤ q < 2⁵⁰ and q is odd; that q is prime is the caller's promise.
+    /// The modulus `q`, which the caller guarantees to be prime. Returns `None` unless 3 ≤ q < 2⁵⁰ and q is
+    /// odd.
     pub fn new(q: u64) -> Option<Self> {
         if q < 3 || q.is_multiple_of(2) || q >> Self::MAX_BITS != 0 {
             return None;
@@ -62,36 +64,37 @@ impl Modulus {
         self.q
     }
 
-    /// Bits of the prime.
+    /// The size of the prime in bits.
     pub fn bits(&self) -> u32 {
         self.shift + 2
     }
 
-    /// Bits of a value as a transform may leave it ([`crate::Output::Lazy`]): 34q is below 2ᵇ, and up to 41 bits so is 34q more than
-    /// the widest digit, where sums of many products can still be reduced; q elsewhere.
+    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). For primes of
+    /// at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which leaves room for
+    /// the widest digit. Wider primes reduce their values, and b is the size of q.
     pub fn lazy_bits(&self) -> u32 {
         if self.bits() <= 44 { (self.bits() + 6).max(48) } else { self.bits() }
     }
 
-    /// Prepares `w` for repeated products; `w` is reduced first.
+    /// Prepares `w` modulo q for repeated products.
     pub fn constant(&self, w: u64) -> Constant {
         let value = w % self.q;
         Constant { value, quotient: ((u128::from(value) << 52) / u128::from(self.q)) as u64 }
     }
 
-    /// a + b for reduced a, b.
+    /// a + b mod q for reduced a and b.
     #[inline(always)]
     pub fn add(&self, a: u64, b: u64) -> u64 {
         self.reduce_once(a + b)
     }
 
-    /// a − b for reduced a, b.
+    /// a − b mod q for reduced a and b.
     #[inline(always)]
     pub fn sub(&self, a: u64, b: u64) -> u64 {
         self.reduce_once(a + self.q - b)
     }
 
-    /// −a for reduced a.
+    /// −a mod q for reduced a.
     #[inline(always)]
     pub fn neg(&self, a: u64) -> u64 {
         self.reduce_once(self.q - a)
@@ -103,31 +106,31 @@ impl Modulus {
         x.min(x.wrapping_sub(self.q))
     }
 
-    /// a·b for reduced a, b (Barrett). Branch-free.
+    /// a·b mod q for reduced a and b (Barrett reduction). Branch-free.
     #[inline(always)]
     pub fn mul(&self, a: u64, b: u64) -> u64 {
         let c = u128::from(a) * u128::from(b);
         let estimate = (u128::from((c >> self.shift) as u64) * u128::from(self.barrett)) >> 52;
-        // c < 2^2n and the estimate is short by at most 2, so the remainder is below 3q < 2⁵².
+        // c < 2²ⁿ and the estimated quotient is short by at most 2, so the remainder is below 3q < 2⁵².
         let r = (c as u64).wrapping_sub((estimate as u64).wrapping_mul(self.q)) & MASK52;
         let r = r.min(r.wrapping_sub(2 * self.q));
         self.reduce_once(r)
     }
 
-    /// x·w for x < 2⁵² (Shoup). Branch-free.
+    /// x·w mod q for x < 2⁵² (Shoup multiplication). Branch-free.
     #[inline(always)]
     pub fn mul_constant(&self, x: u64, w: Constant) -> u64 {
         self.reduce_once(self.mul_constant_lazy(x, w))
     }
 
-    /// x·w for x < 2⁵², in [0, 2q).
+    /// x·w modulo q in [0, 2q), for x < 2⁵².
     #[inline(always)]
     pub(crate) fn mul_constant_lazy(&self, x: u64, w: Constant) -> u64 {
         let estimate = ((u128::from(x) * u128::from(w.quotient)) >> 52) as u64;
         x.wrapping_mul(w.value).wrapping_sub(estimate.wrapping_mul(self.q)) & MASK52
     }
 
-    /// high·2⁵² + low for high < 2⁵², low < 2⁵².
+    /// high·2⁵² + low mod q, for high < 2⁵² and low < 2⁵².
     #[inline(always)]
     pub(crate) fn fold(&self, high: u64, low: u64) -> u64 {
         // Each term is below 2q, the sum below 4q < 2⁵².
@@ -136,7 +139,8 @@ impl Modulus {
         self.reduce_once(r)
     }
 
-    /// a·2⁵² for any word a: a factor of a sum that [`Self::montgomery`] reduces.
+    /// a·2⁵² mod q for any word a: the form of a factor in a sum of products that [`Self::montgomery`]
+    /// reduces.
     #[inline(always)]
     pub(crate) fn montgomery_factor(&self, a: u64) -> u64 {
         self.mul_constant(a, self.word)
@@ -146,7 +150,7 @@ impl Modulus {
     #[inline(always)]
     pub(crate) fn montgomery(&self, sum: u128) -> u64 {
         let m = (sum as u64).wrapping_mul(self.minus_inverse) & MASK52;
-        // The low words cancel.
+        // m is chosen such that the low 52 bits of sum + m·q are zero.
         self.reduce(((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64)
     }
 
@@ -171,7 +175,7 @@ impl Modulus {
         x.rem_euclid(i128::from(self.q)) as u64
     }
 
-    /// aᵉ. Time depends on e, which must be public.
+    /// aᵉ mod q. The running time depends on e, which must be public.
     pub fn pow(&self, mut a: u64, mut e: u64) -> u64 {
         let mut r = 1;
         while e > 0 {
@@ -184,12 +188,12 @@ impl Modulus {
         r
     }
 
-    /// a⁻¹ for a reduced, non-zero a.
+    /// a⁻¹ mod q for a reduced, non-zero a.
     pub fn inv(&self, a: u64) -> u64 {
         self.pow(a, self.q - 2)
     }
 
-    /// The representative in (−q/2, q/2].
+    /// The representative of the reduced `a` in (−q/2, q/2].
     #[inline]
     pub fn centered(&self, a: u64) -> i64 {
         if a > self.q / 2 { a as i64 - self.q as i64 } else { a as i64 }

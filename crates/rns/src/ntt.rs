@@ -1,105 +1,17 @@
 //! The negacyclic number theoretic transform of one limb.
 //!
-//! Output slot i holds the value at ψ^(2·bitrev(i)+1), so the automorphism X → Xᵍ is a permutation of
-//! slots that does not depend on the prime.
+//! Entry i of the output is the polynomial's value at ψ^(2·bitrev(i) + 1), where ψ is a root of order 2N. The
+//! automorphism X → X^g is then a permutation of the entries that does not depend on the prime.
 
+use crate::simd::operands::{Input, NttKernel, Output, bit_reverse};
 use crate::{Constant, Error, Modulus, primes, simd};
 use std::sync::OnceLock;
-
-/// One implementation of the transform for one ring degree and prime. Inputs and outputs are fully
-/// reduced and have length N; the inverse is scaled, so that it undoes the forward transform.
-pub trait NttKernel: Send + Sync {
-    /// Coefficients → values, in place.
-    fn forward(&self, limb: &mut [u64]) {
-        self.forward_with(limb, Input::Limb, Output::Limb);
-    }
-    /// The coefficients of `input` → values to `output`. Unless both are the limb, what it holds is lost.
-    fn forward_with(&self, limb: &mut [u64], input: Input, output: Output);
-    /// Values → coefficients, in place.
-    fn inverse(&self, limb: &mut [u64]) {
-        self.inverse_with(limb, None, 1);
-    }
-    /// `factor`, reduced, times the coefficients of `values`, or of what the limb holds, to the limb.
-    fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64);
-}
-
-/// Where a transform finds the coefficients.
-#[derive(Debug, Clone, Copy)]
-pub enum Input<'a> {
-    /// In the limb.
-    Limb,
-    /// In a limb of another prime, reduced there, or of digits.
-    Lifted(Lift, &'a [u64]),
-}
-
-/// Where a transform puts the values.
-#[derive(Debug)]
-pub enum Output<'a> {
-    /// In the limb.
-    Limb,
-    /// In the limb, below 2ᵇ instead of reduced, b = [`Modulus::lazy_bits`]: the last step is left to what multiplies them
-    /// ([`crate::pair_products`]).
-    Lazy,
-    /// Takes them off this limb, and multiplies what is left: x ← (x − values)·w.
-    Quotient(&'a mut [u64], Constant),
-}
-
-/// Takes small numbers to residues modulo a prime.
-#[derive(Debug, Clone, Copy)]
-pub enum Lift {
-    /// Residues modulo another prime p, to those of the representative in (−p/2, p/2).
-    Residue {
-        /// p.
-        prime: u64,
-        /// −p: as it is if that makes a residue of what is in the upper half, or reduced.
-        less: u64,
-        /// Whether the sum is a residue already.
-        exact: bool,
-    },
-    /// Digits of so many bits, at most [`crate::Radix::MAX_BITS`], each stored plus half of its range.
-    Digit {
-        /// b.
-        bits: u32,
-        /// −2ᵇ⁻¹, reduced.
-        less: u64,
-    },
-}
-
-impl Lift {
-    /// From residues modulo `from` to residues modulo `to`.
-    pub fn new(from: &Modulus, to: &Modulus) -> Self {
-        let (p, q) = (from.value(), to.value());
-        // ⌊p/2⌋ and q − ⌊p/2⌋ are then below q.
-        let exact = p < 2 * q;
-        let less = if exact { q.wrapping_sub(p) } else { to.neg(to.reduce(p)) };
-        Lift::Residue { prime: p, less, exact }
-    }
-
-    /// From digits of `bits` bits to residues modulo `to`.
-    pub fn of_digit(bits: u32, to: &Modulus) -> Self {
-        assert!((1..=crate::Radix::MAX_BITS).contains(&bits), "no digit of {bits} bits");
-        Lift::Digit { bits, less: to.neg(to.reduce(1 << (bits - 1))) }
-    }
-
-    /// Of one number. Branch-free.
-    #[inline(always)]
-    pub(crate) fn apply(&self, to: &Modulus, x: u64) -> u64 {
-        // All terms are below 2⁵⁰.
-        match *self {
-            Lift::Residue { prime, less, exact } => {
-                let x = x.wrapping_add(less.wrapping_mul(u64::from(x > prime / 2)));
-                if exact { x } else { to.mul_constant(x, to.one) }
-            }
-            Lift::Digit { less, .. } => to.mul_constant(x + less, to.one),
-        }
-    }
-}
 
 /// A prime with its transform.
 pub struct NttTable {
     modulus: Modulus,
     kernel: Box<dyn NttKernel>,
-    /// Transforms of length N/2ⁱ with root ψ^(2ⁱ), made when first needed.
+    /// The transforms of length N/2ⁱ with root ψ^(2ⁱ), each built when it is first needed.
     sparse: [OnceLock<Box<dyn NttKernel>>; 17],
 }
 
@@ -110,11 +22,11 @@ impl std::fmt::Debug for NttTable {
 }
 
 impl NttTable {
-    /// Builds the transform of length N = 2^`log_n` modulo `q` with the kernel the machine (or
-    /// `RNS_KERNEL`) asks for.
+    /// Builds the transform of length N = 2^`log_n` modulo `q`, with the kernel that [`crate::kernels`]
+    /// selects.
     ///
     /// # Errors
-    /// [`Error::BadModulus`] unless q is a prime below 2⁵⁰ that is 1 modulo 2N, N ≥ 16.
+    /// [`Error::BadModulus`] unless q is a prime below 2⁵⁰ with q ≡ 1 mod 2N, and N ≥ 16.
     pub fn new(log_n: u32, q: u64) -> Result<Self, Error> {
         let n = 1usize << log_n;
         let two_n = 2 * n as u64;
@@ -132,30 +44,31 @@ impl NttTable {
         &self.modulus
     }
 
-    /// Coefficients → values, in place.
+    /// Transforms coefficients to values, in place.
     pub fn forward(&self, limb: &mut [u64]) {
         self.kernel.forward(limb);
     }
 
-    /// The coefficients of `input` → values to `output`. Unless both are the limb, what it holds is lost.
+    /// Transforms as [`NttKernel::forward_with`].
     pub fn forward_with(&self, limb: &mut [u64], input: Input, output: Output) {
         self.kernel.forward_with(limb, input, output);
     }
 
-    /// Values → coefficients, in place.
+    /// Transforms values to coefficients, in place.
     pub fn inverse(&self, limb: &mut [u64]) {
         self.kernel.inverse(limb);
     }
 
-    /// `factor`, reduced, times the coefficients of `values`, or of what the limb holds, to the limb.
+    /// Transforms as [`NttKernel::inverse_with`].
     pub fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
         self.kernel.inverse_with(limb, values, factor);
     }
 }
 
 impl NttTable {
-    /// Coefficients → values of a polynomial in X^(2ᵏ), of which `coefficients` holds N/2ᵏ, in place: the value at slot i is
-    /// that of the short transform at ⌊i/2ᵏ⌋, since (2·bitrev(i) + 1)·2ᵏ modulo 2N depends on the upper bits of i alone.
+    /// Transforms a polynomial in X^(2ᵏ) from its N/2ᵏ coefficients to its N/2ᵏ distinct values, in place.
+    /// Value i of the full transform is entry ⌊i/2ᵏ⌋ of the result, because (2·bitrev(i) + 1)·2ᵏ mod 2N
+    /// depends only on the upper bits of i.
     pub fn forward_short(&self, n: usize, coefficients: &mut [u64]) {
         let stride = n / coefficients.len();
         if stride == 1 {
@@ -171,7 +84,8 @@ impl NttTable {
     }
 }
 
-/// The kernel of this process for one length and root.
+/// The kernel for the length `n` and the root `psi`: the vector kernel if this process runs it, else the
+/// portable one.
 fn kernel(modulus: Modulus, n: usize, psi: u64) -> Box<dyn NttKernel> {
     #[cfg(target_arch = "x86_64")]
     if let Some(fast) = simd::VectorNtt::new(modulus, n, psi) {
@@ -180,16 +94,17 @@ fn kernel(modulus: Modulus, n: usize, psi: u64) -> Box<dyn NttKernel> {
     Box::new(PortableNtt::new(modulus, n, psi))
 }
 
-/// ψ: the root of order 2^`log_order` modulo a prime q that is 1 modulo it, found by square roots from −1 on. Which of the
-/// two is taken is part of what values mean, and known answers hold it.
+/// The root ψ of order 2^`log_order` modulo a prime q ≡ 1 mod 2^`log_order`: the result of log_order − 1
+/// square roots, starting from −1. Which of the two square roots is taken determines the meaning of stored
+/// values, so it must not change; the known answers pin it.
 fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
     let q = m.value();
     let two_power = (q - 1).trailing_zeros();
     let odd = (q - 1) >> two_power;
-    // Half of all residues are no squares, so the search is short.
+    // Half of all residues are non-squares, so the search is short.
     let non_square = (2..q).find(|&z| m.pow(z, (q - 1) / 2) == q - 1).unwrap_or(q - 1);
     (1..log_order).fold(q - 1, |square, _| {
-        // Tonelli and Shanks: r² = square·t throughout, and the order of t falls to 1.
+        // Tonelli-Shanks: r² = square·t holds throughout, and the order of t decreases to 1.
         let (mut c, mut bits) = (m.pow(non_square, odd), two_power);
         let (mut t, mut r) = (m.pow(square, odd), m.pow(square, odd.div_ceil(2)));
         while t != 1 {
@@ -206,10 +121,11 @@ fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
     })
 }
 
-/// Textbook Cooley-Tukey and Gentleman-Sande butterflies with Shoup constants: the second, portable kernel.
+/// The portable kernel: Cooley-Tukey and Gentleman-Sande butterflies with Shoup multiplication (Longa and
+/// Naehrig 2016).
 struct PortableNtt {
     modulus: Modulus,
-    /// ψ^bitrev(i), as in Longa and Naehrig 2016.
+    /// Entry i is ψ^bitrev(i).
     roots: Vec<Constant>,
     inverse_roots: Vec<Constant>,
     inverse_n: u64,
@@ -284,53 +200,10 @@ impl NttKernel for PortableNtt {
     }
 }
 
-/// The `bits` low bits of `i`, reversed.
-pub fn bit_reverse(i: usize, bits: u32) -> usize {
-    if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) }
-}
-
-/// What X → X^g does to values: `σ(a)[i] = a[p[i]]`.
-///
-/// Eight values from a multiple of eight on come from eight values from a multiple of eight on: their exponents are equal
-/// modulo N/4, and so are the products with g.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permutation {
-    indices: Vec<u32>,
-    /// Where each eight values go, in eights.
-    targets: Vec<u32>,
-}
-
-impl Permutation {
-    /// Of the automorphism with odd exponent `element` in a ring of degree N = 2^`log_n` ≥ 8.
-    pub fn of_automorphism(log_n: u32, element: u64) -> Self {
-        assert!((3..32).contains(&log_n) && element % 2 == 1, "no automorphism of such a ring");
-        let n = 1usize << log_n;
-        let mask = 2 * n as u64 - 1;
-        let source = |i| {
-            let exponent = 2 * bit_reverse(i, log_n) as u64 + 1;
-            let source = exponent.wrapping_mul(element) & mask;
-            bit_reverse((source >> 1) as usize, log_n) as u32
-        };
-        let indices: Vec<u32> = (0..n).map(source).collect();
-        let mut targets = vec![0; n / 8];
-        indices.iter().step_by(8).zip(0..).for_each(|(&from, to)| targets[from as usize / 8] = to);
-        Permutation { indices, targets }
-    }
-
-    /// p, of length N.
-    pub fn indices(&self) -> &[u32] {
-        &self.indices
-    }
-
-    /// Values from 8i on become those from 8·`targets()[i]` on.
-    pub(crate) fn targets(&self) -> &[u32] {
-        &self.targets
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Lift, Permutation};
     use rand::{Rng, SeedableRng};
 
     fn random(n: usize, q: u64, seed: u64) -> Vec<u64> {
@@ -338,17 +211,17 @@ mod tests {
         (0..n).map(|_| rng.next_u64() % q).collect()
     }
 
-    /// An implementation by others, the oracle of ours; it also chose ψ, before there was ours.
+    /// The transform of `tfhe-ntt`, an independent implementation, and its root ψ.
     fn peer(n: usize, q: u64) -> (tfhe_ntt::prime64::Plan, u64) {
         let plan = tfhe_ntt::prime64::Plan::try_new(n, q).unwrap();
-        // Slot 0 of the transform of X is ψ.
+        // Entry 0 of the transform of X is ψ.
         let mut x = vec![0; n];
         x[1] = 1;
         plan.fwd(&mut x);
         (plan, x[0])
     }
 
-    /// Products in the transform domain equal the schoolbook negacyclic product, on every kernel.
+    /// On every kernel, products in the value domain equal the schoolbook negacyclic product.
     #[test]
     fn kernels_multiply_like_the_schoolbook() {
         for (log_n, bits) in [5, 6, 9].into_iter().flat_map(|l| [20, 32, 42, 46, 49, 50].map(|b| (l, b))) {
@@ -377,8 +250,8 @@ mod tests {
         }
     }
 
-    /// For every degree, and primes on both sides of each bound that a kernel relies on, all kernels give the same bits,
-    /// and undo themselves, for the extreme residues too.
+    /// All kernels give the same bits, and the inverse undoes the forward transform, for every degree, for
+    /// primes on both sides of each bound that a kernel relies on, and for the extreme residues.
     #[test]
     fn kernels_agree_bit_for_bit() {
         let mut pairs = 0;
@@ -401,7 +274,7 @@ mod tests {
                 assert!(ours == slow && ours == peers, "forward, 2^{log_n}, {bits} bits");
                 table.inverse(&mut ours);
                 assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
-                // The other way round: `a` as values.
+                // The inverse, with `a` as values.
                 let [mut ours, mut slow, mut peers] = [a.clone(), a.clone(), a.clone()];
                 table.inverse(&mut ours);
                 portable.inverse(&mut slow);
@@ -415,8 +288,9 @@ mod tests {
         assert!(pairs > 120, "{pairs}");
     }
 
-    /// A transform that lifts its input and divides by its output does what lift, transform, difference and product do one by
-    /// one, in whole numbers, for primes on both sides of each bound and for the extreme residues.
+    /// A transform with a lifted input and a quotient output equals the lift, the transform, the difference
+    /// and the product computed one by one on integers, for primes on both sides of each bound and for the
+    /// extreme residues.
     #[test]
     fn inputs_are_lifted_and_outputs_divided() {
         for (log_n, bits) in (5..=16).flat_map(|l| [20, 32, 40, 46, 47, 50].map(|b| (l, b))) {
@@ -461,8 +335,8 @@ mod tests {
         }
     }
 
-    /// Digits go into a transform as they are where its values have room for them, for primes on both sides of each bound, and
-    /// come out as those of the residues, both ends of their range too.
+    /// The transform of digits equals the transform of their residues, for primes on both sides of the bounds
+    /// up to which digits are taken unreduced, and for both ends of the digits' range.
     #[test]
     fn digits_are_transformed_like_their_residues() {
         for (log_n, bits) in [4, 9, 13, 16]

@@ -1,25 +1,26 @@
-//! Polynomials by limbs, their domain in the type.
+//! Polynomials in the residue number system, with their domain in the type.
 
 use crate::pool::Buffer;
-use crate::{Basis, Constant, Modulus, Permutation, simd};
+use crate::{Basis, Modulus, Permutation, simd};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 use zeroize::Zeroize;
 
-/// Coefficient domain.
+/// The coefficient domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coeff {}
-/// Value (NTT) domain.
+/// The value domain, after the NTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ntt {}
 
-/// A domain marker: [`Coeff`] or [`Ntt`].
+/// The marker of a domain: [`Coeff`] or [`Ntt`].
 pub trait Domain: Send + Sync + Copy {}
 impl Domain for Coeff {}
 impl Domain for Ntt {}
 
-/// A polynomial of `ℤ_Q[X]/(Xᴺ + 1)`, limb after limb, every residue reduced. The primes are those of the
-/// [`Basis`] passed to each operation, whose first `limbs()` (or all) belong to the limbs.
+/// A polynomial of `ℤ_Q[X]/(Xᴺ + 1)`, stored limb after limb with every residue reduced. Limb i belongs to
+/// prime i of the [`Basis`] that is passed to each operation; the basis may have more primes than the
+/// polynomial has limbs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Poly<D> {
     n: usize,
@@ -45,15 +46,9 @@ impl<D: Domain> Poly<D> {
         Poly { n, data: Buffer::zero(n * limbs), domain: PhantomData }
     }
 
-    /// A polynomial whose residues are anything, to be overwritten.
+    /// A polynomial of unspecified residues, to be overwritten.
     pub fn scratch(n: usize, limbs: usize) -> Self {
         Poly { n, data: Buffer::scratch(n * limbs), domain: PhantomData }
-    }
-
-    /// From residues, limb after limb; `data.len()` is a multiple of n and every residue is reduced.
-    pub fn from_limbs(n: usize, data: Vec<u64>) -> Self {
-        debug_assert!(data.len().is_multiple_of(n));
-        Poly { n, data: Buffer::copy(&data), domain: PhantomData }
     }
 
     /// Ring degree N.
@@ -71,15 +66,9 @@ impl<D: Domain> Poly<D> {
         &self.data[i * self.n..(i + 1) * self.n]
     }
 
-    /// Limb `i`, to be written.
+    /// Limb `i`, mutable.
     pub fn limb_mut(&mut self, i: usize) -> &mut [u64] {
         &mut self.data[i * self.n..(i + 1) * self.n]
-    }
-
-    /// A copy of limbs `range`.
-    pub fn limbs_copied(&self, range: std::ops::Range<usize>) -> Self {
-        let data = Buffer::copy(&self.data[range.start * self.n..range.end * self.n]);
-        Poly { n: self.n, data, domain: PhantomData }
     }
 
     /// All residues, limb after limb.
@@ -87,7 +76,7 @@ impl<D: Domain> Poly<D> {
         &self.data
     }
 
-    /// Keeps the first `limbs` limbs.
+    /// Drops all but the first `limbs` limbs.
     pub fn truncate(&mut self, limbs: usize) {
         self.data.truncate(limbs * self.n);
     }
@@ -102,13 +91,14 @@ impl<D: Domain> Poly<D> {
         self.data.par_chunks_exact_mut(self.n).enumerate().for_each(|(i, limb)| f(i, limb));
     }
 
-    /// Runs `f(i, limbs)` on limbs i and i + 1 (the last may be alone), one after the other in `limbs`, in parallel.
+    /// Runs `f(i, limbs)` in parallel for every even i, where `limbs` holds limb i and behind it limb i + 1,
+    /// if there is one.
     pub(crate) fn for_each_two_limbs(&mut self, f: impl Fn(usize, &mut [u64]) + Send + Sync) {
         self.data.par_chunks_mut(2 * self.n).enumerate().for_each(|(i, limbs)| f(2 * i, limbs));
     }
 
-    /// Runs `f(i, rows)` for every even i in parallel, where `rows` holds limb i of all `polys` (of one length), then
-    /// limb i + 1 if there is one.
+    /// Runs `f(i, rows)` in parallel for every even i. `rows[0]` holds limb i of each of `polys`, and
+    /// `rows[1]`, if there is one, limb i + 1. All `polys` have the same number of limbs.
     pub fn for_each_two_limbs_of(
         polys: &mut [Self],
         f: impl Fn(usize, &mut [Vec<&mut [u64]>]) + Send + Sync,
@@ -141,12 +131,12 @@ impl<D: Domain> Poly<D> {
         self.for_each_limb(|i, limb| f(basis.modulus(i), limb, b.limb(i)));
     }
 
-    /// self ← self + b, over the limbs of self.
+    /// self ← self + b, on the limbs of self.
     pub fn add_assign(&mut self, basis: &Basis, b: &Self) {
         self.zip(basis, b, simd::add_assign);
     }
 
-    /// self ← self − b, over the limbs of self.
+    /// self ← self − b, on the limbs of self.
     pub fn sub_assign(&mut self, basis: &Basis, b: &Self) {
         self.zip(basis, b, simd::sub_assign);
     }
@@ -156,11 +146,6 @@ impl<D: Domain> Poly<D> {
         self.for_each_limb(|i, limb| simd::neg_assign(basis.modulus(i), limb));
     }
 
-    /// self ← self·w, the constant given a limb.
-    pub fn mul_constants_assign(&mut self, basis: &Basis, w: &[Constant]) {
-        self.for_each_limb(|i, limb| simd::mul_constant_assign(basis.modulus(i), limb, w[i]));
-    }
-
     /// self ← k·self for a signed integer k.
     pub fn mul_integer_assign(&mut self, basis: &Basis, k: i128) {
         self.for_each_limb(|i, limb| {
@@ -168,16 +153,11 @@ impl<D: Domain> Poly<D> {
             simd::mul_constant_assign(m, limb, m.constant(m.reduce_i128(k)));
         });
     }
-
-    /// self ← (self − b)·w, the constant given a limb.
-    pub fn sub_mul_constants_assign(&mut self, basis: &Basis, b: &Self, w: &[Constant]) {
-        assert!(self.limbs() <= b.limbs(), "operand with too few limbs");
-        self.for_each_limb(|i, limb| simd::sub_mul_constant_assign(basis.modulus(i), limb, b.limb(i), w[i]));
-    }
 }
 
 impl Poly<Coeff> {
-    /// The polynomial with these signed coefficients (at most n), reduced modulo every prime of `basis`.
+    /// The polynomial with these signed coefficients, at most n of them, reduced modulo every prime of
+    /// `basis`.
     pub fn from_signed(basis: &Basis, coefficients: &[i64]) -> Self {
         let mut out = Self::scratch(basis.n(), basis.len());
         out.for_each_limb(|i, limb| {
@@ -188,7 +168,7 @@ impl Poly<Coeff> {
         out
     }
 
-    /// Coefficients → values.
+    /// Transforms to the value domain (NTT).
     pub fn into_ntt(mut self, basis: &Basis) -> Poly<Ntt> {
         self.for_each_limb(|i, limb| basis.tables()[i].forward(limb));
         Poly { n: self.n, data: std::mem::take(&mut self.data), domain: PhantomData }
@@ -196,14 +176,14 @@ impl Poly<Coeff> {
 }
 
 impl Poly<Ntt> {
-    /// The values of the polynomial in X^stride with these signed coefficients, of which there are N/stride.
+    /// The values of the polynomial in X^stride with these N/stride signed coefficients.
     pub fn from_signed_sparse(basis: &Basis, coefficients: &[i64]) -> Self {
         let (short, stride) = (coefficients.len(), basis.n() / coefficients.len());
         let mut out = Self::scratch(basis.n(), basis.len());
         out.for_each_limb(|i, limb| {
             simd::signed_into(basis.modulus(i), &mut limb[..short], coefficients);
             basis.tables()[i].forward_short(basis.n(), &mut limb[..short]);
-            // From the last value down, in place: messages may be secret, and nothing of them stays
+            // In place, from the last value down: a message may be secret, and no copy of it is left
             // elsewhere.
             for j in (0..if stride > 1 { short } else { 0 }).rev() {
                 let value = limb[j];
@@ -213,7 +193,7 @@ impl Poly<Ntt> {
         out
     }
 
-    /// As [`Self::from_signed_sparse`], but each value once: a polynomial of N/stride entries a limb.
+    /// As [`Self::from_signed_sparse`], but with each of the N/stride distinct values stored once a limb.
     pub fn from_signed_short(basis: &Basis, coefficients: &[i64]) -> Self {
         let mut out = Self::scratch(coefficients.len(), basis.len());
         out.for_each_limb(|i, limb| {
@@ -223,15 +203,13 @@ impl Poly<Ntt> {
         out
     }
 
-    /// Every value times 2⁵²: a factor of [`crate::inner_products_short`].
+    /// Multiplies every value by 2⁵², as [`crate::inner_products_short`] wants one of its factors.
     pub fn into_montgomery(mut self, basis: &Basis) -> Self {
-        self.for_each_limb(|i, limb| {
-            simd::mul_constant_assign(basis.modulus(i), limb, basis.modulus(i).word)
-        });
+        self.for_each_limb(|i, limb| simd::montgomery_assign(basis.modulus(i), limb));
         self
     }
 
-    /// Values → coefficients.
+    /// Transforms to the coefficient domain (inverse NTT).
     pub fn into_coeff(mut self, basis: &Basis) -> Poly<Coeff> {
         self.for_each_limb(|i, limb| basis.tables()[i].inverse(limb));
         Poly { n: self.n, data: std::mem::take(&mut self.data), domain: PhantomData }
@@ -242,7 +220,7 @@ impl Poly<Ntt> {
         self.zip(basis, b, simd::mul_assign);
     }
 
-    /// self·b, over the limbs of self.
+    /// self·b, on the limbs of self.
     pub fn mul(&self, basis: &Basis, b: &Self) -> Self {
         let mut out = Self::scratch(self.n, self.limbs());
         assert!(self.limbs() <= b.limbs(), "operand with too few limbs");
@@ -256,7 +234,7 @@ impl Poly<Ntt> {
         self.for_each_limb(|i, limb| simd::mul_add_assign(basis.modulus(i), limb, a.limb(i), b.limb(i)));
     }
 
-    /// The image under the automorphism whose permutation is given.
+    /// The image under the automorphism with this permutation.
     pub fn permuted(&self, permutation: &Permutation) -> Self {
         let mut out = Self::scratch(self.n, self.limbs());
         out.for_each_limb(|i, limb| simd::gather_into(limb, self.limb(i), permutation));

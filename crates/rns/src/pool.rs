@@ -1,5 +1,5 @@
-//! Large buffers that are used again: asking the system for megabytes of fresh pages at every operation, and giving
-//! them back, costs more than the arithmetic on them.
+//! A pool of large buffers for reuse. Allocating megabytes of fresh pages for each operation, and returning
+//! them to the system, costs more than the arithmetic on them.
 
 use aligned_vec::{AVec, ConstAlign};
 use rayon::prelude::*;
@@ -7,24 +7,25 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
-/// Shorter buffers are left to the allocator.
+/// Buffers of fewer words are not pooled.
 const SHORTEST: usize = 1 << 13;
-/// Words kept at most: 512 MiB.
+/// The largest number of words in the pool: 512 MiB.
 const KEPT_WORDS: usize = 1 << 26;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), words: 0 });
 
-/// A vector load that crosses cache lines takes twice as long.
+/// Words aligned to cache lines: a vector load that crosses two lines takes twice as long.
 type Words = AVec<u64, ConstAlign<64>>;
 
-/// Buffers that are free, the one given back last at the end.
+/// The free buffers, in the order in which they were returned.
 struct Pool {
     free: Vec<Words>,
     words: usize,
 }
 
 impl Pool {
-    /// The best fit, if it wastes less than half; of several the one given back last, which a cache may still hold.
+    /// Takes the smallest free buffer of at least `len` and less than 2·`len` words. Of several of one size
+    /// it takes the one returned last, which may still be in a cache.
     fn take(&mut self, len: usize) -> Option<Words> {
         let fits = |(_, b): &(usize, &Words)| b.len() >= len && b.len() < 2 * len;
         let free = self.free.iter().enumerate().rev();
@@ -34,7 +35,9 @@ impl Pool {
         Some(words)
     }
 
-    /// Keeps `words`, and returns what lay there longest and is now one too many, so that sizes that nobody asks for any more make room.
+    /// Returns `words` to the pool, unless they are more than `most` alone. While the pool holds more than
+    /// `most` words, its oldest buffers are removed; they are returned to the caller, who frees them outside
+    /// the lock.
     fn give_back(&mut self, words: Words, most: usize) -> Vec<Words> {
         if words.len() > most {
             return vec![words];
@@ -50,15 +53,15 @@ impl Pool {
     }
 }
 
-/// Words on the heap, aligned to cache lines, given back to the pool when dropped.
+/// A buffer of words, aligned to cache lines. It returns to the pool when it is dropped.
 pub struct Buffer {
     words: Words,
-    /// The first so many are in use.
+    /// Number of words in use, from the first on.
     len: usize,
 }
 
 impl Buffer {
-    /// `len` words that hold anything, to be overwritten.
+    /// A buffer of `len` words of unspecified content, to be overwritten.
     pub fn scratch(len: usize) -> Self {
         if len >= SHORTEST {
             let free = POOL.lock().unwrap_or_else(PoisonError::into_inner).take(len);
@@ -71,16 +74,17 @@ impl Buffer {
         Buffer { words, len }
     }
 
-    /// `len` zeros.
+    /// A buffer of `len` zeros.
     pub(crate) fn zero(len: usize) -> Self {
         let mut out = Self::scratch(len);
         out.fill(0);
         out
     }
 
-    /// A copy of `words`, made in parallel on the pool's threads; other threads do not wait for the pool.
+    /// A copy of `words`. A thread of the thread pool copies in parallel; another thread copies alone, so
+    /// that it does not wait for the thread pool.
     pub(crate) fn copy(words: &[u64]) -> Self {
-        /// Words of one piece.
+        /// Words that one task copies.
         const PIECE: usize = 1 << 15;
         let mut out = Self::scratch(words.len());
         if rayon::current_thread_index().is_none() {
@@ -91,13 +95,13 @@ impl Buffer {
         out
     }
 
-    /// Keeps the first `len` words.
+    /// Shortens the buffer to its first `len` words.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 }
 
-/// Its length alone: words may be secret, and those past the end another's.
+/// Prints the length only: the words may be secret.
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buffer({})", self.len)
@@ -148,7 +152,7 @@ impl Drop for Buffer {
         let words = std::mem::replace(&mut self.words, Words::new(0));
         if words.len() >= SHORTEST {
             let too_many = POOL.lock().unwrap_or_else(PoisonError::into_inner).give_back(words, KEPT_WORDS);
-            // The system takes them back while nobody waits for the pool.
+            // Freed after the lock is released.
             drop(too_many);
         }
     }
@@ -187,7 +191,7 @@ mod tests {
         assert!(pool.take(30).is_none(), "it wastes half");
         assert_eq!(pool.take(31).map(|w| w.len()), Some(60));
         assert_eq!(pool.words, 25);
-        // One that is larger than the pool drives nothing out.
+        // A buffer larger than the pool is refused, and removes no other.
         assert_eq!(pool.give_back(words(101), 100).len(), 1);
         assert_eq!((pool.words, pool.free.len()), (25, 1));
     }

@@ -1,8 +1,10 @@
-//! NTT-friendly primes, found the same way by everybody, so that a size names a prime.
+//! NTT-friendly primes. The search is deterministic, so that a size, a ring degree and the primes already in
+//! use determine the next prime.
 
 use crate::{Error, Modulus};
 
-/// Whether `n` is prime (Miller-Rabin with the twelve bases that decide every 64-bit number).
+/// Whether `n` is prime: Miller-Rabin with the twelve prime bases up to 37, which is exact for every 64-bit
+/// number.
 pub fn is_prime(n: u64) -> bool {
     const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     if n < 2 {
@@ -42,10 +44,11 @@ pub fn is_prime(n: u64) -> bool {
     })
 }
 
-/// The prime ≡ 1 mod 2N nearest to `target` that is not in `used`; ties go down.
+/// The prime ≡ 1 mod 2N nearest to `target` that is not in `used`. Of two at the same distance it is the
+/// smaller.
 ///
 /// # Errors
-/// [`Error::NoPrime`] if there is none between half and twice the target below 2⁵⁰.
+/// [`Error::NoPrime`] if there is none between `target`/2 and 2·`target` below 2⁵⁰.
 pub fn nearest(target: f64, two_n: u64, used: &[u64]) -> Result<u64, Error> {
     let bits = target.log2().ceil() as u32;
     let none = Error::NoPrime { bits, two_n };
@@ -68,7 +71,7 @@ pub fn nearest(target: f64, two_n: u64, used: &[u64]) -> Result<u64, Error> {
 /// The largest prime below 2^`bits` that is ≡ 1 mod 2N and not in `used`.
 ///
 /// # Errors
-/// [`Error::NoPrime`] if there is none with exactly that many bits.
+/// [`Error::NoPrime`] if there is none of exactly `bits` bits.
 pub fn largest(bits: u32, two_n: u64, used: &[u64]) -> Result<u64, Error> {
     let none = Error::NoPrime { bits, two_n };
     if !(2..=Modulus::MAX_BITS).contains(&bits) {

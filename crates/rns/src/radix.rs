@@ -1,35 +1,13 @@
-//! From residues to digits in base two.
+//! The base-2ʷ decomposition: from residues modulo the primes of a basis to digits of some bits each.
 
-use crate::{Basis, Buffer, Modulus, Prepared, simd};
+use crate::simd::{self, operands::WORD};
+use crate::{Basis, Buffer, Modulus, Radix, ScaledResidues};
 use rayon::prelude::*;
 
-/// Bits of the words that whole numbers are kept in here: those of the vector multiplier.
-pub(crate) const WORD: u32 = 52;
-
-/// Cuts polynomials into digits of some bits each, wherever the primes of their basis end: x = Σ dₜ·2^(start of digit t) with
-/// |dₜ| ≤ 2^(bits of digit t − 1), for the representative x in (−Q/2, Q/2] as [`crate::BaseConverter::new`] finds it.
-#[derive(Debug, Clone)]
-pub struct Radix {
-    /// (Q/qᵢ)⁻¹ mod qᵢ.
-    pub(crate) scale: Vec<u64>,
-    /// 1/qᵢ: what yᵢ counts for in the multiple of Q to take off.
-    pub(crate) weight: Vec<f64>,
-    /// For each word of x, that of Q/qᵢ for every prime and last that of −Q.
-    pub(crate) factors: Vec<Vec<u64>>,
-    /// What the sum starts from: half of every digit's range, which makes digits positive.
-    pub(crate) start: Vec<u64>,
-    /// The first bit and the bits of every digit.
-    pub(crate) digits: Vec<(u32, u32)>,
-}
-
 impl Radix {
-    /// The narrowest digit, give or take one that rounding leaves.
-    pub const MIN_BITS: u32 = 16;
-    /// The widest digit: transforms take it unreduced for primes of up to 41 bits.
-    pub const MAX_BITS: u32 = 47;
-
-    /// For polynomials modulo the primes of `from`: the first digits of those that end at the bits `ends`, as many as hold the
-    /// representative; `None` if all do not, or one is too narrow or too wide.
+    /// The decomposition for polynomials modulo the primes of `from`. Digit t ends at bit `ends[t]`; as many
+    /// digits are taken as the centred representative needs. Returns `None` if `ends` are too few for it, or
+    /// if a digit is narrower than [`Self::MIN_BITS`] or wider than [`Self::MAX_BITS`].
     pub fn new(from: &Basis, ends: &[u32]) -> Option<Self> {
         let k = from.len();
         let bits = Self::bits(from);
@@ -46,11 +24,11 @@ impl Radix {
         let words = ends[count - 1].div_ceil(WORD) as usize;
         let product = |skip: usize| {
             let others = from.primes().enumerate().filter(|(i, _)| *i != skip);
-            others.fold(Words::from(1, words), |p, (_, q)| p.times(q))
+            others.fold(WideInteger::from(1, words), |p, (_, q)| p.times(q))
         };
-        let parts: Vec<Words> = (0..k).map(product).chain([product(k).negated()]).collect();
-        let halves = digits.iter().fold(Words::from(0, words), |sum, &(start, bits)| {
-            sum.plus(&Words::power_of_two(start + bits - 1, words))
+        let parts: Vec<WideInteger> = (0..k).map(product).chain([product(k).negated()]).collect();
+        let halves = digits.iter().fold(WideInteger::from(0, words), |sum, &(start, bits)| {
+            sum.plus(&WideInteger::power_of_two(start + bits - 1, words))
         });
         let scale = |i: usize| {
             let m: &Modulus = from.modulus(i);
@@ -66,21 +44,25 @@ impl Radix {
         })
     }
 
-    /// How many there are.
+    /// Number of digits.
     pub fn digits(&self) -> usize {
         self.digits.len()
     }
 
-    /// Bits that the digits of polynomials modulo the primes of `from` have at least, all together.
+    /// The number of bits that the digits of a polynomial modulo the primes of `from` must have together.
     pub fn bits(from: &Basis) -> f64 {
-        // Digits reach half of their range less 2⁻¹⁵ of it, and x may pass Q/2 by 2⁻⁴⁰ of that.
+        // Signed digits of b bits reach 2ᵇ⁻¹·(1 − 2⁻¹⁵) upwards, and |x| may exceed Q/2 by a factor 1 + 2⁻⁴⁰.
         from.log2() + 1e-3
     }
 
-    /// The digits of x, each as [`crate::BaseConverter::of_digit`] takes it. `limb(i, w, out)` writes w times limb i of x, in the coefficient
-    /// domain; x has all limbs of the basis.
-    pub fn split(&self, from: &Basis, limb: impl Fn(usize, u64, &mut [u64]) + Send + Sync) -> Vec<Prepared> {
-        /// Coefficients that one task cuts.
+    /// Decomposes x into digits, each in the form that [`crate::BaseConverter::of_digit`] takes. `limb(i, w,
+    /// out)` writes w times limb i of x in the coefficient domain; x has all limbs of the basis.
+    pub fn split(
+        &self,
+        from: &Basis,
+        limb: impl Fn(usize, u64, &mut [u64]) + Send + Sync,
+    ) -> Vec<ScaledResidues> {
+        /// Coefficients that one task decomposes.
         const BLOCK: usize = 1 << 11;
         let (n, k, digits) = (from.n(), from.len(), self.digits());
         let mut rows: Vec<Buffer> = (0..k.max(digits))
@@ -99,27 +81,27 @@ impl Radix {
         }
         blocks.par_iter_mut().for_each(|rows| simd::split_in_place(rows, self));
         rows.truncate(digits);
-        rows.into_iter().map(Prepared::digit).collect()
+        rows.into_iter().map(ScaledResidues::digit).collect()
     }
 }
 
-/// A whole number modulo 2^(52·words), the low word first.
-struct Words(Vec<u64>);
+/// An integer modulo 2^(52·words), the low word first.
+struct WideInteger(Vec<u64>);
 
-impl Words {
+impl WideInteger {
     const MASK: u64 = (1 << WORD) - 1;
 
     fn from(x: u64, words: usize) -> Self {
-        Words((0..words).map(|i| if i == 0 { x } else { 0 }).collect())
+        WideInteger((0..words).map(|i| if i == 0 { x } else { 0 }).collect())
     }
 
     fn power_of_two(bit: u32, words: usize) -> Self {
-        Words((0..words as u32).map(|i| if i == bit / WORD { 1 << (bit % WORD) } else { 0 }).collect())
+        WideInteger((0..words as u32).map(|i| if i == bit / WORD { 1 << (bit % WORD) } else { 0 }).collect())
     }
 
     fn times(self, factor: u64) -> Self {
         let mut carry = 0;
-        Words(
+        WideInteger(
             self.0
                 .into_iter()
                 .map(|x| {
@@ -133,7 +115,7 @@ impl Words {
 
     fn plus(self, other: &Self) -> Self {
         let mut carry = 0;
-        Words(
+        WideInteger(
             self.0
                 .into_iter()
                 .zip(&other.0)
@@ -148,6 +130,6 @@ impl Words {
 
     fn negated(self) -> Self {
         let one = Self::from(1, self.0.len());
-        Words(self.0.into_iter().map(|x| x ^ Self::MASK).collect()).plus(&one)
+        WideInteger(self.0.into_iter().map(|x| x ^ Self::MASK).collect()).plus(&one)
     }
 }

@@ -1,30 +1,32 @@
-//! Samplers. Everything random comes from the generator passed in; nothing branches on a secret value.
+//! Samplers. All randomness comes from the generator that is passed in, and no sampler branches on a secret
+//! value.
 
 use crate::{Basis, Coeff, Modulus, Ntt, Poly, simd};
 use rand::CryptoRng;
 use std::sync::OnceLock;
 use zeroize::Zeroizing;
 
-/// Standard deviation parameter of the error distribution, as the security tables assume.
+/// The parameter σ of the discrete Gaussian error distribution, as the security tables assume it.
 pub const SIGMA: f64 = 3.2;
-/// Errors are cut at this magnitude (ten σ; the tail beyond weighs less than 2⁻⁷⁰).
+/// The largest magnitude of an error: 10σ. The tail beyond it has probability below 2⁻⁷⁰.
 pub const ERROR_BOUND: i64 = 32;
 
-/// A seed that stands for a uniform polynomial.
+/// The seed of a uniform polynomial.
 pub type Seed = [u8; 32];
 
-/// The uniform polynomial over `basis` that `seed` stands for: limb i is stream `index[i]` of the seed, which is what BLAKE3 gives
-/// for the index (eight bytes, little endian) under it as a key. Words of the stream, little endian, of as many bytes as the prime
-/// has, are masked to the prime's size, and those not below the prime skipped.
+/// Expands `seed` to a uniform polynomial over `basis`. Limb i comes from stream `index[i]`: the extendable
+/// output of BLAKE3, keyed with the seed, on the index as eight little-endian bytes. The stream is read as
+/// little-endian words of as many bytes as the prime has. Each word is masked to the prime's size in bits,
+/// and words not below the prime are rejected.
 pub fn uniform_from_seed(basis: &Basis, index: &[usize], seed: &Seed) -> Poly<Ntt> {
     let mut out = Poly::scratch(basis.n(), basis.len());
     out.for_each_limb(|i, limb| uniform_limb(basis.modulus(i), index[i], seed, limb));
     out
 }
 
-/// One limb of [`uniform_from_seed`], from the stream `index`.
+/// Expands one limb of [`uniform_from_seed`] from stream `index` of `seed`.
 pub fn uniform_limb(m: &Modulus, index: usize, seed: &Seed, limb: &mut [u64]) {
-    /// Words drawn at once.
+    /// Words that are drawn at a time.
     const DRAWN: usize = 1 << 10;
     let width = m.bits().div_ceil(8) as usize;
     let mut stream = blake3::Hasher::new_keyed(seed).update(&(index as u64).to_le_bytes()).finalize_xof();
@@ -36,26 +38,27 @@ pub fn uniform_limb(m: &Modulus, index: usize, seed: &Seed, limb: &mut [u64]) {
     }
 }
 
-/// A uniform polynomial over `basis`.
+/// Samples a uniform polynomial over `basis`.
 pub fn uniform<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Ntt> {
     let index: Vec<usize> = (0..basis.len()).collect();
     uniform_from_seed(basis, &index, &seed(rng))
 }
 
-/// A fresh seed.
+/// Samples a seed.
 pub fn seed<R: CryptoRng>(rng: &mut R) -> Seed {
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
     seed
 }
 
-/// Coefficients uniform in {−1, 0, 1}.
+/// Samples `n` coefficients uniformly from {−1, 0, 1}.
 pub fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
     let mut out = Vec::with_capacity(n);
     while out.len() < n {
         let mut word = rng.next_u64();
         for _ in 0..32 {
-            // Two bits; 3 is thrown away, which says nothing of the values kept.
+            // Two bits a coefficient. The value 3 is rejected; rejections are independent of the accepted
+            // values.
             let trit = (word & 3) as i64;
             if trit < 3 && out.len() < n {
                 out.push(trit - 1);
@@ -66,13 +69,14 @@ pub fn ternary<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
     out
 }
 
-/// Coefficients from the discrete Gaussian with σ = 3.2, by comparing 64 random bits with a whole cumulative table.
+/// Samples `n` coefficients from the discrete Gaussian with σ = 3.2, by inversion: 63 random bits are
+/// compared with every entry of the cumulative table, and one more bit gives the sign.
 pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
     static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
         let weight = |k: i64| (-((k * k) as f64) / (2.0 * SIGMA * SIGMA)).exp();
         let total: f64 = (-ERROR_BOUND..=ERROR_BOUND).map(weight).sum();
-        // Entry k: P(|x| <= k) in 2⁻⁶³; the sign takes one more bit, and zero needs none.
+        // Entry k is P(|x| <= k) in units of 2⁻⁶³.
         let mut cumulative = weight(0) / total;
         (0..ERROR_BOUND)
             .map(|k| {
@@ -88,7 +92,7 @@ pub fn error<R: CryptoRng>(n: usize, rng: &mut R) -> Vec<i64> {
     out
 }
 
-/// [`error`] as a polynomial over `basis`; its owner zeroes it.
+/// Samples [`error`] as a polynomial over `basis`. The caller must zero it after use.
 pub fn error_poly<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Poly<Coeff> {
     Poly::from_signed(basis, &Zeroizing::new(error(basis.n(), rng)))
 }

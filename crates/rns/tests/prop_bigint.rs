@@ -1,12 +1,12 @@
-//! Polynomials, base conversion and division against big integers.
+//! Polynomials, base conversion and division, compared with big integers.
 
 use num_bigint::BigInt;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rns::{
-    Addends, BaseConverter, Basis, Coeff, Divider, LimbPairs, Modulus, Ntt, NttTable, Output, Permutation,
-    Poly, Radix, Rows, Target, primes,
+    AccumulatorTerms, BaseConverter, Basis, Coeff, Destination, LimbPairs, ModDown, Modulus, Ntt, NttTable,
+    Output, Permutation, Poly, Radix, Rows, primes,
 };
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ fn centred(basis: &Basis, p: &Poly<Coeff>) -> Vec<BigInt> {
         .collect()
 }
 
-/// Uniform in (−Q/2, Q/2), with the ends, zero and ±1 thrown in. The ends stay 2⁻³⁰·Q/2 inside, which is within
-/// what the floating-point correction promises.
+/// Integers uniform in (−Q/2, Q/2), together with zero, ±1 and both ends. The ends are 2⁻³⁰·Q/2 inside the
+/// interval, where the floating-point correction is exact.
 fn values(q: &BigInt, rng: &mut ChaCha20Rng) -> Vec<BigInt> {
     let end: BigInt = (q / 2) - (q >> 31u32);
     (0..N)
@@ -83,7 +83,7 @@ fn values(q: &BigInt, rng: &mut ChaCha20Rng) -> Vec<BigInt> {
         .collect()
 }
 
-/// The nearest integer to x/d for odd d (so there are no ties).
+/// The integer nearest to x/d, for odd d, so that there are no ties.
 fn nearest(x: &BigInt, d: &BigInt) -> BigInt {
     let twice: BigInt = x * 2 + d;
     let d2: BigInt = d * 2;
@@ -122,15 +122,15 @@ fn sizes(count: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Vec<u3
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every output prime gets the residue of the centred representative, for up to 11 primes of any size.
+    /// For up to 11 primes of any size, every output limb holds the residues of the centred representative.
     #[test]
     fn base_conversion_lifts_the_centred_representative(from in sizes(1..=11), to in sizes(1..=4), seed: u64) {
         let mut used = Vec::new();
         let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
         let x = values(&product(&from), &mut ChaCha20Rng::seed_from_u64(seed));
         let (input, want) = (poly(&from, &x), poly(&to, &x));
-        for converter in [BaseConverter::new(&from, &to), BaseConverter::wide(&from, &to)] {
-            let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
+        for converter in [BaseConverter::new(&from, &to), BaseConverter::unpacked(&from, &to)] {
+            let prepared = converter.scaled_residues_coeff(&from, |i| input.limb(i));
             let pair = |i: usize| {
                 let (mut a, mut b) = (vec![0; N], vec![0; N]);
                 let outputs = [Output::Limb, Output::Limb];
@@ -148,10 +148,10 @@ proptest! {
         }
     }
 
-    /// A loose conversion gives the residues of Σ yᵢ·Q/qᵢ with centred yᵢ: a representative within k·Q/2, to every prime the
-    /// same one.
+    /// An approximate conversion gives the residues of Σ yᵢ·Q/qᵢ with centred yᵢ: the same representative for
+    /// every output prime, of magnitude at most k·Q/2.
     #[test]
-    fn loose_conversion_stays_within_half_of_each_prime(from in sizes(1..=11), to in sizes(1..=4), seed: u64) {
+    fn approximate_conversion_stays_within_half_of_each_prime(from in sizes(1..=11), to in sizes(1..=4), seed: u64) {
         let mut used = Vec::new();
         let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
         let q = product(&from);
@@ -172,8 +172,8 @@ proptest! {
             prop_assert!(near * 2 <= &q * from.len() && near * -2 <= &q * from.len());
         }
         let want = poly(&to, &near);
-        let converter = BaseConverter::loose(&from, &to);
-        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
+        let converter = BaseConverter::approximate(&from, &to);
+        let prepared = converter.scaled_residues_coeff(&from, |i| input.limb(i));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);
@@ -186,14 +186,15 @@ proptest! {
         }
     }
 
-    /// Digits in base two sum to the centred representative, each in its range, and go to any prime as what they are.
+    /// The digits of the base-2ʷ decomposition are in their ranges, sum to the centred representative, and
+    /// are converted to any prime exactly.
     #[test]
     fn digits_sum_to_the_centred_representative(from in sizes(1..=13), to in sizes(1..=3), width in 17u32..=46, seed: u64) {
         let mut used = Vec::new();
         let (from, to) = (basis(&from, &mut used), basis(&to, &mut used));
         let q = product(&from);
         let bits = Radix::bits(&from);
-        // Widths differ by one, and there are more digits than needed.
+        // Widths differ by one, and there are more ends than the representative needs.
         let ends: Vec<u32> = (1..=bits as u32 / width + 3).map(|t| t * width + t % 2).collect();
         let radix = Radix::new(&from, &ends).unwrap();
         let fewest = ends.iter().take_while(|&&end| f64::from(end) < bits).count() + 1;
@@ -209,7 +210,7 @@ proptest! {
         for (digit, &end) in prepared.iter().zip(&ends) {
             let bits = end - start;
             let converter = BaseConverter::of_digit(bits, &to);
-            // A prime wider than any digit has its value.
+            // Modulo a prime wider than any digit, the centred residue is the digit.
             let widest = basis(&[50], &mut wide);
             let mut values = vec![0; N];
             BaseConverter::of_digit(bits, &widest).output(&widest, 0, digit, &mut values);
@@ -233,8 +234,8 @@ proptest! {
         }
     }
 
-    /// Division by one prime (rescale), several (mod_down) and both kinds at once rounds to the nearest integer,
-    /// in either domain.
+    /// Division by one prime (rescaling), by several (ModDown) and by both kinds at once rounds to the
+    /// nearest integer.
     #[test]
     fn division_rounds_to_the_nearest_integer(kept in sizes(1..=6), dropped in sizes(1..=5), seed: u64) {
         let mut used = Vec::new();
@@ -242,19 +243,18 @@ proptest! {
         let all = Basis::new(N, kept.tables().iter().chain(dropped.tables()).cloned().collect());
         let (q, p) = (product(&kept), product(&dropped));
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        // x = P·quotient + remainder with the remainder anywhere in the centred range of P.
+        // x = P·quotient + remainder, with any remainder in the centred range of P.
         let (quotients, remainders) = (values(&q, &mut rng), values(&p, &mut rng));
         let x: Vec<BigInt> =
             quotients.iter().zip(remainders.iter().rev()).map(|(a, b)| a * &p + b).collect();
         let want: Vec<BigInt> = x.iter().map(|x| nearest(x, &p)).collect();
         prop_assert_eq!(&want, &quotients);
-        let divider = Divider::new(&kept, &dropped);
+        let divider = ModDown::new(&kept, &dropped);
         let input = poly(&all, &x);
-        prop_assert!(divider.divide_coeff(input.clone()) == poly(&kept, &want));
         prop_assert!(divider.divide(input.into_ntt(&all)).into_coeff(&kept) == poly(&kept, &want));
     }
 
-    /// Ring operations equal the schoolbook ones modulo Q, and so does decoding by the remainder theorem.
+    /// Ring operations equal schoolbook arithmetic modulo Q.
     #[test]
     fn ring_operations_equal_the_schoolbook(bits in sizes(1..=4), k: i64, seed: u64) {
         let basis = basis(&bits, &mut Vec::new());
@@ -294,7 +294,7 @@ proptest! {
         prop_assert!(fx.into_coeff(&basis) == x);
     }
 
-    /// Permuting the values is the substitution X → Xᵍ for every odd g.
+    /// Permuting the values is the substitution X → X^g, for every odd g.
     #[test]
     fn automorphisms_substitute_powers(bits in sizes(1..=3), half in 0..N as u64, seed: u64) {
         let basis = basis(&bits, &mut Vec::new());
@@ -309,7 +309,7 @@ proptest! {
         prop_assert!(got.into_coeff(&basis) == poly(&basis, &want));
     }
 
-    /// Signed coefficients of any size come out as their residues.
+    /// Signed coefficients of any size are reduced to their residues.
     #[test]
     fn signed_coefficients_are_reduced(bits in sizes(1..=3), mut c in proptest::collection::vec(any::<i64>(), N)) {
         (c[0], c[1]) = (i64::MIN, i64::MAX);
@@ -318,11 +318,12 @@ proptest! {
         prop_assert!(Poly::from_signed(&basis, &c) == poly(&basis, &want));
     }
 
-    /// Any number of terms up to 2¹¹ may be summed before the one reduction, at both ends of the residues' range.
-    /// The primes are anywhere in their range: just below a power of two, 2⁵² mod q happens to be kind.
+    /// Up to 2¹¹ terms may be summed before the one reduction, for random and for the largest residues.
+    /// Primes are taken from their whole range: for primes just below a power of two 2⁵² mod q is small,
+    /// which would hide an error.
     #[test]
     fn long_lazy_sums_are_exact(log_q in 20.0f64..50.0, log_terms in 0.0f64..=10.99, largest: bool, seed: u64) {
-        /// Two whole vector registers and a tail.
+        /// Two whole vector registers and three more entries.
         const COUNT: usize = 19;
         let terms = log_terms.exp2() as usize;
         let q = primes::nearest(log_q.exp2(), 2 * N as u64, &[]).unwrap();
@@ -333,7 +334,7 @@ proptest! {
         };
         let y: Vec<Vec<u64>> = (0..terms).map(|_| limb(q)).collect();
         let z: Vec<Vec<u64>> = (0..terms).map(|_| limb(q)).collect();
-        // A combination takes words of 50 bits that are not reduced modulo q.
+        // A combination takes words of up to 50 bits that are not reduced modulo q.
         let x: Vec<Vec<u64>> = (0..terms).map(|_| limb(1 << 50)).collect();
         let c: Vec<u64> = (0..terms).map(|j| y[j][0]).collect();
         let dot = |a: &[u64], b: &[u64]| -> u64 {
@@ -342,22 +343,22 @@ proptest! {
         let [mut o0, mut o1, mut o2] = std::array::from_fn(|_| vec![0; COUNT]);
         let stored: Vec<(&[u64], &[u64])> = y.iter().zip(&z).map(|(y, z)| (&y[..16], &z[..16])).collect();
         let pairs = LimbPairs::new(&m, &stored);
-        // Digits come as transforms leave them, addends reduced.
+        // Digits are in the range of a lazy transform, the other terms are reduced.
         let digits: Vec<Vec<u64>> = (0..terms).map(|_| limb(1 << m.lazy_bits())).collect();
         let head: Vec<&[u64]> = digits.iter().map(|x| &x[..16]).collect();
         let added = limb(q);
-        let plus = Addends {
+        let plus = AccumulatorTerms {
             products: vec![(m.constant(q - 1), [&added[..16]; 2], [&added[..16]; 2]); 3],
             multiples: [vec![(q - 1, &added[..16]); 2], vec![(q - 1, &added[..16]); 3]],
             constant: q - 1,
         };
-        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, pairs.whole(), &plus, Target::default());
+        rns::pair_products(&m, &mut o0[..16], &mut o1[..16], &head, pairs.whole(), &plus, Destination::default());
         rns::combine(&m, &mut o2, &Rows::Wide(views(&x)), (&c, q - 1));
         for i in 0..COUNT {
             let (yi, zi, xi) = (column(&y, i), column(&z, i), column(&x, i));
             if i < 16 {
                 let (xi, a) = (column(&digits, i), added[i]);
-                // −a² for each product, twice for the second sum, and −a for each multiple.
+                // A product adds −a² to the first sum and −2a² to the second, a multiple adds −a.
                 let (square, less) = (m.mul(a, a), |n: u64, x: u64| m.mul(m.reduce(n), m.neg(x)));
                 let more = [m.add(less(3, square), less(2, a)), m.add(less(6, square), less(3, a))];
                 prop_assert_eq!(o0[i], m.sub(m.add(dot(&xi, &yi), more[0]), 1), "x·y, {} terms", terms);
@@ -367,10 +368,10 @@ proptest! {
         }
     }
 
-    /// Barrett and Shoup products equal the textbook, at both ends of the prime range and of the operands'.
+    /// Barrett and Shoup products equal u128 arithmetic, at both ends of the range of primes and of operands.
     #[test]
     fn products_match_u128(bits in 3u32..=50, low_end: bool, a: u64, b: u64, extreme in 0u8..4) {
-        // The smallest and the largest odd modulus of each size: reduction needs no primality.
+        // The smallest and the largest odd modulus of each size. Reduction does not need a prime.
         let q = if low_end { (1u64 << (bits - 1)) + 1 } else { (1u64 << bits) - 1 };
         let m = Modulus::new(q).unwrap();
         let a = if extreme & 1 == 1 { q - 1 } else { a % q };
@@ -390,8 +391,8 @@ proptest! {
     }
 }
 
-/// A converter decides the multiple of Q in double precision. It may err only where it says that it may: never for
-/// a value whose distance to ±Q/2 is 2⁻⁴⁰·Q or more.
+/// A base conversion computes the multiple of Q in double precision. It is exact for every value whose
+/// distance to ±Q/2 is at least 2⁻⁴⁰·Q.
 #[test]
 fn the_floating_point_correction_errs_only_at_the_ends() {
     for k in 1..=11 {
@@ -401,12 +402,12 @@ fn the_floating_point_correction_errs_only_at_the_ends() {
         let margin: BigInt = (&q >> 40u32) + 1;
         let inside: BigInt = (&q / 2) - &margin;
         let outside: BigInt = (&q / 2) + &margin;
-        // Just past the end, the representative is the one on the other side.
+        // Past the end of the interval, the representative is on the other side.
         let x = [inside.clone(), -inside.clone(), outside.clone(), -outside.clone()];
         let want = [inside.clone(), -inside, outside.clone() - &q, &q - outside];
         let (input, want) = (poly(&from, &x), poly(&to, &want));
         let converter = BaseConverter::new(&from, &to);
-        let prepared = converter.prepare_coeff(&from, |i| input.limb(i));
+        let prepared = converter.scaled_residues_coeff(&from, |i| input.limb(i));
         for j in 0..to.len() {
             let mut out = vec![0; N];
             converter.output(&to, j, &prepared, &mut out);
@@ -415,8 +416,8 @@ fn the_floating_point_correction_errs_only_at_the_ends() {
     }
 }
 
-/// Residues are below their prime and spread evenly: 64 cells, false alarm below 10⁻⁶ a prime (fixed seed). The
-/// same seed gives the same limb whatever the other limbs are.
+/// Uniform residues are below their prime and pass a chi-square test with 64 cells (fixed seed; false alarm
+/// below 10⁻⁶ for each prime). A limb depends on its stream and the seed only, and not on the other limbs.
 #[test]
 fn uniform_residues_fill_their_range() {
     let mut used = Vec::new();
@@ -445,7 +446,8 @@ fn uniform_residues_fill_their_range() {
     }
 }
 
-/// Sums of as many terms as the vector kernel takes, every factor at its end: the quotient of the reduction is as large as it gets.
+/// Sums with as many terms as the vector kernel takes are reduced completely when every factor is the largest
+/// possible.
 #[test]
 fn sums_at_their_bounds_are_reduced() {
     for bits in 20..=Modulus::MAX_BITS {
@@ -454,7 +456,7 @@ fn sums_at_their_bounds_are_reduced() {
         let (x, last) = (vec![(1 << m.lazy_bits()) - 1; 8], vec![q - 1; 8]);
         for (terms, added) in (1..=12).flat_map(|terms| (0..=3).map(move |added| (terms, added))) {
             let pairs = LimbPairs::new(&m, &vec![(&last[..], &last[..]); terms]);
-            let plus = Addends {
+            let plus = AccumulatorTerms {
                 products: vec![(m.constant(q - 1), [&last[..]; 2], [&last[..]; 2]); added],
                 multiples: [vec![(q - 1, &last[..]); added], vec![(q - 1, &last[..]); added]],
                 constant: q - 1,
@@ -467,15 +469,15 @@ fn sums_at_their_bounds_are_reduced() {
                 &vec![&x[..]; terms],
                 pairs.whole(),
                 &plus,
-                Target::default(),
+                Destination::default(),
             );
-            // Modulo q: a term is −x, a product −1 or −2, a multiple 1, the constant −1.
+            // Modulo q a term is −x, a product −1 or −2, a multiple 1, and the constant −1.
             let of = |terms: usize, more: i64| {
                 let sum = -i128::from(x[0]) * terms as i128 + i128::from(more);
                 sum.rem_euclid(i128::from(q)) as u64
             };
-            assert_eq!(o0, [of(terms, -1); 8], "{bits} bits, {terms} terms, {added} addends");
-            assert_eq!(o1, [of(terms, -(added as i64)); 8], "{bits} bits, {terms} terms, {added} addends");
+            assert_eq!(o0, [of(terms, -1); 8], "{bits} bits, {terms} terms, {added} more");
+            assert_eq!(o1, [of(terms, -(added as i64)); 8], "{bits} bits, {terms} terms, {added} more");
         }
     }
 }

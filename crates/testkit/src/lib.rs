@@ -1,7 +1,9 @@
 //! Key pairs with fixed seeds, for tests and benches that play all parties. It holds secret keys: only
 //! dev-dependencies may name it, which `tests/custody.rs` checks.
 
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, Kept, KeyId, Params, Plaintext, PublicKey};
+use ckks::{
+    Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
+};
 use ckks_secret::SecretKey;
 use num_complex::Complex64;
 use protocol::KeyPlan;
@@ -30,7 +32,7 @@ impl Party {
     pub fn generate(
         params: &Params,
         relin_level: usize,
-        galois: impl IntoIterator<Item = (GaloisElement, usize, Kept)>,
+        galois: impl IntoIterator<Item = (GaloisElement, usize, KeyStorage)>,
         seed: u64,
     ) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
@@ -38,8 +40,8 @@ impl Party {
         let public = ckks_secret::public_key(&secret, &mut rng);
         let relin = Some(Arc::new(ckks_secret::relin_key(&secret, relin_level, &mut rng)));
         let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        for (element, level, kept) in galois {
-            let key = ckks_secret::galois_key(&secret, element, level, &mut rng).keep(kept);
+        for (element, level, storage) in galois {
+            let key = ckks_secret::galois_key(&secret, element, level, &mut rng).stored_as(storage);
             keys.galois.insert(element, Arc::new(key));
         }
         Party { params: params.clone(), secret, public, keys, rng }
@@ -51,7 +53,8 @@ impl Party {
     /// As [`ckks::ParamsSpec::validate`].
     pub fn for_plan(plan: &KeyPlan, seed: u64) -> Result<Self, ckks::Error> {
         let params = plan.params.validate()?;
-        let galois = plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level, key.kept));
+        let galois =
+            plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level, key.storage));
         Ok(Self::generate(&params, plan.relin_level, galois, seed))
     }
 

@@ -1,4 +1,5 @@
 use crate::BundleKind;
+use fault::Fault;
 
 /// Why bytes were refused, or could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +117,28 @@ pub enum Error {
     /// A shape has no parameters.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::TooLong { .. } => Fault::TooLong,
+            Error::Truncated { .. } | Error::Trailing { .. } | Error::Malformed(_) => Fault::Malformed,
+            Error::Version { .. } => Fault::Version,
+            Error::Ckks(error) => error.fault(),
+            Error::Protocol(error) => error.fault(),
+            Error::Level { .. }
+            | Error::WrongBundle { .. }
+            | Error::BadManifest(_)
+            | Error::UnknownParams { .. }
+            | Error::Manifest { .. }
+            | Error::MissingKey { .. }
+            | Error::FrameCount { .. }
+            | Error::TokenFile { .. }
+            | Error::Io { .. } => Fault::Internal,
+        }
+    }
 }
 
 fn wrong_bundle(want: BundleKind) -> &'static str {

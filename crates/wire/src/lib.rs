@@ -3,8 +3,8 @@
 //! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them.
 //! No type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
 //!
-//! Readers take nothing on trust: lengths are checked against [`Limits`] before memory is taken, and no byte
-//! may be left over.
+//! Readers take nothing on trust: lengths are checked against [`Limits`] before memory is taken, and
+//! no byte may be left over.
 
 mod action;
 mod bundle;
@@ -14,6 +14,7 @@ mod feedback;
 mod frame;
 mod json;
 mod limits;
+mod problem;
 mod public;
 mod secret;
 mod token;
@@ -27,8 +28,9 @@ pub use clear::{
 pub use error::Error;
 pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
-pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM, PROBLEM_JSON, Problem};
+pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
 pub use limits::Limits;
+pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::PublicBundle;
 pub use secret::SecretBundle;
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};

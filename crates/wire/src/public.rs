@@ -1,6 +1,6 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
-use ckks::{EvaluationKeys, Kept, KeyId, KeySwitchKey, Params, PublicKey};
+use ckks::{EvaluationKeys, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey};
 use protocol::{GaloisKey, KeyPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -53,12 +53,12 @@ impl PublicBundle {
         let (public_key, key_id) = ckks::read_public_key(&params, &frame)?;
         manifest.check_key(key_id)?;
 
-        let of_updates = plan.galois.iter().filter(|key| key.kept == Kept::Seeded);
+        let of_updates = plan.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
         let seeded: BTreeSet<_> = of_updates.map(|key| Some(key.automorphism.element(&params))).collect();
         let mut keys = EvaluationKeys::default();
         while reader.next_frame(limits.key_switch_key, &mut frame)? {
             let (element, key) = ckks::read_key_switch_key(&params, key_id, &frame)?;
-            let key = if seeded.contains(&element) { key.keep(Kept::Seeded) } else { key };
+            let key = if seeded.contains(&element) { key.stored_as(KeyStorage::Seeded) } else { key };
             let before = match element {
                 None => keys.relin.replace(Arc::new(key)),
                 Some(element) => keys.galois.insert(element, Arc::new(key)),

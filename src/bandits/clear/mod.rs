@@ -62,8 +62,8 @@ impl New {
     }
 }
 
-/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with a
-/// privacy promise then begins anew, all in one commit.
+/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with
+/// a privacy promise then begins anew, all in one commit.
 ///
 /// # Errors
 /// [`Error::CorruptState`], and those of the disk.

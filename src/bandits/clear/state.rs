@@ -1,8 +1,8 @@
-//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered and
-//! spent. No HTTP and no disk.
+//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered
+//! and spent. No HTTP and no disk.
 //!
-//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's state
-//! whole, and of the rows only those that come or go.
+//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's
+//! state whole, and of the rows only those that come or go.
 
 use crate::error::Error;
 use crate::store::{Edits, Stored};
@@ -372,7 +372,8 @@ impl ClearState {
         let awaited = core.policy.task()?;
         let mut open = Vec::new();
         if let Some(arm) = arm.filter(|_| core.profile().feedback != FeedbackKind::Batch) {
-            // The decision before is void now, if this policy learns in turn: its context is not needed any more.
+            // The decision before is void now, if this policy learns in turn: its context is not needed any
+            // more.
             let before = core.newest.filter(|_| core.profile().in_turn);
             if let Some((before, void)) = before.and_then(|id| Some((id, self.open.get(&id)?)))
                 && void.context.is_some()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How much an aggregator keeps, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AggregatorLimits {
     /// Batches, opened ones included.
     pub batches: usize,
     /// Reports in all batches, about 100 bytes each. Of an opened batch only the ids of the set are kept,
@@ -19,7 +19,7 @@ pub struct Limits {
     pub age: Duration,
 }
 
-impl Default for Limits {
+impl Default for AggregatorLimits {
     fn default() -> Self {
         Self { batches: 1 << 12, reports: 1 << 22, age: Duration::from_secs(24 * 3600) }
     }
@@ -37,7 +37,7 @@ pub const MAX_REPORTS: usize = 1 << 20;
 /// [`MAX_REPORTS`] of a batch.
 #[derive(Debug)]
 pub struct Aggregator {
-    limits: Limits,
+    limits: AggregatorLimits,
     batches: Register<State>,
     held: usize,
 }
@@ -65,13 +65,13 @@ impl State {
 
 impl Default for Aggregator {
     fn default() -> Self {
-        Self::new(Limits::default())
+        Self::new(AggregatorLimits::default())
     }
 }
 
 impl Aggregator {
     /// An aggregator without any batch.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: AggregatorLimits) -> Self {
         Self { limits, batches: Register::new(limits.batches, limits.age), held: 0 }
     }
 
@@ -187,7 +187,8 @@ mod tests {
     #[test]
     fn limits_hold_and_opened_batches_stay_shut() {
         let (mut rng, now) = (ChaCha20Rng::seed_from_u64(5), Instant::now());
-        let mut aggregator = Aggregator::new(Limits { batches: 2, reports: 3, ..Limits::default() });
+        let mut aggregator =
+            Aggregator::new(AggregatorLimits { batches: 2, reports: 3, ..AggregatorLimits::default() });
         for number in [1, 2] {
             aggregator.announce(BATCH(number), now).unwrap();
         }
@@ -216,7 +217,8 @@ mod tests {
     fn attack_strangers_cannot_use_up_the_batches() {
         let (mut rng, now) = (ChaCha20Rng::seed_from_u64(7), Instant::now());
         for announced_by_anybody in [false, true] {
-            let mut aggregator = Aggregator::new(Limits { batches: 64, ..Limits::default() });
+            let mut aggregator =
+                Aggregator::new(AggregatorLimits { batches: 64, ..AggregatorLimits::default() });
             for number in 1..=128 {
                 if announced_by_anybody {
                     let _ = aggregator.announce(BATCH(number), now);

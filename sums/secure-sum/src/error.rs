@@ -31,11 +31,12 @@ pub enum Error {
     /// Misuse: a value that cannot be encrypted. The message does not name it, since it is secret.
     #[error("the value is above 2^30 in size, which no encrypted sum carries; this user drops out")]
     ValueTooLarge,
-    /// Untrusted: a body that did not arrive in time.
-    #[error(
-        "the body did not arrive in time: 5 seconds are given, and a second for each 64 KiB beyond the first"
-    )]
-    BodyLost,
+    /// Misuse: the bandit waits for no further batch.
+    #[error("the bandit has finished and waits for nobody")]
+    Finished,
+    /// Untrusted: a request refused before its route.
+    #[error(transparent)]
+    Request(#[from] service::Rejection),
     /// Untrusted: a caller who may not ask this.
     #[error(
         "this needs `Authorization: Bearer` and the token that the service was started with (--token-file)"
@@ -75,12 +76,6 @@ pub enum Error {
         batch: u64,
         /// The highest number forgotten.
         above: u64,
-    },
-    /// Untrusted: a body above its limit; it was not kept.
-    #[error("the body is longer than {limit} bytes")]
-    TooLong {
-        /// Bytes allowed.
-        limit: usize,
     },
     /// Untrusted: a report or submission under an id that holds another one; the first stays.
     #[error("this id has been used in batch {batch} with other content")]
@@ -206,20 +201,20 @@ pub enum Error {
     },
     /// The address is taken or cannot be had.
     #[error(
-        "cannot listen on {address}: {source}; choose another address with --listen, or stop who uses it"
+        "cannot listen on {address}: {error}; choose another address with --listen, or stop the process that uses it"
     )]
     Listen {
         /// Where.
         address: String,
-        /// Why.
-        source: std::io::Error,
+        /// Why. Not a source: the sentence names it.
+        error: std::io::Error,
     },
     /// A connection or thread could not be made.
-    #[error("{what}: {source}")]
+    #[error("{what}: {error}")]
     Io {
         /// What was tried.
         what: &'static str,
-        /// Why.
-        source: std::io::Error,
+        /// Why. Not a source: the sentence names it.
+        error: std::io::Error,
     },
 }

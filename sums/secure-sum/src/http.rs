@@ -20,25 +20,27 @@ use crate::Error;
 use crate::aggregator::Aggregator;
 use crate::client::Party;
 use crate::encrypted::{Server, encrypted_bytes, write_opened};
-pub use crate::serve::{Bounds, Gate, accept, serve, serve_guarded};
+pub use crate::serve::{Gate, RequestLimits, accept, serve, serve_guarded};
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::{MAX_LABELS, Shuffler};
 use crate::task::{BanditTask, deliver};
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
+use service::{Hosts, Rejection};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use wire::{AccessToken, PROBLEM_JSON, Problem};
+use wire::{AccessToken, PROBLEM_JSON, Problem, ProblemType};
 
 /// Reports in one request.
 const REPORTS: usize = 4096;
@@ -47,11 +49,11 @@ const SET: usize = 1 << 20;
 
 /// The routes of an aggregator; without a token everybody may announce, close and open.
 pub fn aggregator(state: Aggregator, token: Option<&AccessToken>) -> Router {
-    aggregator_within(state, token, Bounds::default())
+    aggregator_within(state, token, RequestLimits::default())
 }
 
-/// As [`aggregator`], within other bounds.
-pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, bounds: Bounds) -> Router {
+/// As [`aggregator`], within other limits.
+pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, limits: RequestLimits) -> Router {
     type Shared = State<Arc<Mutex<Aggregator>>>;
     type Named = Path<(u64, u32)>;
     async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
@@ -74,7 +76,7 @@ pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, bounds:
         let total = lock(&state).open(batch, ids(&body)?, Instant::now())?;
         Ok(element_bytes(total).to_vec())
     }
-    let gate = Gate::new(bounds, token);
+    let gate = Gate::new(limits, token);
     service(
         Router::new()
             .route("/v1/reports", gate.open(REPORTS * Report::BYTES, post(submit)))
@@ -114,7 +116,7 @@ pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Ro
         };
         tokio::task::spawn_blocking(open).await.map_err(lost)?
     }
-    let (gate, limit) = (Gate::new(Bounds::default(), token), 16 + encrypted_bytes(state.params()));
+    let (gate, limit) = (Gate::new(RequestLimits::default(), token), 16 + encrypted_bytes(state.params()));
     service(
         Router::new()
             .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
@@ -125,7 +127,7 @@ pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Ro
 }
 
 fn lost(error: tokio::task::JoinError) -> Error {
-    Error::Io { what: "a task of the service", source: std::io::Error::other(error) }
+    Error::Io { what: "a task of the service", error: std::io::Error::other(error) }
 }
 
 /// The least time between two questions to a bandit, unless a batch was handed on in between: the bandit then
@@ -212,7 +214,7 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     async fn forward(State(state): Shared, Path(exchange): Path<u64>) -> Result<(), Error> {
         tokio::task::spawn_blocking(move || state.deliver(exchange)).await.map_err(lost)?
     }
-    let gate = Gate::new(Bounds::default(), None);
+    let gate = Gate::new(RequestLimits::default(), None);
     service(
         Router::new()
             .route("/v1/messages/{exchange}", gate.open(32 + 8 * MAX_LABELS, post(submit)))
@@ -236,12 +238,20 @@ pub fn rng() -> Result<ChaCha20Rng, Error> {
     ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }
 
-/// Adds what every service has: a problem document for wrong paths. The [`Gate`] of each route bounds bodies.
+/// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths
+/// get a problem document. The [`Gate`] of each route bounds bodies.
 pub fn service(routes: Router) -> Router {
+    async fn check_origin(request: Request, next: Next) -> Response {
+        match Hosts(None).check(&request) {
+            Ok(()) => next.run(request).await,
+            Err(rejection) => Error::Request(rejection).into_response(),
+        }
+    }
     routes
         .fallback(async || Error::UnknownPath)
         .method_not_allowed_fallback(async || Error::UnknownPath)
         .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn(check_origin))
 }
 
 /// No call under the lock leaves a state half changed.
@@ -258,51 +268,58 @@ impl Error {
         }
     }
 
-    fn status(&self) -> (StatusCode, &'static str) {
+    fn problem(&self) -> ProblemType {
+        use ProblemType as P;
         match self {
-            Error::Malformed { .. } => (StatusCode::BAD_REQUEST, "malformed"),
-            Error::Ckks(_) => (StatusCode::BAD_REQUEST, "bad_ciphertext"),
-            Error::UnknownReport { .. } => (StatusCode::BAD_REQUEST, "unknown_report"),
-            Error::BodyLost => (StatusCode::REQUEST_TIMEOUT, "body_lost"),
-            Error::NoToken => (StatusCode::UNAUTHORIZED, "no_token"),
-            Error::NotAnnounced { .. } => (StatusCode::CONFLICT, "not_announced"),
-            Error::Announced { .. } => (StatusCode::CONFLICT, "announced"),
-            Error::Used { .. } => (StatusCode::CONFLICT, "used"),
-            Error::Field { .. } => (StatusCode::BAD_REQUEST, "malformed"),
-            Error::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            Error::Duplicate { .. } => (StatusCode::CONFLICT, "duplicate"),
-            Error::Closed { .. } => (StatusCode::CONFLICT, "closed"),
-            Error::ExchangeOver { .. } => (StatusCode::CONFLICT, "closed"),
-            Error::NotBegun { .. } => (StatusCode::CONFLICT, "not_begun"),
-            Error::NotClosed { .. } => (StatusCode::CONFLICT, "not_closed"),
-            Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
-            Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
-            Error::OtherTask { .. } => (StatusCode::CONFLICT, "told_otherwise"),
-            Error::NotAwaited { .. } => (StatusCode::CONFLICT, "not_awaited"),
-            Error::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
-            Error::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
-            Error::UnknownPath => (StatusCode::NOT_FOUND, "unknown_path"),
-            Error::Unreachable { .. } | Error::Refused { .. } => {
-                (StatusCode::BAD_GATEWAY, "forwarding_failed")
-            }
-            Error::BadAnswer { .. } => (StatusCode::BAD_GATEWAY, "bad_answer"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Error::Malformed { .. } | Error::Finished => P::Malformed,
+            Error::Field { .. } => P::Malformed,
+            Error::Ckks(_) => P::BadCiphertext,
+            Error::UnknownReport { .. } => P::UnknownReport,
+            Error::Request(Rejection::BodyLost { .. }) => P::BodyTimeout,
+            Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::Request(Rejection::Overloaded) | Error::Overloaded => P::Overloaded,
+            Error::NoToken => P::NoToken,
+            Error::NotAnnounced { .. } => P::NotAnnounced,
+            Error::Announced { .. } => P::Announced,
+            Error::Used { .. } => P::Used,
+            Error::Duplicate { .. } => P::Duplicate,
+            Error::Closed { .. } | Error::ExchangeOver { .. } => P::Closed,
+            Error::NotBegun { .. } => P::NotBegun,
+            Error::NotClosed { .. } => P::NotClosed,
+            Error::Opened { .. } => P::Opened,
+            Error::TooFew { .. } => P::TooFew,
+            Error::OtherTask { .. } => P::OtherTask,
+            Error::NotAwaited { .. } => P::NotAwaited,
+            Error::Full { .. } => P::Full,
+            Error::UnknownPath => P::UnknownPath,
+            Error::Unreachable { .. } | Error::Refused { .. } => P::ForwardingFailed,
+            Error::BadAnswer { .. } => P::BadAnswer,
+            Error::NoNoise { .. }
+            | Error::ValueTooLarge
+            | Error::NeedsToken { .. }
+            | Error::Bandit(_)
+            | Error::Glm(_)
+            | Error::Privacy(_)
+            | Error::NoRandomness { .. }
+            | Error::Listen { .. }
+            | Error::Io { .. } => P::Internal,
         }
     }
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let (status, reason) = self.status();
-        problem(status, reason, self.to_string())
+        problem(self.problem(), self.to_string())
     }
 }
 
-/// A refusal as every service here answers it.
-pub fn problem(status: StatusCode, reason: &str, detail: String) -> Response {
-    let title = status.canonical_reason().unwrap_or("Error");
-    let problem = Problem::new(status.as_u16(), title, detail).with_reason(reason);
-    let mut response = (status, Json(problem)).into_response();
+/// A rejection as every service here answers it.
+pub fn problem(kind: ProblemType, detail: String) -> Response {
+    let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Json(Problem { detail, ..kind.into() })).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     response
 }

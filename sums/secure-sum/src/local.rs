@@ -21,7 +21,7 @@ impl Process {
     /// # Errors
     /// [`Error::Io`] if it cannot be started, or ends before.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, Error> {
-        let io = |source| Error::Io { what: "starting a process", source };
+        let io = |error| Error::Io { what: "starting a process", error };
         let mut child = Command::new(program)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -86,7 +86,7 @@ impl Relay {
     /// # Errors
     /// [`Error::Io`] if there is no port.
     pub fn start(target: SocketAddr) -> Result<Self, Error> {
-        let io = |source| Error::Io { what: "starting a relay", source };
+        let io = |error| Error::Io { what: "starting a relay", error };
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
         let passed = Arc::new(Mutex::new(Passed::default()));

@@ -8,7 +8,7 @@ use bandit::distributed::Model;
 use clap::{Args, Parser, Subcommand};
 use privacy::Ratio;
 use privacy::budget::Delta;
-use secure_sum::aggregator::Limits;
+use secure_sum::aggregator::AggregatorLimits;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
 use secure_sum::{Aggregator, BanditTask, BatchId, Collector, Party, Plan, http};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ enum Role {
         #[arg(long, default_value = "127.0.0.1:9001")]
         listen: String,
         /// Reports kept, about 100 bytes each.
-        #[arg(long, default_value_t = Limits::default().reports)]
+        #[arg(long, default_value_t = AggregatorLimits::default().reports)]
         max_reports: usize,
         /// Hours after which a batch is forgotten, opened or not.
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
@@ -270,7 +270,8 @@ fn run(role: Role) -> Result<()> {
     match role {
         Role::Aggregator { listen, max_reports, hours, token } => {
             let token = token.read()?;
-            let limits = Limits { reports: max_reports, age: age(hours), ..Limits::default() };
+            let limits =
+                AggregatorLimits { reports: max_reports, age: age(hours), ..AggregatorLimits::default() };
             let routes = http::aggregator(Aggregator::new(limits), token.as_ref());
             Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
         }

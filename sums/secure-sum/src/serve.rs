@@ -1,77 +1,50 @@
-//! How services take requests: connections, heads, bodies and work are bounded, in this order.
-//!
-//! | bound | for |
-//! |---|---|
-//! | connections at a time; the next one waits to be accepted | memory: each holds at most one body |
-//! | seconds for a whole head, and for an idle connection to begin one | heads that never end |
-//! | the token, where a route needs one | nobody else's body is read |
-//! | seconds for the first 64 KiB of a body, and a rate from there on | bodies that never end |
-//! | requests computed at a time, counted once their body is there; one more gets 503 | slow senders |
-//!
-//! Whoever opens all connections there may be keeps others out for as long as heads may take: a proxy must
-//! bound the connections of each address.
+//! How the parties take requests: `service` bounds connections, heads and bodies, and refuses foreign
+//! origins; a [`Gate`] asks for the token before a body is read, and bounds what is read and computed at a
+//! time.
 
 use crate::Error;
 use crate::local::LISTENING;
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use service::{Bodies, Connections, Pace};
 use std::io::Write;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::{AccessToken, TokenDigest};
 
 /// How much a service takes at a time, and how long it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Connections at a time.
-    pub connections: usize,
-    /// Time for a head, and for an idle connection to begin one.
-    pub head: Duration,
-    /// Time for the first 64 KiB of a body.
-    pub body: Duration,
-    /// Bytes that must arrive in a second from there on, on average.
-    pub rate: u32,
+pub struct RequestLimits {
+    /// Connections, in number and time.
+    pub connections: Connections,
+    /// How fast bodies must come.
+    pub pace: Pace,
     /// Requests computed at a time.
     pub working: usize,
     /// Bodies read at a time on routes that take more than 1 MiB.
     pub large: usize,
-    /// Time for a connection with all its requests.
-    pub connection: Duration,
-    /// Time for connections to end when the service is stopped.
-    pub stop: Duration,
 }
 
-/// Bytes of a body for which there is a fixed time.
-const SMALL: usize = 1 << 16;
 /// Routes with a limit above this read few bodies at a time.
 const LARGE: usize = 1 << 20;
+/// Memory for bodies under way. Their number is bounded by the limits of connections and of large bodies.
+const BODY_MEMORY: usize = 1 << 30;
 
-impl Default for Bounds {
+impl Default for RequestLimits {
     fn default() -> Self {
-        let seconds = Duration::from_secs;
+        let (life, grace) = (Some(Duration::from_secs(600)), Duration::from_secs(5));
         Self {
-            connections: 512,
-            // Callers keep idle connections for 15 seconds.
-            head: seconds(20),
-            body: seconds(5),
-            rate: 1 << 16,
+            connections: Connections { life, grace, ..Connections::default() },
+            pace: Pace::default(),
             working: 64,
             large: 8,
-            connection: seconds(600),
-            stop: seconds(5),
         }
     }
 }
@@ -79,19 +52,19 @@ impl Default for Bounds {
 /// The checks and bounds before every route of a service.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    bounds: Bounds,
+    bodies: Bodies,
     working: Arc<Semaphore>,
     large: Arc<Semaphore>,
     token: Option<TokenDigest>,
 }
 
 impl Gate {
-    /// Checks requests against `bounds`. Guarded routes need `token`; without one they are open to everybody.
-    pub fn new(bounds: Bounds, token: Option<&AccessToken>) -> Self {
+    /// Checks requests against `limits`. Guarded routes need `token`; without one they are open to everybody.
+    pub fn new(limits: RequestLimits, token: Option<&AccessToken>) -> Self {
         Self {
-            bounds,
-            working: Arc::new(Semaphore::new(bounds.working)),
-            large: Arc::new(Semaphore::new(bounds.large)),
+            bodies: Bodies::within(BODY_MEMORY, limits.pace),
+            working: Arc::new(Semaphore::new(limits.working)),
+            large: Arc::new(Semaphore::new(limits.large)),
             token: token.map(AccessToken::digest),
         }
     }
@@ -105,15 +78,14 @@ impl Gate {
         route.route_layer(middleware::from_fn(move |request: Request, next: Next| {
             let gate = gate.clone();
             async move {
-                let (head, body) = request.into_parts();
-                let body = match gate.read(body, limit).await {
-                    Ok(body) => body,
+                let request = match gate.read(request, limit).await {
+                    Ok(request) => request,
                     Err(error) => return error.into_response(),
                 };
                 let Ok(_place) = gate.working.try_acquire() else {
                     return Error::Overloaded.into_response();
                 };
-                next.run(Request::from_parts(head, Body::from(body))).await
+                next.run(request).await
             }
         }))
     }
@@ -135,27 +107,13 @@ impl Gate {
         ))
     }
 
-    async fn read(&self, mut body: Body, limit: usize) -> Result<Bytes, Error> {
-        if body.size_hint().lower() > limit as u64 {
-            return Err(Error::TooLong { limit });
-        }
+    /// The request with its whole body.
+    async fn read(&self, request: Request, limit: usize) -> Result<Request, Error> {
         let large = (limit > LARGE).then(|| self.large.try_acquire()).transpose();
         let Ok(_large) = large else { return Err(Error::Overloaded) };
-        let (begin, mut whole) = (Instant::now(), Vec::new());
-        loop {
-            let beyond = whole.len().saturating_sub(SMALL) as u64;
-            let waits = self.bounds.body + Duration::from_secs(beyond) / self.bounds.rate.max(1);
-            let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-            let data = match timeout_at(begin + waits, frame).await {
-                Ok(None) => return Ok(whole.into()),
-                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(_))) | Err(_) => return Err(Error::BodyLost),
-            };
-            if data.len() > limit - whole.len() {
-                return Err(Error::TooLong { limit });
-            }
-            whole.extend_from_slice(&data);
-        }
+        let (head, body) = request.into_parts();
+        let body = self.bodies.read(Request::from_parts(head.clone(), body), limit, None).await?;
+        Ok(Request::from_parts(head, Body::from(body.into_bytes())))
     }
 }
 
@@ -198,58 +156,29 @@ fn run(
     routes: Router,
     admits: impl FnOnce(std::net::SocketAddr) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let io = |what| move |source| Error::Io { what, source };
+    let io = |what| move |error| Error::Io { what, error };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
     runtime.block_on(async {
         let listener = TcpListener::bind(listen)
             .await
-            .map_err(|source| Error::Listen { address: listen.to_owned(), source })?;
+            .map_err(|error| Error::Listen { address: listen.to_owned(), error })?;
         let address = listener.local_addr().map_err(io("asking for the port"))?;
         admits(address)?;
         writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
-        accept(listener, routes, Bounds::default(), told_to_end()).await;
+        accept(listener, routes, RequestLimits::default(), told_to_end()).await;
         Ok(())
     })
 }
 
-/// Serves `routes` to those who connect, until `end`; requests under way are then answered.
-pub async fn accept(listener: TcpListener, routes: Router, bounds: Bounds, end: impl Future<Output = ()>) {
-    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
-    http.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
-    let (places, graceful) = (Arc::new(Semaphore::new(bounds.connections)), GracefulShutdown::new());
-    let mut end = std::pin::pin!(end);
-    loop {
-        let next = async {
-            // Never closed.
-            let place = places.clone().acquire_owned().await.ok()?;
-            Some((listener.accept().await, place))
-        };
-        let (stream, place) = tokio::select! {
-            next = next => match next {
-                Some((Ok((stream, _)), place)) => (stream, place),
-                // No descriptors left, or a caller who has gone again.
-                _ => {
-                    sleep(Duration::from_millis(20)).await;
-                    continue;
-                }
-            },
-            () = &mut end => break,
-        };
-        // Answers are short, so none is delayed to wait for more data.
-        let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(routes.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = timeout(bounds.connection, graceful.watch(connection));
-        tokio::spawn(async move {
-            // An error here means that the caller closed the connection.
-            let _ = connection.await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    // What is not answered by then is cut off.
-    let _ = timeout(bounds.stop, graceful.shutdown()).await;
+/// Serves `routes` to those who connect, until `end`; requests under way are then answered, or cut off.
+pub async fn accept(
+    listener: TcpListener,
+    routes: Router,
+    limits: RequestLimits,
+    end: impl Future<Output = ()>,
+) {
+    service::serve(listener, routes, limits.connections, end).await;
 }
 
 /// When the process gets an interrupt or, on Unix, a signal to terminate.

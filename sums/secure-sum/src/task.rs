@@ -21,10 +21,9 @@ impl BanditTask {
     /// The task of `bandit` at the service `server`.
     ///
     /// # Errors
-    /// As [`now`](Self::now); [`Error::Malformed`] if it poses none.
+    /// As [`now`](Self::now); [`Error::Finished`] if it poses none.
     pub fn ask(server: &Party, bandit: &str) -> Result<Self, Error> {
-        Self::now(server, bandit)?
-            .ok_or(Error::Malformed { what: "the bandit has finished and waits for nobody" })
+        Self::now(server, bandit)?.ok_or(Error::Finished)
     }
 
     /// The task of `bandit` at the service `server`; `None` if it has finished.

@@ -15,7 +15,7 @@
 //!   (4096 times log2 3) of the key at least 6433 are unknown afterwards; 59 bits are what 37 whole
 //!   coefficients hold.
 //! - A refusal says which of two checks failed, too few users or a number out of range. The
-//!   [fourth](service::Limits) destroys the key. Three refusals and an answer have below 2^63 outcomes
+//!   [fourth](service::AuthorityLimits) destroys the key. Three refusals and an answer have below 2^63 outcomes
 //!   together: at most 63 bits, what 40 coefficients hold. Refusals of bytes that are no ciphertext follow
 //!   from the bytes alone, and tell nothing of the key.
 //!

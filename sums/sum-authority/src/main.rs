@@ -6,7 +6,7 @@ use secure_sum::http;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use sum_authority::service::{Limits, Opener, routes};
+use sum_authority::service::{AuthorityLimits, Opener, routes};
 use wire::AccessToken;
 
 /// Makes a key for each batch that the adder (`secure-sum adder`) announces, and opens one sum under it.
@@ -46,6 +46,11 @@ fn main() -> ExitCode {
 
 fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
     let token = token_file.as_deref().map(AccessToken::open).transpose()?;
-    let limits = Limits { at_least, keys, age: Duration::from_secs(3600 * hours), ..Limits::default() };
+    let limits = AuthorityLimits {
+        at_least,
+        keys,
+        age: Duration::from_secs(3600 * hours),
+        ..AuthorityLimits::default()
+    };
     Ok(http::serve_guarded(&listen, routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
 }

@@ -11,21 +11,20 @@ use crate::{Authority, Error};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
-use secure_sum::http::{Bounds, Gate};
+use secure_sum::http::{Gate, RequestLimits};
 use secure_sum::register::Register;
 use secure_sum::{BatchId, Sum, http};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wire::AccessToken;
+use wire::{AccessToken, ProblemType};
 
 /// How many keys there are, how long each is kept, and after how many refusals each is destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AuthorityLimits {
     /// Users of a batch, at least, whatever the adder asks for.
     pub at_least: u32,
     /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
@@ -36,7 +35,7 @@ pub struct Limits {
     pub refusals: u32,
 }
 
-impl Default for Limits {
+impl Default for AuthorityLimits {
     fn default() -> Self {
         Self { at_least: 2, keys: 256, age: Duration::from_secs(24 * 3600), refusals: 4 }
     }
@@ -44,7 +43,7 @@ impl Default for Limits {
 
 /// Keeps one key for each batch and opens one sum under it, so that an adder learns little of any key.
 pub struct Opener {
-    limits: Limits,
+    limits: AuthorityLimits,
     batches: Register<Key>,
     refused: u64,
 }
@@ -82,7 +81,7 @@ impl Key {
 
 impl Opener {
     /// An opener without any key.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: AuthorityLimits) -> Self {
         Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
     }
 
@@ -189,7 +188,7 @@ pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Err
         Ok(write_opened(&opened).to_vec())
     }
     let (gate, bytes) =
-        (Gate::new(Bounds::default(), token), encrypted_bytes(&LOGN12_LOGQP105_SUM.validate()?));
+        (Gate::new(RequestLimits::default(), token), encrypted_bytes(&LOGN12_LOGQP105_SUM.validate()?));
     let keys = gate.guarded(0, post(make)).merge(gate.open(0, get(key)));
     Ok(http::service(
         Router::new()
@@ -206,15 +205,14 @@ fn lock(state: &Mutex<Opener>) -> std::sync::MutexGuard<'_, Opener> {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let (status, reason) = match self {
+        let kind = match self {
             Error::Sum(error) => return error.into_response(),
-            Error::TooFew { .. } => (StatusCode::CONFLICT, "too_few"),
-            Error::FewerThanDemanded { .. } => (StatusCode::CONFLICT, "too_few"),
-            Error::Opened { .. } => (StatusCode::CONFLICT, "opened"),
-            Error::Destroyed { .. } => (StatusCode::CONFLICT, "destroyed"),
-            Error::OutOfRange => (StatusCode::BAD_REQUEST, "out_of_range"),
-            Error::Ckks(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Error::TooFew { .. } | Error::FewerThanDemanded { .. } => ProblemType::TooFew,
+            Error::Opened { .. } => ProblemType::Opened,
+            Error::Destroyed { .. } => ProblemType::Destroyed,
+            Error::OutOfRange => ProblemType::OutOfRange,
+            Error::Ckks(_) => ProblemType::Internal,
         };
-        http::problem(status, reason, self.to_string())
+        http::problem(kind, self.to_string())
     }
 }

@@ -65,7 +65,8 @@ fn a_streak_of_the_best_arm_is_delayed() {
     let environment =
         || Composite::new(Rewards::Fixed(vec![0.25, 1.0]), Delivery::Streak { interval: 2 }).unwrap();
     let arms = [1, 1, 1, 1, 1, 1, 1, 0, 1, 1];
-    // Slots 1 to 5 arrive one slot later; 6 and 7 in slots 8 and 9; arm 0 of slot 8 in slot 9; then a new streak.
+    // Slots 1 to 5 arrive one slot later; 6 and 7 in slots 8 and 9; arm 0 of slot 8 in slot 9; then a new
+    // streak.
     close(&feedback(&mut environment(), &arms), &[0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.25, 1.0]);
     // The other arm never waits.
     close(
@@ -104,8 +105,8 @@ fn share(delivery: &Delivery, tau: usize) -> Option<f64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// What has arrived and what is owed are together what was earned, in every slot. Vectors are also summed the slow
-    /// way.
+    /// What has arrived and what is owed are together what was earned, in every slot. Vectors are also summed
+    /// the slow way.
     #[test]
     fn nothing_is_lost(delivery in any_delivery(), seed: u64, plays in prop::collection::vec(0usize..3, 1..80)) {
         let mut environment = Composite::new(Rewards::Bits(vec![0.9, 0.5, 0.2]), delivery.clone()).unwrap();
@@ -133,7 +134,8 @@ proptest! {
     }
 }
 
-/// Feedback of a round = what its pulls earned + what was owed before - what is owed after; what is owed lies in [0, d].
+/// Feedback of a round = what its pulls earned + what was owed before - what is owed after; what is owed lies
+/// in [0, d].
 #[test]
 fn round_identity() {
     let delivery = Delivery::Random { lo: 10, hi: 30 };

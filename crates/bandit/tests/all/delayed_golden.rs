@@ -18,7 +18,8 @@ fn run<P>(
 where
     P: Policy<Context = (), Feedback = f64>,
 {
-    // The policies that draw are golden on environments that do not, and the other way round: one seed serves both.
+    // The policies that draw are golden on environments that do not, and the other way round: one seed serves
+    // both.
     let (mut rng, mut own) = (SplitMix64::new(42), SplitMix64::new(42));
     let mut regret = 0.0;
     for slot in 1..=slots {

@@ -1,4 +1,5 @@
-//! Policies for anonymous feedback: stored midway they go on exactly; damaged states and bad input are refused.
+//! Policies for anonymous feedback: stored midway they go on exactly; damaged states and bad input are
+//! refused.
 
 use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,

@@ -1,4 +1,5 @@
-//! Regret under anonymous feedback against figures of another implementation, three standard errors at most apart.
+//! Regret under anonymous feedback against figures of another implementation, three standard errors at most
+//! apart.
 
 use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,
@@ -110,8 +111,8 @@ fn short_runs() {
     sheet.done();
 }
 
-/// Slots between updates: `2d - 1` and a geometric number, `4d - 1` on average; with look-ahead every slot ends a round
-/// with probability `q (1 - q)^(2d - 1)`. Five standard deviations: false alarm below 1e-6.
+/// Slots between updates: `2d - 1` and a geometric number, `4d - 1` on average; with look-ahead every slot
+/// ends a round with probability `q (1 - q)^(2d - 1)`. Five standard deviations: false alarm below 1e-6.
 #[test]
 fn updates_come_at_their_rate() {
     let environment = Composite::new(Rewards::weekday_bits(), Delivery::Random { lo: 5, hi: 10 }).unwrap();

@@ -1,4 +1,4 @@
-//! `Clear` passes the suite of the trait, without noise and with it.
+//! `Clear` passes the suite of the trait, with and without noise.
 
 mod suite;
 
@@ -23,7 +23,7 @@ fn noisy_clear_conforms() {
     suite::check(&alg, encrypt, |v| v.values().to_vec(), 40.0 * model.sigma());
 }
 
-/// The modelled error has the deviation it states: a rescale of zeros, 2^16 slots, 2 % off at most.
+/// The modelled error of a rescaling has its stated standard deviation within 2 %, measured on 2^16 slots.
 #[test]
 fn noise_has_its_deviation() {
     use circuits::SlotAlgebra;

@@ -1,5 +1,4 @@
-//! The suite that every implementor of [`SlotAlgebra`] must pass, the encrypted one and [`circuits::Clear`]
-//! alike.
+//! The suite that every implementation of [`SlotAlgebra`] must pass.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +6,10 @@ use num_complex::Complex64;
 
 use circuits::{Chebyshev, Error, LinearTransform, SlotAlgebra};
 
-/// Levels that a fresh vector must have at least.
+/// The least level of a fresh vector.
 pub(crate) const LEVELS: usize = 4;
 
-/// The rotations that [`check`] makes on `slots` slots (8 or more), so that keys can be made for them.
+/// The rotations of [`check`] on `slots` slots, 8 or more, so that keys can be generated for them.
 pub(crate) fn rotations(slots: usize) -> BTreeSet<i64> {
     let transforms = transforms(slots).unwrap_or_default();
     let mut all: BTreeSet<i64> = transforms.iter().flat_map(LinearTransform::rotations).collect();
@@ -19,13 +18,12 @@ pub(crate) fn rotations(slots: usize) -> BTreeSet<i64> {
     all
 }
 
-/// Runs every operation and compares levels exactly and values within `tolerance` (a few fresh errors; values
-/// are in the unit disc and results at most 8).
-///
-/// `encrypt` makes a fresh vector at the top level (at least [`LEVELS`]) from `slots` values.
+/// Runs every operation, compares levels exactly, and compares values within `tolerance`. Values are in the
+/// unit disc, and results have magnitude at most 8. `encrypt` returns a fresh vector at a top level of at
+/// least [`LEVELS`].
 ///
 /// # Panics
-/// At the first operation that does not do what the trait says: this is a test.
+/// If an operation deviates from the trait.
 pub(crate) fn check<A: SlotAlgebra>(
     alg: &A,
     encrypt: impl Fn(&[Complex64]) -> A::Vector,
@@ -91,7 +89,7 @@ pub(crate) fn check<A: SlotAlgebra>(
     let wide = LinearTransform::new(2 * n, n, [(0, disc(2 * n, 0.0))]).unwrap_or_else(|e| panic!("{e}"));
     refused("linear with too long a period", alg.linear(&a, &wide));
 
-    // Two products deep: scales must meet again after different paths.
+    // Results of different depth must have equal scales at one level.
     let product = alg.mul(&a, &b).and_then(|p| alg.add(&alg.mul(&p, &a)?, &alg.mul_const(&b, 0.5)?));
     see("paths of different length", product, top - 2, &|j| x[j] * x[j] * y[j] + y[j] * 0.5);
 
@@ -118,7 +116,7 @@ fn plain_rotations(slots: usize) -> [i64; 5] {
     [0, 1, -1, n / 2, 3 - n]
 }
 
-/// Dense around 0, sparse with a stride, and one diagonal alone; short and full diagonals.
+/// Transforms with dense, strided and single diagonals, of full and of smaller length.
 fn transforms(slots: usize) -> Result<Vec<LinearTransform>, Error> {
     let n = slots as i64;
     let band = (-3..4).map(|k| (k, disc(slots, 0.2 * k as f64)));
@@ -130,7 +128,7 @@ fn transforms(slots: usize) -> Result<Vec<LinearTransform>, Error> {
     ])
 }
 
-/// Values that fill the unit disc, equal on every machine to the last few bits.
+/// Values that fill the unit disc. They are equal on every machine up to the last few bits.
 fn disc(n: usize, phase: f64) -> Vec<Complex64> {
     (0..n).map(|j| Complex64::from_polar((1.7 * j as f64 + phase).sin(), 0.9 * j as f64 + phase)).collect()
 }

@@ -1,8 +1,9 @@
-//! The same bytes whatever the number of threads, on every kernel, and however keys are kept.
+//! Results have the same bytes for every number of threads, on every kernel, and for every form of the keys
+//! in memory.
 
 use crate::common::{TOY_ONE_SPECIAL_PRIME, rng, values};
 use ckks::{
-    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Kept, ParamsSpec, Plaintext,
+    DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, ParamsSpec, Plaintext,
     TOY_LOGN12_DEPTH21,
 };
 use ckks_secret::SecretKey;
@@ -10,24 +11,28 @@ use num_complex::Complex64;
 use std::process::Command;
 use std::sync::Arc;
 
-/// The digests of frames that every operation went into: keys, encryptions and results.
+/// The digests of frames of keys, encryptions and results, which together use every operation.
 fn digests() -> Vec<String> {
-    let kept = [Kept::Whole, Kept::Seeded];
+    let forms = [KeyStorage::Expanded, KeyStorage::Seeded];
     let specs = [TOY_LOGN12_DEPTH21, TOY_ONE_SPECIAL_PRIME];
-    specs.into_iter().flat_map(|spec| kept.into_iter().flat_map(move |kept| digests_of(spec, kept))).collect()
+    specs
+        .into_iter()
+        .flat_map(|spec| forms.into_iter().flat_map(move |storage| digests_of(spec, storage)))
+        .collect()
 }
 
-fn digests_of(spec: ParamsSpec, kept: Kept) -> Vec<String> {
+fn digests_of(spec: ParamsSpec, storage: KeyStorage) -> Vec<String> {
     let params = spec.validate().unwrap();
     let (mut rng, top) = (rng(7), params.max_level());
     let secret = SecretKey::generate(&params, &mut rng);
     let public = ckks_secret::public_key(&secret, &mut rng);
     let id = public.id(&params);
-    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng).keep(kept));
+    let relin = Arc::new(ckks_secret::relin_key(&secret, top, &mut rng).stored_as(storage));
     let mut keys = EvaluationKeys { relin: Some(relin.clone()), ..EvaluationKeys::default() };
     for k in [1, 2, 16] {
         let g = GaloisElement::rotation(&params, k);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng).keep(kept)));
+        keys.galois
+            .insert(g, Arc::new(ckks_secret::galois_key(&secret, g, top, &mut rng).stored_as(storage)));
     }
     let eval = Evaluator::new(params.clone(), keys);
     let mut frames =
@@ -75,8 +80,8 @@ fn results_do_not_depend_on_the_number_of_threads_or_how_keys_are_kept() {
     }
 }
 
-/// Runs this test program again under the other choice of `RNS_KERNEL` and compares what it prints. Where the CPU has
-/// no vector kernel both runs are scalar, and the test says nothing.
+/// Runs this test program again under the other choice of `RNS_KERNEL` and compares the output. On a CPU
+/// without the vector kernels both runs are scalar, and the test proves nothing.
 #[test]
 fn results_do_not_depend_on_the_kernel() {
     let mut child = Command::new(std::env::current_exe().unwrap());

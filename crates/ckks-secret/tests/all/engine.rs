@@ -1,4 +1,4 @@
-//! Every operation of the engine against the same operation on plain values.
+//! Every operation of the engine is compared with the same operation on plain values.
 
 use ckks::{
     DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, Params, Plaintext, TOY_LOGN12_DEPTH21,
@@ -155,7 +155,8 @@ fn a_chain_of_products_keeps_its_scale_to_the_last_level() {
     while ct.level() > 0 {
         ct = f.eval.mul(&ct, &ct).unwrap();
         want = map2(&want, &want, |p, q| p * q);
-        // Squaring doubles the error; renormalise the truth to what is held, so that each step is judged alone.
+        // Squaring doubles the error. The expected values are set to the decrypted ones, so that each step is
+        // judged alone.
         assert_bits(&ct, &want, 17.0);
         ct = encrypt(&want, ct.level(), 15);
     }
@@ -183,7 +184,7 @@ fn recryption_of_a_masked_value_raises_the_level_exactly() {
     let high = ckks_secret::recrypt(&f.secret, &low, 21, SLOTS, &mut ChaCha20Rng::seed_from_u64(20))
         .unwrap()
         .expand(&f.secret);
-    // Level 21's scale is 2³²; the message was scaled for level 2.
+    // The scale of level 21 is 2³², but the message was scaled for level 2.
     assert_eq!((high.level(), high.scale()), (21, f.params.scale(21)));
     let a: Vec<_> = a.iter().map(|z| z * (low.scale() / high.scale())).collect();
     assert_bits(&high, &a, 20.5);

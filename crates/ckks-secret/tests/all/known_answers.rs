@@ -1,4 +1,5 @@
-//! Secrets, encryptions and frames made by another program (`tests/vectors/generate.py`), and extreme parameters.
+//! Secrets, encryptions and frames that another program made (`tests/vectors/generate.py`), and extreme
+//! parameters.
 
 use crate::common::{rng, values};
 use ckks::{Error, FrameHeader, FrameKind, KeyId, ParamsSpec, Plaintext, Security};
@@ -22,7 +23,8 @@ fn hex(v: &Value) -> Vec<u8> {
     digits.chunks_exact(2).map(|c| digit(c[0]) << 4 | digit(c[1])).collect()
 }
 
-/// Roots of unity, masks, the transform's order, packing and the encoding have to be the same for this.
+/// An encryption of another program decrypts. This pins the roots of unity, the masks, the order of the
+/// transform, the packing and the encoding.
 #[test]
 fn an_encryption_made_elsewhere_decrypts() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/v1/frame_good.json");
@@ -36,7 +38,8 @@ fn an_encryption_made_elsewhere_decrypts() {
     let want: Vec<Complex64> = (all["slots"].as_array().unwrap().iter())
         .map(|z| Complex64::new(z[0].as_f64().unwrap(), z[1].as_f64().unwrap()))
         .collect();
-    // Sixteen coefficients are read, each with an error of 3.2: six times √16·3.2/2²⁵.
+    // A slot sums sixteen coefficients with errors of standard deviation 3.2; the bound is six times
+    // √16·3.2/2²⁵.
     let p = measure(&secret, &ct, &want);
     assert!(p.worst_bits > 18.7, "{p}");
 }
@@ -70,7 +73,7 @@ fn secret_frames_with_a_foreign_header_or_content_are_refused() {
     }
 }
 
-/// With primes of 50 bits three limbs pass 127 bits; decryption has to take fewer.
+/// Three limbs of 50 bits exceed 127 bits, so decryption must read fewer.
 #[test]
 fn the_widest_primes_decrypt_at_every_level() {
     let spec = ParamsSpec { log_q0: 50, log_scale: 48, depth: 4, log_p: &[50, 50], ..SMALL };

@@ -1,6 +1,6 @@
 //! The scheme as a whole: known answers, properties, noise, determinism.
 //!
-//! All files are one program: a program for each would link the whole crate again.
+//! All files are one program, because each program links the whole crate.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Every operation against complex arithmetic, at random levels and packings; misuse against its typed error.
+//! Every operation is compared with complex arithmetic, at random levels and numbers of slots; misuse gives
+//! its typed error.
 
 use crate::common::{ROTATIONS, Variance, assert_holds, encrypt, fixture, rng, rotated, values};
 use ckks::{Ciphertext, DiagonalTransform, Error, EvaluationKeys, Evaluator, GaloisElement, Op, Plaintext};
@@ -44,7 +45,8 @@ proptest! {
         let mut out = x.clone();
         f.eval.mul_i_assign(&mut out);
         assert_holds(f, &out, &zip(&a, &a, |p, _| p * Complex64::I), variance(1.0, 0.0, 0.0));
-        // |k·a| must stay below q₀/(2·scale), some 500: larger factors only where there is room.
+        // The product k·a must stay below q₀/(2·scale), which is about 500 at level 0; larger factors need a
+        // larger modulus.
         let k = if level == 0 { k % 100 } else { k };
         let mut out = x;
         f.eval.mul_integer_assign(&mut out, k);
@@ -56,7 +58,7 @@ proptest! {
         let (f, mut rng) = (fixture(), rng(seed));
         let (a, b) = (values(1 << log_size, complex, &mut rng), values(1 << log_size, complex, &mut rng));
         let (x, y) = (encrypt(f, &a, level, &mut rng), encrypt(f, &b, level, &mut rng));
-        // Each operand's error is multiplied by the other's value, at most √2.
+        // The error of each operand is multiplied by the value of the other, which is at most √2.
         let product = f.eval.mul(&x, &y).unwrap();
         prop_assert!(canonical(&product, level - 1));
         assert_holds(f, &product, &zip(&a, &b, |p, q| p * q), Variance::of(&f.params, 4.0, 0.0, 1.0));
@@ -80,7 +82,7 @@ proptest! {
         let size = 1usize << log_size;
         let vectors: Vec<Slots> = (0..3).map(|_| values(size, true, &mut rng)).collect();
         let cts: Vec<Ciphertext> = vectors.iter().map(|v| encrypt(f, v, level, &mut rng)).collect();
-        // A factor of its own for each product, so that none is another's.
+        // Each product has a factor of its own, so that a wrong pairing is detected.
         let products: Vec<(i64, usize, usize)> =
             picks.iter().enumerate().map(|(i, &(k, a, b))| ([1, -3, 20, 0, -1][(i + k) % 5], a, b)).collect();
         let mut want = vec![Complex64::new(constant, 0.0); size];
@@ -95,7 +97,8 @@ proptest! {
         let scale = f.params.scale(level - 1);
         let sum = f.eval.sum_of_products(&with, &terms, constant, level - 1, scale).unwrap();
         prop_assert!(canonical(&sum, level - 1));
-        // Errors of one operand meet in several products: amplitudes add, of a product twice √2.
+        // The error of one operand enters several products, so that amplitudes add; a product contributes
+        // 2·√2.
         let amplitude = products.iter().map(|(k, _, _)| 8f64.sqrt() * k.abs() as f64).sum::<f64>()
             + factors.iter().map(|c| c.abs()).sum::<f64>();
         assert_holds(f, &sum, &want, Variance::of(&f.params, amplitude * amplitude, 1.0, 1.0));
@@ -117,8 +120,9 @@ proptest! {
         let dropped = f.eval.drop_level(&x, target).unwrap();
         prop_assert!(dropped.level() == target && dropped.scale() == x.scale());
         assert_holds(f, &dropped, &a, Variance::of(&f.params, 1.0, 0.0, 0.0));
-        // A rescaling divides message and error; encoded q times larger, the message is back at its scale. An eighth of that,
-        // because values reach √2 and encoded coefficients stay below 2⁶².
+        // Rescaling divides message and error by q. A message encoded at q times the scale is then at its
+        // scale again. Here it is encoded at q/8, because values reach √2 and encoded coefficients must stay
+        // below 2⁶².
         let large = Plaintext::encode_at(&f.params, &a, level, x.scale() * f.params.prime(level) as f64 / 8.0).unwrap();
         let large = ckks_secret::encrypt(&f.secret, &large, &mut rng).expand(&f.secret);
         let rescaled = f.eval.rescale(large).unwrap();
@@ -139,7 +143,7 @@ proptest! {
         for (ct, k) in f.eval.rotate_many(&x, &ks).unwrap().iter().zip(&ks) {
             prop_assert!(canonical(ct, level));
             assert_holds(f, ct, &rotated(&a, *k), error);
-            // Decomposing once or anew is the same computation.
+            // A shared decomposition gives the same bits as one for each rotation.
             prop_assert!(*ct == f.eval.rotate(&x, *k).unwrap());
         }
         let terms: Vec<(i64, bool)> = ks.iter().enumerate().map(|(i, &k)| (k, i % 2 == 1)).collect();
@@ -149,10 +153,11 @@ proptest! {
         for &(k, negative) in &terms {
             want = zip(&want, &rotated(&a, k), |p, q| if negative { p - q } else { p + q });
         }
-        // Rotations may coincide: then amplitudes add. There is one division for all.
+        // Rotations may coincide, so that amplitudes add. All share one division.
         let count = terms.len() as f64;
         assert_holds(f, &sum, &want, Variance::of(&f.params, count * count, 0.0, 1.0));
-        // None is added, the first is no rotation, there is no rotation; one without a key follows what is taken off.
+        // Sums without an added term, with the identity first, and of identities only; and an identity after
+        // subtracted terms.
         let taken_off: Vec<(i64, bool)> = ks.iter().rev().map(|&k| (k, true)).collect();
         for terms in [&taken_off[..], &[(0, true), (1, false), (0, false)], &[(0, false)], &[(0, true), (0, true)], &[(1, true), (0, false)], &[(0, true), (0, false)]] {
             let mut want = vec![Complex64::ZERO; a.len()];
@@ -171,7 +176,7 @@ proptest! {
         let (f, mut rng) = (fixture(), rng(seed));
         let size = 1usize << log_size;
         let a = values(size, complex, &mut rng);
-        // Pairs may come twice: a transform is the sum of its terms.
+        // A pair of steps may occur twice: a transform is the sum of its terms.
         let terms: Vec<(i64, i64, Slots)> = picks
             .iter()
             .map(|&(g, b)| ([0, 16, 64, 512, -1][g], [0, 1, 2, 3, 5, -7][b], values(size, complex, &mut rng)))
@@ -184,8 +189,8 @@ proptest! {
         let t = f.eval.encode_transform(&DiagonalTransform { terms }, level).unwrap();
         let out = f.eval.linear(&encrypt(f, &a, level, &mut rng), &t).unwrap();
         prop_assert!(canonical(&out, level - 1));
-        // Diagonals may meet the same slot's error, so amplitudes add: count² of it. Each giant step rounds once,
-        // and the last division once more.
+        // Diagonals may multiply the error of the same slot, so that amplitudes add: the variance is count²
+        // times that of one. Each giant step adds one rounding, and the last division adds another.
         assert_holds(f, &out, &want, Variance::of(&f.params, 2.0 * count * count, 2.0 * count * count, 6.0));
     }
 
@@ -207,7 +212,8 @@ proptest! {
         assert_holds(f, &out, &want, Variance::of(&f.params, c.len() as f64, 0.0, 1.0));
     }
 
-    /// Under the public key the error is that of three products: 3.2·√(4N/3 + 1) a coefficient.
+    /// The error of an encryption under the public key has standard deviation 3.2·√(4N/3 + 1) in each
+    /// coefficient.
     #[test]
     fn public_key_encryption(level in 0usize..=21, log_size in 0u32..=11, complex: bool, seed: u64) {
         let (f, mut rng) = (fixture(), rng(seed));
@@ -219,7 +225,8 @@ proptest! {
     }
 }
 
-/// A transform at a scale that is not canonical keeps its message: the scale that comes out says what was put in.
+/// A transform of a ciphertext whose scale is not canonical has the right message at the scale that it
+/// states.
 #[test]
 fn linear_keeps_track_of_the_scale() {
     let (f, mut rng) = (fixture(), rng(1));
@@ -237,7 +244,7 @@ fn missing_keys_are_named() {
     let x = encrypt(f, &[Complex64::ONE], 6, &mut rng);
     let none = Evaluator::new(f.params.clone(), EvaluationKeys::default());
     let missing = |op, element, level| Err::<(), _>(Error::MissingKey { op, element, level });
-    let element = GaloisElement::rotation(&f.params, 7).0;
+    let element = GaloisElement::rotation(&f.params, 7).exponent();
     assert_eq!(none.mul(&x, &x).map(|_| ()), missing(Op::Mul, 0, 6));
     assert_eq!(f.eval.rotate(&x, 7).map(|_| ()), missing(Op::Rotate, element, 6));
     assert_eq!(f.eval.rotate_many(&x, &[1, 7]).map(|_| ()), missing(Op::Rotate, element, 6));
@@ -251,14 +258,14 @@ fn missing_keys_are_named() {
         let t = f.eval.encode_transform(&t, 6).unwrap();
         assert_eq!(f.eval.linear(&x, &t).map(|_| ()), missing(Op::Linear, element, 6));
     }
-    // Keys that were made for lower levels work up to there and not beyond.
+    // A key for lower levels does not work above its level.
     let relin = Some(Arc::new(ckks_secret::relin_key(&f.secret, 5, &mut rng)));
     let g = GaloisElement::rotation(&f.params, 1);
     let galois = [(g, Arc::new(ckks_secret::galois_key(&f.secret, g, 5, &mut rng)))].into();
     let low = Evaluator::new(f.params.clone(), EvaluationKeys { relin, galois });
     assert_eq!(low.mul(&x, &x).map(|_| ()), missing(Op::Mul, 0, 6));
-    assert_eq!(low.rotate(&x, 1).map(|_| ()), missing(Op::Rotate, g.0, 6));
-    // One in the other's place has digits of another size.
+    assert_eq!(low.rotate(&x, 1).map(|_| ()), missing(Op::Rotate, g.exponent(), 6));
+    // A rotation key in place of a relinearisation key has another decomposition, and the reverse.
     let EvaluationKeys { relin, galois } = low.keys().clone();
     let swapped = EvaluationKeys {
         relin: galois.get(&g).cloned(),
@@ -267,7 +274,7 @@ fn missing_keys_are_named() {
     let swapped = Evaluator::new(f.params.clone(), swapped);
     let y = encrypt(f, &[Complex64::ONE], 5, &mut rng);
     assert_eq!(swapped.mul(&y, &y).map(|_| ()), missing(Op::Mul, 0, 5));
-    assert_eq!(swapped.rotate(&y, 1).map(|_| ()), missing(Op::Rotate, g.0, 5));
+    assert_eq!(swapped.rotate(&y, 1).map(|_| ()), missing(Op::Rotate, g.exponent(), 5));
     let a = values(256, true, &mut rng);
     for level in 0..=5 {
         let x = encrypt(f, &a, level, &mut rng);
@@ -304,7 +311,7 @@ fn misuse_is_refused_with_its_own_error() {
     ] {
         assert!(matches!(result, Err(Error::ScaleMismatch { op: Op::Add, .. })));
     }
-    // What was refused has changed nothing.
+    // A refused operation leaves its operand unchanged.
     assert!(x == before);
 
     let bottom = encrypt(f, &one, 0, &mut rng);
@@ -323,7 +330,7 @@ fn misuse_is_refused_with_its_own_error() {
     assert_eq!(eval.drop_level(&x, 5).map(|_| ()), out(Op::DropLevel, 5, 4));
     assert_eq!(eval.adjust_to(&x, 4, x.scale()).map(|_| ()), out(Op::DropLevel, 5, 4));
     assert!(eval.adjust(&x, 4).unwrap() == x);
-    // Levels that no ciphertext has.
+    // Levels above the top level.
     assert_eq!(eval.adjust(&x, 22).map(|_| ()), out(Op::DropLevel, 22, 4));
     assert_eq!(eval.drop_level(&x, 22).map(|_| ()), out(Op::DropLevel, 22, 4));
     assert_eq!(eval.encode_factor(&one, 22).map(|_| ()), out(Op::MulPlain, 22, 21));

@@ -1,4 +1,4 @@
-//! Keys, ciphertexts and error budgets that the tests share.
+//! Keys, ciphertexts and error bounds that the tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use ckks::{
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::{Arc, OnceLock};
 
-/// Rotations that have keys: every power of two below N/2, and some that are none.
+/// Rotations that have keys: every power of two below N/2, and some others.
 pub(crate) const ROTATIONS: [i64; 17] =
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 3, 5, 777, 1500, -1, -7];
 
@@ -27,7 +27,7 @@ pub(crate) fn fixture() -> &'static Fixture {
     FIXTURE.get_or_init(|| Fixture::new(TOY_LOGN12_DEPTH21))
 }
 
-/// A single special prime, narrower than the chain's first: its rotations have digits of bits.
+/// Parameters with one special prime that is smaller than q₀, so that rotations have a base-2ʷ decomposition.
 pub(crate) const TOY_ONE_SPECIAL_PRIME: ParamsSpec = ParamsSpec {
     name: "toy-one-special-prime",
     log_n: 12,
@@ -63,13 +63,13 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-/// Values with parts in [−1, 1]; real ones if asked.
+/// Random values with real and imaginary parts in [−1, 1], or real values.
 pub(crate) fn values(size: usize, complex: bool, rng: &mut ChaCha20Rng) -> Vec<Complex64> {
     let mut unit = || f64::from(rng.next_u32()) / 2f64.powi(31) - 1.0;
     (0..size).map(|_| Complex64::new(unit(), if complex { unit() } else { 0.0 })).collect()
 }
 
-/// A symmetric encryption at the canonical scale.
+/// An encryption under the secret key at the canonical scale.
 pub(crate) fn encrypt(f: &Fixture, v: &[Complex64], level: usize, rng: &mut ChaCha20Rng) -> Ciphertext {
     let m = Plaintext::encode(&f.params, v, level).unwrap();
     ckks_secret::encrypt(&f.secret, &m, rng).expand(&f.secret)
@@ -81,30 +81,31 @@ pub(crate) fn rotated(v: &[Complex64], k: i64) -> Vec<Complex64> {
     out
 }
 
-/// The variance of an error's coefficients, in units of the message before division by the scale.
+/// The variance of the coefficients of an error, in units of the message before division by the scale.
 ///
-/// Errors are judged by coefficients, where they are Gaussian with one variance. In slots they are not: a rounding
-/// leaves e₀ + e₁·s, whose slot j has a variance in proportion to 1 + |s_j|², and some |s_j|² are ln(N/2) times the
-/// mean.
+/// Errors are judged by their coefficients, which are Gaussian with one variance. Slots have unequal
+/// variances: a rounding adds e₀ + e₁·s, whose variance in slot j is proportional to 1 + |s_j|², and some
+/// |s_j|² are ln(N/2) times the mean.
 #[derive(Clone, Copy)]
 pub(crate) struct Variance(pub(crate) f64);
 
 impl Variance {
-    /// `fresh` symmetric encryptions with the rounding of their encoding, `encodings` roundings of a plaintext
-    /// alone, and `roundings` of a rescaling or key switch.
+    /// The sum of the errors of `fresh` encryptions under the secret key, with the rounding of their
+    /// encoding, of `encodings` further encodings, and of `roundings` rescalings or key switches.
     pub(crate) fn of(params: &Params, fresh: f64, encodings: f64, roundings: f64) -> Self {
         let (n, sigma) = (params.n() as f64, rns::sample::SIGMA);
         Variance(
             fresh * (sigma * sigma + 1.0 / 12.0)
                 + encodings / 12.0
-                // Secrets differ in weight by a few percent, and a key switch adds at most 2⁻⁶ of P a digit.
+                // The weights of secrets differ by a few percent, and a digit of a key switch is at most
+                // 2⁻⁶·P.
                 + roundings * 1.05 * params.rounding_error().powi(2) / n,
         )
     }
 }
 
-/// Every coefficient of the error is within 7.5 standard deviations: one coefficient in 10¹³ is not, by chance.
-/// Constants are rounded to 32 bits; 2⁻³⁰ covers what that changes.
+/// Checks that every coefficient of the error is within 7.5 standard deviations, which a correct one exceeds
+/// with probability 10⁻¹³. Constants are rounded to 32 bits; the additional 2⁻³⁰ covers that rounding.
 #[track_caller]
 pub(crate) fn assert_holds(f: &Fixture, ct: &Ciphertext, want: &[Complex64], variance: Variance) {
     let bound = 7.5 * variance.0.sqrt() / ct.scale() + 2f64.powi(-30);

@@ -1,10 +1,11 @@
-//! Encodings and frames made by other programs (`tests/vectors/generate.py` made them; tests read the JSON only).
+//! Encodings and frames that other programs made. `tests/vectors/generate.py` made them; these tests read
+//! only its JSON files.
 
 use ckks::{Encoder, Error, KeyId, KeySwitchKey, Params, ParamsSpec, Security};
 use num_complex::Complex64;
 use serde_json::Value;
 
-/// The parameters of the frames: the smallest ring.
+/// The parameters of the frames, in the smallest ring.
 const SMALL: ParamsSpec = ParamsSpec {
     name: "toy-known-answers",
     log_n: 10,
@@ -44,14 +45,14 @@ fn variant(e: &Error) -> String {
     format!("{e:?}").split([' ', '(', '{']).next().unwrap().to_string()
 }
 
-/// Every integer coefficient equals the other encoder's, and the slots come back from them.
+/// Every integer coefficient equals that of the other encoder, and decoding returns the slots.
 fn assert_encodes(name: &str) {
     let all = vectors(name);
     assert!(!list(&all["cases"]).is_empty());
     for case in list(&all["cases"]) {
         let (log_n, slots) = (case["log_n"].as_u64().unwrap() as u32, slots(&case["slots"]));
         let scale = f64::from(case["log_scale"].as_u64().unwrap() as u32).exp2();
-        // Those of X^gap, X^2gap, …; the others are zero.
+        // The coefficients of 1, X^gap, X^2gap, …; all others are zero.
         let want: Vec<i64> = list(&case["integers"]).iter().map(|x| x.as_i64().unwrap()).collect();
         let (n, encoder) = (1usize << log_n, Encoder::new(log_n));
         assert_eq!(encoder.integers(&slots, scale).unwrap(), want, "{name}, N = 2^{log_n}");
@@ -59,12 +60,12 @@ fn assert_encodes(name: &str) {
         want.iter().enumerate().for_each(|(k, &x)| coefficients[k * n / want.len()] = x as f64 / scale);
         let back = encoder.slots(&coefficients, slots.len());
         let worst = back.iter().zip(&slots).map(|(a, b)| (a - b).norm()).fold(0.0, f64::max);
-        // Each coefficient is off by half a unit at most, and as many as there are add up.
+        // Each coefficient has an error of at most 1/2, and these errors add up in a slot.
         assert!(worst <= want.len() as f64 / 2.0 / scale, "{name}: {worst}");
     }
 }
 
-/// SEAL takes powers of 3 for its slots; the generator puts them into our order (powers of 5).
+/// SEAL orders slots by powers of 3. The generator has reordered them by powers of 5.
 #[test]
 fn encodings_equal_seals() {
     assert_encodes("encode_seal");
@@ -75,7 +76,7 @@ fn encodings_equal_the_definition_in_sixty_digits() {
     assert_encodes("encode_mpmath");
 }
 
-/// Primes, scales and fingerprint follow from the description; everything else rests on them.
+/// Primes, scales and fingerprint equal those that another program derived from the description.
 #[test]
 fn parameters_equal_those_derived_elsewhere() {
     let all = vectors("frame_good");
@@ -87,7 +88,8 @@ fn parameters_equal_those_derived_elsewhere() {
     assert_eq!(params.fingerprint().to_string(), all["fingerprint"].as_str().unwrap());
 }
 
-/// A frame written elsewhere is read, and written again it is the same bytes; c₁ grows from its seed as it did there.
+/// A frame of another program is read, is written again with the same bytes, and its c₁ is expanded from the
+/// seed as there.
 #[test]
 fn ciphertext_frames_equal_those_written_elsewhere() {
     let (all, params) = (vectors("frame_good"), SMALL.validate().unwrap());
@@ -98,13 +100,13 @@ fn ciphertext_frames_equal_those_written_elsewhere() {
     assert!(*ct.c1() == ckks::uniform_c1(&params, level, &seed));
     let again = ckks::write_seeded_ciphertext(&params, id, ct.c0(), &seed, level, ct.scale());
     assert!(again == bytes);
-    // The digest covers c₀ and c₁ in full.
+    // The digest covers all of c₀ and c₁.
     let full = ckks::write_ciphertext(&params, id, &ct);
     assert_eq!(full[full.len() - 32..], hex(&all["full_digest"]));
     assert!(ckks::read_ciphertext(&params, id, level, &full).unwrap() == ct);
 }
 
-/// Of primes of three to seven bytes, and of every digit and limb of a key: no two share a stream.
+/// Masks for primes of three to seven bytes, and for every digit and limb of a key. No two share a stream.
 #[test]
 fn seeds_stand_for_the_same_residues_elsewhere() {
     let (all, params) = (vectors("uniform"), SMALL.validate().unwrap());

@@ -1,6 +1,6 @@
 //! Parameters and known answers.
 //!
-//! All files are one program: a program for each would link the whole crate again.
+//! All files are one program, because each program links the whole crate.
 
 mod known_answers;
 mod prop_params;

@@ -1,8 +1,8 @@
-//! Galois elements, the scale chain, and frames of every bit width.
+//! Galois elements, the chain of scales, decompositions, and frames with primes of every width.
 
 use ckks::{
-    Ciphertext, Cut, Error, FrameHeader, FrameKind, Gadget, GaloisElement, KeyId, KeySwitchKey, Params,
-    ParamsSpec, Plaintext, PublicKey, Security, TOY_LOGN12_DEPTH21,
+    Ciphertext, Decomposition, Error, FrameHeader, FrameKind, Gadget, GaloisElement, KeyId, KeySwitchKey,
+    Params, ParamsSpec, Plaintext, PublicKey, Security, TOY_LOGN12_DEPTH21,
 };
 use num_complex::Complex64;
 use proptest::prelude::*;
@@ -16,8 +16,8 @@ fn small() -> &'static Params {
     PARAMS.get_or_init(|| spec(33, 27, 2).validate().unwrap())
 }
 
-/// Its rotations have digits of bits.
-fn cut_by_bits() -> &'static Params {
+/// Parameters whose rotations have a base-2ʷ decomposition: the one special prime is no larger than q₀.
+fn base2() -> &'static Params {
     static PARAMS: OnceLock<Params> = OnceLock::new();
     let spec = ParamsSpec { log_p: &[50], ..spec(50, 40, 2) };
     PARAMS.get_or_init(|| spec.validate().unwrap())
@@ -35,7 +35,7 @@ fn spec(log_q0: u32, log_scale: u32, depth: usize) -> ParamsSpec {
     }
 }
 
-/// A polynomial with residues anywhere below their primes, both ends often.
+/// A polynomial of random residues, with both ends of their range frequent.
 fn random(basis: &Basis, rng: &mut ChaCha20Rng) -> Poly<Ntt> {
     let mut out = Poly::zero(basis.n(), basis.len());
     for i in 0..basis.len() {
@@ -52,13 +52,14 @@ fn random(basis: &Basis, rng: &mut ChaCha20Rng) -> Poly<Ntt> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Rotations are a cyclic group of order N/2, conjugation commutes with them and undoes itself, and every
-    /// element has its inverse.
+    /// Rotations form a cyclic group of order N/2, the conjugation commutes with them and is its own inverse,
+    /// and every element has an inverse.
     #[test]
     fn galois_elements_form_the_group(j in -5000i64..5000, k in any::<i64>(), log_n in 10u32..=12) {
         let params = if log_n == 10 { small() } else { toy() };
         let two_n = 2 * params.n() as u64;
-        let times = |a: GaloisElement, b: GaloisElement| GaloisElement(a.0 * b.0 % two_n);
+        let element = |exponent| GaloisElement::new(params, exponent).unwrap();
+        let times = |a: GaloisElement, b: GaloisElement| element(a.exponent() * b.exponent() % two_n);
         let rotation = |k| GaloisElement::rotation(params, k);
         let conjugation = GaloisElement::conjugation(params);
         let k = k / 2;
@@ -67,26 +68,30 @@ proptest! {
         prop_assert_eq!(rotation(k + params.max_slots() as i64), rotation(k));
         prop_assert_eq!(times(conjugation, conjugation), rotation(0));
         let both = times(conjugation, rotation(k));
-        prop_assert_eq!(times(both, both.inverse(params)), GaloisElement(1));
+        prop_assert!(times(both, both.inverse(params)).is_identity());
         let slow = (0..j.rem_euclid(params.max_slots() as i64)).fold(1, |g, _| g * 5 % two_n);
-        prop_assert_eq!(rotation(j), GaloisElement(slow));
-        // No power of 5 is a conjugation: those are 1 modulo 4, and −1 is not.
-        prop_assert_eq!(rotation(k).0 % 4, 1);
+        prop_assert_eq!(rotation(j), element(slow));
+        // Powers of 5 are 1 modulo 4 and −1 is not, so that no rotation is the conjugation.
+        prop_assert_eq!(rotation(k).exponent() % 4, 1);
+        for exponent in [2 * (k.unsigned_abs() % (two_n / 2)), two_n + 1, u64::MAX] {
+            prop_assert!(GaloisElement::new(params, exponent).is_none());
+        }
     }
 
-    /// The permutation of an element composed with that of another is that of their product.
+    /// The composition of the permutations of two elements is the permutation of their product.
     #[test]
     fn permutations_compose_like_their_elements(a in 0u64..1024, b in 0u64..1024) {
         let params = small();
         let (a, b) = (2 * a + 1, 2 * b + 1);
-        let (pa, pb) = (params.permutation(a), params.permutation(b));
+        let permutation = |exponent| params.permutation(GaloisElement::new(params, exponent).unwrap());
+        let (pa, pb) = (permutation(a), permutation(b));
         let composed: Vec<u32> = pb.indices().iter().map(|&i| pa.indices()[i as usize]).collect();
-        let product = params.permutation(a * b % 2048);
+        let product = permutation(a * b % 2048);
         prop_assert_eq!(composed, product.indices());
     }
 
-    /// Scales obey scale(l − 1) = scale(l)²/q_l exactly as printed, stay within a twentieth of a bit of Δ, and the
-    /// primes are distinct and have room for their digits.
+    /// scale(l − 1) = scale(l)²/q_l holds exactly in double precision, every scale is within 1/20 of a bit of
+    /// Δ, the primes are distinct, and the digits are as large as their divisor allows.
     #[test]
     fn the_scale_chain_stays_near_delta(log_scale in 24u32..=44, depth in 1usize..=24, room in 2u32..=6) {
         let spec = spec(log_scale + room, log_scale, depth);
@@ -105,14 +110,15 @@ proptest! {
         prop_assert_eq!(primes.len(), all);
         let log = |q: u64| (q as f64).log2();
         let chain: Vec<f64> = params.q_basis(depth).primes().map(log).collect();
-        // A product's is smaller than P and any prime that it may be divided by.
+        // The digits of a product must be small beside P times any prime that the product may be divided by.
         let least = chain[1..].iter().fold(f64::INFINITY, |least, q| least.min(*q));
         for (gadget, more) in [(params.galois_gadget(), 0.0), (params.relin_gadget(), least)] {
             check_gadget(&params, gadget, params.p_basis().log2() + more)?;
         }
     }
 
-    /// Whatever the one special prime has room for: groups where they fit, else digits of bits that add one rounding at most, else a refusal.
+    /// With one special prime the decomposition is an RNS decomposition where that fits, else a base-2ʷ
+    /// decomposition that adds at most the noise of one rounding; else the parameters are refused.
     #[test]
     fn one_special_prime_is_used_for_what_it_has_room_for(
         log_p in 20u32..=50, log_scale in 20u32..=44, above in 2u32..=20, depth in 1usize..=12,
@@ -121,7 +127,7 @@ proptest! {
         let log_p = &special[log_p as usize - 20..][..1];
         let spec = ParamsSpec { log_p, ..spec((log_scale + above).min(50), log_scale, depth) };
         let Ok(params) = spec.validate() else {
-            // Sixteen bits are the least that a digit has, and three or more of noise must go.
+            // A digit has at least 16 bits, and its noise needs three or more bits of the special prime.
             prop_assert!(f64::from(log_p[0]) < 20.0 + (depth as f64 * 4.0).log2());
             return Ok(());
         };
@@ -130,7 +136,7 @@ proptest! {
         check_gadget(&params, params.relin_gadget(), params.p_basis().log2() + least)?;
     }
 
-    /// Ciphertexts come back from their frame for primes of every width, at every level.
+    /// Ciphertexts with primes of every width, at every level, equal what is read from their frames.
     #[test]
     fn ciphertext_frames_round_trip(log_q0 in 22u32..=50, below in 2u32..=10, depth in 1usize..=3, seed: u64) {
         let params = spec(log_q0, (log_q0 - below).max(20), depth).validate().unwrap();
@@ -151,12 +157,12 @@ proptest! {
         }
     }
 
-    /// Keys come back from their frames; one changed bit anywhere, or any length but the right one, is refused.
+    /// Keys equal what is read from their frames. A frame with one changed bit or another length is refused.
     #[test]
     fn key_frames_round_trip(
         bits: bool, level in 0usize..=2, element in 0u64..1024, at: prop::sample::Index, seed: u64,
     ) {
-        let params = if bits { cut_by_bits() } else { small() };
+        let params = if bits { base2() } else { small() };
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut mask = [0; 32];
         rng.fill_bytes(&mut mask);
@@ -166,8 +172,8 @@ proptest! {
         prop_assert!(read == public && id == public.id(params));
 
         let basis = params.qp_basis(level);
-        // 0 stands for relinearisation.
-        let element = (element > 0).then_some(GaloisElement(2 * element + 1));
+        // 0 stands for a relinearisation key.
+        let element = (element > 0).then(|| GaloisElement::new(params, 2 * element + 1).unwrap());
         let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
         let b = (0..gadget.digits(level)).map(|_| random(basis, &mut rng)).collect();
         let key = KeySwitchKey::new(params, gadget, level, b, mask);
@@ -188,14 +194,14 @@ proptest! {
     }
 }
 
-/// That the digits are as large as they may be beside a divisor of so many bits.
+/// Checks that the digits are as large as a division by a number of `divisor` bits allows.
 fn check_gadget(params: &Params, gadget: &Gadget, divisor: f64) -> Result<(), TestCaseError> {
     let depth = params.max_level();
     let chain: Vec<f64> = params.q_basis(depth).primes().map(|q| (q as f64).log2()).collect();
     let (digits, room) = (gadget.digits(depth), divisor - Gadget::SPARE_BITS);
     prop_assert!((0..=depth).all(|level| (1..=digits).contains(&gadget.digits(level))));
-    match gadget.cut() {
-        Cut::Limbs(_) => {
+    match gadget.decomposition() {
+        Decomposition::Rns(_) => {
             let mut next = 0;
             for j in 0..digits {
                 let limbs = gadget.limbs(j, depth);
@@ -206,12 +212,12 @@ fn check_gadget(params: &Params, gadget: &Gadget, divisor: f64) -> Result<(), Te
             }
             prop_assert_eq!(next, chain.len());
         }
-        Cut::Bits(ends) => {
+        Decomposition::Base2(ends) => {
             prop_assert!(chain.iter().any(|log| *log > room), "groups fit");
             let (mut start, mut noise) = (0, 0.0);
             for &end in ends {
                 prop_assert!((15..=47).contains(&(end - start)));
-                // 3.2²/12 over 1/18, as variances.
+                // The variance 3.2²/12 of a digit's noise in units of the rounding's 1/18.
                 noise += 10.24 * 1.5 * 4f64.powf(f64::from(end - start) - divisor);
                 start = end;
             }
@@ -228,28 +234,29 @@ fn toy() -> &'static Params {
     PARAMS.get_or_init(|| TOY_LOGN12_DEPTH21.validate().unwrap())
 }
 
-/// Which sets have digits of bits, which do not, and what digits count for: their first bit's power of two, times P.
+/// The base-2ʷ decomposition is used only where a prime is too large for a digit of its own. The weight of
+/// its digits is P times the power of two of their first bit.
 #[test]
 fn digits_are_of_bits_where_no_group_fits() {
-    let params = cut_by_bits();
+    let params = base2();
     let gadget = params.galois_gadget();
     assert_eq!((0..=2).map(|level| gadget.digits(level)).collect::<Vec<_>>(), [2, 3, 3]);
-    let Cut::Bits(ends) = gadget.cut() else { panic!("{:?}", gadget.cut()) };
+    let Decomposition::Base2(ends) = gadget.decomposition() else { panic!("{:?}", gadget.decomposition()) };
     let m = params.q_basis(2).modulus(1);
     let p = params.p_basis().primes().fold(1, |p, q| m.mul(p, m.reduce(q)));
     assert_eq!(gadget.weight(params, 0, 2, 1).map(|w| w.value), Some(p));
     assert_eq!(gadget.weight(params, 1, 2, 1).map(|w| w.value), Some(m.mul(p, m.pow(2, ends[0].into()))));
     assert!(gadget.weight(params, 1, 2, 3).is_none(), "nothing modulo P");
     assert!(gadget.weight(params, 1, 1, 2).is_none(), "nothing modulo P, below the top");
-    assert_eq!(params.relin_gadget().cut(), &Cut::Limbs(vec![1, 3]));
-    assert_eq!(small().galois_gadget().cut(), &Cut::Limbs(vec![3]));
+    assert_eq!(params.relin_gadget().decomposition(), &Decomposition::Rns(vec![1, 3]));
+    assert_eq!(small().galois_gadget().decomposition(), &Decomposition::Rns(vec![3]));
     for spec in ParamsSpec::named() {
         let params = spec.validate().unwrap();
-        assert!(matches!(params.galois_gadget().cut(), Cut::Limbs(_)), "{}", spec.name);
+        assert!(matches!(params.galois_gadget().decomposition(), Decomposition::Rns(_)), "{}", spec.name);
     }
 }
 
-/// A key-switch key whose header is not its own is refused, digest or not.
+/// A key-switch key with a wrong header field is refused, even if its digest is right.
 #[test]
 fn key_switch_headers_are_checked() {
     let params = small();
@@ -291,7 +298,7 @@ fn key_switch_headers_are_checked() {
     }
 }
 
-/// A level that does not exist is an error, not a panic.
+/// A level above the top level is an error and no panic.
 #[test]
 fn levels_above_the_top_are_refused() {
     let params = small();

@@ -101,8 +101,8 @@ fn trace_without_noise() {
     policy.billboard().v().values().iter().zip([4.36, 0.48, 0.48, 4.64]).for_each(|(a, b)| near(*a, b));
 }
 
-/// On random arms the number of explorations without noise is that of an independent implementation: it depends on
-/// the arms alone. And it is within the bound `8 d R^2 kappa gamma^2 ln T`.
+/// On random arms the number of explorations without noise is that of an independent implementation: it
+/// depends on the arms alone. And it is within the bound `8 d R^2 kappa gamma^2 ln T`.
 #[test]
 fn explorations_without_noise() {
     let (d, k, t, s) = (2, 10, 40_000, 2.0);

@@ -270,7 +270,8 @@ fn spoilt(good: &Value) -> Vec<Value> {
     out
 }
 
-/// A damaged policy is refused when it is read, or plays on; it never panics. How many were refused, of how many.
+/// A damaged policy is refused when it is read, or plays on; it never panics. How many were refused, of how
+/// many.
 fn damage_never_panics<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) -> (usize, usize) {
     let mut environment = environment();
     let (mut rng, mut own) = (ChaCha8Rng::seed_from_u64(3), ChaCha8Rng::seed_from_u64(4));

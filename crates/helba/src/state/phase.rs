@@ -6,14 +6,14 @@ use protocol::{Factors, Plan};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a batch stands. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in a
-/// store.
+/// Where a batch stands. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in
+/// a store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C> {
     /// Feedback is counted into the batch.
     Open,
-    /// The batch is closed at `at` feedbacks and its update is due or runs. Of these, `untested` came since the
-    /// batch before was closed or, where the schedule asks, since the trace was last known to be below C.
+    /// The batch is closed at `at` feedbacks and its update is due or runs. Of these, `untested` came since
+    /// the batch before was closed or, where the schedule asks, since the trace was last known to be below C.
     Closing {
         at: u64,
         untested: u64,

@@ -1,7 +1,7 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
 use bandit::{LinearConfig, Schedule};
-use circuits::matrix::Newton;
+use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
 use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
@@ -49,7 +49,8 @@ fn a_shape_says_what_it_is_for() {
     assert_eq!(Shape::for_problem(2, 40).to_string(), "1 to 8 features, 33 to 64 arms");
 }
 
-/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a decision.
+/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a
+/// decision.
 #[test]
 fn only_crowded_problems_conjugate() {
     for (d, k, crowded) in [(2, 2, false), (16, 16, false), (8, 64, false), (16, 17, true), (9, 64, true)] {
@@ -121,8 +122,8 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
 }
 
 /// Decisions and updates of every shape, with the finest settings its parameters have levels for: every
-/// rotation and conjugation finds a key of its level, no key is there for nothing, and the circuits end at the
-/// levels that the protocol states.
+/// rotation and conjugation finds a key of its level, no key is there for nothing, and the circuits end at
+/// the levels that the protocol states.
 #[test]
 fn keys_reach_the_levels_of_their_use() {
     let (mut shapes, mut conjugating) = (0, 0);

@@ -1,4 +1,5 @@
-//! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
+//! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same
+//! history.
 
 use bandit::Schedule;
 use ckks::Ciphertext;
@@ -196,7 +197,8 @@ fn a_burst_is_worked_off_on_a_public_schedule() {
     run_on(Schedule::GrowthOrEvery { rounds: 2 }, 2, 2, 1, 25, 400);
 }
 
-/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters, N = 2¹⁶.
+/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters,
+/// N = 2¹⁶.
 #[test]
 #[ignore = "long: N = 2^16"]
 fn two_features_forty_arms() {
@@ -216,8 +218,8 @@ fn sixteen_features_sixty_four_arms() {
     run(16, 64, 4, 8, 0);
 }
 
-/// The trace is tested while a model is on its way too, with the one in use: otherwise every feedback after the first
-/// batch would find the one before it untested, and end its batch.
+/// The trace is tested while a model is on its way too, with the one in use: otherwise every feedback after
+/// the first batch would find the one before it untested, and end its batch.
 #[test]
 fn a_batch_outlives_the_refresh_of_the_one_before() {
     let status = run(2, 2, 1, 25, 0);
@@ -225,8 +227,8 @@ fn a_batch_outlives_the_refresh_of_the_one_before() {
     assert!(status.batches <= 18, "{status:?}");
 }
 
-/// Far more feedbacks during one update than the next has steps for: its result is not the inverse yet, the bandit knows,
-/// and the batches after it get there.
+/// Far more feedbacks during one update than the next has steps for: its result is not the inverse yet, the
+/// bandit knows, and the batches after it get there.
 #[test]
 fn a_burst_is_worked_off() {
     run(2, 2, 1, 25, 400);

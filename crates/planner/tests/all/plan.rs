@@ -1,7 +1,7 @@
 //! A plan says of keys, messages and levels what is then made, and refuses with a way out.
 
 use circuits::{Clear, Complex64};
-use ckks::Kept;
+use ckks::KeyStorage;
 use helba::Scalars;
 use helba::decide::DecisionCircuit;
 use keygen::{Request, generate, generate_in_memory};
@@ -51,9 +51,9 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
     for (d, k, want) in shares {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
         let params = keys.params.validate().unwrap();
-        let bytes = |gadget, level, kept| ckks::KeySwitchKey::bytes_at(&params, gadget, level, kept);
-        let relin = bytes(params.relin_gadget(), keys.relin_level, Kept::Whole);
-        let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.kept));
+        let bytes = |gadget, level, storage| ckks::KeySwitchKey::bytes_at(&params, gadget, level, storage);
+        let relin = bytes(params.relin_gadget(), keys.relin_level, KeyStorage::Expanded);
+        let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.storage));
         let memory = relin + rotations.sum::<usize>();
         let top = params.max_level();
         let digits =
@@ -86,10 +86,10 @@ fn rotations_of_updates_alone_are_seeded() {
                 Automorphism::Rotation(k) => decision.contains(&k),
                 Automorphism::Conjugation => true,
             };
-            let want = if of_decisions { Kept::Whole } else { Kept::Seeded };
-            assert_eq!(key.kept, want, "{} of {d}, {k}", key.automorphism);
+            let want = if of_decisions { KeyStorage::Expanded } else { KeyStorage::Seeded };
+            assert_eq!(key.storage, want, "{} of {d}, {k}", key.automorphism);
         }
-        assert!(keys.galois.iter().any(|key| key.kept == Kept::Seeded));
+        assert!(keys.galois.iter().any(|key| key.storage == KeyStorage::Seeded));
     }
 }
 

@@ -1,8 +1,10 @@
-//! Kernels over one limb, each in two versions that agree bit for bit: `scalar` and `avx512`
-//! (AVX-512 with IFMA, chosen once by asking the CPU; `RNS_KERNEL=scalar` forces the twin).
+//! Kernels on one limb. Each has two versions that give the same bits: `scalar` and `avx512` (AVX-512 with
+//! IFMA). The version is chosen once, by the features of the CPU; `RNS_KERNEL=scalar` forces the scalar
+//! version.
 //!
-//! Slices of one call have the same length (checked) where they are read side by side. Inputs are reduced unless a kernel says otherwise;
-//! outputs always are. Time does not depend on the values, but for [`take_residues`]: there on which words it skips.
+//! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
+//! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
+//! except in [`take_residues`], where it depends on which words are rejected.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -10,25 +12,26 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ntt512;
+pub(crate) mod operands;
 mod scalar;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use ntt512::VectorNtt;
 
-use crate::ntt::Lift;
-use crate::{Addends, Constant, Modulus, Pairs, Permutation, Radix, Target};
+use crate::{Constant, Modulus};
+use operands::{AccumulatorTerms, Affine, Destination, Lift, Pairs, Permutation, Radix, Rows, Term};
 use std::sync::OnceLock;
 
-/// Which version of the kernels this process runs.
+/// The version of the kernels that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// Portable Rust.
+    /// The scalar version, in portable Rust.
     Scalar,
-    /// AVX-512 F, DQ, VL, BW, IFMA and VBMI.
+    /// The vector version, for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI.
     Avx512Ifma,
 }
 
-/// The version in use; decided at the first call.
+/// The version that this process runs. It is chosen at the first call.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
     *CHOICE.get_or_init(|| {
@@ -48,29 +51,6 @@ pub fn kernels() -> Kernel {
         Kernel::Scalar
     })
 }
-
-/// Rows of words that a sum reads, of one size.
-pub enum Rows<'a> {
-    /// Of 64 bits.
-    Wide(Vec<&'a [u64]>),
-    /// Of 32 bits: half the traffic with the memory.
-    Narrow(Vec<&'a [u32]>),
-}
-
-impl Rows<'_> {
-    fn shortest(&self) -> Option<usize> {
-        match self {
-            Rows::Wide(rows) => rows.iter().map(|x| x.len()).min(),
-            Rows::Narrow(rows) => rows.iter().map(|x| x.len()).min(),
-        }
-    }
-}
-
-/// A factor, and two limbs that it multiplies, all reduced.
-pub type Term<'a> = (Constant, &'a [u64], &'a [u64]);
-
-/// A factor for each row of a sum, and a constant, all reduced.
-pub type Affine<'a> = (&'a [u64], u64);
 
 macro_rules! kernel {
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) $(-> $out:ident)? $(same_length $($slice:expr),+)?) => {
@@ -119,6 +99,10 @@ kernel! {
     /// a ← a·w for entries of a below 2⁵².
     pub(crate) fn mul_constant_assign(m: &Modulus, a: &mut [u64], w: Constant) same_length a.len()
 }
+/// a ← a·2⁵² for entries of a below 2⁵²: the Montgomery form of one factor of a product.
+pub fn montgomery_assign(m: &Modulus, a: &mut [u64]) {
+    mul_constant_assign(m, a, m.word);
+}
 kernel! {
     /// acc ← acc + x·w for entries of x below 2⁵².
     pub fn mul_constant_add(m: &Modulus, acc: &mut [u64], x: &[u64], w: Constant) same_length acc.len(), x.len()
@@ -132,16 +116,16 @@ kernel! {
     pub(crate) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
 }
 kernel! {
-    /// out ← x, lifted to residues modulo `m`.
+    /// out ← the residues of x modulo `m`, by `lift`.
     pub(crate) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) same_length out.len(), x.len()
 }
 kernel! {
-    /// out ← Σ xᵢ·cᵢ + constant, the entries of x below 2⁵⁰ and not reduced modulo `m`; at most 2¹¹ terms.
+    /// out ← Σ xᵢ·cᵢ + constant for at most 2¹¹ rows xᵢ, whose entries are below 2⁵⁰ and need not be reduced.
     pub fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine)
     same_length out.len(), x.shortest().unwrap_or(out.len())
 }
 kernel! {
-    /// [`combine_into`] for two moduli at once: x is read once.
+    /// [`combine_into`] for two moduli, reading x once.
     pub(crate) fn combine_pair_into(m: [&Modulus; 2], out0: &mut [u64], out1: &mut [u64], x: &Rows, c: [Affine; 2])
     same_length out0.len(), out1.len(), x.shortest().unwrap_or(out0.len())
 }
@@ -151,41 +135,46 @@ kernel! {
     same_length out.len(), terms.iter().map(|(_, x, y)| x.len().min(y.len())).min().unwrap_or(out.len())
 }
 kernel! {
-    /// out₀ ← Σ xⱼ·yⱼ + … and out₁ ← Σ xⱼ·zⱼ + … over the first pairs (yⱼ, zⱼ), as many as there are xⱼ, with what `plus` adds.
-    /// Entries of x are of [`Modulus::lazy_bits`]; at most 2¹¹ terms in all.
-    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: Pairs, plus: &Addends, target: Target)
-    same_length out0.len(), out1.len(), pairs.stored.n(), target.to.map_or(out0.len(), |to| to.indices().len()),
+    /// Computes Σ xⱼ·yⱼ and Σ xⱼ·zⱼ over the first pairs (yⱼ, zⱼ), one for each xⱼ, adds the terms of `plus`,
+    /// and writes both sums to out₀ and out₁ as `destination` says. Entries of x are below 2ᵇ with b =
+    /// [`Modulus::lazy_bits`]. There are at most 2¹¹ terms in all.
+    pub fn pair_products_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], pairs: Pairs, plus: &AccumulatorTerms, destination: Destination)
+    same_length out0.len(), out1.len(), pairs.stored.n(), destination.permutation.map_or(out0.len(), |p| p.indices().len()),
         x.iter().map(|x| x.len()).chain(plus.lengths()).min().unwrap_or(out0.len())
 }
 kernel! {
-    /// out₀ ← Σ xⱼ·yⱼ/2⁵² and out₁ ← Σ xⱼ·zⱼ/2⁵², at most 2¹¹ terms: x as [`crate::Poly::into_montgomery`] makes it. Each entry of x
-    /// stands for as many as fit: entry i takes that at i·len(x)/len(out), rounded down. The lengths are powers of two.
+    /// out₀ ← Σ xⱼ·yⱼ/2⁵² and out₁ ← Σ xⱼ·zⱼ/2⁵² for at most 2¹¹ terms, with xⱼ in Montgomery form
+    /// ([`crate::Poly::into_montgomery`]). The xⱼ may be shorter than the other limbs: entry i of a limb is
+    /// multiplied by entry ⌊i·len(x)/len(out)⌋ of xⱼ. All lengths are powers of two.
     pub fn inner_products_short_into(m: &Modulus, out0: &mut [u64], out1: &mut [u64], x: &[&[u64]], y: &[&[u64]], z: &[&[u64]])
     same_length out0.len(), out1.len(), y.iter().chain(z).map(|x| x.len()).min().unwrap_or(out0.len())
 }
 kernel! {
-    /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, terms added in order.
+    /// out ← ⌊½ + Σ xᵢ·fᵢ⌋ in double precision, with the terms added in order.
     pub(crate) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64])
     same_length out.len(), x.shortest().unwrap_or(out.len())
 }
 kernel! {
-    /// The first rows ← the digits of what they hold scaled residues of, each plus half of its range.
+    /// Replaces the scaled residues yᵢ in `rows` by the digits of x, in the first rows. Each digit is stored
+    /// with half its range added.
     pub(crate) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix)
     same_length rows.iter().map(|x| x.len()).min().unwrap_or(0), rows.iter().map(|x| x.len()).max().unwrap_or(0)
 }
 
 kernel! {
-    /// out ← x mod q, of any signed words.
+    /// out ← x mod q for any signed words x.
     pub fn signed_into(m: &Modulus, out: &mut [u64], x: &[i64]) same_length out.len(), x.len()
 }
 kernel! {
-    /// For each word: how many entries of `table` its upper 63 bits reach, negative if its lowest bit is set.
+    /// out ← for each word, the number of entries of `table` that are at most its upper 63 bits, negated if
+    /// its lowest bit is set.
     pub(crate) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) same_length out.len(), words.len()
 }
 
 kernel! {
-    /// The first entries of out ← those of the little-endian words in `drawn`, masked to the size of `q`, that are below it, until
-    /// either is used up; how many. Words have as many bytes as q. What out held behind them is lost.
+    /// Rejection sampling. Reads little-endian words of as many bytes as q has from `drawn`, masks each to
+    /// the size of q in bits, and writes those below q to the front of `out`, until either slice is used up.
+    /// Returns the number of words written; the content of `out` behind them is unspecified.
     pub(crate) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize
 }
 
@@ -199,12 +188,13 @@ kernel! {
 #[allow(unsafe_code)]
 mod tests {
     use super::*;
-    use crate::{LimbPairs, Mode, primes};
+    use crate::primes;
+    use operands::{LimbPairs, Mode};
     use proptest::prelude::*;
     use rand::{Rng, SeedableRng};
 
     fn limb(rng: &mut impl Rng, n: usize, bound: u64) -> Vec<u64> {
-        // Both ends of the range come up often.
+        // Both ends of the range are frequent.
         (0..n)
             .map(|_| match rng.next_u32() % 8 {
                 0 => 0,
@@ -231,7 +221,7 @@ mod tests {
                 ($name:ident($($arg:expr),*), $init:expr, $slow:expr) => {{
                     let (mut s, mut v) = ($init.clone(), $init.clone());
                     scalar::$name(&m, &mut s $(, $arg)*);
-                    // SAFETY: the CPU was asked above.
+                    // SAFETY: the features of the CPU were checked above.
                     unsafe { avx512::$name(&m, &mut v $(, $arg)*) };
                     prop_assert_eq!(&s, &v, "{}", stringify!($name));
                     let slow: Vec<u64> = (0..s.len()).map($slow).collect();
@@ -340,7 +330,7 @@ mod tests {
             let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
             let whole = LimbPairs::new(&m, &stored);
             let (firsts, mut seconds) = (whole.clone().into_firsts(), yz[terms..2 * terms].to_vec());
-            seconds.iter_mut().for_each(|z| LimbPairs::prepare_second(&m, z));
+            seconds.iter_mut().for_each(|z| montgomery_assign(&m, z));
             let seconds: Vec<&[u64]> = seconds.iter().map(|z| &z[..]).collect();
             let pairs = match seed % 5 {
                 0 => firsts.with_seconds(&seconds),
@@ -348,8 +338,8 @@ mod tests {
                 _ => whole.whole(),
             };
             let [p, r, s, t] = std::array::from_fn(|i| [&yz[2 * terms + 2 * i][..], &yz[2 * terms + 2 * i + 1][..]]);
-            let plus = if seed % 3 == 0 { Addends::default() } else {
-                Addends {
+            let plus = if seed % 3 == 0 { AccumulatorTerms::default() } else {
+                AccumulatorTerms {
                     products: vec![(w, p, r), (m.constant(1), r, s)],
                     multiples: [vec![(w.value, t[0])], vec![(q - 1, t[1]), (w.value, p[0])]],
                     constant: w.value,
@@ -357,9 +347,9 @@ mod tests {
             };
             let mut out = [(); 4].map(|()| vec![0; len]);
             let [s0, s1, v0, v1] = &mut out;
-            scalar::pair_products_into(&m, s0, s1, &x, pairs, &plus, Target::default());
+            scalar::pair_products_into(&m, s0, s1, &x, pairs, &plus, Destination::default());
             // SAFETY: as above.
-            unsafe { avx512::pair_products_into(&m, v0, v1, &x, pairs, &plus, Target::default()) };
+            unsafe { avx512::pair_products_into(&m, v0, v1, &x, pairs, &plus, Destination::default()) };
             prop_assert!(s0 == v0 && s1 == v1);
             let automorphism = len
                 .is_power_of_two()
@@ -372,9 +362,9 @@ mod tests {
                 let (b0, b1) = (t[0], t[1]);
                 let mut moved = [b0.to_vec(), b1.to_vec(), b0.to_vec(), b1.to_vec()];
                 let [m0, m1, n0, n1] = &mut moved;
-                scalar::pair_products_into(&m, m0, m1, &x, pairs, &plus, Target { to, mode });
+                scalar::pair_products_into(&m, m0, m1, &x, pairs, &plus, Destination { permutation: to, mode });
                 // SAFETY: as above.
-                unsafe { avx512::pair_products_into(&m, n0, n1, &x, pairs, &plus, Target { to, mode }) };
+                unsafe { avx512::pair_products_into(&m, n0, n1, &x, pairs, &plus, Destination { permutation: to, mode }) };
                 for i in 0..len {
                     let from = to.map_or(i, |to| to.indices()[i] as usize);
                     let want = |before: u64, sum: u64| match mode {
@@ -401,7 +391,7 @@ mod tests {
                 prop_assert_eq!([s0[i], s1[i]], want.map(big));
             }
 
-            // Numbers of several words, cut where they come.
+            // The base-2ʷ decomposition of integers of several words.
             let (words, len) = (1 + (seed % 16) as usize, 8 * (n % 5) + n % 2);
             let mut word = |bound: u64| rng.next_u64() % bound;
             let digits = (0..words as u32 * 52 / 50).map(|t| (50 * t + t % 2, 1 + (7 * t + 40) % 47)).collect::<Vec<_>>();
@@ -430,7 +420,8 @@ mod tests {
         }
     }
 
-    /// On both sides of what the accumulators hold, with every factor as large as it gets.
+    /// Sums are exact on both sides of the number of terms that the accumulators hold, with all factors at
+    /// their largest.
     #[test]
     fn sums_of_many_products_are_exact() {
         let len = 9;
@@ -438,7 +429,7 @@ mod tests {
             let q = primes::largest(bits, 1 << 11, &[]).unwrap();
             let m = Modulus::new(q).unwrap();
             let last = vec![q - 1; len];
-            // The largest as it stands, and as it is stored.
+            // The largest factor, and the factor whose Montgomery form is the largest.
             for k in [q - 1, m.montgomery(u128::from(q - 1))] {
                 for terms in [0, 1, 13, 14, 15, 16, 17, 1023, 1024, 1025, 3000] {
                     let products: Vec<Term> = vec![(m.constant(k), &last[..], &last[..]); terms];
@@ -453,12 +444,12 @@ mod tests {
         }
     }
 
-    /// Words at the bounds, of every width in bytes: below the prime they are taken, from it on skipped.
+    /// Words of every width in bytes are accepted below the prime and rejected from the prime on.
     #[test]
     fn residues_are_taken_below_the_prime() {
         for bits in 20..=Modulus::MAX_BITS {
             let q = primes::largest(bits, 1 << 11, &[]).unwrap();
-            // More bits than the prime has are masked off, where the width has any.
+            // Bits above the size of the prime are masked, where the width in bytes has any.
             let width = bits.div_ceil(8) as usize;
             let above = if bits % 8 == 0 { 0 } else { 1u64 << bits };
             let words =
@@ -476,7 +467,7 @@ mod tests {
         }
     }
 
-    /// Operands that are too short are refused before a kernel reads past their end.
+    /// Operands that are too short are refused, so that no kernel reads past their end.
     #[test]
     fn short_operands_are_refused() {
         let m = Modulus::new(primes::largest(40, 1 << 11, &[]).unwrap()).unwrap();
@@ -495,10 +486,18 @@ mod tests {
         let pairs = pairs.whole();
         let product = |x: &[u64], log_n: u32| {
             let to = Permutation::of_automorphism(log_n, 3);
-            let target = Target { to: Some(&to), mode: Mode::Add };
+            let target = Destination { permutation: Some(&to), mode: Mode::Add };
             let (mut out0, mut out1) = ([0; 16], [0; 16]);
             refuses(&mut || {
-                pair_products_into(&m, &mut out0, &mut out1, &[x], pairs, &Addends::default(), target);
+                pair_products_into(
+                    &m,
+                    &mut out0,
+                    &mut out1,
+                    &[x],
+                    pairs,
+                    &AccumulatorTerms::default(),
+                    target,
+                );
             })
         };
         assert!(!product(&long, 4) && product(&short, 4) && product(&long, 3) && product(&long, 5));

@@ -1,9 +1,10 @@
-//! The portable twins. Always inlined: the vector version compiles some of them once more with wider registers.
+//! The scalar version of every kernel. Functions are always inlined, because the vector version compiles some
+//! of them again for wider registers.
 
-use super::{Affine, Rows, Term};
-use crate::ntt::Lift;
-use crate::radix::WORD;
-use crate::{Addends, Constant, Modulus, Pairs, Permutation, Radix, Target};
+use super::operands::{
+    AccumulatorTerms, Affine, Destination, Lift, Pairs, Permutation, Radix, Rows, Term, WORD,
+};
+use crate::{Constant, Modulus};
 
 const MASK52: u128 = (1 << 52) - 1;
 
@@ -73,7 +74,7 @@ pub(super) fn add_constant(m: &Modulus, a: &mut [u64], c: u64) {
 #[inline(always)]
 pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
     for (x, &y) in a.iter_mut().zip(b) {
-        // Not reduced: below 2q < 2⁵², which is all a Shoup product asks.
+        // The difference is below 2q < 2⁵² and need not be reduced: a Shoup product takes any 52-bit word.
         *x = m.mul_constant(*x + m.value() - y, w);
     }
 }
@@ -101,14 +102,14 @@ pub(super) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
         }
         for (out, &(first, bits)) in rows.iter_mut().zip(&radix.digits) {
             let (word, shift) = ((first / WORD) as usize, first % WORD);
-            // A digit has fewer bits than a word, so it lies in two at most.
+            // A digit has fewer bits than a word, so that it spans at most two.
             let two = u128::from(words[word]) | u128::from(words[word + 1]) << WORD;
             out[i] = (two >> shift) as u64 & ((1 << bits) - 1);
         }
     }
 }
 
-/// `f(rows)` for rows of either size.
+/// Calls `f` on the rows, whichever word size they have.
 macro_rules! by_size {
     ($rows:expr, $f:ident($($before:expr,)* @ $(, $after:expr)*)) => {
         match $rows {
@@ -129,13 +130,13 @@ fn combine_rows<W: Copy + Into<u64>>(m: &Modulus, out: &mut [u64], x: &[&[W]], c
     combine(m, out, x, &factors(m, x.len(), c), 0);
 }
 
-/// All times 2⁵², the constant last.
+/// The Montgomery forms of the factors, with the constant behind them.
 pub(super) fn factors(m: &Modulus, rows: usize, (factors, constant): Affine) -> Vec<u64> {
     assert_eq!(factors.len(), rows, "a factor for each row");
     factors.iter().chain([&constant]).map(|&c| m.montgomery_factor(c)).collect()
 }
 
-/// From entry `start` of x on, with [`factors`].
+/// [`combine_into`] from entry `start` of x on, with the coefficients of [`factors`].
 #[inline(always)]
 pub(super) fn combine<W: Copy + Into<u64>>(
     m: &Modulus,
@@ -184,13 +185,13 @@ pub(super) fn pair_products_into(
     out1: &mut [u64],
     x: &[&[u64]],
     pairs: Pairs,
-    plus: &Addends,
-    Target { to, mode }: Target,
+    plus: &AccumulatorTerms,
+    Destination { permutation, mode }: Destination,
 ) {
     assert!(x.len() <= pairs.count(), "more terms than pairs");
-    assert!(x.len() + plus.terms() <= 1 << 13, "more terms than a sum holds");
+    assert!(x.len() + plus.terms() <= 1 << 13, "more terms than the accumulator can hold");
     for (o, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
-        let i = to.map_or(o, |to| to.indices()[o] as usize);
+        let i = permutation.map_or(o, |p| p.indices()[o] as usize);
         let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
         let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
         for (j, x) in x.iter().enumerate() {
@@ -238,7 +239,7 @@ pub(super) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
     by_size!(x, rounded_sum(out, @, f, 0))
 }
 
-/// From entry `start` of x on.
+/// [`rounded_sum_into`] from entry `start` of x on.
 #[inline(always)]
 pub(super) fn rounded_sum<W: Copy + Into<u64>>(out: &mut [u64], x: &[&[W]], f: &[f64], start: usize) {
     for (i, o) in out.iter_mut().enumerate() {
@@ -272,7 +273,8 @@ pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
     let (mask, width) = (u64::MAX >> q.leading_zeros(), q.ilog2() as usize / 8 + 1);
     let mut taken = 0;
     for bytes in drawn.chunks_exact(width) {
-        // Written in any case, and overwritten unless it is kept: up to every other word is not, which a branch could not foresee.
+        // Every word is written, and the next overwrites it if it is rejected. A branch would be
+        // mispredicted: up to every other word is rejected.
         let Some(x) = out.get_mut(taken) else { break };
         let mut word = [0; 8];
         word[..width].copy_from_slice(bytes);

@@ -1,4 +1,5 @@
-//! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the original.
+//! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the
+//! original.
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
@@ -175,8 +176,8 @@ fn shapes_that_overflow_are_refused() {
     }
 }
 
-/// Runs itself under a limit on address space, which an allocation of 4 GiB would break; and once with such an allocation,
-/// to see that the limit holds.
+/// Runs itself under a limit on address space, which an allocation of 4 GiB would break; and once with such
+/// an allocation, to see that the limit holds.
 #[cfg(unix)]
 #[test]
 fn huge_lengths_take_no_memory() {

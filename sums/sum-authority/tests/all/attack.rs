@@ -7,7 +7,7 @@ use rns::{Ntt, Poly};
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::{BatchId, Sum};
 use std::time::Instant;
-use sum_authority::service::{Limits, Opener};
+use sum_authority::service::{AuthorityLimits, Opener};
 use sum_authority::{Authority, Error};
 
 /// Coefficients that one answer shows, in the total and again in the number of users.
@@ -91,7 +91,7 @@ fn attack_one_key_for_all_batches_is_learnt() {
 fn attack_a_key_for_each_batch_is_not_learnt() {
     let (mut rng, now) = (ChaCha20Rng::seed_from_u64(52), Instant::now());
     let params = LOGN12_LOGQP105_SUM.validate().unwrap();
-    let mut opener = Opener::new(Limits::default());
+    let mut opener = Opener::new(AuthorityLimits::default());
     let batch = |number| BatchId { number, at_least: USERS };
     let mut values = Vec::new();
     let (secret, answers) = learn(&params, |number, first| {
@@ -117,8 +117,8 @@ fn attack_refused_probes_destroy_the_key() {
     let (mut rng, now) = (ChaCha20Rng::seed_from_u64(53), Instant::now());
     let params = LOGN12_LOGQP105_SUM.validate().unwrap();
     let batch = BatchId { number: 1, at_least: 2 };
-    for (refusals, destroyed) in [(Limits::default().refusals, true), (u32::MAX, false)] {
-        let mut opener = Opener::new(Limits { refusals, ..Limits::default() });
+    for (refusals, destroyed) in [(AuthorityLimits::default().refusals, true), (u32::MAX, false)] {
+        let mut opener = Opener::new(AuthorityLimits { refusals, ..AuthorityLimits::default() });
         let (key, id) = ckks::read_public_key(&params, &opener.make(batch, now, &mut rng).unwrap()).unwrap();
         let one = user(&params, &key, &mut rng);
         // What is no ciphertext tells nothing of the key, and does it no harm.

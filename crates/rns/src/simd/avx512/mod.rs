@@ -1,18 +1,17 @@
-//! AVX-512 versions. Products use the 52-bit multiply-add of IFMA; everything else is the scalar twin
-//! compiled for 512-bit registers. Tails shorter than a register go to the twin.
+//! The AVX-512 version of the kernels. Products use the 52-bit multiply-add of IFMA. The other kernels are
+//! the scalar version compiled for 512-bit registers. Entries behind the last whole register are left to the
+//! scalar version.
 //!
-//! Safety of every function here: the CPU must have the features named in `target_feature`, and slices of
-//! one call must have at least the length of the first (`super` checks both).
+//! Safety of every function here: the CPU must have the features named in `target_feature`, and the slices of
+//! a call must have at least the length of the first. `super` checks both.
 
 use super::scalar;
-use crate::ntt::Lift;
-use crate::pairs::LANES;
-use crate::radix::WORD;
-use crate::{Constant, Modulus, Permutation, Radix};
+use crate::simd::operands::{LANES, Lift, Permutation, Radix, WORD};
+use crate::{Constant, Modulus};
 use std::arch::x86_64::*;
 
-/// Calls `$f::<N>` with the number of terms as a constant, so that pointers and constants stay in registers; longer sums
-/// go to the twin.
+/// Calls `$f::<N>` with the number of terms as a constant N ≤ 16, so that pointers and constants stay in
+/// registers. Evaluates `$otherwise` for longer sums.
 macro_rules! by_terms {
     ($terms:expr, $f:ident($($arg:expr),*), $otherwise:expr) => {
         match $terms {
@@ -61,7 +60,7 @@ recompiled! {
     signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]);
 }
 
-/// A stored word, widened to a lane.
+/// A word of memory that is widened to a 64-bit lane when it is loaded.
 trait Word: Copy + Into<u64> {
     /// SAFETY: `i + 8 <= words.len()`, and the CPU has AVX-512 F.
     unsafe fn load(words: &[Self], i: usize) -> __m512i;
@@ -84,7 +83,7 @@ impl Word for u32 {
     }
 }
 
-/// A modulus broadcast to all lanes.
+/// The constants of a modulus, broadcast to all lanes.
 struct Lanes {
     q: __m512i,
     two_q: __m512i,
@@ -152,7 +151,7 @@ impl Lanes {
         self.reduce_once(_mm512_min_epu64(x, _mm512_sub_epi64(x, self.two_q)))
     }
 
-    /// a·b, both reduced: `Modulus::mul`.
+    /// a·b mod q for reduced a and b, as `Modulus::mul`.
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline]
     fn mul(&self, a: __m512i, b: __m512i) -> __m512i {
@@ -165,7 +164,7 @@ impl Lanes {
         self.reduce_twice(_mm512_and_si512(r, self.mask))
     }
 
-    /// x·w, x < 2⁵², in [0, 2q): `Modulus::mul_constant_lazy`.
+    /// x·w modulo q in [0, 2q) for x < 2⁵², as `Modulus::mul_constant_lazy`.
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline]
     fn mul_constant_lazy(&self, x: __m512i, value: __m512i, quotient: __m512i) -> __m512i {
@@ -176,11 +175,11 @@ impl Lanes {
         _mm512_and_si512(r, self.mask)
     }
 
-    /// (high·2⁵² + low)/2⁵² for a 64-bit low accumulator: `Modulus::montgomery`.
+    /// (high·2⁵² + low)/2⁵² mod q for a 64-bit low accumulator, as `Modulus::montgomery`.
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline]
     fn montgomery(&self, high: __m512i, low: __m512i, reduction: Reduction) -> __m512i {
-        // The multiplier reads the low 52 bits of its factors.
+        // The multiplier reads only the low 52 bits of its factors.
         let m = _mm512_madd52lo_epu64(_mm512_setzero_si512(), low, self.minus_inverse);
         let carry = _mm512_srli_epi64::<52>(_mm512_madd52lo_epu64(low, m, self.q));
         let t = _mm512_add_epi64(_mm512_madd52hi_epu64(high, m, self.q), carry);
@@ -194,7 +193,7 @@ impl Lanes {
         }
     }
 
-    /// high·2⁵² + low for a 64-bit low accumulator: `Modulus::fold` after the carry.
+    /// high·2⁵² + low mod q for a 64-bit low accumulator: the carry, then `Modulus::fold`.
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline]
     fn fold(&self, high: __m512i, low: __m512i) -> __m512i {
@@ -209,8 +208,9 @@ impl Lanes {
     }
 }
 
-/// How often a sum of `terms` products, of factors below 2^`bits` by reduced ones, must be reduced once
-/// [`Lanes::montgomery`] has divided it by 2⁵²: it is then below q·(1 + terms·2^bits/2⁵²).
+/// The number of conditional subtractions that reduce a sum of products after [`Lanes::montgomery`] has
+/// divided it by 2⁵². A sum of `terms` products of a factor below 2^`bits` and a reduced factor is then below
+/// q·(1 + terms·2^bits/2⁵²).
 #[derive(Clone, Copy, PartialEq)]
 enum Reduction {
     Once,
@@ -219,13 +219,14 @@ enum Reduction {
 }
 
 impl Reduction {
-    /// For a sum of so many terms whose free factors have so many bits.
+    /// The reduction for `terms` products whose unreduced factor is below 2^`bits`; `None` if three
+    /// subtractions do not suffice.
     fn of(terms: usize, bits: u32) -> Option<Self> {
         Self::of_all([(terms, bits)])
     }
 
     fn of_all<const N: usize>(terms: [(usize, u32); N]) -> Option<Self> {
-        // More would also not fit the accumulators.
+        // The accumulators hold no more terms than this.
         if terms.iter().map(|(terms, _)| terms).sum::<usize>() > 1 << 11 {
             return None;
         }
@@ -238,7 +239,7 @@ impl Reduction {
     }
 }
 
-/// The multiple of eight not above `n`.
+/// The largest multiple of eight that is at most `n`.
 fn whole(n: usize) -> usize {
     n / LANES * LANES
 }
@@ -318,7 +319,7 @@ pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
     let (l, end) = (Lanes::new(m), whole(out.len()));
-    // Nothing is above the half of all words.
+    // No word is above u64::MAX, so the lift of a digit never adds `less`.
     let (half, less, plus, exact) = match lift {
         Lift::Residue { prime, less, exact } => (prime / 2, less, 0, exact),
         Lift::Digit { less, .. } => (u64::MAX, 0, less, false),
@@ -345,7 +346,7 @@ pub(super) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
     by_terms!(radix.scale.len(), split(rows, radix), scalar::split_in_place(rows, radix))
 }
 
-/// Words of a number that is cut into digits, and one above.
+/// The largest number of words of an integer that is decomposed, plus one.
 const MOST_WORDS: usize = 16;
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
@@ -354,7 +355,7 @@ fn split<const N: usize>(rows: &mut [&mut [u64]], radix: &Radix) {
     let weight: [f64; N] = std::array::from_fn(|j| radix.weight[j]);
     let factors: Vec<(&[u64; N], u64)> =
         radix.factors.iter().filter_map(|f| Some((f.first_chunk()?, *f.get(N)?))).collect();
-    // Each is written before it is read, but for the last, which stays 0.
+    // Each word is written before it is read, except the last, which stays 0.
     let mut words = [zero; MOST_WORDS];
     let len = rows.first().map_or(0, |row| row.len());
     for i in (0..len).step_by(LANES) {
@@ -372,7 +373,7 @@ fn split<const N: usize>(rows: &mut [&mut [u64]], radix: &Radix) {
                 low = _mm512_madd52lo_epu64(low, y, splat(factor));
                 high = _mm512_madd52hi_epu64(high, y, splat(factor));
             }
-            // Known last.
+            // The multiple of Q is ready last, after a chain of additions.
             low = _mm512_madd52lo_epu64(low, multiple, splat(*last));
             high = _mm512_madd52hi_epu64(high, multiple, splat(*last));
             let t = _mm512_add_epi64(_mm512_add_epi64(low, above), carry);
@@ -389,15 +390,15 @@ fn split<const N: usize>(rows: &mut [&mut [u64]], radix: &Radix) {
     }
 }
 
-/// Entries of `a` at eight indices from `permutation[i]` on.
+/// The entries of `a` at the eight indices from `permutation[i]` on.
 ///
-/// SAFETY: i is a multiple of 8, and `a` as long as the permutation.
+/// SAFETY: i must be a multiple of 8, and `a` as long as the permutation.
 #[target_feature(enable = "avx512f,avx512vl")]
 #[inline]
 unsafe fn gathered(a: &[u64], permutation: &Permutation, i: usize) -> __m512i {
     let indices = &permutation.indices()[i..i + LANES];
-    // SAFETY: eight indices were taken. Those of a permutation are below its length and lie within eight entries from a
-    // multiple of eight on; the lanes are taken modulo eight.
+    // SAFETY: `indices` has eight entries. They are below the length of the permutation, and all in one block
+    // of eight entries from a multiple of eight on. The permute instruction takes lanes modulo eight.
     unsafe {
         let block = load(a, indices[0] as usize / LANES * LANES);
         let lanes = _mm512_cvtepu32_epi64(_mm256_loadu_epi32(indices.as_ptr().cast()));
@@ -413,7 +414,7 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation)
     }
 }
 
-/// Eight words of some bytes each, side by side in a register.
+/// Spreads eight words of 1 to 8 bytes each, side by side in a register, to eight lanes.
 #[derive(Clone, Copy)]
 struct Words {
     places: __m512i,
@@ -421,7 +422,7 @@ struct Words {
 }
 
 impl Words {
-    /// Of `width` bytes, 1 to 8.
+    /// For words of `width` bytes, 1 to 8.
     #[target_feature(enable = "avx512f,avx512bw")]
     fn new(width: usize) -> Self {
         // Byte b of a word goes to byte b of its lane.
@@ -432,7 +433,7 @@ impl Words {
         Words { places: unsafe { _mm512_loadu_epi8(places.as_ptr().cast()) }, kept }
     }
 
-    /// One in each lane.
+    /// One word in each lane.
     #[target_feature(enable = "avx512f,avx512vbmi")]
     #[inline]
     fn spread(self, bytes: __m512i) -> __m512i {
@@ -461,11 +462,11 @@ pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
     let (mask, below, width) = (splat(u64::MAX >> q.leading_zeros()), splat(q), q.ilog2() as usize / 8 + 1);
     let (words, loaded) = (Words::new(width), u64::MAX >> (64 - LANES * width));
     let (mut taken, mut used) = (0, 0);
-    // Eight are written whatever is kept, as long as there is room for them.
+    // All eight lanes are stored, whatever is accepted, so there must be room for eight.
     while taken + LANES <= out.len()
         && let Some(bytes) = drawn.get(used..used + LANES * width)
     {
-        // SAFETY: eight words of that width are loaded, which there are.
+        // SAFETY: the mask loads eight words of `width` bytes, the length of `bytes`.
         let x = words.spread(unsafe { _mm512_maskz_loadu_epi8(loaded, bytes.as_ptr().cast()) });
         let x = _mm512_and_si512(x, mask);
         let kept = _mm512_cmplt_epu64_mask(x, below);

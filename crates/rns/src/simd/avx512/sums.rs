@@ -1,10 +1,9 @@
-//! Sums of products: accumulated without reduction, reduced once.
+//! Sums of products, accumulated without reduction and reduced once at the end.
 
 use super::super::scalar::{self, by_size, factors};
-use super::super::{Affine, Rows, Term};
 use super::{Lanes, Reduction, Word, Words, load, splat, store, whole};
-use crate::pairs::LANES;
-use crate::{Addends, Mode, Modulus, Pairs, Target};
+use crate::Modulus;
+use crate::simd::operands::{AccumulatorTerms, Affine, Destination, LANES, Mode, Pairs, Rows, Term};
 use std::arch::x86_64::*;
 
 /// `x` as an array of its first N slices; N is `x.len()`.
@@ -26,14 +25,14 @@ fn combine_rows(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: Affine) {
     }
 }
 
-/// For a sum over rows whose entries are below 2⁵⁰.
+/// The reduction of a sum over rows whose entries are below 2⁵⁰ and fit their words.
 fn row_reduction<W: Word>(x: &[&[W]]) -> Option<Reduction> {
     Reduction::of(x.len(), (8 * size_of::<W>() as u32).min(50))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn combine<const N: usize>(m: &Modulus, out: &mut [u64], x: &[&[impl Word]], c: &[u64], r: Reduction) {
-    /// Registers in flight.
+    /// Registers that are accumulated at the same time.
     const WIDE: usize = 2;
     let (l, end) = (Lanes::new(m), out.len() / (LANES * WIDE) * (LANES * WIDE));
     let xs: [&[_]; N] = array(x);
@@ -125,7 +124,7 @@ fn combine_pair<const N: usize>(
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(in crate::simd) fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms: &[Term]) {
     let (l, end) = (Lanes::new(m), whole(out.len()));
-    // k·x is only reduced below 2q.
+    // k·x is reduced below 2q only, so that each term counts twice.
     let Some(r) = Reduction::of(2 * terms.len(), m.bits()) else {
         return scalar::sum_of_products_into(m, out, terms);
     };
@@ -154,16 +153,16 @@ pub(in crate::simd) fn pair_products_into(
     out1: &mut [u64],
     x: &[&[u64]],
     pairs: Pairs,
-    plus: &Addends,
-    target: Target,
+    plus: &AccumulatorTerms,
+    destination: Destination,
 ) {
     let slow = |out0: &mut [u64], out1: &mut [u64]| {
-        scalar::pair_products_into(m, out0, out1, x, pairs, plus, target)
+        scalar::pair_products_into(m, out0, out1, x, pairs, plus, destination)
     };
     let Some(r) = Reduction::of_all([(x.len(), m.lazy_bits()), (plus.terms(), m.bits())]) else {
         return slow(out0, out1);
     };
-    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (target, r)), slow(out0, out1))
+    by_terms!(x.len(), pair_products(m, out0, out1, x, pairs, plus, (destination, r)), slow(out0, out1))
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma,avx512vbmi")]
@@ -173,16 +172,16 @@ fn pair_products<const N: usize>(
     out1: &mut [u64],
     x: &[&[u64]],
     pairs: Pairs,
-    plus: &Addends,
-    (Target { to, mode }, r): (Target, Reduction),
+    plus: &AccumulatorTerms,
+    (Destination { permutation, mode }, r): (Destination, Reduction),
 ) {
     let l = Lanes::new(m);
     let xs: [&[u64]; N] = array(x);
-    /// Bytes that are asked for ahead of use: a single stream, left to itself, comes at half the speed of several.
+    /// Distance of the prefetch in bytes. Without it, one stream of memory is half as fast as several.
     const AHEAD: usize = 1 << 12;
-    /// Bytes of a register, and of a line of the cache.
+    /// Bytes of a register and of a cache line.
     const LINE: usize = 64;
-    // Bytes of eight entries of one limb, of a pair, and of all.
+    // Bytes of eight entries of one limb, of one pair, and of all pairs.
     let (row, pair, step) = (pairs.stored.row_bytes(), pairs.stored.pair_bytes(), pairs.stored.step());
     let bytes = pairs.stored.padded();
     let seconds: Option<[&[u64]; N]> = pairs.seconds.map(array);
@@ -211,12 +210,12 @@ fn pair_products<const N: usize>(
         for (j, x) in xs.iter().enumerate() {
             let entries = |at: usize| {
                 debug_assert!(at + LINE <= bytes.len());
-                // SAFETY: the entries of block i/8 start before i/8·step + step − row, and `bytes` goes on for a register after the
-                // last block; the loads are unaligned.
+                // SAFETY: the entries of block i/8 start at or before i/8·step + step − row, and `bytes` has
+                // a register of padding behind the last block. The loads are unaligned.
                 unsafe {
                     let first = bytes.as_ptr().add(at);
                     if row == 4 * LANES {
-                        // One line of the cache instead of two now and then.
+                        // This load never crosses a cache line; a load of a whole register sometimes does.
                         return _mm512_cvtepu32_epi64(_mm256_loadu_si256(first.cast()));
                     }
                     words.spread(_mm512_loadu_epi8(first.cast()))
@@ -253,18 +252,19 @@ fn pair_products<const N: usize>(
             add1(unsafe { load(x, i) }, splat(*k));
         }
         let (sum0, sum1) = (l.montgomery(high0, low0, r), l.montgomery(high1, low1, r));
-        let (at, sums) = match to {
+        let (at, sums) = match permutation {
             None => (i, [sum0, sum1]),
-            Some(to) => {
-                let at = to.targets()[i / LANES] as usize * LANES;
-                let lanes = &to.indices()[at..at + LANES];
-                // SAFETY: eight indices were taken; lanes are taken modulo eight.
+            Some(permutation) => {
+                let at = permutation.targets()[i / LANES] as usize * LANES;
+                let lanes = &permutation.indices()[at..at + LANES];
+                // SAFETY: `lanes` has eight indices. The permute instruction takes them modulo eight.
                 let lanes = unsafe { _mm512_cvtepu32_epi64(_mm256_loadu_epi32(lanes.as_ptr().cast())) };
                 (at, [sum0, sum1].map(|sum| _mm512_permutexvar_epi64(lanes, sum)))
             }
         };
         for (out, sum) in [&mut *out0, &mut *out1].into_iter().zip(sums) {
-            // SAFETY: at + 8 <= all lengths: it is i, or there are eight indices from it on, as many in all as entries of a sum.
+            // SAFETY: at + 8 <= all lengths: `at` is i, or the permutation, which is as long as a sum, has
+            // eight indices from `at` on.
             unsafe {
                 let sum = match mode {
                     Mode::Write => sum,
@@ -301,7 +301,8 @@ pub(in crate::simd) fn inner_products_short_into(
     }
 }
 
-/// `stride` divides eight or is a multiple of it, `out0.len()` a multiple of it and of eight, and every x has `out0.len() / stride` entries.
+/// `stride` must divide eight or be a multiple of eight, `out0.len()` must be a multiple of both, and every x
+/// must have `out0.len() / stride` entries.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn inner_products_short<const N: usize>(
     m: &Modulus,
@@ -316,16 +317,16 @@ fn inner_products_short<const N: usize>(
     let (xs, ys, zs) = (array::<N, _>(x), array::<N, _>(y), array::<N, _>(z));
     let zero = _mm512_setzero_si512();
     let block = stride.max(LANES);
-    // The entries that a register takes, and the one for each lane.
+    // The number of entries of x that a register of the output takes, and the entry for each lane.
     let entries = LANES.div_ceil(stride);
     let (mask, lanes): (u8, [u64; LANES]) =
         (((1u16 << entries) - 1) as u8, std::array::from_fn(|i| (i / stride) as u64));
-    // SAFETY: eight words.
+    // SAFETY: `lanes` has eight words.
     let lanes = unsafe { load(&lanes, 0) };
     for start in (0..out0.len()).step_by(block) {
         let x: [__m512i; N] = std::array::from_fn(|j| {
             let held = &xs[j][start / stride..][..entries];
-            // SAFETY: no word is read but those.
+            // SAFETY: the mask loads the words of `held` only.
             _mm512_permutexvar_epi64(lanes, unsafe { _mm512_maskz_loadu_epi64(mask, held.as_ptr().cast()) })
         });
         for i in (start..start + block).step_by(LANES) {

@@ -1,15 +1,16 @@
-//! Coefficients → values.
+//! The forward transform, from coefficients to values.
 
 use super::*;
 
-/// In residues of another prime, to be lifted: `EXACT` if that makes what the first pass takes.
+/// Reads residues modulo another prime and lifts them. If `EXACT`, the lifted integers are in the range of
+/// the first pass and need no reduction.
 #[derive(Clone, Copy)]
 pub(super) struct Lifted<'a, const EXACT: bool> {
     pub(super) from: &'a [u64],
     pub(super) half: __m512i,
-    /// What is added to those above the half.
+    /// Added to residues above `half`.
     pub(super) less: __m512i,
-    /// A multiple of q that is added to all.
+    /// A multiple of q that is added to every entry.
     pub(super) first: __m512i,
 }
 
@@ -30,11 +31,12 @@ impl<const EXACT: bool> Source for Lifted<'_, EXACT> {
     }
 }
 
-/// In digits, each stored plus half of its range, for a pass that starts as `START`; [`LAZY`] reduces them first.
+/// Reads digits, each stored with half its range added, for a pass that starts in mode `START`. In mode
+/// [`LAZY`] they are reduced first.
 #[derive(Clone, Copy)]
 pub(super) struct Digit<'a, const START: u8> {
     pub(super) from: &'a [u64],
-    /// Minus that half, reduced: never 0, as no power of two is.
+    /// −2^(bits − 1) mod q, which is not 0, since q is odd.
     pub(super) less: __m512i,
 }
 
@@ -58,11 +60,13 @@ impl<const START: u8> Source for Digit<'_, START> {
     }
 }
 
-/// Where the last pass puts its values.
+/// Where the last pass writes its values.
 pub(super) trait Sink {
-    /// Puts eight values, as the last stage makes them, that belong to entry `at` of the limb, of which `tail` holds those from `at − i` on.
+    /// Writes eight unreduced values of the last stage, which belong to the entries from `at` on of the limb.
+    /// `tail` holds the entries of the limb from `at − i` on.
     ///
-    /// SAFETY: `at + 8` is at most the length of the limb and `i + 8` that of `tail`; the CPU has what the transform needs.
+    /// SAFETY: `at + 8` must be at most the length of the limb and `i + 8` that of `tail`, and the CPU must
+    /// have the features of the transform.
     unsafe fn store(&mut self, lanes: &Lanes, tail: &mut [u64], i: usize, at: usize, v: __m512i);
 }
 
@@ -74,7 +78,7 @@ impl Sink for InPlace {
     }
 }
 
-/// In the limb, as they come.
+/// Writes the values to the limb without reduction.
 pub(super) struct Unreduced;
 
 impl Sink for Unreduced {
@@ -85,11 +89,11 @@ impl Sink for Unreduced {
     }
 }
 
-/// x ← (x − v)·w for a limb x, v as it comes where its bound leaves room for that.
+/// Writes x ← (x − v)·w for a limb x and the values v. If `LAZY`, v is not reduced before the subtraction.
 pub(super) struct Quotient<'a, const LAZY: bool> {
     pub(super) x: &'a mut [u64],
     pub(super) w: RootLanes,
-    /// A multiple of q no less than v.
+    /// A multiple of q that is at least v.
     pub(super) above: __m512i,
 }
 
@@ -105,7 +109,9 @@ impl<const LAZY: bool> Sink for Quotient<'_, LAZY> {
     }
 }
 
-/// SAFETY: what `source` and `sink` hold has the length of `limb`.
+/// The forward transform. The first pass has mode `START`, the others have mode `MODE`.
+///
+/// SAFETY: `source` and `sink` must have the length of `limb`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) unsafe fn forward<const START: u8, const MODE: u8>(
     t: &VectorNtt,
@@ -118,7 +124,7 @@ pub(super) unsafe fn forward<const START: u8, const MODE: u8>(
     let mut blocks = 1;
     for &stages in across {
         for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-            // SAFETY: the first pass has the whole limb, the others read where they write.
+            // SAFETY: the first pass takes the whole limb as its block; the others read their own block.
             unsafe {
                 match blocks {
                     1 => forward_stages::<START>(t, &lanes, stages, block, 1, source),
@@ -139,13 +145,13 @@ pub(super) unsafe fn forward<const START: u8, const MODE: u8>(
         }
         let start = k * block.len();
         for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
-            // SAFETY: the tail is that part of the limb.
+            // SAFETY: `tail` is the part of the limb from `start + j * TAIL` on.
             unsafe { forward_tail::<MODE>(t, &lanes, tail, root + j, start + j * TAIL, &mut sink) };
         }
     }
 }
 
-/// SAFETY: what `source` holds has the length of `block`.
+/// SAFETY: `source` must have the length of `block`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 unsafe fn forward_stages<const MODE: u8>(
@@ -165,9 +171,10 @@ unsafe fn forward_stages<const MODE: u8>(
     }
 }
 
-/// log₂ W stages of one block, whose first root is `root`; its length is a multiple of 128W.
+/// Transforms one block by log₂ W stages. `root` is the root of the first stage; the length of the block is a
+/// multiple of 128·W.
 ///
-/// SAFETY: what `source` holds has the length of `block`.
+/// SAFETY: `source` must have the length of `block`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 unsafe fn forward_pass<const W: usize, const MODE: u8>(
     t: &VectorNtt,
@@ -201,7 +208,8 @@ unsafe fn forward_pass<const W: usize, const MODE: u8>(
     }
 }
 
-/// Stages from now on in which part `j` of `w` is an x, before it is a y or the pass ends: leading zeros of j.
+/// The number of stages in which part `j` of `w` is an x before it is first a y or the pass ends: the number
+/// of leading zeros of j as a number of log₂ w bits.
 const fn run(j: usize, w: usize) -> u64 {
     (w.ilog2() - (j + 1).next_power_of_two().ilog2()) as u64
 }
@@ -218,16 +226,19 @@ fn forward_stage<const HALF: usize, const MODE: u8>(lanes: &Lanes, v: &mut [__m5
     }
 }
 
-/// Entry i of a pair of registers → entry ⌊i/2⌋ + 8(i mod 2): halves are interleaved. As bits (v, l₂, l₁, l₀) of an
-/// index, v the register, they turn right: after one turn the butterflies between the registers are those of l₂, and
-/// l₀, whose old v chooses the root, and so on; after four turns everything is in its place.
+/// The permutation that interleaves two registers: entry i of the pair comes from entry ⌊i/2⌋ + 8·(i mod 2).
+/// With the bits of an index written (v, l₂, l₁, l₀), where v selects the register, the entry at (v, l₂, l₁,
+/// l₀) moves to (l₂, l₁, l₀, v). Butterflies are always between the two registers. Four stages with this
+/// permutation behind each therefore pair the entries by v, l₂, l₁ and l₀ in turn, and leave every entry in
+/// its place.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn turns() -> [__m512i; 2] {
     [_mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15)]
 }
 
-/// One of a group's stages, and the turn after it, in four groups from `first` on: one alone would wait for itself.
+/// Stage `STAGE` of a group and the permutation behind it, for four groups from `first` on. Four independent
+/// groups hide the latency of the multiplications.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn forward_groups<const STAGE: usize, const MODE: u8>(
@@ -244,9 +255,9 @@ fn forward_groups<const STAGE: usize, const MODE: u8>(
     }
 }
 
-/// The last seven stages of the block with root `root`, whose first entry is entry `at` of the limb.
+/// The last seven stages of the block with root `root`. Its first entry is entry `at` of the limb.
 ///
-/// SAFETY: what `sink` holds has entries up to the last of `block`.
+/// SAFETY: `sink` must have all entries of the limb that `block` covers.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 unsafe fn forward_tail<const MODE: u8>(
@@ -261,7 +272,7 @@ unsafe fn forward_tail<const MODE: u8>(
     let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
     let mut v = [lanes.q; REGISTERS];
     for (j, v) in v.iter_mut().enumerate() {
-        // SAFETY: the length is 128.
+        // SAFETY: the block has 128 entries.
         *v = unsafe { load(block, j * LANES) };
     }
     if MODE != TIGHT {
@@ -283,7 +294,7 @@ unsafe fn forward_tail<const MODE: u8>(
         forward_groups::<3, MODE>(lanes, &mut v, first, groups);
     }
     for (j, &v) in v.iter().enumerate() {
-        // SAFETY: the length is 128; the rest by the caller's promise.
+        // SAFETY: the block has 128 entries; the rest is the caller's promise.
         unsafe { sink.store(lanes, block, j * LANES, at + j * LANES, v) }
     }
 }

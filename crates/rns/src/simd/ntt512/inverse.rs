@@ -1,17 +1,18 @@
-//! Values → coefficients.
+//! The inverse transform, from values to coefficients.
 
 use super::*;
 
+/// The inverse transform of `values`, or of the content of `limb`, times `factor`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
     let lanes = Lanes::new(t);
     let m = &t.modulus;
     let ends = [t.inverse_n, t.last_root].map(|w| t.exact(m.mul(w, factor)));
     let mut passes = [Pass::default(); 4];
-    // Before a pass values are below 2ˢ·q, s the stages since they were reduced.
+    // Before a pass entries are below 2ˢ·q, where s is the number of stages since they were last reduced.
     let mut grown = TAIL.trailing_zeros();
     for (pass, &stages) in passes.iter_mut().zip(t.passes.iter().rev()) {
-        // Differences of the last stage are below 2^(s + stages)·q.
+        // The differences in the last stage of the pass are below 2^(s + stages)·q.
         let reduced = MODE == LAZY && grown + stages + m.bits() > 51;
         grown = if reduced { 0 } else { grown };
         *pass = Pass { stages, grown, reduced };
@@ -20,7 +21,7 @@ pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: O
     let (within, across) = passes[..t.passes.len()].split_at(t.passes.len() - t.across);
     let mut blocks = 1 << across.iter().map(|pass| pass.stages).sum::<u32>();
     for (k, block) in limb.chunks_exact_mut(t.n / blocks).enumerate() {
-        // Of the first part; the roots go down while the parts go up.
+        // The root of the first part. Roots descend as parts ascend.
         let (mut root, mut len) = ((2 * blocks - k) * (t.n / blocks / TAIL) - 1, TAIL);
         for (j, tail) in block.chunks_exact_mut(TAIL).enumerate() {
             let from = values.map(|values| &values[k * (t.n / blocks) + j * TAIL..][..TAIL]);
@@ -41,11 +42,14 @@ pub(super) fn inverse<const MODE: u8>(t: &VectorNtt, limb: &mut [u64], values: O
     }
 }
 
-/// Stages over memory, of values that are first reduced or have doubled so often.
+/// A pass over memory.
 #[derive(Clone, Copy, Default)]
 struct Pass {
+    /// Number of stages.
     stages: u32,
+    /// Number of times that entries have doubled since their last reduction, before the pass.
     grown: u32,
+    /// Whether the pass first reduces its entries.
     reduced: bool,
 }
 
@@ -67,8 +71,9 @@ fn inverse_stages<const MODE: u8>(
     }
 }
 
-/// log₂ W stages that complete one block, whose last root is `root` (counted backwards); `SCALED` multiplies by `ends`,
-/// N⁻¹ and the last root times N⁻¹ with a factor, and reduces.
+/// The log₂ W stages that complete one block. `root` is the root of the last stage. If `SCALED`, which is for
+/// the last pass, the outputs are multiplied by `scale` and `last`, which are N⁻¹·factor and N⁻¹·factor times
+/// the last root, and reduced.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
     t: &VectorNtt,
@@ -82,7 +87,7 @@ fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
     let w = inverse_roots::<W>(t, root);
     let bounds = bounds::<MODE>(lanes, pass.grown);
     for i in (0..stride).step_by(LANES * REGISTERS / W) {
-        // SAFETY: it reads the block itself.
+        // SAFETY: the source is the block itself.
         let mut v = unsafe { load_columns::<W>(lanes, InPlace, block, i) };
         if MODE == LAZY && pass.reduced {
             v.iter_mut().for_each(|v| *v = lanes.reduce(*v));
@@ -124,8 +129,9 @@ fn inverse_stage<const HALF: usize, const MODE: u8>(
     }
 }
 
-/// A turn to the left and one of a group's stages in four groups. The outer turns also reverse the sixteen, so that the
-/// roots, read backwards, meet their lanes; between them the registers' roles are changed over.
+/// A permutation that undoes one of the forward transform's, and behind it stage `STAGE` of a group, for four
+/// groups. The first and the last permutation also reverse the sixteen entries, so that roots in reverse
+/// order meet their lanes; between them the two registers have exchanged their roles.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn inverse_groups<const STAGE: usize, const MODE: u8>(
@@ -148,7 +154,8 @@ fn inverse_groups<const STAGE: usize, const MODE: u8>(
     }
 }
 
-/// The first seven stages of a block, whose mirror has root `root`, from 128 values elsewhere if they are.
+/// The first seven stages of a block, which read `from` if it is given, or the block itself. `root` is the
+/// root of the mirrored block in the forward transform.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn inverse_tail<const MODE: u8>(
@@ -162,7 +169,7 @@ fn inverse_tail<const MODE: u8>(
     let groups = &t.groups[root * (TAIL / GROUP) - t.n / GROUP..][..TAIL / GROUP];
     let mut v = [lanes.q; REGISTERS];
     for (j, v) in v.iter_mut().enumerate() {
-        // SAFETY: the length is 128.
+        // SAFETY: the block and `from` have 128 entries.
         *v = unsafe { load(from.unwrap_or(block), j * LANES) };
     }
     for first in [0, 4] {
@@ -176,12 +183,13 @@ fn inverse_tail<const MODE: u8>(
     inverse_stage::<4, MODE>(lanes, bound[1], &mut v, &w);
     inverse_stage::<8, MODE>(lanes, bound[2], &mut v, &w);
     for (j, &v) in v.iter().enumerate() {
-        // SAFETY: the length is 128.
+        // SAFETY: the block has 128 entries.
         unsafe { store(block, j * LANES, v) }
     }
 }
 
-/// What values that have doubled so often are below before each of the next four stages.
+/// Upper bounds on entries before each of the next four stages, if they have doubled `grown` times since
+/// their last reduction.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn bounds<const MODE: u8>(lanes: &Lanes, grown: u32) -> [__m512i; 4] {

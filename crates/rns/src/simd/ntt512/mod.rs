@@ -1,23 +1,27 @@
-//! The negacyclic transform on AVX-512 IFMA: the butterflies of Longa and Naehrig 2016, up to three stages a pass over
-//! memory and the seven last ones in registers.
+//! The negacyclic transform on AVX-512 IFMA: the butterflies of Longa and Naehrig 2016, with up to three
+//! stages in each pass over memory and the last seven stages in registers.
 //!
 //! | symbol | here |
 //! |---|---|
-//! | R = 2⁵² | radix of the Montgomery products |
-//! | ψ^bitrev(i) | root i: of the stage with 2ʲ blocks, block k has root 2ʲ + k |
-//! | w̄ ≡ w·R mod q | a root as it is stored, with w̄/q or −w̄/q modulo R |
+//! | R = 2⁵² | radix of the Montgomery multiplication |
+//! | ψ^bitrev(i) | root i; block k of the stage with 2ʲ blocks has root 2ʲ + k |
+//! | w̄ ≡ w·R mod q | the stored form of a root w, beside w̄/q or −w̄/q modulo R |
 //!
-//! Products by roots (Montgomery 1985), for any y below R:
+//! There are two ways to multiply any y < R by a root (Montgomery 1985). hi and lo are the halves of a
+//! product.
 //!
-//! - Exact, w̄ < q: with m = y·w̄/q mod R the low halves of y·w̄ and m·q are equal, so y·w ≡ hi(y·w̄) − hi(m·q), in (−q, q).
-//! - Chained, for primes of [`CHAINED_BITS`]: with m = −y·w̄/q mod R the low halves sum to R unless both are 0, so
-//!   y·w ≡ hi(y·w̄) + hi(m·q) + 1: no subtraction, as the multiplier adds. An odd w̄ < 2q and y ≠ 0 keep m from 0. If
-//!   y < R/2, hi(y·w̄) + hi(m·q) + 1 − q is in (−q, q).
+//! - Exact products have w̄ < q. With m = y·w̄/q mod R, lo(y·w̄) = lo(m·q), so that y·w ≡ hi(y·w̄) − hi(m·q),
+//!   in (−q, q).
+//! - Chained products are for primes of at most [`CHAINED_BITS`] bits. With m = −y·w̄/q mod R, lo(y·w̄) +
+//!   lo(m·q) = R unless both are 0, so that y·w ≡ hi(y·w̄) + hi(m·q) + 1. This needs no subtraction, because
+//!   the multiplier also adds. An odd w̄ < 2q and y ≠ 0 ensure m ≠ 0. If y < R/2, then hi(y·w̄) + hi(m·q) + 1
+//!   − q is in (−q, q).
 //!
-//! The inverse reads the same roots backwards: root 2ʲ + k times root 2ʲ⁺¹ − 1 − k is ψᴺ = −1.
+//! The inverse transform reads the same roots in reverse order: root 2ʲ + k times root 2ʲ⁺¹ − 1 − k is ψᴺ =
+//! −1.
 //!
-//! Safety of every function here: the CPU must have the features named in `target_feature`; only [`VectorNtt::new`]
-//! makes a table, and it asks.
+//! Safety of every function here: the CPU must have the features named in `target_feature`. Only
+//! [`VectorNtt::new`] builds a table, and it checks the features.
 
 mod forward;
 mod inverse;
@@ -26,69 +30,74 @@ use super::avx512::{load, splat, store};
 use super::{Kernel, kernels};
 use crate::Modulus;
 use crate::modulus::inverse_modulo_word;
-use crate::ntt::{Input, Lift, NttKernel, Output};
-use crate::pairs::LANES;
+use crate::simd::operands::{Input, LANES, Lift, NttKernel, Output};
 use forward::{Digit, Lifted, Quotient, Unreduced, forward};
 use inverse::inverse;
 use std::arch::x86_64::*;
 
-/// Points that the last four stages transform within two registers.
+/// Entries that the last four stages transform within two registers.
 const GROUP: usize = 16;
-/// Registers that hold values, of thirty-two.
+/// Registers that hold entries, of the 32 of the CPU.
 const REGISTERS: usize = 16;
-/// Points that the last seven stages transform within all of them.
+/// Entries that the last seven stages transform within all [`REGISTERS`].
 const TAIL: usize = 128;
 /// R − 1.
 const MASK: u64 = (1 << 52) - 1;
-/// Words of a block that stays in the first-level cache until it is done.
+/// Words of a block that fits the first-level cache, where it stays for all its remaining stages.
 const BLOCK: usize = 1 << 12;
-/// Chained products, and no reduction in a forward stage: values start below 2q and grow by less than 2q a stage, so that
-/// the last of sixteen finds them below 32q, which is at most R/2 up to here.
+/// The largest size of a prime for chained products without any reduction between forward stages: entries
+/// start below 2q and grow by less than 2q in each stage, so that the last of sixteen stages reads entries
+/// below 32q, which must be at most R/2.
 const CHAINED_BITS: u32 = 46;
-/// No reduction in an inverse stage but before a pass that needs one: values double at each, and the last of the first seven takes
-/// differences below 2⁷q, which is at most R/2 up to here.
+/// The largest size of a prime for which inverse stages reduce only before those passes that need it: entries
+/// double in each stage, and the last of the first seven stages takes differences below 2⁷q, which must be at
+/// most R/2.
 const INVERSE_LAZY_BITS: u32 = 44;
 
-/// Chained products, no reduction.
+/// Mode of a pass: chained products, no reduction.
 const LAZY: u8 = 0;
-/// The same for the first forward pass, which adds q to its input or what else makes residues of it, so that nothing is 0.
+/// Mode of the first forward pass: as [`LAZY`], after it has added q, or the offset of its [`Source`], to the
+/// input, so that no entry is 0.
 const FIRST: u8 = 1;
-/// Chained products, inverse values kept below 2q.
+/// Mode of an inverse pass: chained products, entries reduced below 2q in every stage.
 const MIDDLE: u8 = 2;
-/// Exact products, values kept below 4q (forward) or 2q (inverse).
+/// Mode of a pass: exact products, entries reduced in every stage below 4q (forward) or 2q (inverse).
 const TIGHT: u8 = 3;
 
-/// w̄ and the factor of m.
+/// A stored root: w̄, and the factor by which y gives m.
 type Root = [u64; 2];
 
-/// Roots of the four stages of sixteen neighbours: one (with its second word), two, four, eight.
+/// The roots w̄ of the last four stages of sixteen adjacent entries: one root with its second word, then two,
+/// four and eight.
 #[repr(align(64))]
 struct GroupRoots([u64; GROUP]);
 
-/// The transform for one prime and N ≥ 512.
+/// The transform for one prime and a ring degree N ≥ 512.
 pub(crate) struct VectorNtt {
     modulus: Modulus,
     n: usize,
-    /// 1/q modulo R, or −1/q for chained products.
+    /// 1/q modulo R for exact products, −1/q for chained ones.
     factor: u64,
-    /// Roots below N/16, in order.
+    /// The roots with index below N/16.
     roots: Vec<Root>,
     groups: Vec<GroupRoots>,
-    /// N⁻¹, and the last inverse root times it, as residues.
+    /// N⁻¹ mod q.
     inverse_n: u64,
+    /// N⁻¹ times the root of the last inverse stage, mod q.
     last_root: u64,
-    /// Stages of each pass before those within registers: twos, then threes. (Fours would be sixteen streams at strides
-    /// that share a set of the cache, which has fewer ways.)
+    /// The number of stages of each pass over memory, two or three, in ascending order. Four stages would
+    /// read sixteen streams whose strides map to one set of the cache, which has fewer ways.
     passes: Vec<u32>,
-    /// How many of them come before the blocks fit the cache; at least one.
+    /// The number of passes, at least one, before a block fits the cache.
     across: usize,
 }
 
 impl VectorNtt {
-    /// Smallest ring degree.
+    /// The smallest ring degree that this kernel transforms.
     const MIN_N: usize = 4 * TAIL;
 
-    /// The transform with root `psi` of order 2n, if this process runs the vector kernels; n is a power of two.
+    /// The transform of length n, a power of two, with the root `psi` of order 2n; `None` if this process
+    /// does not run the vector kernels, or n is out of range.
     pub(crate) fn new(modulus: Modulus, n: usize, psi: u64) -> Option<Self> {
         if kernels() != Kernel::Avx512Ifma || !(Self::MIN_N..=1 << 16).contains(&n) {
             return None;
@@ -106,7 +115,7 @@ impl VectorNtt {
             if !chained {
                 return [w, m];
             }
-            // q is odd, so that one of the two is.
+            // q is odd, so that w or w + q is odd.
             let w = if w % 2 == 0 { w + q } else { w };
             [w, w.wrapping_mul(factor) & MASK]
         };
@@ -144,13 +153,13 @@ impl VectorNtt {
 }
 
 impl VectorNtt {
-    /// Of coefficients that are larger by less than `above` than [`Source::load`] has them.
+    /// Transforms coefficients that exceed the range stated at [`Source::load`] by less than `above`.
     ///
-    /// SAFETY: the CPU has what the transform needs.
+    /// SAFETY: the CPU must have the features of `target_feature`.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     unsafe fn forward_from(&self, limb: &mut [u64], source: impl Source, output: Output, above: u64) {
         let q = self.modulus.value();
-        // SAFETY: the caller checked that all have one length.
+        // SAFETY: `forward_with` checked that all slices have one length.
         unsafe {
             match output {
                 Output::Lazy if self.modulus.lazy_bits() > self.modulus.bits() => {
@@ -161,7 +170,7 @@ impl VectorNtt {
                 }
                 Output::Limb | Output::Lazy => forward::<TIGHT, TIGHT>(self, limb, source, InPlace),
                 Output::Quotient(x, w) if self.chained() => {
-                    // Values end below 34q more, and with another q that is below R.
+                    // Entries end below 34q + above; another q still leaves them below R.
                     let above = splat((34 + above.div_ceil(q)) * q);
                     forward::<FIRST, LAZY>(
                         self,
@@ -178,8 +187,8 @@ impl VectorNtt {
         }
     }
 
-    /// Whether coefficients that are larger by less than `above` need not be reduced: chained values are then larger by as much
-    /// throughout.
+    /// Whether coefficients that exceed q by less than `above` can be transformed unreduced. Chained entries
+    /// are then larger by less than `above` in every stage.
     fn takes(&self, above: u64, output: &Output) -> bool {
         let lazy = self.modulus.lazy_bits();
         let bits = match output {
@@ -193,7 +202,7 @@ impl VectorNtt {
         self.modulus.bits() <= CHAINED_BITS
     }
 
-    /// The residue `w` as a factor of exact products.
+    /// The stored form of the residue `w` as a factor of exact products.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     fn exact(&self, w: u64) -> RootLanes {
         let inverse = if self.chained() { self.factor.wrapping_neg() } else { self.factor };
@@ -207,7 +216,7 @@ impl NttKernel for VectorNtt {
         let held = if let Input::Lifted(_, from) = input { from.len() } else { self.n };
         let kept = if let Output::Quotient(x, _) = &output { x.len() } else { self.n };
         assert_eq!([limb.len(), held, kept], [self.n; 3], "limb of another ring degree");
-        // SAFETY: `new` asked the CPU.
+        // SAFETY: `new` checked the features of the CPU.
         unsafe {
             match input {
                 Input::Limb => self.forward_from(limb, InPlace, output, 0),
@@ -217,7 +226,7 @@ impl NttKernel for VectorNtt {
                         let source = Lifted::<true> { from, half, less: splat(less), first: splat(q) };
                         self.forward_from(limb, source, output, 0);
                     } else if self.takes(prime, &output) {
-                        // The multiple of q that makes all positive.
+                        // The multiple of q that makes all representatives positive.
                         let first = splat((prime / 2 / q + 1) * q);
                         let less = splat(prime.wrapping_neg());
                         self.forward_from(limb, Lifted::<true> { from, half, less, first }, output, prime);
@@ -231,7 +240,7 @@ impl NttKernel for VectorNtt {
                     if self.takes(digit, &output) {
                         self.forward_from(limb, Digit::<FIRST> { from, less }, output, digit);
                     } else if !self.chained() {
-                        // Exact values start below 4q: such primes have as many bits as the widest digit.
+                        // Exact entries may start below 4q; a digit is below 2⁴⁷ < 2q here.
                         self.forward_from(limb, Digit::<TIGHT> { from, less }, output, 0);
                     } else {
                         self.forward_from(limb, Digit::<LAZY> { from, less }, output, 0);
@@ -244,7 +253,7 @@ impl NttKernel for VectorNtt {
     fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
         let held = values.map_or(self.n, <[u64]>::len);
         assert_eq!([limb.len(), held], [self.n; 2], "limb of another ring degree");
-        // SAFETY: `new` asked the CPU.
+        // SAFETY: `new` checked the features of the CPU.
         unsafe {
             if self.modulus.bits() <= INVERSE_LAZY_BITS {
                 inverse::<LAZY>(self, limb, values, factor);
@@ -257,7 +266,7 @@ impl NttKernel for VectorNtt {
     }
 }
 
-/// What every butterfly needs, in all lanes.
+/// The constants of the butterflies, broadcast to all lanes.
 #[derive(Clone, Copy)]
 struct Lanes {
     q: __m512i,
@@ -265,14 +274,14 @@ struct Lanes {
     minus_q: __m512i,
     one: __m512i,
     two: __m512i,
-    /// What twice x, less a sum, wants: see [`Lanes::forward`].
+    /// The offset of 2x − sum in [`Lanes::forward`].
     twice_lift: __m512i,
     factor: __m512i,
     /// ⌊R/q⌋.
     barrett: __m512i,
 }
 
-/// A root in all lanes, or one a lane.
+/// Stored roots: one root broadcast to all lanes, or one root in each lane.
 #[derive(Clone, Copy)]
 struct RootLanes(__m512i, __m512i);
 
@@ -302,14 +311,14 @@ impl Lanes {
         }
     }
 
-    /// Completes the roots w̄.
+    /// Computes the second words of the roots w̄.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn root(&self, w: __m512i) -> RootLanes {
         RootLanes(w, _mm512_madd52lo_epu64(_mm512_setzero_si512(), w, self.factor))
     }
 
-    /// c + y·w, exact, less `c_less`.
+    /// c − c_less + y·w, by exact products.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn exact(&self, c: __m512i, c_less: __m512i, y: __m512i, w: RootLanes) -> __m512i {
@@ -317,7 +326,7 @@ impl Lanes {
         _mm512_sub_epi64(_mm512_madd52hi_epu64(c, y, w.0), _mm512_madd52hi_epu64(c_less, m, self.q))
     }
 
-    /// c − 1 + y·w + (up to 2q), chained.
+    /// c − 1 + y·w, by chained products; the result is congruent to this and larger by up to 2q.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn chained(&self, c: __m512i, y: __m512i, w: RootLanes) -> __m512i {
@@ -325,7 +334,7 @@ impl Lanes {
         _mm512_madd52hi_epu64(_mm512_madd52hi_epu64(c, y, w.0), m, self.q)
     }
 
-    /// y·w, exact and reduced.
+    /// y·w mod q, reduced, by exact products.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn mul(&self, y: __m512i, w: RootLanes) -> __m512i {
@@ -340,15 +349,17 @@ impl Lanes {
     fn reduce(&self, x: __m512i) -> __m512i {
         let zero = _mm512_setzero_si512();
         let estimate = _mm512_madd52hi_epu64(zero, x, self.barrett);
-        // Short by at most one, so the remainder is below 2q.
+        // The estimated quotient is short by at most one, so the remainder is below 2q.
         let r = _mm512_sub_epi64(x, _mm512_madd52lo_epu64(zero, estimate, self.q));
         _mm512_min_epu64(r, _mm512_sub_epi64(r, self.q))
     }
 
-    /// x ± y·w. Tight: [0, 4q) → (0, 4q).
+    /// The forward butterfly x ± y·w. In mode [`TIGHT`], inputs in [0, 4q) give outputs in (0, 4q).
     ///
-    /// Lazy: [a, b] → (a, b + 2q) for y in [1, R/2). A chained sum is short by 1; so that nothing need be added, x is ahead
-    /// by as many ones as sums follow before it is next a y, or done ([`run`]). Both outputs are then ahead by one less.
+    /// Otherwise inputs x in [a, b] and y in [1, R/2) give outputs in (a, b + 2q). A chained sum is too small
+    /// by 1. Instead of a correction in every stage, x starts with an excess of one for each sum that it
+    /// enters before it is next used as a y or the pass ends ([`run`]). Both outputs have that excess less
+    /// one.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn forward<const MODE: u8>(&self, x: __m512i, y: __m512i, w: RootLanes) -> (__m512i, __m512i) {
@@ -362,8 +373,9 @@ impl Lanes {
         (sum, _mm512_sub_epi64(_mm512_madd52lo_epu64(self.twice_lift, x, self.two), sum))
     }
 
-    /// x + y and (y − x)·w; w is the negated inverse root. Lazy: below `bound` (q·2ˢ) → below twice that. Otherwise `bound`
-    /// is 2q: [0, 2q) → [0, 2q).
+    /// The inverse butterfly x + y and (y − x)·w, where w is the negated inverse root. In mode [`LAZY`],
+    /// inputs below `bound` (2ˢ·q) give outputs below twice `bound`. Otherwise `bound` is 2q, and inputs in
+    /// [0, 2q) give outputs in [0, 2q).
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
     #[inline]
     fn inverse<const MODE: u8>(
@@ -377,7 +389,7 @@ impl Lanes {
         if MODE != LAZY {
             sum = _mm512_min_epu64(sum, _mm512_sub_epi64(sum, self.two_q));
         }
-        // Never 0.
+        // The difference is never 0, as chained products require.
         let difference = _mm512_sub_epi64(_mm512_add_epi64(y, bound), x);
         let product = if MODE == TIGHT {
             self.exact(self.q, _mm512_setzero_si512(), difference, w)
@@ -388,20 +400,22 @@ impl Lanes {
     }
 }
 
-/// Where a pass finds its values.
+/// Where a pass reads its entries.
 trait Source: Copy {
-    /// Eight values from entry `at` of the limb on: below q for the first pass, unless [`VectorNtt::takes`] larger ones.
+    /// Loads eight entries from index `at` on. For the first pass they are below q, unless
+    /// [`VectorNtt::takes`] larger ones.
     ///
-    /// SAFETY: `at + 8 <= limb.len()`, the length of what the source holds; the CPU has what the transform needs.
+    /// SAFETY: `at + 8 <= limb.len()`, the source must have the length of `limb`, and the CPU must have the
+    /// features of the transform.
     unsafe fn load(self, lanes: &Lanes, limb: &[u64], at: usize) -> __m512i;
 
-    /// What the first pass adds in [`FIRST`]: then nothing is 0.
+    /// The offset that a pass of mode [`FIRST`] adds, so that no entry is 0.
     fn first(self, lanes: &Lanes) -> __m512i {
         lanes.q
     }
 }
 
-/// In the limb.
+/// Reads from and writes to the limb itself.
 #[derive(Clone, Copy)]
 struct InPlace;
 
@@ -413,10 +427,10 @@ impl Source for InPlace {
     }
 }
 
-/// Columns of a pass from entry i on, as many as fill the registers: v_{jC + c} has the entries from i + 8c on of part j,
-/// of W; C is 16/W.
+/// Loads the columns of a pass from entry i on that fill the registers. The block has W parts; with C = 16/W,
+/// register jC + c holds the eight entries from i + 8c on of part j.
 ///
-/// SAFETY: what `source` holds has the length of `block`.
+/// SAFETY: `source` must have the length of `block`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 unsafe fn load_columns<const W: usize>(
@@ -427,7 +441,7 @@ unsafe fn load_columns<const W: usize>(
 ) -> [__m512i; REGISTERS] {
     let mut v = [lanes.q; REGISTERS];
     for (j, v) in v.iter_mut().enumerate() {
-        // SAFETY: W parts are the length, and C vectors from i on are in each.
+        // SAFETY: the W parts make up the block, and each has C registers from i on.
         *v = unsafe { source.load(lanes, block, column_index::<W>(block, i, j)) };
     }
     v
@@ -449,7 +463,7 @@ fn column_index<const W: usize>(block: &[u64], i: usize, j: usize) -> usize {
     i + j / columns * (block.len() / W) + j % columns * LANES
 }
 
-/// The W − 1 roots of a pass, those of its stage with 2ʲ blocks from 2ʲ on.
+/// The W − 1 roots of a pass; those of its stage with 2ʲ blocks have the indices from 2ʲ on.
 #[inline]
 fn forward_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
     let mut w = [[0; 2]; W];
@@ -459,7 +473,7 @@ fn forward_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
     w
 }
 
-/// The same backwards: of each stage, block k has the root that mirrors it.
+/// The roots of an inverse pass: those of [`forward_roots`], in reverse order within each stage.
 #[inline]
 fn inverse_roots<const W: usize>(t: &VectorNtt, root: usize) -> [Root; W] {
     let mut w = forward_roots(t, root);
@@ -475,12 +489,12 @@ fn permute(by: [__m512i; 2], (a, b): (__m512i, __m512i)) -> (__m512i, __m512i) {
     (_mm512_permutex2var_epi64(a, by[0], b), _mm512_permutex2var_epi64(a, by[1], b))
 }
 
-/// The roots of one of a group's four stages, each lane its own.
+/// The roots of stage `STAGE` of the four stages of a group, one in each lane.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 #[inline]
 fn group_root<const STAGE: usize>(lanes: &Lanes, g: &GroupRoots) -> RootLanes {
     let w = &g.0;
-    // SAFETY: words 2 and 3, 4 to 7 and 8 to 15 of sixteen.
+    // SAFETY: the loads read words 2 to 3, 4 to 7 and 8 to 15 of sixteen.
     unsafe {
         match STAGE {
             0 => RootLanes::splat([w[0], w[1]]),

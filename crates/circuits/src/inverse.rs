@@ -1,23 +1,33 @@
-//! The inverse of a matrix by coupled Newton iteration, one ciphertext product a step.
+//! The inverse A of a symmetric positive definite matrix V and the solution y = A g of V y = g, by Newton's
+//! iteration.
 //!
-//! Layout, D a power of two: slot `k 2D^2 + h D^2 + i D + j` is written (k, h, i, j), h in {0, 1}; the pattern repeats
-//! with period 2D^3, a divisor of the number of slots.
+//! The coupled iteration keeps X, which converges to the inverse, and M = V X, which converges to I:
 //!
-//! | symbol | here | slots |
+//! 1. Start: X = a0 A' for an approximate inverse A' (warm start), or X = I/c for c of at least the trace of
+//!    V (cold start).
+//! 2. Step: X <- X (2I - M) and M <- M (2I - M), both times a factor that centres the spectrum of M around 1.
+//!    One product of vectors computes both.
+//! 3. Solution: y = X g.
+//!
+//! Layout: D is a power of two. Slot `k 2D^2 + h D^2 + i D + j` is written (k, h, i, j), with h in {0, 1}.
+//! The pattern repeats with period 2D^3, which must divide the number of slots.
+//!
+//! | symbol | vector | slots |
 //! |---|---|---|
-//! | S = \[X \| M\] | state | (k, 0, i, j) = X_ij, (k, 1, i, j) = M_ij for every k |
-//! | V | design, [`Newton::design_slots`] | (k, 1, i, j) = V_ik for every j, 0 at h = 0 |
-//! | g | moment, [`Newton::moment_slots`] | (k, 0, i, j) = g_i for every k and j, 0 at h = 1 |
-//! | \[A \| omega\] | model, [`Newton::model_slots`] | (k, 0, i, j) = A_ij, (k, 1, 0, j) = omega_j, 0 elsewhere |
+//! | S = \[X \| M\] | state | (k, 0, i, j) = X_ij and (k, 1, i, j) = M_ij, for every k |
+//! | V | [`Newton::matrix_slots`] | (k, 1, i, j) = V_ik for every j, and 0 at h = 0 |
+//! | g | [`Newton::vector_slots`] | (k, 0, i, j) = g_i for every k and j, and 0 at h = 1 |
+//! | \[A \| y\] | [`Newton::solution_slots`] | (k, 0, i, j) = A_ij, (k, 1, 0, j) = y_j, and 0 elsewhere |
 //!
-//! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i, k]` and
-//! `right(S)[k, h, i, j] = (2I - M)[k, j]`: one linear transform each, one product, log2 D rotations. A factor beside
-//! each step, which the right transform carries for nothing, centres the spectrum of M again.
+//! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i,
+//! k]` and `right(S)[k, h, i, j] = (2I - M)[k, j]`. It takes a linear transform for each of the two, one
+//! product and log2 D rotations. The factor of the step is part of the right transform and costs nothing.
 //!
-//! Scaling: designs and moments hold V/s and g/s, states s X and M, models A and omega. Choose s so that the entries of
-//! V/s and s A are of order one (t/d for contexts that look in every direction): errors are then relative to the message.
+//! Scaling: the vectors hold V/s, g/s, s X, M, A and y. Choose s so that the entries of V/s and s A are of
+//! order one; errors are then relative to the message.
 //!
-//! A design may hold a moment at h = 0 and a moment a design at h = 1: both start with a product that has zeros there.
+//! The vector of V may hold g at h = 0, and the vector of g may hold V at h = 1: each is first multiplied by
+//! a vector that is 0 there.
 
 use std::collections::BTreeSet;
 
@@ -27,37 +37,39 @@ use crate::algebra::{rotate_sum, sum_rotations};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
-/// Newton's iteration for D x D symmetric positive definite matrices in the layout of this module.
-///
-/// Every transform, mask and constant is made once, here.
+/// Newton's iteration for symmetric positive definite D x D matrices in the layout of this module, with its
+/// transforms, masks and constants.
 #[derive(Debug, Clone)]
 pub struct Newton {
     dim: usize,
     steps: Vec<f64>,
     left: LinearTransform,
     right: LinearTransform,
-    /// `right` at h = 0 only: the last step needs no M.
+    /// `right` at h = 0 only, because the last step need not compute M.
     right_last: LinearTransform,
-    /// From a model to `a0 s A[k, j]` at h = 1.
+    /// The transform from a solution to `a0 s A[k, j]` at h = 1.
     right_start: LinearTransform,
-    /// 2 at k = j.
+    /// The constant 2I of the right factor: 2 at k = j.
     two: Vec<Complex64>,
+    /// `two` at h = 0 only.
     two_last: Vec<Complex64>,
-    /// a0 s at h = 0.
+    /// a0 s at h = 0, and 0 at h = 1.
     start_mask: Vec<Complex64>,
-    /// 1/s at h = 0.
+    /// 1/s at h = 0, and 0 at h = 1.
     inverse_mask: Vec<Complex64>,
     scale: f64,
-    /// 1 at (h, i) = (1, 0).
-    omega_mask: Vec<Complex64>,
+    /// 1 at (h, i) = (1, 0), and 0 elsewhere.
+    solution_mask: Vec<Complex64>,
 }
 
 impl Newton {
-    /// For `dim` (D, a power of two from 2 to 64), the factors of the start and of each step, and the scaling s. With
-    /// every factor 1, these are the steps of the paper, for a cold start.
+    /// The iteration for `dim` (D, a power of two from 2 to 64), with the factor a0 of a warm start, the
+    /// factor of each step, and the scaling s. With every factor 1, a cold start and its steps are those of
+    /// the paper.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] for another dimension, [`Error::Range`] unless s is in [2^-20, 2^20].
+    /// [`Error::SlotCount`] or [`Error::Range`] for another dimension, [`Error::Range`] unless s is in
+    /// [2^-20, 2^20].
     pub fn new(dim: usize, start: f64, steps: &[f64], scale: f64) -> Result<Self, Error> {
         power_of_two("matrix dimension", dim, 2)?;
         in_range("matrix dimension", dim as f64, 2.0, 64.0)?;
@@ -84,36 +96,36 @@ impl Newton {
             start_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { a0 * scale } else { 0.0 }),
             inverse_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { 1.0 / scale } else { 0.0 }),
             scale,
-            omega_mask: pattern(dim, 1, |_, h, i, _| if h == 1 && i == 0 { 1.0 } else { 0.0 }),
+            solution_mask: pattern(dim, 1, |_, h, i, _| if h == 1 && i == 0 { 1.0 } else { 0.0 }),
         })
     }
 
-    /// D.
+    /// The dimension D.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Period of the layout, 2D^3: it must divide the number of slots.
+    /// The period 2D^3 of the layout, which must divide the number of slots.
     pub fn period(&self) -> usize {
         2 * self.dim.pow(3)
     }
 
-    /// Levels from a model and a design to the inverse, by a warm start.
+    /// Levels of a warm start and all steps.
     pub fn warm_depth(&self) -> usize {
         2 + 2 * self.steps.len()
     }
 
-    /// Levels from a design to the inverse, by a cold start.
+    /// Levels of a cold start and all steps.
     pub fn cold_depth(&self) -> usize {
         1 + 2 * self.steps.len()
     }
 
-    /// Levels from the inverse to the model.
-    pub fn model_depth(&self) -> usize {
+    /// Levels from the inverse to the solution.
+    pub fn solution_depth(&self) -> usize {
         2
     }
 
-    /// Every rotation that needs a key, whichever start.
+    /// All rotations that need a key, for either start.
     pub fn rotations(&self) -> BTreeSet<i64> {
         let d = self.dim as i64;
         [&self.left, &self.right, &self.right_last, &self.right_start]
@@ -125,99 +137,102 @@ impl Newton {
             .collect()
     }
 
-    /// V (row by row) in the layout of a design; 2D^3 values, to be repeated.
+    /// The matrix V, given row by row, in its layout: 2D^3 values that fill the slots periodically.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless there are D^2 values.
-    pub fn design_slots(&self, v: &[f64]) -> Result<Vec<Complex64>, Error> {
+    pub fn matrix_slots(&self, v: &[f64]) -> Result<Vec<Complex64>, Error> {
         let d = self.dim;
-        self.expect("design", v, d * d)?;
+        self.expect("matrix", v, d * d)?;
         Ok(pattern(d, d, |k, h, i, _| if h == 1 { v[i as usize * d + k as usize] } else { 0.0 }))
     }
 
-    /// g in the layout of a moment; 2D^2 values, to be repeated.
+    /// The vector g in its layout: 2D^2 values that fill the slots periodically.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless there are D values.
-    pub fn moment_slots(&self, g: &[f64]) -> Result<Vec<Complex64>, Error> {
-        self.expect("moment", g, self.dim)?;
+    pub fn vector_slots(&self, g: &[f64]) -> Result<Vec<Complex64>, Error> {
+        self.expect("vector", g, self.dim)?;
         Ok(pattern(self.dim, 1, |_, h, i, _| if h == 0 { g[i as usize] } else { 0.0 }))
     }
 
-    /// A (row by row) and omega in the layout of a model; 2D^2 values, to be repeated.
+    /// The inverse A, given row by row, and y in the layout of a solution: 2D^2 values that fill the slots
+    /// periodically.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless there are D^2 and D values.
-    pub fn model_slots(&self, a: &[f64], omega: &[f64]) -> Result<Vec<Complex64>, Error> {
+    pub fn solution_slots(&self, a: &[f64], y: &[f64]) -> Result<Vec<Complex64>, Error> {
         let d = self.dim;
         self.expect("inverse", a, d * d)?;
-        self.expect("omega", omega, d)?;
+        self.expect("solution", y, d)?;
         Ok(pattern(d, 1, |_, h, i, j| match (h, i) {
             (0, _) => a[i as usize * d + j as usize],
-            (_, 0) => omega[j as usize],
+            (_, 0) => y[j as usize],
             _ => 0.0,
         }))
     }
 
-    /// A (row by row) and omega from the slots of a model.
+    /// Reads A, row by row, and y from the slots of a solution.
     ///
     /// # Errors
     /// [`Error::SlotCount`] for fewer than 2D^2 slots.
-    pub fn read_model(&self, slots: &[Complex64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    pub fn read_solution(&self, slots: &[Complex64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let half = self.dim * self.dim;
         if slots.len() < 2 * half {
-            return Err(Error::SlotCount { op: "model", got: slots.len(), want: 2 * half });
+            return Err(Error::SlotCount { op: "solution", got: slots.len(), want: 2 * half });
         }
         let real = |part: &[Complex64]| part.iter().map(|v| v.re).collect();
         Ok((real(&slots[..half]), real(&slots[half..half + self.dim])))
     }
 
-    /// The state `[a0 A | V (a0 A)]` from a design and a model. 2 levels of the model, 1 of the design.
+    /// The state `[a0 A' | V (a0 A')]` from the vector of V (`matrix`) and a solution that holds A'
+    /// (`previous`). Takes two levels of `previous` and one of `matrix`.
     ///
-    /// Order matters: M_0 = V X_0, and steps multiply `2I - M` from the right. A does not commute with V, and the
-    /// other order diverges.
+    /// The order of the factors matters, because A' does not commute with V: M starts as V X, and steps
+    /// multiply by `2I - M` from the right. With the other order the iteration diverges.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] if 2D^3 does not divide the slots; otherwise the algebra's.
+    /// [`Error::SlotCount`] if 2D^3 does not divide the number of slots; otherwise those of the algebra.
     pub fn warm_start<A: SlotAlgebra>(
         &self,
         alg: &A,
-        design: &A::Vector,
-        model: &A::Vector,
+        matrix: &A::Vector,
+        previous: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
         self.check(alg)?;
-        let right = alg.linear(model, &self.right_start)?;
-        let product = self.sum_k(alg, &alg.mul(design, &right)?)?;
-        alg.add(&product, &alg.mul_plain(model, &self.start_mask)?)
+        let right = alg.linear(previous, &self.right_start)?;
+        let product = self.sum_k(alg, &alg.mul(matrix, &right)?)?;
+        alg.add(&product, &alg.mul_plain(previous, &self.start_mask)?)
     }
 
-    /// The state `[I/c | V/c]` for `c` of at least the trace of V. 1 level.
+    /// The state `[I/c | V/c]` from the vector of V, for `c` of at least the trace of V. Takes 1 level.
     ///
     /// # Errors
-    /// [`Error::Range`] unless c is positive and finite, [`Error::SlotCount`] as [`Newton::warm_start`].
+    /// [`Error::Range`] unless c is positive and finite, [`Error::SlotCount`] as [`Newton::warm_start`];
+    /// otherwise those of the algebra.
     ///
     /// # Source
     /// Encrypted Linear Contextual Bandit, eq. 2. Departure: none.
     pub fn cold_start<A: SlotAlgebra>(
         &self,
         alg: &A,
-        design: &A::Vector,
+        matrix: &A::Vector,
         c: f64,
     ) -> Result<A::Vector, A::Error> {
         self.check(alg)?;
         in_range("c", c, f64::MIN_POSITIVE, f64::MAX)?;
-        // The design spreads column k over block k: keeping j = k and summing over k gives V itself.
+        // Block k holds column k of V in every column j. Keeping j = k and summing over k gives V.
         let start = self.scale / c;
         let keep = pattern(self.dim, self.dim, |k, h, _, j| if k == j && h == 1 { start } else { 0.0 });
-        let v = self.sum_k(alg, &alg.mul_plain(design, &keep)?)?;
+        let v = self.sum_k(alg, &alg.mul_plain(matrix, &keep)?)?;
         alg.add_plain(&v, &pattern(self.dim, 1, |_, h, i, j| if h == 0 && i == j { start } else { 0.0 }))
     }
 
-    /// All steps from a state: `[X | 0]`. 2 levels each.
+    /// All steps, from a state to `[X | 0]`. Each takes 2 levels.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] as [`Newton::warm_start`], [`Error::OutOfLevels`] before anything is computed; otherwise the
-    /// algebra's.
+    /// [`Error::SlotCount`] as [`Newton::warm_start`], [`Error::OutOfLevels`] before anything is computed;
+    /// otherwise those of the algebra.
     pub fn iterate<A: SlotAlgebra>(&self, alg: &A, state: &A::Vector) -> Result<A::Vector, A::Error> {
         self.check(alg)?;
         has_levels("Newton", alg.level(state), 2 * self.steps.len())?;
@@ -229,25 +244,26 @@ impl Newton {
         Ok(state)
     }
 
-    /// The model `[X | X g]` from `[X | 0]` and a moment; X is symmetric. 2 levels.
+    /// The solution `[X | X g]` from `[X | 0]` and the vector of g. X must be symmetric. Takes 2 levels.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] as [`Newton::warm_start`]; otherwise the algebra's.
-    pub fn model<A: SlotAlgebra>(
+    /// [`Error::SlotCount`] as [`Newton::warm_start`]; otherwise those of the algebra.
+    pub fn solution<A: SlotAlgebra>(
         &self,
         alg: &A,
         inverse: &A::Vector,
-        moment: &A::Vector,
+        vector: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
         self.check(alg)?;
         let d = self.dim as i64;
-        // omega_j = sum_i X_ij g_i: row 0 of h = 0 after the sum, moved to h = 1 (the period is 2D^2, so left is right).
-        let rows = rotate_sum(alg, &alg.mul(inverse, moment)?, d, self.dim)?;
-        let omega = alg.mul_plain(&alg.rotate(&rows, d * d)?, &self.omega_mask)?;
-        alg.add(&alg.mul_plain(inverse, &self.inverse_mask)?, &omega)
+        // y_j = sum_i X_ij g_i is in row 0 of h = 0 after the sum. The period is 2D^2, so that a rotation by
+        // D^2 exchanges h = 0 and h = 1.
+        let rows = rotate_sum(alg, &alg.mul(inverse, vector)?, d, self.dim)?;
+        let y = alg.mul_plain(&alg.rotate(&rows, d * d)?, &self.solution_mask)?;
+        alg.add(&alg.mul_plain(inverse, &self.inverse_mask)?, &y)
     }
 
-    /// `c [X (2I - M) | M (2I - M)]`, without the second half in the last step.
+    /// One step: `c [X (2I - M) | M (2I - M)]`, with 0 in place of the second half in the last step.
     fn step<A: SlotAlgebra>(
         &self,
         alg: &A,
@@ -262,6 +278,7 @@ impl Newton {
         self.sum_k(alg, &alg.mul(&left, &right)?)
     }
 
+    /// The sum over k, in every block.
     fn sum_k<A: SlotAlgebra>(&self, alg: &A, v: &A::Vector) -> Result<A::Vector, A::Error> {
         rotate_sum(alg, v, 2 * (self.dim * self.dim) as i64, self.dim)
     }
@@ -279,7 +296,8 @@ impl Newton {
     }
 }
 
-/// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at least 1.
+/// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at
+/// least 1.
 ///
 /// # Errors
 /// [`Error::Range`] unless `0 < lambda < c` and `0 < eps`, all finite.
@@ -294,14 +312,15 @@ pub fn cold_steps(eps: f64, lambda: f64, c: f64) -> Result<usize, Error> {
     Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
 }
 
-/// Values of a function of (k, h, i, j), k below `blocks`.
+/// The values of `f` at all (k, h, i, j) with k below `blocks`, in the order of the slots.
 fn pattern(dim: usize, blocks: usize, f: impl Fn(i64, i64, i64, i64) -> f64) -> Vec<Complex64> {
     let d = dim as i64;
     let slot = |s: i64| f(s / (2 * d * d), s / (d * d) % 2, s / d % d, s % d);
     (0..2 * d * d * blocks as i64).map(|s| slot(s).into()).collect()
 }
 
-/// The transform with the entry `(offset, value)` that `f` gives at each slot (k, h, i, j).
+/// The linear transform that gives slot (k, h, i, j) the value of the slot at the distance `offset` times
+/// `value`, where `f` returns `(offset, value)`; the slot is 0 where `f` returns `None`.
 fn transform(
     dim: usize,
     f: impl Fn(i64, i64, i64, i64) -> Option<(i64, f64)>,
@@ -346,8 +365,8 @@ mod tests {
         assert_eq!(got.len(), want.len());
     }
 
-    /// lambda I plus `t` outer products of unit vectors.
-    fn design(d: usize, t: usize, rng: &mut rand_chacha::ChaCha8Rng) -> Matrix {
+    /// I plus `t` outer products of random unit vectors.
+    fn matrix(d: usize, t: usize, rng: &mut rand_chacha::ChaCha8Rng) -> Matrix {
         let mut v = identity(d);
         for _ in 0..t {
             let x: Vec<f64> = (0..d).map(|_| rng.random::<f64>() - 0.5).collect();
@@ -357,21 +376,22 @@ mod tests {
         v
     }
 
-    /// Each start and each step equals matrix arithmetic in f64, in every replica, also when slots exceed the period.
+    /// Each start and each step equals matrix arithmetic in f64 in every copy, also with more slots than one
+    /// period.
     #[test]
     fn steps_equal_matrix_arithmetic() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
         for (d, copies) in [(2, 1), (2, 4), (4, 1), (8, 2), (16, 1)] {
             let newton = Newton::new(d, 0.5, &[1.25, 0.75], 1.0).unwrap();
             let alg = Clear::new(newton.period() * copies).unwrap();
-            let v = design(d, 3 * d, &mut rng);
-            let a: Matrix = design(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
-            let omega: Vec<f64> = (0..d).map(|i| i as f64 - 1.5).collect();
-            let top = newton.warm_depth() + newton.model_depth();
-            let design = alg.fresh(&newton.design_slots(&v).unwrap(), top).unwrap();
-            let model = alg.fresh(&newton.model_slots(&a, &omega).unwrap(), top).unwrap();
+            let v = matrix(d, 3 * d, &mut rng);
+            let a: Matrix = matrix(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
+            let y: Vec<f64> = (0..d).map(|i| i as f64 - 1.5).collect();
+            let top = newton.warm_depth() + newton.solution_depth();
+            let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), top).unwrap();
+            let previous = alg.fresh(&newton.solution_slots(&a, &y).unwrap(), top).unwrap();
 
-            let state = newton.warm_start(&alg, &design, &model).unwrap();
+            let state = newton.warm_start(&alg, &matrix, &previous).unwrap();
             assert_eq!(alg.level(&state), top - 2);
             let x: Matrix = a.iter().map(|a| 0.5 * a).collect();
             let m = product(&v, &x, d);
@@ -390,14 +410,14 @@ mod tests {
             assert_eq!(alg.level(&inverse), top - newton.warm_depth());
 
             let g: Vec<f64> = (0..d).map(|i| (i as f64).cos()).collect();
-            let moment = alg.fresh(&newton.moment_slots(&g).unwrap(), top).unwrap();
-            let got = newton.model(&alg, &inverse, &moment).unwrap();
+            let vector = alg.fresh(&newton.vector_slots(&g).unwrap(), top).unwrap();
+            let got = newton.solution(&alg, &inverse, &vector).unwrap();
             assert_eq!(alg.level(&got), 0);
-            let omega: Vec<f64> = (0..d).map(|j| (0..d).map(|i| x2[i * d + j] * g[i]).sum()).collect();
-            let (x, o) = newton.read_model(got.values()).unwrap();
+            let y: Vec<f64> = (0..d).map(|j| (0..d).map(|i| x2[i * d + j] * g[i]).sum()).collect();
+            let (x, o) = newton.read_solution(got.values()).unwrap();
             close(&x, &x2, 1e-11);
-            close(&o, &omega, 1e-10);
-            let want = newton.model_slots(&x2, &omega).unwrap();
+            close(&o, &y, 1e-10);
+            let want = newton.solution_slots(&x2, &y).unwrap();
             for (g, w) in got.values().iter().zip(want.iter().cycle()) {
                 assert!((g - w).norm() < 1e-9 * (1.0 + w.norm()));
             }
@@ -409,17 +429,17 @@ mod tests {
     fn cold_start_converges_in_k1_steps() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(3);
         let (d, t, eps) = (4, 50, 1e-4);
-        let v = design(d, t, &mut rng);
+        let v = matrix(d, t, &mut rng);
         let c = d as f64 + t as f64;
         let steps = cold_steps(eps, 1.0, c).unwrap();
         let newton = Newton::new(d, 1.0, &vec![1.0; steps], 1.0).unwrap();
         let alg = Clear::new(newton.period()).unwrap();
-        let design = alg.fresh(&newton.design_slots(&v).unwrap(), newton.cold_depth()).unwrap();
-        let state = newton.cold_start(&alg, &design, c).unwrap();
+        let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), newton.cold_depth()).unwrap();
+        let state = newton.cold_start(&alg, &matrix, c).unwrap();
         close(&state.real()[d * d..2 * d * d], &v.iter().map(|v| v / c).collect::<Vec<_>>(), 1e-12);
         let inverse = newton.iterate(&alg, &state).unwrap();
         assert_eq!(alg.level(&inverse), 0);
-        let (x, _) = newton.read_model(inverse.values()).unwrap();
+        let (x, _) = newton.read_solution(inverse.values()).unwrap();
         let residual = product(&x, &v, d);
         // ||X - V^-1|| <= eps, and ||V|| <= c.
         for (r, i) in residual.iter().zip(identity(d)) {
@@ -428,8 +448,9 @@ mod tests {
         assert_eq!(newton.cold_depth(), 1 + 2 * steps);
     }
 
-    /// Diagonal matrices: V = diag(1, x, 3) A^-1 has the extreme eigenvalues 1 and 3 of A V. After three steps the ends
-    /// of the spectrum are where the factors put them, on both sides of one, and everything between is nearer.
+    /// Diagonal matrices: V = diag(1, x, 3) A^-1 has the extreme eigenvalues 1 and 3 of A V. After three
+    /// steps the ends of the spectrum are where the factors put them, on both sides of one, and everything
+    /// between is nearer.
     #[test]
     fn warm_start_keeps_its_bound() {
         // By hand: e = 1/2, then 1/7, 1/97, 1/18817.
@@ -439,16 +460,16 @@ mod tests {
         let alg = Clear::new(newton.period()).unwrap();
         let diagonal = [1.0, 1.3, 2.1, 3.0];
         let v: Matrix = (0..16).map(|s| if s / 4 == s % 4 { diagonal[s % 4] } else { 0.0 }).collect();
-        let design = alg.fresh(&newton.design_slots(&v).unwrap(), 8).unwrap();
-        let model = alg.fresh(&newton.model_slots(&identity(4), &[0.0; 4]).unwrap(), 8).unwrap();
-        let state = newton.warm_start(&alg, &design, &model).unwrap();
-        let (x, _) = newton.read_model(newton.iterate(&alg, &state).unwrap().values()).unwrap();
+        let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), 8).unwrap();
+        let previous = alg.fresh(&newton.solution_slots(&identity(4), &[0.0; 4]).unwrap(), 8).unwrap();
+        let state = newton.warm_start(&alg, &matrix, &previous).unwrap();
+        let (x, _) = newton.read_solution(newton.iterate(&alg, &state).unwrap().values()).unwrap();
         let off = |i: usize| x[i * 5] * diagonal[i] - 1.0;
         assert!((off(0) + e3).abs() < 1e-12 && (off(3) + e3).abs() < 1e-12, "{} {}", off(0), off(3));
         assert!(off(1).abs() <= e3 && off(2).abs() <= e3);
     }
 
-    /// The published rotations are those made, no more and no fewer, and few keys are needed.
+    /// [`Newton::rotations`] lists exactly the rotations that are made, and they are few.
     #[test]
     fn rotations_are_published_and_few() {
         for (d, most) in [(2, 6), (4, 13), (8, 18), (16, 29)] {
@@ -457,7 +478,7 @@ mod tests {
             let v = alg.fresh_real(&[0.1], 20).unwrap();
             let state = newton.warm_start(&alg, &v, &v).unwrap();
             let inverse = newton.iterate(&alg, &state).unwrap();
-            newton.model(&alg, &inverse, &v).unwrap();
+            newton.solution(&alg, &inverse, &v).unwrap();
             let n = newton.period() as i64;
             let published: BTreeSet<i64> = newton.rotations().iter().map(|k| k.rem_euclid(n)).collect();
             assert_eq!(alg.rotations_used(), published);
@@ -471,8 +492,8 @@ mod tests {
             assert!(Newton::new(dim, 1.0, &[1.0; 2], scale).is_err());
         }
         let newton = Newton::new(4, 1.0, &[1.0; 2], 1.0).unwrap();
-        assert!(newton.design_slots(&[0.0; 15]).is_err());
-        assert!(newton.read_model(&[Complex64::ZERO; 31]).is_err());
+        assert!(newton.matrix_slots(&[0.0; 15]).is_err());
+        assert!(newton.read_solution(&[Complex64::ZERO; 31]).is_err());
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], 9).unwrap();
         assert!(matches!(newton.iterate(&alg, &v), Err(Error::SlotCount { .. })));

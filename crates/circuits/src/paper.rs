@@ -1,0 +1,327 @@
+//! The circuits of the paper (Encrypted Linear Contextual Bandit), for comparison with the circuits of the
+//! other modules: the composed comparison, the iterated square root, and the chained argmax. Tests and
+//! `docs/circuits.md` use them; the service does not. The paper's cold start of the inverse is
+//! [`crate::inverse::Newton::cold_start`].
+
+use std::collections::BTreeSet;
+
+use num_complex::Complex64;
+
+use crate::argmax::Layout;
+use crate::error::{has_levels, in_range};
+use crate::{Chebyshev, Comparison, Error, SlotAlgebra};
+
+/// The paper's approximation of the sign function on [-1, 1]: `compositions` times the polynomial
+/// `f_n(x) = sum_{i<=n} 4^-i binom(2i, i) x (1 - x^2)^i`.
+///
+/// # Errors
+/// [`Error::Range`] unless n is in 1..=7 and `compositions` in 1..=64.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, NewComp and NewMax; Cheon, Kim, Kim 2020. Departure: none.
+pub fn comparison(n: usize, compositions: usize) -> Result<Comparison, Error> {
+    in_range("n of f_n", n as f64, 1.0, 7.0)?;
+    in_range("compositions", compositions as f64, 1.0, 64.0)?;
+    let f = |x: f64| {
+        let (mut binomial, mut sum) = (1.0, 0.0);
+        for i in 0..=n {
+            sum += binomial * x * (1.0 - x * x).powi(i as i32);
+            // 4^-(i+1) binom(2i+2, i+1) = 4^-i binom(2i, i) (2i+1)/(2i+2).
+            binomial *= (2 * i + 1) as f64 / (2 * i + 2) as f64;
+        }
+        sum
+    };
+    let stage = Chebyshev::interpolate(f, 2 * n + 1, -1.0, 1.0)?;
+    Ok(Comparison::of_stages(vec![stage; compositions]))
+}
+
+/// The number of compositions of f_1 with which NewMax reaches the precision `eps` in (0, 1/4):
+/// `1 + floor(3.2 + ln(1/eps)/ln(3/2) + ln(ln(1/eps)/ln 2 - 2)/ln 2)`.
+///
+/// # Errors
+/// [`Error::Range`] for another precision.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit: dep_max with `c_1 = 3/2`.
+pub fn compositions_of_maximum(eps: f64) -> Result<usize, Error> {
+    let bits = precision_bits(eps)?;
+    let depth = 3.2 + bits * 2f64.ln() / 1.5f64.ln() + (bits - 2.0).log2();
+    // At eps just below 1/4 the last logarithm is a large negative number; one composition is the least.
+    Ok(1 + depth.max(0.0).floor() as usize)
+}
+
+/// The number of compositions of f_1 with which NewComp reaches the precision `eps` in (0, 1/4):
+/// `ceil(ln(alpha ln(1/eps)/ln 2 - 2)/ln(3/2))` with `alpha = 3/2 + 5.2 ln(3/2)/ln 4 + ln(3/2)/(2 ln 2)`.
+///
+/// # Errors
+/// [`Error::Range`] for another precision.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit: dep_comp with `c_1 = 3/2`.
+pub fn compositions_of_comparison(eps: f64) -> Result<usize, Error> {
+    let bits = precision_bits(eps)?;
+    let c = 1.5f64.ln();
+    let alpha = 1.5 + 5.2 * c / 4f64.ln() + c / (2.0 * 2f64.ln());
+    Ok(((alpha * bits - 2.0).ln() / c).ceil().max(1.0) as usize)
+}
+
+fn precision_bits(eps: f64) -> Result<f64, Error> {
+    in_range("precision", eps, f64::MIN_POSITIVE, 0.25f64.next_down())?;
+    Ok(-eps.log2())
+}
+
+/// The paper's iteration for `factor sqrt(z)` on [0, c2], from the argument `u = 2z/c2 - 1` in [-1, 1].
+///
+/// It computes `q_0 = z/c2`, `v_0 = z/c2 - 1`, `q_{k+1} = q_k (1 - v_k/2)`, `v_{k+1} = v_k^2 (v_k - 3)/4`.
+/// After k steps the result `factor sqrt(c2) q_k` is within `|factor| sqrt(c2) (1 - z/(4 c2))^(2^(k+1))` of
+/// `factor sqrt(z)`. A step takes two levels.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, eq. 5. Departure: the first step starts from `u`, which saves a level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SquareRootIteration {
+    steps: usize,
+    upper: f64,
+    factor: f64,
+}
+
+impl SquareRootIteration {
+    /// The iteration with `steps` (1 to 64) steps on [0, `upper`].
+    ///
+    /// # Errors
+    /// [`Error::Range`] for another number of steps, or unless `upper` is positive and both numbers are
+    /// finite.
+    pub fn new(steps: usize, upper: f64, factor: f64) -> Result<Self, Error> {
+        in_range("iterations", steps as f64, 1.0, 64.0)?;
+        in_range("upper end", upper, f64::MIN_POSITIVE, f64::MAX)?;
+        in_range("factor", factor, -f64::MAX, f64::MAX)?;
+        Ok(Self { steps, upper, factor })
+    }
+
+    /// Levels of [`SquareRootIteration::evaluate`]: two for each step.
+    pub fn depth(&self) -> usize {
+        2 * self.steps
+    }
+
+    /// Products of two vectors.
+    pub fn products(&self) -> usize {
+        3 * self.steps - 2
+    }
+
+    /// The value in f64 at `z` in [0, c2].
+    pub fn eval(&self, z: f64) -> f64 {
+        let (mut q, mut v) = (z / self.upper, z / self.upper - 1.0);
+        for _ in 0..self.steps {
+            (q, v) = (q * (1.0 - 0.5 * v), 0.25 * v * v * (v - 3.0));
+        }
+        self.factor * self.upper.sqrt() * q
+    }
+
+    /// `factor sqrt(z)` in every slot of `u = 2z/c2 - 1`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] before anything is computed; otherwise those of the algebra.
+    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, u: &A::Vector) -> Result<A::Vector, A::Error> {
+        has_levels("square root", alg.level(u), self.depth())?;
+        let one = Complex64::ONE;
+        let output = self.factor * self.upper.sqrt();
+        // The last factor includes the factor of the output.
+        let last = |k: usize| if k + 1 == self.steps { output } else { 1.0 };
+        // With q_0 = (u + 1)/2 and v_0 = (u - 1)/2, q_1 = (u + 1)(5 - u)/8, v_1 = (u - 1)^2 (u - 7)/32.
+        let f = last(0);
+        let mut q =
+            alg.mul(&alg.add_const(u, one)?, &alg.linear_combination(&[(-f / 8.0, u)], 5.0 * f / 8.0)?)?;
+        if self.steps == 1 {
+            return Ok(q);
+        }
+        let square = alg.square(&alg.add_const(u, -one)?)?;
+        let mut v = alg.mul(&square, &alg.linear_combination(&[(1.0 / 32.0, u)], -7.0 / 32.0)?)?;
+        for k in 1..self.steps {
+            let f = last(k);
+            q = alg.mul(&q, &alg.linear_combination(&[(-0.5 * f, &v)], f)?)?;
+            if k + 1 < self.steps {
+                v = alg.mul(&alg.square(&v)?, &alg.linear_combination(&[(0.25, &v)], -0.75)?)?;
+            }
+        }
+        Ok(q)
+    }
+}
+
+/// The number of steps of [`SquareRootIteration`] for precision `eps` on [c1, c2], at least 1:
+/// `ceil(log2((ln eps - ln sqrt(c2)) / (2 ln(1 - c1/(4 c2)))))`.
+///
+/// # Errors
+/// [`Error::Range`] unless `0 < c1 <= c2` and `eps > 0`, all finite.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, Prop. 4. Departure: the factor is 2 and not 4, as its proof gives
+/// (test `square_root_count_suffices`).
+pub fn square_root_steps(eps: f64, c1: f64, c2: f64) -> Result<usize, Error> {
+    in_range("precision", eps, f64::MIN_POSITIVE, f64::MAX)?;
+    in_range("c2", c2, f64::MIN_POSITIVE, f64::MAX)?;
+    in_range("c1", c1, f64::MIN_POSITIVE, c2)?;
+    let ratio = (eps.ln() - 0.5 * c2.ln()) / (2.0 * (-0.25 * c1 / c2).ln_1p());
+    Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
+}
+
+/// The paper's argmax: K - 1 NewMax in a chain, then one NewComp of each score with the maximum.
+///
+/// Scores are in [0, 1], and padded entries are 0. The layout is that of [`crate::argmax`] without a spare
+/// value. Slot a F starts its chain at score a and goes around, so that neither a mask nor a broadcast is
+/// needed.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, amax and acomp. Departure: the order in which the chain of a slot
+/// meets the scores.
+#[derive(Debug, Clone)]
+pub struct PaperArgmax {
+    layout: Layout,
+    maximum: Comparison,
+    comparison: Comparison,
+}
+
+impl PaperArgmax {
+    /// The circuit for `count` (K, a power of two of at least 2) scores in blocks of `block` slots, with the
+    /// comparisons of NewMax and of NewComp.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] for numbers that are not powers of two, or fewer than two scores.
+    pub fn new(
+        count: usize,
+        block: usize,
+        maximum: Comparison,
+        comparison: Comparison,
+    ) -> Result<Self, Error> {
+        Ok(Self { layout: Layout::new(count, block)?, maximum, comparison })
+    }
+
+    /// The period of every vector: K F.
+    pub fn slots(&self) -> usize {
+        self.layout.slots()
+    }
+
+    /// Levels from scores to action: `(K - 1)(maximum + 1) + comparison + 1`.
+    pub fn depth(&self) -> usize {
+        (self.layout.count - 1) * (self.maximum.depth() + 1) + self.comparison.depth() + 1
+    }
+
+    /// All rotations that need a key.
+    pub fn rotations(&self) -> BTreeSet<i64> {
+        (1..self.layout.count).map(|a| (a * self.layout.block) as i64).collect()
+    }
+
+    /// About `max(a, b)`, as `(a + b)/2 + (a - b)/2 s(a - b)` for |a - b| <= 1. Takes one level more than the
+    /// comparison s.
+    ///
+    /// # Errors
+    /// Those of the algebra.
+    pub fn maximum<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        a: &A::Vector,
+        b: &A::Vector,
+    ) -> Result<A::Vector, A::Error> {
+        let difference = alg.sub(a, b)?;
+        let half_sign = self.maximum.affine(alg, &difference, 0.5, 0.0)?;
+        let mean = alg.mul_const(&alg.add(a, b)?, 0.5)?;
+        alg.add(&mean, &alg.mul(&difference, &half_sign)?)
+    }
+
+    /// Slot a F of the result is NewComp(score a, maximum): near 1/2 for the largest score, which is compared
+    /// with about itself, and near 0 for the others. All other slots are 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] before anything is computed, [`Error::SlotCount`] if the period of the algebra
+    /// is not K F; otherwise those of the algebra.
+    pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
+        self.layout.check(alg)?;
+        has_levels("argmax", alg.level(scores), self.depth())?;
+        let largest = self.rotations().into_iter().try_fold(scores.clone(), |largest, k| {
+            let next = alg.rotate(scores, k)?;
+            self.maximum(alg, &largest, &next)
+        })?;
+        let answer = self.comparison.indicator(alg, &alg.sub(scores, &largest)?)?;
+        self.layout.keep_heads(alg, &answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clear;
+
+    /// f_1 is (3x - x^3)/2, and compositions converge to the sign.
+    #[test]
+    fn paper_stage_and_convergence() {
+        let one = comparison(1, 1).unwrap();
+        assert_eq!((one.depth(), one.products()), (2, 2));
+        for x in [-1.0, -0.4, 0.1, 0.9] {
+            assert!((one.eval(x) - (3.0 * x - x * x * x) / 2.0).abs() < 1e-14);
+        }
+        let many = comparison(1, 18).unwrap();
+        assert!(many.error(2f64.powi(-8)) < 1e-6);
+        assert!((many.error(0.01) - many.measured_error(0.01, 10_000)).abs() < 1e-12);
+        let f3 = comparison(3, 1).unwrap();
+        let x: f64 = 0.3;
+        let want = (35.0 * x - 35.0 * x.powi(3) + 21.0 * x.powi(5) - 5.0 * x.powi(7)) / 16.0;
+        assert!((f3.eval(x) - want).abs() < 1e-14);
+    }
+
+    /// The numbers of compositions at t = 130, with eps' = 1/(4.1 t), equal those computed by hand.
+    #[test]
+    fn paper_depths() {
+        let eps = 1.0 / (4.1 * 130.0);
+        assert_eq!(compositions_of_maximum(eps).unwrap(), 22);
+        assert_eq!(compositions_of_comparison(eps).unwrap(), 9);
+        assert!(compositions_of_maximum(0.25).is_err());
+    }
+
+    /// The iteration on vectors equals the iteration in f64, with the stated depth and products.
+    #[test]
+    fn square_roots_equal_the_scalar_form() {
+        let alg = Clear::new(128).unwrap();
+        let z: Vec<f64> = (0..128).map(|k| 3.0 * f64::from(k) / 127.0).collect();
+        let u: Vec<f64> = z.iter().map(|z| 2.0 * z / 3.0 - 1.0).collect();
+        for root in (1..6).map(|k| SquareRootIteration::new(k, 3.0, 0.7).unwrap()) {
+            let v = alg.fresh_real(&u, root.depth()).unwrap();
+            alg.reset_counts();
+            let got = root.evaluate(&alg, &v).unwrap();
+            assert_eq!((alg.level(&got), alg.counts().products), (0, root.products()));
+            for (g, &z) in got.real().iter().zip(&z) {
+                assert!((g - root.eval(z)).abs() < 1e-12);
+            }
+        }
+        assert!(SquareRootIteration::new(0, 1.0, 1.0).is_err());
+        assert!(square_root_steps(0.1, 2.0, 1.0).is_err());
+        assert!(comparison(0, 1).is_err());
+    }
+
+    /// With factor 2 the number of steps is enough for every precision and range that the paper uses.
+    #[test]
+    fn square_root_count_suffices() {
+        for t in [2.0f64, 10.0, 130.0] {
+            let c1 = 1.0 / (t.powf(1.5) * (1.0 + t).sqrt());
+            let (k, upper) = (square_root_steps(1.0 / t, c1, c1 + 2.0).unwrap(), c1 + 2.0);
+            let root = SquareRootIteration::new(k, upper, 1.0).unwrap();
+            let error = crate::sqrt::worst_error(|z| root.eval(z), 1.0, [c1, upper], 10_000);
+            assert!(error <= 1.0 / t, "t {t}: {error} after {k}");
+        }
+    }
+
+    #[test]
+    fn the_chain_finds_the_largest() {
+        let comparison = super::comparison(1, 14).unwrap();
+        let paper = PaperArgmax::new(4, 8, comparison.clone(), comparison).unwrap();
+        let alg = Clear::new(32).unwrap();
+        let scores = [0.2, 0.9, 0.1, 0.7];
+        let mut scores_in_blocks = [0.0; 32];
+        scores_in_blocks.iter_mut().step_by(8).zip(scores).for_each(|(slot, score)| *slot = score);
+        let v = alg.fresh_real(&scores_in_blocks, paper.depth()).unwrap();
+        let b = paper.evaluate(&alg, &v).unwrap();
+        assert_eq!(alg.level(&b), 0);
+        let b = b.real();
+        assert_eq!(alg.rotations_used(), paper.rotations());
+        assert!(b[8] > 0.4 && [0, 16, 24].iter().all(|&j| b[j] < 1e-3), "{b:?}");
+        assert!(b.iter().enumerate().all(|(j, x)| j % 8 == 0 || *x == 0.0));
+    }
+}
