@@ -1,6 +1,6 @@
 //! The user's side of a round: encrypt contexts, read the decision, answer with the encrypted reward.
 //!
-//! For programs on the device of whoever holds the secret key: [`Device`] does the cryptography, [`Client`]
+//! For programs on the device that holds the secret key: [`Device`] does the cryptography, [`Client`]
 //! the HTTP, and neither needs the other. A server must not depend on this crate.
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →

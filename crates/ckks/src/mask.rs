@@ -1,4 +1,4 @@
-//! Hiding a ciphertext from whoever decrypts it, and one ciphertext from another: masks, noise, fresh
+//! Hides a message from the holder of the secret key, and the origin of a ciphertext: masks, noise, fresh
 //! encryptions of zero. Everything here needs the public key alone.
 //!
 //! | operation | hides |
@@ -36,7 +36,7 @@ pub fn mask_assign(params: &Params, a: &mut Ciphertext, seed: &MaskSeed) {
 /// another level, in a fresh encryption.
 ///
 /// Only every N/(2·slots)-th coefficient of such a message is not 0, and only these carry the mask. The
-/// coefficients between them held noise when the mask was added, and whoever encrypted anew dropped it.
+/// coefficients between them held noise when the mask was added, and the fresh encryption left it out.
 pub fn unmask_assign(params: &Params, a: &mut Ciphertext, level: usize, slots: usize, seed: &MaskSeed) {
     let basis = params.q_basis(a.level);
     a.c0.sub_assign(basis, &mask(params, level, seed, params.max_slots() / slots, basis));

@@ -29,7 +29,7 @@ pub fn hide<R: CryptoRng>(
 }
 
 /// Removes the mask of `seed` at `level` from the model of `slots` values that a user encrypted anew. The
-/// user kept only the coefficients that a message of so many slots has.
+/// user kept only the coefficients that a message of `slots` values has.
 pub fn reveal(
     params: &Params,
     mut refreshed: Ciphertext,

@@ -1,14 +1,14 @@
-//! Step 2: square root and optimistic index.
+//! Step 2 of a decision: the optimistic index u + β·√(z + c₁) of each arm, with u = ⟨ω, x⟩ and z = xᵀAx.
 //!
-//! Levels in → out: l → l − 2 − log₂(degree + 1).
+//! A ciphertext at level l leaves this step at level l − 2 − log₂(degree + 1): one level for the product with
+//! the model, one for the mask, the rest for the square root's polynomial.
 //!
 //! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u
-//! and the trace. u and the trace enter the index linearly, so they are picked out only at the level where
-//! they are added. Where the trace is the imaginary part of a z, conjugation tells them apart.
+//! and the trace. u and the trace enter the index linearly, so they are masked only at the level where they
+//! are added. Where the trace is the imaginary part of a z, conjugation separates them.
 //!
-//! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
-//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is
-//! left out.
+//! Source: Algorithm 4, step 2, section 4.2. Departures: contexts hold xxᵀ beside x; the square root is a
+//! Chebyshev polynomial (eq. 5 is in `circuits`); the constant β/t, which all indices share, is left out.
 
 use circuits::argmax::tie_bonus;
 use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};

@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) enum Op {
     /// A sum of ciphertexts, or another operation that touches each residue once.
     Add,
-    /// A product with a plaintext, or a sum of so many multiples: one rescale.
+    /// A product with a plaintext, or a sum of `terms` multiples: one rescale.
     PlainProduct { terms: usize },
-    /// Plaintexts of so many values in all, encoded for a level, or for its primes and the special ones.
+    /// Plaintexts of `values` values in all, encoded for a level, or for its primes and the special ones.
     Encode { values: usize, wide: bool },
     /// A ciphertext at another level or scale.
     Adjust,
-    /// A sum of so many products and multiples: one relinearisation and one division.
+    /// A sum of `products` products and `terms` multiples: one relinearisation and one division.
     Product { products: usize, terms: usize },
     /// Rotations of one ciphertext, or its conjugate, summed: one decomposition and one division.
     Rotations { count: usize },

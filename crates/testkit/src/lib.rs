@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 
-/// Whoever holds all keys of one pair.
+/// All keys of one pair, for tests that play every party.
 pub struct Party {
     /// The parameters.
     pub params: Params,

@@ -12,7 +12,7 @@ pub struct DecideReply {
     pub round: u64,
     /// Feedbacks in the model that decided, t_j.
     pub model_feedbacks: u64,
-    /// What the server spent, in seconds of wall time a phase.
+    /// Seconds of wall time that the server spent in each phase.
     pub seconds: Vec<(String, f64)>,
     /// Frame of the encrypted action, at the plan's answer level.
     pub action: Vec<u8>,

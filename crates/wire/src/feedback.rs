@@ -3,7 +3,7 @@ use crate::{Error, Limits};
 use protocol::RefreshId;
 use serde::{Deserialize, Serialize};
 
-/// What a user returns for a decision: user → server.
+/// The feedback on a decision: user → server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedbackRequest {
     /// Frame of the encrypted statistics, at the plan's statistics level.

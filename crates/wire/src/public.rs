@@ -34,7 +34,7 @@ impl PublicBundle {
     }
 
     /// Reads a bundle and checks it: manifest against parameters, every frame, the key ids, and that every
-    /// key which [`KeyPlan`] lists for its shape is there.
+    /// key that [`KeyPlan`] lists for its shape is there.
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
