@@ -111,7 +111,7 @@ impl Error {
             | Error::FeatureCount { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }
-            | Error::RewardOutOfRange { .. } => Fault::Value,
+            | Error::RewardOutOfRange => Fault::Value,
             Error::UnknownDecision { .. } => Fault::Unknown,
         }
     }
