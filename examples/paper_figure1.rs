@@ -216,7 +216,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
 
             let indices = twin.indices(&rows, round.round, round.model_feedbacks);
             let wanted = twin.arm(&rows, round.round, round.model_feedbacks);
-            let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
+            let scalars = helba::Scalars::new(config, round.round, round.model_feedbacks);
             let off_middle = |v: &f64| (2.0 * (v - scalars.least_index) / scalars.range - 1.0).abs();
             farthest_index = indices.iter().map(off_middle).fold(farthest_index, f64::max);
             widest_miss = widest_miss.max((indices[wanted] - indices[round.arm]) / scalars.range);

@@ -36,8 +36,50 @@ const CACHE_BYTES: usize = 16 << 20;
 /// The database of a state folder.
 pub(super) struct Tables {
     folder: PathBuf,
-    /// `None` after a failed write, until it can be opened again: what was written is then read back.
-    database: Mutex<Option<Database>>,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// `None` after a failed write, until it is opened again.
+    database: Option<Database>,
+    /// What the rows of a failed transaction held before it. Whether that transaction reached the disk is
+    /// unknown, and memory has the state before it: the next transaction first writes these.
+    before: Before,
+}
+
+/// Values before a transaction, `None` where there was none.
+#[derive(Default)]
+struct Before {
+    states: Vec<(Table, String, Option<Vec<u8>>)>,
+    /// With the index of the table in [`ROWS`].
+    rows: Vec<(usize, String, Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Before {
+    fn is_empty(&self) -> bool {
+        self.states.is_empty() && self.rows.is_empty()
+    }
+
+    /// Writes the values back. A second time it changes nothing.
+    fn restore(&self, transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
+        for (table, id, value) in &self.states {
+            let mut table = transaction.open_table(table.definition())?;
+            match value {
+                Some(value) => table.insert(id.as_str(), value.as_slice())?,
+                None => table.remove(id.as_str())?,
+            };
+        }
+        for (table, id, key, value) in &self.rows {
+            let mut table = transaction.open_table(ROWS[*table])?;
+            let key = (id.as_str(), key.as_slice());
+            match value {
+                Some(value) => table.insert(key, value.as_slice())?,
+                None => table.remove(key)?,
+            };
+        }
+        Ok(())
+    }
 }
 
 /// The two kinds of bandits that are stored.
@@ -85,7 +127,8 @@ impl Tables {
     /// [`Error::Database`], and those of the disk.
     pub(super) fn open(folder: &Path) -> Result<Self, Error> {
         let database = open(folder)?;
-        Ok(Tables { folder: folder.to_owned(), database: Mutex::new(Some(database)) })
+        let slot = Slot { database: Some(database), before: Before::default() };
+        Ok(Tables { folder: folder.to_owned(), slot: Mutex::new(slot) })
     }
 
     /// Checks that the database has `format` and the given keys, and notes both in an empty one.
@@ -98,7 +141,7 @@ impl Tables {
             wanted.extend([("key", key.to_vec()), ("parameters", parameters.to_vec())]);
         }
         let mut differs = None;
-        self.transaction(|transaction| {
+        self.transaction(|transaction, _| {
             let mut table = transaction.open_table(META)?;
             for (name, want) in &wanted {
                 let found = table.get(*name)?.map(|v| v.value().to_vec());
@@ -138,8 +181,8 @@ impl Tables {
     /// # Errors
     /// [`Error::Database`], and those of the disk.
     pub(super) fn read(&self) -> Result<Vec<Stored>, Error> {
-        let slot = lock(&self.database);
-        let database = slot.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
+        let slot = lock(&self.slot);
+        let database = slot.database.as_ref().ok_or(Error::Broken("no database after it was opened"))?;
         let read = || -> Result<Vec<Stored>, redb::Error> {
             let transaction = database.begin_read()?;
             let rows = |table: Keyed| -> Result<BTreeMap<String, Vec<StoredRow>>, redb::Error> {
@@ -174,24 +217,29 @@ impl Tables {
         read().map_err(|e| Error::database(&self.folder, e))
     }
 
-    /// Writes the edits of some bandits in one transaction. When it returns they are durable; on an error,
-    /// after a restart either all of them are there or none.
+    /// Writes the edits of some bandits in one transaction. When it returns they are durable. On an error,
+    /// after a restart either all of them are there or none; if the process goes on, the next transaction
+    /// takes back what is there.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
     pub(super) fn write(&self, table: Table, bandits: &[(&str, Edits)]) -> Result<(), Error> {
-        self.transaction(|transaction| {
+        self.transaction(|transaction, before| {
             for (id, edits) in bandits {
-                transaction.open_table(table.definition())?.insert(*id, edits.state.as_slice())?;
+                let mut states = transaction.open_table(table.definition())?;
+                let old = states.insert(*id, edits.state.as_slice())?.map(|v| v.value().to_vec());
+                before.states.push((table, id.to_string(), old));
                 let rows = [&edits.decisions, &edits.receipts, &edits.exchanges];
-                for (table, edits) in ROWS.into_iter().zip(rows).filter(|(_, edits)| !edits.is_empty()) {
-                    let mut table = transaction.open_table(table)?;
+                for (index, edits) in rows.into_iter().enumerate().filter(|(_, edits)| !edits.is_empty()) {
+                    let mut table = transaction.open_table(ROWS[index])?;
                     for edit in edits {
                         let key = (*id, edit.key.as_slice());
-                        match &edit.value {
+                        let old = match &edit.value {
                             Some(value) => table.insert(key, value.as_slice())?,
                             None => table.remove(key)?,
                         };
+                        let old = old.map(|v| v.value().to_vec());
+                        before.rows.push((index, id.to_string(), edit.key.clone(), old));
                     }
                 }
             }
@@ -204,44 +252,50 @@ impl Tables {
     /// # Errors
     /// As [`Self::write`].
     pub(super) fn delete(&self, table: Table, id: &str) -> Result<(), Error> {
-        self.transaction(|transaction| {
-            transaction.open_table(table.definition())?.remove(id)?;
-            for table in ROWS {
+        self.transaction(|transaction, before| {
+            let old = transaction.open_table(table.definition())?.remove(id)?.map(|v| v.value().to_vec());
+            before.states.push((table, id.into(), old));
+            for (index, table) in ROWS.into_iter().enumerate() {
                 let of_bandit = (id, &[][..])..(id, AFTER_ALL_KEYS);
-                transaction.open_table(table)?.retain_in(of_bandit, |_, _| false)?;
+                transaction.open_table(table)?.retain_in(of_bandit, |(_, key), value| {
+                    before.rows.push((index, id.into(), key.into(), Some(value.into())));
+                    false
+                })?;
             }
             Ok(true)
         })
     }
 
-    /// Commits what `write` writes, if it returns true.
+    /// Commits what `write` writes, if it returns true. `write` notes what it overwrites.
     fn transaction(
         &self,
-        write: impl FnOnce(&redb::WriteTransaction) -> Result<bool, redb::Error>,
+        write: impl FnOnce(&redb::WriteTransaction, &mut Before) -> Result<bool, redb::Error>,
     ) -> Result<(), Error> {
-        let mut slot = lock(&self.database);
-        let database = match slot.take() {
+        let slot = &mut *lock(&self.slot);
+        let database = match slot.database.take() {
             Some(database) => database,
             None => open(&self.folder)?,
         };
-        let run = || {
-            let transaction = database.begin_write()?;
-            if write(&transaction)? {
+        let run = |before: &mut Before| -> Result<(), redb::Error> {
+            if !before.is_empty() {
+                let transaction = database.begin_write()?;
+                before.restore(&transaction)?;
                 transaction.commit()?;
-            } else {
-                transaction.abort()?;
+                *before = Before::default();
             }
-            Ok::<_, redb::Error>(())
+            let transaction = database.begin_write()?;
+            match write(&transaction, before)? {
+                true => transaction.commit()?,
+                false => transaction.abort()?,
+            }
+            *before = Before::default();
+            Ok(())
         };
-        match run() {
-            Ok(()) => {
-                *slot = Some(database);
-                Ok(())
-            }
-            // The database takes no more writes after a failed one; the slot stays empty, so that the next
-            // transaction opens it anew.
-            Err(error) => Err(Error::database(&self.folder, error)),
-        }
+        // The database takes no more writes after a failed one; the slot stays empty, so that the next
+        // transaction opens it anew.
+        run(&mut slot.before).map_err(|error| Error::database(&self.folder, error))?;
+        slot.database = Some(database);
+        Ok(())
     }
 }
 
