@@ -12,8 +12,7 @@
 //! | `jobs` | how much is computed at a time; batch updates in the background |
 //! | `store` | states, rows and ciphertexts on the disk |
 //!
-//! `policy` is the registry of clear policies, `collect` the server's half of those whose users answer a
-//! shuffler or a secure sum.
+//! `policy` is HELBA's card beside those of the registry in the crate `policies`.
 //!
 //! What a request may cost is bounded before it is read: connections by [`Connections`], bodies by the size
 //! of the ciphertexts they can hold and by [`Settings::body_memory`], requests computed by

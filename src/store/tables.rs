@@ -52,8 +52,15 @@ struct Slot {
 #[derive(Default)]
 struct Before {
     states: Vec<(Table, String, Option<Vec<u8>>)>,
-    /// With the index of the table in [`ROWS`].
-    rows: Vec<(usize, String, Vec<u8>, Option<Vec<u8>>)>,
+    rows: Vec<RowBefore>,
+}
+
+struct RowBefore {
+    /// Index in [`ROWS`].
+    table: usize,
+    bandit: String,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
 }
 
 impl Before {
@@ -70,9 +77,9 @@ impl Before {
                 None => table.remove(id.as_str())?,
             };
         }
-        for (table, id, key, value) in &self.rows {
+        for RowBefore { table, bandit, key, value } in &self.rows {
             let mut table = transaction.open_table(ROWS[*table])?;
-            let key = (id.as_str(), key.as_slice());
+            let key = (bandit.as_str(), key.as_slice());
             match value {
                 Some(value) => table.insert(key, value.as_slice())?,
                 None => table.remove(key)?,
@@ -238,8 +245,9 @@ impl Tables {
                             Some(value) => table.insert(key, value.as_slice())?,
                             None => table.remove(key)?,
                         };
-                        let old = old.map(|v| v.value().to_vec());
-                        before.rows.push((index, id.to_string(), edit.key.clone(), old));
+                        let value = old.map(|v| v.value().to_vec());
+                        let (bandit, key) = (id.to_string(), edit.key.clone());
+                        before.rows.push(RowBefore { table: index, bandit, key, value });
                     }
                 }
             }
@@ -258,7 +266,8 @@ impl Tables {
             for (index, table) in ROWS.into_iter().enumerate() {
                 let of_bandit = (id, &[][..])..(id, AFTER_ALL_KEYS);
                 transaction.open_table(table)?.retain_in(of_bandit, |(_, key), value| {
-                    before.rows.push((index, id.into(), key.into(), Some(value.into())));
+                    let value = Some(value.into());
+                    before.rows.push(RowBefore { table: index, bandit: id.into(), key: key.into(), value });
                     false
                 })?;
             }

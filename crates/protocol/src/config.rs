@@ -137,13 +137,17 @@ impl BanditConfig {
             );
             return Err(OutOfRange::new("linear.c", linear.c, want).into());
         }
-        let alpha = if let Width::Constant { alpha } = linear.width { alpha } else { 0.0 };
+        // Widths grow with the rounds.
+        let width = match linear.width {
+            Width::Constant { alpha } => ("linear.width.alpha", alpha),
+            _ => ("linear.width", linear.beta(self.horizon, self.horizon)),
+        };
         for (name, value) in [
             ("linear.lambda", linear.lambda.max(1.0 / linear.lambda)),
-            ("linear.width.alpha", alpha),
+            width,
             ("linear.l", linear.l * linear.l),
         ] {
-            if value > 1e4 {
+            if value.is_nan() || value > 1e4 {
                 return Err(field(
                     name,
                     format!("{value:e} (its square or inverse, as it enters)"),

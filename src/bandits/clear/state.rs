@@ -628,8 +628,8 @@ mod tests {
                 let rows = rows.into_iter().flatten().flat_map(|(key, value)| [key, value]);
                 let mut parts: Vec<_> = std::iter::once(&mut damaged.state).chain(rows).collect();
                 let at = rng.random_range(0..parts.iter().map(|part| part.len()).sum());
-                let bytes = parts.iter_mut().flat_map(|part| part.iter_mut());
-                *bytes.skip(at).next().unwrap() ^= 1 << rng.random_range(0..8);
+                let mut bytes = parts.iter_mut().flat_map(|part| part.iter_mut());
+                *bytes.nth(at).unwrap() ^= 1 << rng.random_range(0..8);
                 let Ok(mut bandit) = ClearState::read(&damaged) else {
                     refused += 1;
                     continue;

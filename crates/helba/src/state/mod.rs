@@ -20,7 +20,9 @@ use ckks::{Ciphertext, Plaintext};
 use decisions::{Counted, Pending};
 use num_complex::Complex64;
 use phase::Phase;
-use protocol::{BanditConfig, DecisionId, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status};
+use protocol::{
+    BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status,
+};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -365,7 +367,7 @@ impl Bandit {
             model: s.model.clone(),
             // Often fewer steps than planned: most batches end with fewer feedbacks untested than the plan
             // allows for.
-            factors: s.config.newton(s.residual, *untested, s.plan.newton_steps)?,
+            factors: s.newton(*untested)?,
             closed_at: *at,
         }))
     }
@@ -431,6 +433,13 @@ impl State<Arc<Ciphertext>> {
         matches!(self.phase, Phase::Open)
     }
 
+    /// The steps of the update that takes in `untested` feedbacks. The configuration was checked for a batch, so
+    /// that no sender of a feedback is at fault if there are none.
+    fn newton(&self, untested: u64) -> Result<Factors, Error> {
+        let steps = self.config.newton(self.residual, untested, self.plan.newton_steps);
+        steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
+    }
+
     /// Ends the batch: the statistics so far are what the next model is made of, and a new trace begins.
     fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         if self.feedbacks == self.model_feedbacks {
@@ -438,7 +447,7 @@ impl State<Arc<Ciphertext>> {
             return Ok(());
         }
         let untested = self.feedbacks - self.trace_tested_to;
-        let residual = self.config.newton(self.residual, untested, self.plan.newton_steps)?.residual();
+        let residual = self.newton(untested)?.residual();
         let snapshot = self.statistics.clone();
         self.phase = Phase::Closing { at: self.feedbacks, untested, residual, snapshot };
         self.batches += 1;

@@ -1,6 +1,6 @@
 //! What a configuration is refused for, and that the shipped sets carry what they say.
 
-use bandit::{LinearConfig, Schedule};
+use bandit::{LinearConfig, Schedule, Width};
 use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
 use fault::OutOfRange;
@@ -109,6 +109,8 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Growth)), "linear.schedule");
     assert_eq!(field(&with(|c| c.linear.lambda = 0.01)), "a batch update");
     assert_eq!(field(&with(|c| c.linear.l = 1e9)), "linear.l");
+    let wide = |c: &mut BanditConfig| (c.linear.width, c.linear.sigma) = (Width::Theory, 1e300);
+    assert_eq!(field(&with(wide)), "linear.width");
     assert_eq!(field(&with(|c| c.linear.lambda = 1e-17)), "linear.lambda");
     assert_eq!(field(&with(|c| c.linear.lambda = 1e308)), "linear.lambda");
     assert_eq!(field(&with(|c| c.horizon = 0)), "horizon");
