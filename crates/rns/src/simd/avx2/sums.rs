@@ -1,0 +1,529 @@
+//! Sums of products, accumulated without reduction and reduced once at the end.
+
+use super::super::scalar::{self, by_size};
+use super::{LANES, Lanes, Words, centered, load, load_doubles, pick, store, to_doubles, to_integers, whole};
+use crate::Modulus;
+use crate::simd::operands::{AccumulatorTerms, Affine, Destination, Mode, Pairs, Rows, Term};
+use std::arch::x86_64::*;
+
+/// Entries of a block in the order of [`crate::LimbPairs`], in registers.
+const BLOCK: usize = 2;
+
+/// 1.5·2¹⁰³. A sum of this and a number below 2¹⁰² in magnitude is rounded to a multiple of 2⁵¹.
+const ROUND_HIGH: f64 = 1.5 * (1u128 << 103) as f64;
+/// 1.5·2⁵².
+const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
+/// Bits of the low part of a sum.
+const LOW: i32 = 51;
+
+/// Sums of products of lanes.
+trait Sum: Copy {
+    /// What a sum multiplies.
+    type Factor: Copy;
+    /// The power of two that the high parts of a sum count.
+    const SHIFT: i32;
+    /// SAFETY: the CPU must have AVX2 and FMA, as for all functions of the trait.
+    unsafe fn factor(x: __m256i) -> Self::Factor;
+    /// An empty sum that `terms` products will be added to.
+    unsafe fn new(terms: usize) -> Self;
+    unsafe fn add(&mut self, x: Self::Factor, y: Self::Factor);
+    /// The sum as high·2^SHIFT + low, with both below 2⁵².
+    unsafe fn parts(self) -> (__m256d, __m256d);
+}
+
+/// Sums of at most 2¹¹ products of factors below 2³²: modulo 2⁶⁴, and of the upper halves of the products.
+#[derive(Clone, Copy)]
+struct Short(__m256i, __m256i);
+
+impl Sum for Short {
+    type Factor = __m256i;
+    const SHIFT: i32 = 32;
+
+    #[inline(always)]
+    unsafe fn factor(x: __m256i) -> __m256i {
+        x
+    }
+
+    #[inline(always)]
+    unsafe fn new(_: usize) -> Self {
+        // SAFETY: by the caller's promise.
+        unsafe { Short(_mm256_setzero_si256(), _mm256_setzero_si256()) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&mut self, x: __m256i, y: __m256i) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let product = _mm256_mul_epu32(x, y);
+            self.0 = _mm256_add_epi64(self.0, product);
+            self.1 = _mm256_add_epi64(self.1, _mm256_srli_epi64::<32>(product));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn parts(self) -> (__m256d, __m256d) {
+        // SAFETY: by the caller's promise. The lower halves add up to less than 2⁴³.
+        unsafe {
+            let low = _mm256_sub_epi64(self.0, _mm256_slli_epi64::<32>(self.1));
+            (to_doubles(self.1), to_doubles(low))
+        }
+    }
+}
+
+/// Sums of products of factors below 2⁵⁰, of which [`Long::terms`] are added up: of the products rounded to
+/// multiples of 2⁵¹, and of the rest.
+#[derive(Clone, Copy)]
+struct Long(__m256i, __m256i);
+
+impl Long {
+    /// The number of products of factors below 2^`bits` in all whose sum is below 2¹⁰³.
+    fn terms(bits: u32) -> usize {
+        1 << (103 - bits).min(10)
+    }
+}
+
+impl Sum for Long {
+    type Factor = __m256d;
+    const SHIFT: i32 = LOW;
+
+    #[inline(always)]
+    unsafe fn factor(x: __m256i) -> __m256d {
+        // SAFETY: by the caller's promise.
+        unsafe { to_doubles(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn new(terms: usize) -> Self {
+        // A rounded product has the bits of ROUND_HIGH plus its multiple of 2⁵¹, and its rest those of ROUND
+        // plus the rest. The low sum starts at 2⁶² more, so that it is positive.
+        let without = |x: f64| (x.to_bits().wrapping_mul(terms as u64)).wrapping_neg();
+        let high = without(ROUND_HIGH).wrapping_sub(1 << (62 - LOW));
+        let low = without(ROUND).wrapping_add(1 << 62);
+        // SAFETY: by the caller's promise.
+        unsafe { Long(_mm256_set1_epi64x(high as i64), _mm256_set1_epi64x(low as i64)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(&mut self, x: __m256d, y: __m256d) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let (round, both) = (_mm256_set1_pd(ROUND_HIGH), _mm256_set1_pd(ROUND_HIGH + ROUND));
+            let high = _mm256_fmadd_pd(x, y, round);
+            let low = _mm256_fmadd_pd(x, y, _mm256_sub_pd(both, high));
+            self.0 = _mm256_add_epi64(self.0, _mm256_castpd_si256(high));
+            self.1 = _mm256_add_epi64(self.1, _mm256_castpd_si256(low));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn parts(self) -> (__m256d, __m256d) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let high = _mm256_add_epi64(self.0, _mm256_srli_epi64::<LOW>(self.1));
+            let low = _mm256_and_si256(self.1, _mm256_set1_epi64x((1 << LOW) - 1));
+            (to_doubles(high), to_doubles(low))
+        }
+    }
+}
+
+/// The factors that reduce a sum of products.
+#[derive(Clone, Copy)]
+struct Weights {
+    lanes: Lanes,
+    high: __m256d,
+    low: __m256d,
+}
+
+impl Weights {
+    /// For sums whose high parts count 2^`shift`, which are multiplied by the reduced `factor`.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn new(m: &Modulus, shift: i32, factor: u64) -> Self {
+        let weight = |w: u64| _mm256_set1_pd(centered(m, w));
+        let high = m.mul(factor, m.reduce(1 << shift));
+        Weights { lanes: Lanes::new(m), high: weight(high), low: weight(factor) }
+    }
+
+    /// For sums that are divided by 2⁵².
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn montgomery(m: &Modulus, shift: i32) -> Self {
+        Self::new(m, shift, m.montgomery(1))
+    }
+
+    /// The weighted sum modulo q, at most 2q in magnitude.
+    #[target_feature(enable = "avx2,fma")]
+    #[inline]
+    fn apply(&self, (high, low): (__m256d, __m256d)) -> __m256d {
+        _mm256_add_pd(self.lanes.mul(high, self.high), self.lanes.mul(low, self.low))
+    }
+}
+
+/// `sum` + x, centred.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn add_centered(l: &Lanes, sum: &mut __m256d, x: __m256d) {
+    *sum = l.center(_mm256_add_pd(*sum, x));
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn pair_products_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    pairs: Pairs,
+    plus: &AccumulatorTerms,
+    destination: Destination,
+) {
+    // On this kernel `lazy_bits` is the size of the prime: all factors are below 2^bits.
+    match m.bits() {
+        25..=32 => pair_products::<Short>(m, out0, out1, x, pairs, plus, destination),
+        _ => pair_products::<Long>(m, out0, out1, x, pairs, plus, destination),
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn pair_products<S: Sum>(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    pairs: Pairs,
+    plus: &AccumulatorTerms,
+    Destination { permutation, mode }: Destination,
+) {
+    let (n, stored) = (out0.len(), pairs.stored);
+    let (row, pair, step) = (stored.row_bytes(), stored.pair_bytes(), stored.step());
+    let (bytes, width) = (stored.padded(), row / (BLOCK * LANES));
+    assert!(x.len() <= pairs.count() && n.is_multiple_of(BLOCK * LANES), "more terms than pairs");
+    assert!(bytes.len() >= n / (BLOCK * LANES) * step + 64, "pairs shorter than the sum");
+    let (words, weights) = (Words::new(width), Weights::montgomery(m, S::SHIFT));
+    let l = weights.lanes;
+    let at_a_time = Long::terms(2 * m.bits());
+    let zero = _mm256_setzero_pd();
+    let constant = _mm256_set1_pd(plus.constant as f64);
+    let products: Vec<_> =
+        plus.products.iter().map(|(k, x, y)| (_mm256_set1_pd(centered(m, k.value)), x, y)).collect();
+    let multiples = plus.multiples.each_ref().map(|multiples| -> Vec<_> {
+        multiples.iter().map(|(k, x)| (_mm256_set1_pd(centered(m, *k)), *x)).collect()
+    });
+    for (i, block) in (0..n).step_by(BLOCK * LANES).zip((0..).step_by(step)) {
+        // Four entries of both sums, and the next four.
+        let mut totals = [[constant, zero]; BLOCK];
+        for (first, x) in (0..).step_by(at_a_time).zip(x.chunks(at_a_time)) {
+            // SAFETY: the CPU has the features of this function.
+            let mut sums = [[unsafe { S::new(x.len()) }; 2]; BLOCK];
+            for (j, x) in (first..).zip(x) {
+                let at = block + j * pair;
+                for (b, sums) in sums.iter_mut().enumerate() {
+                    let entries = |at: usize| {
+                        let at = at + b * LANES * width;
+                        debug_assert!(at + Words::read(width) <= bytes.len());
+                        // SAFETY: the entries of a block end before the padding, which is longer than what is
+                        // read from the last four on. The load of short words is unaligned.
+                        unsafe {
+                            let first = bytes.as_ptr().add(at);
+                            if width == 4 {
+                                _mm256_cvtepu32_epi64(_mm_loadu_si128(first.cast()))
+                            } else {
+                                words.load(first)
+                            }
+                        }
+                    };
+                    // SAFETY: i + 8 <= all lengths; the CPU has the features of this function.
+                    unsafe {
+                        let x = S::factor(load(x, i + b * LANES));
+                        sums[0].add(x, S::factor(entries(at)));
+                        let z = match pairs.seconds {
+                            Some(z) => load(z[j], i + b * LANES),
+                            None => entries(at + row),
+                        };
+                        sums[1].add(x, S::factor(z));
+                    }
+                }
+            }
+            for (totals, sums) in totals.iter_mut().zip(sums) {
+                for (total, sum) in totals.iter_mut().zip(sums) {
+                    // SAFETY: the CPU has the features of this function.
+                    add_centered(&l, total, weights.apply(unsafe { sum.parts() }));
+                }
+            }
+        }
+        for (b, totals) in totals.iter_mut().enumerate() {
+            // SAFETY: i + 8 <= all lengths.
+            let read = |x: &[u64]| unsafe { load_doubles(x, i + b * LANES) };
+            let [total0, total1] = totals;
+            for (k, x, y) in &products {
+                let x = x.map(|x| l.mul(read(x), *k));
+                let y = y.map(read);
+                add_centered(&l, total0, l.mul(x[0], y[0]));
+                add_centered(&l, total1, l.mul(x[0], y[1]));
+                add_centered(&l, total1, l.mul(x[1], y[0]));
+            }
+            for (k, x) in &multiples[0] {
+                add_centered(&l, total0, l.mul(read(x), *k));
+            }
+            for (k, x) in &multiples[1] {
+                add_centered(&l, total1, l.mul(read(x), *k));
+            }
+        }
+        let at = permutation.map_or(i, |p| p.targets()[i / (BLOCK * LANES)] as usize * BLOCK * LANES);
+        for (h, out) in [&mut *out0, &mut *out1].into_iter().enumerate() {
+            let mut sums = totals.map(|totals| l.reduce(totals[h]));
+            if let Some(permutation) = permutation {
+                let lanes = permutation.indices()[at..at + BLOCK * LANES].as_chunks::<LANES>().0;
+                // SAFETY: there are four indices for each register.
+                sums = std::array::from_fn(|b| unsafe { pick(sums, &lanes[b]) });
+            }
+            for (b, sum) in sums.into_iter().enumerate() {
+                let at = at + b * LANES;
+                // SAFETY: at + 4 <= all lengths: `at` is in a block from i on, or in one that the permutation, which
+                // is as long as a sum, has as a target.
+                unsafe {
+                    let sum = match mode {
+                        Mode::Write => sum,
+                        Mode::Add => l.reduce(_mm256_add_pd(load_doubles(out, at), to_doubles(sum))),
+                        Mode::Subtract => l.reduce(_mm256_sub_pd(load_doubles(out, at), to_doubles(sum))),
+                    };
+                    store(out, at, sum);
+                }
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn inner_products_short_into(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+) {
+    let stride = x.first().map_or(1, |x| out0.len() / x.len());
+    let even = x.iter().all(|x| x.len() * stride == out0.len());
+    if !even || !stride.is_power_of_two() || !out0.len().is_multiple_of(LANES) {
+        return scalar::inner_products_short_into(m, out0, out1, x, y, z);
+    }
+    match m.bits() {
+        ..=32 => inner_products_short::<Short>(m, out0, out1, x, y, z, stride),
+        _ => inner_products_short::<Long>(m, out0, out1, x, y, z, stride),
+    }
+}
+
+/// The stride must be a power of two and every x have `out0.len() / stride` entries; `out0.len()` must be a
+/// multiple of four.
+#[target_feature(enable = "avx2,fma")]
+fn inner_products_short<S: Sum>(
+    m: &Modulus,
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &[&[u64]],
+    y: &[&[u64]],
+    z: &[&[u64]],
+    stride: usize,
+) {
+    let (weights, at_a_time) = (Weights::montgomery(m, S::SHIFT), Long::terms(2 * m.bits()));
+    for i in (0..out0.len()).step_by(LANES) {
+        let mut totals = [_mm256_setzero_pd(); 2];
+        for first in (0..x.len()).step_by(at_a_time) {
+            let terms = first..x.len().min(first + at_a_time);
+            // SAFETY: the CPU has the features of this function.
+            let mut sums = [unsafe { S::new(terms.len()) }; 2];
+            for j in terms {
+                let x = x[j];
+                // SAFETY: i + 4 <= the lengths of y and z, and (i + 3)/stride is below the length of x.
+                unsafe {
+                    let x = match stride {
+                        1 => load(x, i),
+                        2 => {
+                            let two = _mm256_castsi128_si256(_mm_loadu_si128(x.as_ptr().add(i / 2).cast()));
+                            _mm256_permute4x64_epi64::<0b0101_0000>(two)
+                        }
+                        _ => _mm256_set1_epi64x(x[i / stride] as i64),
+                    };
+                    let x = S::factor(x);
+                    sums[0].add(x, S::factor(load(y[j], i)));
+                    sums[1].add(x, S::factor(load(z[j], i)));
+                }
+            }
+            for (total, sum) in totals.iter_mut().zip(sums) {
+                // SAFETY: the CPU has the features of this function.
+                add_centered(&weights.lanes, total, weights.apply(unsafe { sum.parts() }));
+            }
+        }
+        // SAFETY: i + 4 <= both lengths.
+        unsafe {
+            store(out0, i, weights.lanes.reduce_once(totals[0]));
+            store(out1, i, weights.lanes.reduce_once(totals[1]));
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
+    combine_from(m, out, x, c, 0);
+}
+
+/// [`combine_into`] from entry `start` of x on.
+#[target_feature(enable = "avx2,fma")]
+fn combine_from(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine, start: usize) {
+    let done = match x {
+        Rows::Wide(rows) => combine_wide(m, out, rows, c, start),
+        Rows::Narrow(rows) => combine_narrow(m, out, rows, c, start),
+    };
+    let (out, start) = (&mut out[done..], start + done);
+    if !out.is_empty() {
+        by_size!(x, combine_rest(m, out, @, c, start));
+    }
+}
+
+fn combine_rest<W: Copy + Into<u64>>(m: &Modulus, out: &mut [u64], x: &[&[W]], c: Affine, start: usize) {
+    scalar::combine(m, out, x, &scalar::factors(m, x.len(), c), start);
+}
+
+/// The entries are below 2⁵⁰. Returns the number of entries written.
+#[target_feature(enable = "avx2,fma")]
+fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affine, start: usize) -> usize {
+    /// Registers that are accumulated at the same time.
+    const WIDE: usize = 4;
+    let (weights, end) = (Weights::new(m, Long::SHIFT, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
+    assert!(c.len() == x.len(), "a factor for each row");
+    let at_a_time = Long::terms(50 + m.bits());
+    for i in (0..end).step_by(LANES * WIDE) {
+        let mut totals = [_mm256_set1_pd(constant as f64); WIDE];
+        for (x, c) in x.chunks(at_a_time).zip(c.chunks(at_a_time)) {
+            // SAFETY: the CPU has the features of this function; start + i + 4·WIDE <= all lengths.
+            unsafe {
+                let mut sums = [Long::new(x.len()); WIDE];
+                for (x, &c) in x.iter().zip(c) {
+                    let c = _mm256_set1_pd(c as f64);
+                    for (w, sum) in sums.iter_mut().enumerate() {
+                        sum.add(load_doubles(x, start + i + w * LANES), c);
+                    }
+                }
+                for (total, sum) in totals.iter_mut().zip(sums) {
+                    let (high, low) = sum.parts();
+                    let low = _mm256_add_pd(low, weights.lanes.mul(high, weights.high));
+                    add_centered(&weights.lanes, total, low);
+                }
+            }
+        }
+        for (w, total) in totals.into_iter().enumerate() {
+            // SAFETY: i + 4·WIDE <= end <= the length.
+            unsafe { store(out, i + w * LANES, weights.lanes.reduce(total)) }
+        }
+    }
+    end
+}
+
+/// Factors are cut in two of 25 bits, so that products with words of 32 bits can be added up in a lane. Returns
+/// the number of entries written.
+#[target_feature(enable = "avx2,fma")]
+fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], (c, constant): Affine, start: usize) -> usize {
+    /// Registers that are accumulated at the same time.
+    const WIDE: usize = 4;
+    /// Bits of the lower part of a factor, and products of 57 bits that are added up.
+    const CUT: i32 = 25;
+    const TERMS: usize = 32;
+    let (weights, end) = (Weights::new(m, LOW, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
+    assert!(c.len() == x.len(), "a factor for each row");
+    let mask = |bits: i32| _mm256_set1_epi64x((1 << bits) - 1);
+    for i in (0..end).step_by(LANES * WIDE) {
+        let mut totals = [_mm256_set1_pd(constant as f64); WIDE];
+        for (x, c) in x.chunks(TERMS).zip(c.chunks(TERMS)) {
+            let mut sums = [[_mm256_setzero_si256(); 2]; WIDE];
+            for (x, &c) in x.iter().zip(c) {
+                let low = _mm256_set1_epi64x((c & ((1 << CUT) - 1)) as i64);
+                let high = _mm256_set1_epi64x((c >> CUT) as i64);
+                for (w, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: start + i + 4·WIDE <= all lengths; the load is unaligned.
+                    let x = unsafe {
+                        _mm256_cvtepu32_epi64(_mm_loadu_si128(x.as_ptr().add(start + i + w * LANES).cast()))
+                    };
+                    sum[0] = _mm256_add_epi64(sum[0], _mm256_mul_epu32(x, low));
+                    sum[1] = _mm256_add_epi64(sum[1], _mm256_mul_epu32(x, high));
+                }
+            }
+            for (total, [low, high]) in totals.iter_mut().zip(sums) {
+                // low + high·2²⁵ as low + high·2⁵¹ with a low part of 51 bits.
+                let high = _mm256_add_epi64(high, _mm256_srli_epi64::<CUT>(low));
+                let middle = _mm256_slli_epi64::<CUT>(_mm256_and_si256(high, mask(LOW - CUT)));
+                let low = _mm256_or_si256(_mm256_and_si256(low, mask(CUT)), middle);
+                let high = to_doubles(_mm256_srli_epi64::<{ LOW - CUT }>(high));
+                let low = _mm256_add_pd(to_doubles(low), weights.lanes.mul(high, weights.high));
+                add_centered(&weights.lanes, total, low);
+            }
+        }
+        for (w, total) in totals.into_iter().enumerate() {
+            // SAFETY: i + 4·WIDE <= end <= the length.
+            unsafe { store(out, i + w * LANES, weights.lanes.reduce(total)) }
+        }
+    }
+    end
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn combine_pair_into(
+    m: [&Modulus; 2],
+    out0: &mut [u64],
+    out1: &mut [u64],
+    x: &Rows,
+    c: [Affine; 2],
+) {
+    /// Entries that are combined for both moduli while they are in the first-level cache.
+    const PIECE: usize = 256;
+    for ((out0, out1), start) in out0.chunks_mut(PIECE).zip(out1.chunks_mut(PIECE)).zip((0..).step_by(PIECE))
+    {
+        combine_from(m[0], out0, x, c[0], start);
+        combine_from(m[1], out1, x, c[1], start);
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms: &[Term]) {
+    let (l, end) = (Lanes::new(m), whole(out.len()));
+    for i in (0..end).step_by(LANES) {
+        let mut sum = _mm256_setzero_pd();
+        for (k, x, y) in terms {
+            // SAFETY: i + 4 <= end <= all lengths.
+            let [x, y] = unsafe { [load_doubles(x, i), load_doubles(y, i)] };
+            let x = l.mul(x, _mm256_set1_pd(k.value as f64));
+            add_centered(&l, &mut sum, l.mul(x, y));
+        }
+        // SAFETY: as above.
+        unsafe { store(out, i, l.reduce_once(sum)) }
+    }
+    let rest: Vec<Term> = terms.iter().map(|(k, x, y)| (*k, &x[end..], &y[end..])).collect();
+    scalar::sum_of_products_into(m, &mut out[end..], &rest);
+}
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
+    let end = whole(out.len());
+    for i in (0..end).step_by(LANES) {
+        let mut sum = _mm256_set1_pd(0.5);
+        // SAFETY: i + 4 <= end <= all lengths; the load of short words is unaligned. The product is rounded before
+        // it is added, as in the scalar version.
+        unsafe {
+            let mut add = |x: __m256i, f: f64| {
+                sum = _mm256_add_pd(sum, _mm256_mul_pd(to_doubles(x), _mm256_set1_pd(f)));
+            };
+            match x {
+                Rows::Wide(rows) => rows.iter().zip(f).for_each(|(x, &f)| add(load(x, i), f)),
+                Rows::Narrow(rows) => rows.iter().zip(f).for_each(|(x, &f)| {
+                    add(_mm256_cvtepu32_epi64(_mm_loadu_si128(x.as_ptr().add(i).cast())), f);
+                }),
+            }
+            let whole = _mm256_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(sum);
+            store(out, i, to_integers(whole));
+        }
+    }
+    by_size!(x, rounded_rest(&mut out[end..], @, f, end));
+}
+
+fn rounded_rest<W: Copy + Into<u64>>(out: &mut [u64], x: &[&[W]], f: &[f64], start: usize) {
+    scalar::rounded_sum(out, x, f, start);
+}
