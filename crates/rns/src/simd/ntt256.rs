@@ -126,6 +126,10 @@ impl Ntt256 {
             }
             blocks <<= stages;
         }
+        if within.is_empty() {
+            // SAFETY: the block is the limb.
+            return unsafe { self.forward_tails::<MODE>(&lanes, limb, blocks, 0, &mut sink) };
+        }
         for (k, block) in limb.chunks_exact_mut(self.n / blocks).enumerate() {
             let (mut root, mut len) = (blocks + k, block.len());
             for &stages in within {
@@ -206,8 +210,8 @@ impl Ntt256 {
         w
     }
 
-    /// The last four stages of all groups of a block. The first group has root `root`, and its first entry is
-    /// entry `at` of the limb.
+    /// The last four stages of all groups of a block, an even number. The first group has root `root`, and its first
+    /// entry is entry `at` of the limb.
     ///
     /// SAFETY: `sink` must have all entries of the limb that `block` covers.
     #[target_feature(enable = "avx2,fma")]
@@ -219,31 +223,46 @@ impl Ntt256 {
         at: usize,
         sink: &mut impl Sink,
     ) {
+        /// Groups that are transformed at the same time, to hide the latency of the products.
+        const SIDE: usize = 2;
         let groups = self.n / TAIL;
-        for (g, tail) in (root - groups..).zip(block.as_chunks_mut::<TAIL>().0) {
-            let [w8, w40, w41] = [groups + g, 2 * (groups + g), 2 * (groups + g) + 1]
-                .map(|root| _mm256_set1_pd(self.roots[root]));
+        for (k, tail) in block.as_chunks_mut::<{ SIDE * TAIL }>().0.iter_mut().enumerate() {
+            let g: [usize; SIDE] = std::array::from_fn(|s| root - groups + SIDE * k + s);
+            let splat = |w: usize| _mm256_set1_pd(self.roots[w]);
+            let (w8, w4) =
+                (g.map(|g| splat(groups + g)), g.map(|g| [0, 1].map(|i| splat(2 * (groups + g) + i))));
             // SAFETY: a group has sixteen entries; its roots of the last two stages are four and eight.
             unsafe {
-                let w2 = load_roots(&self.roots, 4 * (groups + g));
-                let (even, odd) =
-                    (load_roots(&self.last_roots, 8 * g), load_roots(&self.last_roots, 8 * g + 4));
-                let mut v: [__m256d; 4] = std::array::from_fn(|j| InPlace.load(tail, j * LANES));
+                let w2 = g.map(|g| load_roots(&self.roots, 4 * (groups + g)));
+                let w1 = g.map(|g| [0, 4].map(|i| load_roots(&self.last_roots, 8 * g + i)));
+                let mut v: [[__m256d; 4]; SIDE] = std::array::from_fn(|s| {
+                    std::array::from_fn(|j| InPlace.load(tail, s * TAIL + j * LANES))
+                });
                 if MODE == TIGHT {
-                    (v[0], v[1]) = (lanes.center(v[0]), lanes.center(v[1]));
+                    v = v.map(|[a, b, c, d]| [lanes.center(a), lanes.center(b), c, d]);
                 }
-                let (a, c) = forward_butterfly(lanes, v[0], v[2], w8);
-                let (b, d) = forward_butterfly(lanes, v[1], v[3], w8);
-                let (a, b) = forward_butterfly(lanes, a, b, w40);
-                let (c, d) = forward_butterfly(lanes, c, d, w41);
-                let [a, b, c, d] = transpose([a, b, c, d]);
-                let (a, c) = forward_butterfly(lanes, a, c, w2);
-                let (b, d) = forward_butterfly(lanes, b, d, w2);
-                let (a, b) = forward_butterfly(lanes, a, b, even);
-                let (c, d) = forward_butterfly(lanes, c, d, odd);
-                let start = at + (g + groups - root) * TAIL;
-                for (j, v) in transpose([a, b, c, d]).into_iter().enumerate() {
-                    sink.store(lanes, tail, j * LANES, start + j * LANES, v);
+                for (v, w) in v.iter_mut().zip(w8) {
+                    (v[0], v[2]) = forward_butterfly(lanes, v[0], v[2], w);
+                    (v[1], v[3]) = forward_butterfly(lanes, v[1], v[3], w);
+                }
+                for (v, w) in v.iter_mut().zip(w4) {
+                    (v[0], v[1]) = forward_butterfly(lanes, v[0], v[1], w[0]);
+                    (v[2], v[3]) = forward_butterfly(lanes, v[2], v[3], w[1]);
+                }
+                v = [transpose(v[0]), transpose(v[1])];
+                for (v, w) in v.iter_mut().zip(w2) {
+                    (v[0], v[2]) = forward_butterfly(lanes, v[0], v[2], w);
+                    (v[1], v[3]) = forward_butterfly(lanes, v[1], v[3], w);
+                }
+                for (v, w) in v.iter_mut().zip(w1) {
+                    (v[0], v[1]) = forward_butterfly(lanes, v[0], v[1], w[0]);
+                    (v[2], v[3]) = forward_butterfly(lanes, v[2], v[3], w[1]);
+                }
+                for (s, v) in v.into_iter().enumerate() {
+                    for (j, v) in transpose(v).into_iter().enumerate() {
+                        let i = s * TAIL + j * LANES;
+                        sink.store(lanes, tail, i, at + k * SIDE * TAIL + i, v);
+                    }
                 }
             }
         }

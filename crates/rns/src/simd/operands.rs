@@ -279,6 +279,13 @@ impl LimbPairs {
         self.pairs * self.pair_bytes()
     }
 
+    /// The bytes of the eight entries from `i` on, i a multiple of eight, of yⱼ (`half` 0) or of zⱼ (`half` 1).
+    #[inline(always)]
+    pub(crate) fn row(&self, j: usize, half: usize, i: usize) -> &[u8] {
+        let at = i / LANES * self.step() + j * self.pair_bytes() + half * self.row_bytes();
+        &self.bytes[at..at + self.row_bytes()]
+    }
+
     /// Entries `i` and i + 1 of yⱼ (`half` 0) or of zⱼ (`half` 1), times 2⁵². i is even.
     #[inline(always)]
     pub(crate) fn words(&self, j: usize, half: usize, i: usize) -> [u64; 2] {

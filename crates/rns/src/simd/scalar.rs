@@ -114,7 +114,40 @@ pub(super) use by_size;
 
 #[inline(always)]
 pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
-    by_size!(x, combine_rows(m, out, @, c))
+    match x {
+        Rows::Narrow(rows) if rows.len() <= SHORT_ROWS => {
+            combine_short(m, out, rows, &factors(m, rows.len(), c))
+        }
+        _ => by_size!(x, combine_rows(m, out, @, c)),
+    }
+}
+
+/// The largest number of rows of [`combine_short`].
+const SHORT_ROWS: usize = 32;
+
+/// [`combine_into`] for words of 32 bits, with the coefficients of [`factors`]. They are cut in two of 25 bits, so
+/// that the sums of products need no more than 64 bits, and compilers compute several in a vector.
+#[inline(always)]
+fn combine_short(m: &Modulus, out: &mut [u64], x: &[&[u32]], c: &[u64]) {
+    const CUT: u32 = 25;
+    let constant = u128::from(c[x.len()]);
+    let mut blocks = out.chunks_exact_mut(LANES);
+    let mut i = 0;
+    for block in &mut blocks {
+        let (mut low, mut high) = ([0u64; LANES], [0u64; LANES]);
+        for (x, &c) in x.iter().zip(c) {
+            let (c0, c1) = ((c & ((1 << CUT) - 1)) as u32, (c >> CUT) as u32);
+            for ((low, high), &x) in low.iter_mut().zip(&mut high).zip(&x[i..i + LANES]) {
+                *low += u64::from(x) * u64::from(c0);
+                *high += u64::from(x) * u64::from(c1);
+            }
+        }
+        for ((o, low), high) in block.iter_mut().zip(low).zip(high) {
+            *o = m.montgomery((u128::from(high) << CUT) + u128::from(low) + constant);
+        }
+        i += LANES;
+    }
+    combine(m, blocks.into_remainder(), x, c, i);
 }
 
 #[inline(always)]
@@ -200,8 +233,9 @@ pub(super) fn pair_products_into(
     let constant = u128::from(m.montgomery_factor(plus.constant));
     let products = plus.montgomery_products(m);
     let multiples = plus.montgomery_multiples(m);
+    let short = (25..=32).contains(&m.bits()) && m.lazy_bits() <= 32 && pairs.seconds.is_none();
     for i in (0..out0.len()).step_by(LANES) {
-        let mut sums = pair_sums(x, pairs, i);
+        let mut sums = if short { short_pair_sums(x, pairs, i) } else { pair_sums(x, pairs, i) };
         let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
         for (l, [s0, s1]) in sums.iter_mut().enumerate() {
             for (k, x, y) in &products {
@@ -222,6 +256,29 @@ pub(super) fn pair_products_into(
             *o1 = mode.apply(m, *o1, s1);
         }
     }
+}
+
+/// [`pair_sums`] of factors below 2³², of which those that are stored have four bytes. Products are summed up
+/// modulo 2⁶⁴, and their upper halves apart, so that compilers compute several in a vector.
+#[inline(always)]
+fn short_pair_sums(x: &[&[u64]], pairs: Pairs, i: usize) -> [[u128; 2]; LANES] {
+    let mut sums = [[0; 2]; LANES];
+    for half in 0..2 {
+        let (mut low, mut high) = ([0u64; LANES], [0u64; LANES]);
+        for (j, x) in x.iter().enumerate() {
+            let entries = pairs.stored.row(j, half, i).as_chunks::<4>().0;
+            for (((low, high), &x), &y) in low.iter_mut().zip(&mut high).zip(&x[i..i + LANES]).zip(entries) {
+                let product = u64::from(x as u32) * u64::from(u32::from_le_bytes(y));
+                *low = low.wrapping_add(product);
+                *high += product >> 32;
+            }
+        }
+        for ((sum, low), high) in sums.iter_mut().zip(low).zip(high) {
+            // The lower halves add up to less than 2⁶⁴.
+            sum[half] = (u128::from(high) << 32) + u128::from(low.wrapping_sub(high << 32));
+        }
+    }
+    sums
 }
 
 /// The sums Σ xⱼ·yⱼ and Σ xⱼ·zⱼ for eight entries from `i` on.

@@ -10,11 +10,11 @@ mod sums;
 
 pub(super) use sums::{
     combine_into, combine_pair_into, inner_products_short_into, pair_products_into, rounded_sum_into,
-    sum_of_products_into,
+    split_in_place, sum_of_products_into,
 };
 
 use super::scalar;
-use crate::simd::operands::{Lift, Permutation, Radix};
+use crate::simd::operands::{Lift, Permutation};
 use crate::{Constant, Modulus};
 use std::arch::x86_64::*;
 
@@ -40,7 +40,6 @@ recompiled! {
     neg_assign(m: &Modulus, a: &mut [u64]);
     add_constant(m: &Modulus, a: &mut [u64], c: u64);
     signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]);
-    split_in_place(rows: &mut [&mut [u64]], radix: &Radix);
 }
 
 /// A prime in all lanes. Residues are doubles that hold integers.

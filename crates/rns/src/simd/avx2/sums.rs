@@ -3,7 +3,7 @@
 use super::super::scalar::{self, by_size};
 use super::{LANES, Lanes, Words, centered, load, load_doubles, pick, store, to_doubles, to_integers, whole};
 use crate::Modulus;
-use crate::simd::operands::{AccumulatorTerms, Affine, Destination, Mode, Pairs, Rows, Term};
+use crate::simd::operands::{AccumulatorTerms, Affine, Destination, Mode, Pairs, Radix, Rows, Term, WORD};
 use std::arch::x86_64::*;
 
 /// Entries of a block in the order of [`crate::LimbPairs`], in registers.
@@ -24,6 +24,10 @@ trait Sum: Copy {
     const SHIFT: i32;
     /// SAFETY: the CPU must have AVX2 and FMA, as for all functions of the trait.
     unsafe fn factor(x: __m256i) -> Self::Factor;
+    /// Four stored entries of [`crate::LimbPairs`].
+    ///
+    /// SAFETY: [`Words::read`] bytes from `bytes` on must be readable.
+    unsafe fn stored(words: &Words, bytes: *const u8) -> Self::Factor;
     /// An empty sum that `terms` products will be added to.
     unsafe fn new(terms: usize) -> Self;
     unsafe fn add(&mut self, x: Self::Factor, y: Self::Factor);
@@ -42,6 +46,12 @@ impl Sum for Short {
     #[inline(always)]
     unsafe fn factor(x: __m256i) -> __m256i {
         x
+    }
+
+    #[inline(always)]
+    unsafe fn stored(_: &Words, bytes: *const u8) -> __m256i {
+        // SAFETY: by the caller's promise; the load is unaligned. Entries of 25 to 32 bits have four bytes.
+        unsafe { _mm256_cvtepu32_epi64(_mm_loadu_si128(bytes.cast())) }
     }
 
     #[inline(always)]
@@ -90,6 +100,12 @@ impl Sum for Long {
     unsafe fn factor(x: __m256i) -> __m256d {
         // SAFETY: by the caller's promise.
         unsafe { to_doubles(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn stored(words: &Words, bytes: *const u8) -> __m256d {
+        // SAFETY: by the caller's promise.
+        unsafe { to_doubles(words.load(bytes)) }
     }
 
     #[inline(always)]
@@ -159,11 +175,11 @@ impl Weights {
     }
 }
 
-/// `sum` + x, centred.
+/// `sum` ← sum + x modulo q, where the sum is centred before if it is not the first of several.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn add_centered(l: &Lanes, sum: &mut __m256d, x: __m256d) {
-    *sum = l.center(_mm256_add_pd(*sum, x));
+fn add_to(l: &Lanes, sum: &mut __m256d, x: __m256d, first: bool) {
+    *sum = _mm256_add_pd(if first { *sum } else { l.center(*sum) }, x);
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -202,7 +218,7 @@ fn pair_products<S: Sum>(
     let l = weights.lanes;
     let at_a_time = Long::terms(2 * m.bits());
     let zero = _mm256_setzero_pd();
-    let constant = _mm256_set1_pd(plus.constant as f64);
+    let constant = _mm256_set1_pd(centered(m, plus.constant));
     let products: Vec<_> =
         plus.products.iter().map(|(k, x, y)| (_mm256_set1_pd(centered(m, k.value)), x, y)).collect();
     let multiples = plus.multiples.each_ref().map(|multiples| -> Vec<_> {
@@ -217,36 +233,25 @@ fn pair_products<S: Sum>(
             for (j, x) in (first..).zip(x) {
                 let at = block + j * pair;
                 for (b, sums) in sums.iter_mut().enumerate() {
-                    let entries = |at: usize| {
-                        let at = at + b * LANES * width;
-                        debug_assert!(at + Words::read(width) <= bytes.len());
-                        // SAFETY: the entries of a block end before the padding, which is longer than what is
-                        // read from the last four on. The load of short words is unaligned.
-                        unsafe {
-                            let first = bytes.as_ptr().add(at);
-                            if width == 4 {
-                                _mm256_cvtepu32_epi64(_mm_loadu_si128(first.cast()))
-                            } else {
-                                words.load(first)
-                            }
-                        }
-                    };
-                    // SAFETY: i + 8 <= all lengths; the CPU has the features of this function.
+                    let at = at + b * LANES * width;
+                    debug_assert!(at + row + Words::read(width) <= bytes.len() + row);
+                    // SAFETY: the entries of a block end before the padding, which is longer than what is read from
+                    // the last four on; i + 8 <= all lengths; the CPU has the features of this function.
                     unsafe {
                         let x = S::factor(load(x, i + b * LANES));
-                        sums[0].add(x, S::factor(entries(at)));
+                        sums[0].add(x, S::stored(&words, bytes.as_ptr().add(at)));
                         let z = match pairs.seconds {
-                            Some(z) => load(z[j], i + b * LANES),
-                            None => entries(at + row),
+                            Some(z) => S::factor(load(z[j], i + b * LANES)),
+                            None => S::stored(&words, bytes.as_ptr().add(at + row)),
                         };
-                        sums[1].add(x, S::factor(z));
+                        sums[1].add(x, z);
                     }
                 }
             }
             for (totals, sums) in totals.iter_mut().zip(sums) {
                 for (total, sum) in totals.iter_mut().zip(sums) {
                     // SAFETY: the CPU has the features of this function.
-                    add_centered(&l, total, weights.apply(unsafe { sum.parts() }));
+                    add_to(&l, total, weights.apply(unsafe { sum.parts() }), first == 0);
                 }
             }
         }
@@ -257,15 +262,15 @@ fn pair_products<S: Sum>(
             for (k, x, y) in &products {
                 let x = x.map(|x| l.mul(read(x), *k));
                 let y = y.map(read);
-                add_centered(&l, total0, l.mul(x[0], y[0]));
-                add_centered(&l, total1, l.mul(x[0], y[1]));
-                add_centered(&l, total1, l.mul(x[1], y[0]));
+                add_to(&l, total0, l.mul(x[0], y[0]), false);
+                add_to(&l, total1, l.mul(x[0], y[1]), false);
+                add_to(&l, total1, l.mul(x[1], y[0]), false);
             }
             for (k, x) in &multiples[0] {
-                add_centered(&l, total0, l.mul(read(x), *k));
+                add_to(&l, total0, l.mul(read(x), *k), false);
             }
             for (k, x) in &multiples[1] {
-                add_centered(&l, total1, l.mul(read(x), *k));
+                add_to(&l, total1, l.mul(read(x), *k), false);
             }
         }
         let at = permutation.map_or(i, |p| p.targets()[i / (BLOCK * LANES)] as usize * BLOCK * LANES);
@@ -351,13 +356,13 @@ fn inner_products_short<S: Sum>(
             }
             for (total, sum) in totals.iter_mut().zip(sums) {
                 // SAFETY: the CPU has the features of this function.
-                add_centered(&weights.lanes, total, weights.apply(unsafe { sum.parts() }));
+                add_to(&weights.lanes, total, weights.apply(unsafe { sum.parts() }), first == 0);
             }
         }
         // SAFETY: i + 4 <= both lengths.
         unsafe {
-            store(out0, i, weights.lanes.reduce_once(totals[0]));
-            store(out1, i, weights.lanes.reduce_once(totals[1]));
+            store(out0, i, weights.lanes.reduce(totals[0]));
+            store(out1, i, weights.lanes.reduce(totals[1]));
         }
     }
 }
@@ -392,14 +397,15 @@ fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affin
     let (weights, end) = (Weights::new(m, Long::SHIFT, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
     assert!(c.len() == x.len(), "a factor for each row");
     let at_a_time = Long::terms(50 + m.bits());
+    let c: Vec<f64> = c.iter().map(|&c| c as f64).collect();
     for i in (0..end).step_by(LANES * WIDE) {
-        let mut totals = [_mm256_set1_pd(constant as f64); WIDE];
-        for (x, c) in x.chunks(at_a_time).zip(c.chunks(at_a_time)) {
+        let mut totals = [_mm256_set1_pd(centered(m, constant)); WIDE];
+        for (k, (x, c)) in x.chunks(at_a_time).zip(c.chunks(at_a_time)).enumerate() {
             // SAFETY: the CPU has the features of this function; start + i + 4·WIDE <= all lengths.
             unsafe {
                 let mut sums = [Long::new(x.len()); WIDE];
                 for (x, &c) in x.iter().zip(c) {
-                    let c = _mm256_set1_pd(c as f64);
+                    let c = _mm256_set1_pd(c);
                     for (w, sum) in sums.iter_mut().enumerate() {
                         sum.add(load_doubles(x, start + i + w * LANES), c);
                     }
@@ -407,7 +413,7 @@ fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affin
                 for (total, sum) in totals.iter_mut().zip(sums) {
                     let (high, low) = sum.parts();
                     let low = _mm256_add_pd(low, weights.lanes.mul(high, weights.high));
-                    add_centered(&weights.lanes, total, low);
+                    add_to(&weights.lanes, total, low, k == 0);
                 }
             }
         }
@@ -419,25 +425,40 @@ fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affin
     end
 }
 
-/// Factors are cut in two of 25 bits, so that products with words of 32 bits can be added up in a lane. Returns
-/// the number of entries written.
+/// Factors are cut in two, so that products with words of 32 bits can be added up in a lane. Returns the number
+/// of entries written.
 #[target_feature(enable = "avx2,fma")]
-fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], (c, constant): Affine, start: usize) -> usize {
+fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], c: Affine, start: usize) -> usize {
+    // Sums of products of 48 bits fit doubles as they are.
+    match (m.bits(), x.len()) {
+        (..=32, ..=8) => combine_cut::<16, 16>(m, out, x, c, start),
+        _ => combine_cut::<25, LOW>(m, out, x, c, start),
+    }
+}
+
+/// Factors are cut at bit `CUT`, and the high part of a sum counts 2^`SHIFT`.
+#[target_feature(enable = "avx2,fma")]
+fn combine_cut<const CUT: i32, const SHIFT: i32>(
+    m: &Modulus,
+    out: &mut [u64],
+    x: &[&[u32]],
+    (c, constant): Affine,
+    start: usize,
+) -> usize {
     /// Registers that are accumulated at the same time.
     const WIDE: usize = 4;
-    /// Bits of the lower part of a factor, and products of 57 bits that are added up.
-    const CUT: i32 = 25;
+    /// Products of 57 bits that are added up.
     const TERMS: usize = 32;
-    let (weights, end) = (Weights::new(m, LOW, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
+    let (weights, end) = (Weights::new(m, SHIFT, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
     assert!(c.len() == x.len(), "a factor for each row");
+    let c: Vec<[i64; 2]> = c.iter().map(|&c| [(c & ((1 << CUT) - 1)) as i64, (c >> CUT) as i64]).collect();
     let mask = |bits: i32| _mm256_set1_epi64x((1 << bits) - 1);
     for i in (0..end).step_by(LANES * WIDE) {
-        let mut totals = [_mm256_set1_pd(constant as f64); WIDE];
-        for (x, c) in x.chunks(TERMS).zip(c.chunks(TERMS)) {
+        let mut totals = [_mm256_set1_pd(centered(m, constant)); WIDE];
+        for (k, (x, c)) in x.chunks(TERMS).zip(c.chunks(TERMS)).enumerate() {
             let mut sums = [[_mm256_setzero_si256(); 2]; WIDE];
-            for (x, &c) in x.iter().zip(c) {
-                let low = _mm256_set1_epi64x((c & ((1 << CUT) - 1)) as i64);
-                let high = _mm256_set1_epi64x((c >> CUT) as i64);
+            for (x, c) in x.iter().zip(c) {
+                let [low, high] = c.map(|c| _mm256_set1_epi64x(c));
                 for (w, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: start + i + 4·WIDE <= all lengths; the load is unaligned.
                     let x = unsafe {
@@ -447,14 +468,16 @@ fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], (c, constant): Aff
                     sum[1] = _mm256_add_epi64(sum[1], _mm256_mul_epu32(x, high));
                 }
             }
-            for (total, [low, high]) in totals.iter_mut().zip(sums) {
-                // low + high·2²⁵ as low + high·2⁵¹ with a low part of 51 bits.
-                let high = _mm256_add_epi64(high, _mm256_srli_epi64::<CUT>(low));
-                let middle = _mm256_slli_epi64::<CUT>(_mm256_and_si256(high, mask(LOW - CUT)));
-                let low = _mm256_or_si256(_mm256_and_si256(low, mask(CUT)), middle);
-                let high = to_doubles(_mm256_srli_epi64::<{ LOW - CUT }>(high));
-                let low = _mm256_add_pd(to_doubles(low), weights.lanes.mul(high, weights.high));
-                add_centered(&weights.lanes, total, low);
+            for (total, [mut low, mut high]) in totals.iter_mut().zip(sums) {
+                if SHIFT != CUT {
+                    // The same sum with a low part of SHIFT bits.
+                    high = _mm256_add_epi64(high, _mm256_srli_epi64::<CUT>(low));
+                    let middle = _mm256_and_si256(high, mask(SHIFT - CUT));
+                    low = _mm256_or_si256(_mm256_and_si256(low, mask(CUT)), _mm256_slli_epi64::<CUT>(middle));
+                    high = _mm256_srl_epi64(high, _mm_cvtsi32_si128(SHIFT - CUT));
+                }
+                let high = weights.lanes.mul(to_doubles(high), weights.high);
+                add_to(&weights.lanes, total, _mm256_add_pd(to_doubles(low), high), k == 0);
             }
         }
         for (w, total) in totals.into_iter().enumerate() {
@@ -491,10 +514,10 @@ pub(in crate::simd) fn sum_of_products_into(m: &Modulus, out: &mut [u64], terms:
             // SAFETY: i + 4 <= end <= all lengths.
             let [x, y] = unsafe { [load_doubles(x, i), load_doubles(y, i)] };
             let x = l.mul(x, _mm256_set1_pd(k.value as f64));
-            add_centered(&l, &mut sum, l.mul(x, y));
+            add_to(&l, &mut sum, l.mul(x, y), false);
         }
         // SAFETY: as above.
-        unsafe { store(out, i, l.reduce_once(sum)) }
+        unsafe { store(out, i, l.reduce(sum)) }
     }
     let rest: Vec<Term> = terms.iter().map(|(k, x, y)| (*k, &x[end..], &y[end..])).collect();
     scalar::sum_of_products_into(m, &mut out[end..], &rest);
@@ -526,4 +549,57 @@ pub(in crate::simd) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
 
 fn rounded_rest<W: Copy + Into<u64>>(out: &mut [u64], x: &[&[W]], f: &[f64], start: usize) {
     scalar::rounded_sum(out, x, f, start);
+}
+
+/// The largest number of words of an integer that is decomposed, plus one.
+const MOST_WORDS: usize = 16;
+/// The largest number of terms of a word's sum.
+const MOST_TERMS: usize = 16;
+
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::simd) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
+    let (len, terms) = (rows.first().map_or(0, |row| row.len()), radix.weight.len() + 1);
+    if !len.is_multiple_of(LANES) || radix.start.len() >= MOST_WORDS || terms > MOST_TERMS {
+        return scalar::split_in_place(rows, radix);
+    }
+    let factors: Vec<f64> = radix.factors.iter().flatten().map(|&f| f as f64).collect();
+    let splat = |x: u64| _mm256_set1_epi64x(x as i64);
+    let zero = _mm256_setzero_si256();
+    // Each word is written before it is read, except the last, which stays 0.
+    let mut words = [zero; MOST_WORDS];
+    for i in (0..len).step_by(LANES) {
+        let mut y = [_mm256_setzero_pd(); MOST_TERMS];
+        let mut multiple = _mm256_set1_pd(0.5);
+        for ((y, row), &f) in y.iter_mut().zip(rows.iter()).zip(&radix.weight) {
+            // SAFETY: all rows have one length, a multiple of four.
+            *y = unsafe { load_doubles(row, i) };
+            multiple = _mm256_add_pd(multiple, _mm256_mul_pd(*y, _mm256_set1_pd(f)));
+        }
+        y[terms - 1] = _mm256_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(multiple);
+        let (mut above, mut carry) = (zero, zero);
+        for ((word, factors), &start) in words.iter_mut().zip(factors.chunks(terms)).zip(&radix.start) {
+            // SAFETY: the CPU has the features of this function.
+            let Long(high, low) = unsafe {
+                let mut sum = Long::new(terms);
+                y.iter().zip(factors).for_each(|(&y, &f)| sum.add(y, _mm256_set1_pd(f)));
+                sum
+            };
+            // The low sum has 2⁶² too much, which is taken off the high one: 2⁶² = 2¹¹·2⁵¹. The sum is
+            // high·2⁵¹ + low, and the word takes its lowest 52 bits.
+            let high = _mm256_add_epi64(high, _mm256_srli_epi64::<LOW>(low));
+            let low = _mm256_and_si256(low, splat((1 << LOW) - 1));
+            let low = _mm256_or_si256(low, _mm256_slli_epi64::<LOW>(_mm256_and_si256(high, splat(1))));
+            let t = _mm256_add_epi64(_mm256_add_epi64(low, above), _mm256_add_epi64(carry, splat(start)));
+            *word = _mm256_and_si256(t, splat((1 << WORD) - 1));
+            (carry, above) = (_mm256_srli_epi64::<{ WORD as i32 }>(t), _mm256_srli_epi64::<1>(high));
+        }
+        for (out, &(first, bits)) in rows.iter_mut().zip(&radix.digits) {
+            let (word, shift) = ((first / WORD) as usize, first % WORD);
+            let low = _mm256_srl_epi64(words[word], _mm_cvtsi32_si128(shift as i32));
+            let high = _mm256_sll_epi64(words[word + 1], _mm_cvtsi32_si128((WORD - shift) as i32));
+            let digit = _mm256_and_si256(_mm256_or_si256(low, high), splat((1 << bits) - 1));
+            // SAFETY: as above.
+            unsafe { store(out, i, digit) };
+        }
+    }
 }
