@@ -150,9 +150,22 @@ impl Modulus {
     /// sum/2⁵² mod q for a sum below 2¹¹⁵ (Montgomery 1985).
     #[inline(always)]
     pub(crate) fn montgomery(&self, sum: u128) -> u64 {
+        self.montgomery_sum(sum, false)
+    }
+
+    /// [`Self::montgomery`]; `once` promises that the sum is below 2⁵²·q ([`Self::reduces_once`]).
+    #[inline(always)]
+    pub(crate) fn montgomery_sum(&self, sum: u128, once: bool) -> u64 {
         let m = (sum as u64).wrapping_mul(self.minus_inverse) & MASK52;
-        // m is chosen such that the low 52 bits of sum + m·q are zero.
-        self.reduce(((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64)
+        // m is chosen such that the low 52 bits of sum + m·q are zero. The quotient is below q + sum/2⁵².
+        let quotient = ((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64;
+        if once { self.reduce_once(quotient) } else { self.reduce(quotient) }
+    }
+
+    /// Whether a sum of so many products of a factor below 2^bits and a reduced factor, given as (number, bits), is
+    /// below 2⁵²·q.
+    pub(crate) fn reduces_once<const N: usize>(terms: [(usize, u32); N]) -> bool {
+        terms.iter().map(|(terms, bits)| (*terms as u128) << bits).sum::<u128>() <= 1 << 52
     }
 
     /// x mod q for any x. Branch-free.

@@ -114,40 +114,7 @@ pub(super) use by_size;
 
 #[inline(always)]
 pub(super) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
-    match x {
-        Rows::Narrow(rows) if rows.len() <= SHORT_ROWS => {
-            combine_short(m, out, rows, &factors(m, rows.len(), c))
-        }
-        _ => by_size!(x, combine_rows(m, out, @, c)),
-    }
-}
-
-/// The largest number of rows of [`combine_short`].
-const SHORT_ROWS: usize = 32;
-
-/// [`combine_into`] for words of 32 bits, with the coefficients of [`factors`]. They are cut in two of 25 bits, so
-/// that the sums of products need no more than 64 bits, and compilers compute several in a vector.
-#[inline(always)]
-fn combine_short(m: &Modulus, out: &mut [u64], x: &[&[u32]], c: &[u64]) {
-    const CUT: u32 = 25;
-    let constant = u128::from(c[x.len()]);
-    let mut blocks = out.chunks_exact_mut(LANES);
-    let mut i = 0;
-    for block in &mut blocks {
-        let (mut low, mut high) = ([0u64; LANES], [0u64; LANES]);
-        for (x, &c) in x.iter().zip(c) {
-            let (c0, c1) = ((c & ((1 << CUT) - 1)) as u32, (c >> CUT) as u32);
-            for ((low, high), &x) in low.iter_mut().zip(&mut high).zip(&x[i..i + LANES]) {
-                *low += u64::from(x) * u64::from(c0);
-                *high += u64::from(x) * u64::from(c1);
-            }
-        }
-        for ((o, low), high) in block.iter_mut().zip(low).zip(high) {
-            *o = m.montgomery((u128::from(high) << CUT) + u128::from(low) + constant);
-        }
-        i += LANES;
-    }
-    combine(m, blocks.into_remainder(), x, c, i);
+    by_size!(x, combine_rows(m, out, @, c))
 }
 
 #[inline(always)]
@@ -173,6 +140,7 @@ pub(super) fn combine<W: Copy + Into<u64>>(
     /// Sums that are accumulated at the same time.
     const WIDE: usize = 4;
     let constant = u128::from(c[x.len()]);
+    let once = Modulus::reduces_once([(x.len() + 1, (8 * size_of::<W>() as u32).min(50))]);
     let mut blocks = out.chunks_exact_mut(WIDE);
     let mut i = start;
     for block in &mut blocks {
@@ -182,7 +150,7 @@ pub(super) fn combine<W: Copy + Into<u64>>(
                 *sum += u128::from(x.into()) * u128::from(c);
             }
         }
-        block.iter_mut().zip(sums).for_each(|(o, sum)| *o = m.montgomery(sum));
+        block.iter_mut().zip(sums).for_each(|(o, sum)| *o = m.montgomery_sum(sum, once));
         i += WIDE;
     }
     for (i, o) in (i..).zip(blocks.into_remainder()) {
@@ -233,6 +201,7 @@ pub(super) fn pair_products_into(
     let constant = u128::from(m.montgomery_factor(plus.constant));
     let products = plus.montgomery_products(m);
     let multiples = plus.montgomery_multiples(m);
+    let once = Modulus::reduces_once([(x.len(), m.lazy_bits()), (plus.terms(), m.bits())]);
     let short = (25..=32).contains(&m.bits()) && m.lazy_bits() <= 32 && pairs.seconds.is_none();
     for i in (0..out0.len()).step_by(LANES) {
         let mut sums = if short { short_pair_sums(x, pairs, i) } else { pair_sums(x, pairs, i) };
@@ -247,7 +216,7 @@ pub(super) fn pair_products_into(
                 *s += multiples.iter().map(|(k, x)| mul(x[i + l], *k)).sum::<u128>();
             }
         }
-        let sums = sums.map(|[s0, s1]| [m.montgomery(s0 + constant), m.montgomery(s1)]);
+        let sums = sums.map(|[s0, s1]| [s0 + constant, s1].map(|sum| m.montgomery_sum(sum, once)));
         let at = permutation.map_or(i, |p| p.targets()[i / LANES] as usize * LANES);
         let (o0, o1) = (&mut out0[at..at + LANES], &mut out1[at..at + LANES]);
         for (l, (o0, o1)) in o0.iter_mut().zip(o1).enumerate() {
