@@ -1,7 +1,8 @@
-//! Operations on ciphertexts for every ring degree in use, at the top level, in the middle and near the bottom.
+//! Operations on ciphertexts for every ring degree in use, at the top level, in the middle and near the
+//! bottom.
 //!
-//! Ids: `ckks/OPERATION/set=SET/n=2^15/l=LEVEL/threads=T`, the level before the operation. Bits of precision are measured against the
-//! clear message and printed beside the time.
+//! Ids: `ckks/OPERATION/set=SET/n=2^15/l=LEVEL/threads=T`, the level before the operation. Bits of precision
+//! are measured against the clear message and printed beside the time.
 
 mod support;
 

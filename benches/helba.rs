@@ -1,58 +1,40 @@
 //! The server's steps on ciphertexts, for small and large problems.
 //!
-//! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the problems. Bits are against
-//! the same step in the clear, on the same inputs.
+//! Ids: `helba/STEP/d=D,K=K/l=LEVEL/threads=T`, the level before the step. `BENCH_SHAPES="7,4 8,8"` picks the
+//! problems. Bits are against the same step in the clear, on the same inputs.
 
 mod support;
 
 use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
-use ckks::{Ciphertext, EvaluationKeys, Evaluator, Params, Plaintext};
-use ckks_secret::SecretKey;
+use ckks::{Ciphertext, Evaluator, Plaintext};
 use criterion::{Criterion, criterion_group, criterion_main};
 use helba::score::ScoreInputs;
 use helba::{Bandit, Engine, Feedback, Scalars, compare, refresh, score};
 use num_complex::Complex64;
-use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use protocol::{BanditConfig, KeyPlan, Layout, Shape};
+use rand::RngExt;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
+use testkit::Party;
 
-struct Party {
-    params: Params,
+/// A key pair, and the server that computes under it.
+struct Pair {
+    party: Party,
     engine: Engine,
     evaluator: Evaluator,
-    secret: SecretKey,
-    rng: ChaCha20Rng,
 }
 
-impl Party {
+impl Pair {
     fn new(shape: Shape) -> Result<Self, helba::Error> {
-        let plan = KeyPlan::new(shape, false)?;
-        let params = plan.params.validate()?;
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let secret = SecretKey::generate(&params, &mut rng);
-        let public = ckks_secret::public_key(&secret, &mut rng);
-        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng)));
-        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        for GaloisKey { automorphism, level, kept } in plan.galois {
-            let g = automorphism.element(&params);
-            keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
-        }
-        let (id, evaluator) = (public.id(&params), Evaluator::new(params.clone(), keys.clone()));
-        let engine = Engine::new(params.clone(), public, id, shape, keys)?;
-        Ok(Party { params, engine, evaluator, secret, rng })
-    }
-
-    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
-        let m = Plaintext::encode(&self.params, slots, level).expect("small values");
-        ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
+        let party = Party::for_plan(&KeyPlan::new(shape, false)?, 1)?;
+        let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
+        let engine = Engine::new(params, public, id, shape, party.keys.clone())?;
+        Ok(Pair { evaluator: party.evaluator(), party, engine })
     }
 
     fn bits(&self, ct: &Ciphertext, want: &[Complex64]) -> Fact {
-        Fact::bits(ckks_secret::measure(&self.secret, ct, want))
+        Fact::bits(ckks_secret::measure(&self.party.secret, ct, want))
     }
 }
 
@@ -72,10 +54,10 @@ fn steps(c: &mut Criterion) {
     for text in support::words("BENCH_SHAPES", "2,2 8,8 16,16 8,32 16,32 16,64") {
         let (d, k) = text.split_once(',').expect("D,K");
         let (d, k): (usize, usize) = (d.parse().expect("a number"), k.parse().expect("a number"));
-        match Party::new(Shape::for_problem(d, k)) {
-            Ok(mut party) => {
-                circuits_of(&mut bench, &mut party, d, k);
-                rounds_of(&mut bench, &mut party, d, k);
+        match Pair::new(Shape::for_problem(d, k)) {
+            Ok(mut pair) => {
+                circuits_of(&mut bench, &mut pair, d, k);
+                rounds_of(&mut bench, &mut pair, d, k);
             }
             Err(e) => println!("d={d},K={k} has no keys: {e}"),
         }
@@ -83,23 +65,17 @@ fn steps(c: &mut Criterion) {
 }
 
 /// The parts of a decision, one by one.
-fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
+fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let shape = Shape::for_problem(d, k);
     let config = BanditConfig::new(d, k);
-    let plan = config.plan(&party.params, shape).expect("defaults fit");
+    let plan = config.plan(&pair.party.params, shape).expect("defaults fit");
     let layout = Layout::new(&config, &plan);
     let slots = shape.decision_slots();
     let clear = Clear::new(slots).expect("a power of two");
-    let alg = Encrypted::new(party.evaluator.clone(), slots).expect("the slots fit");
+    let alg = Encrypted::new(pair.evaluator.clone(), slots).expect("the slots fit");
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let inputs = ScoreInputs {
-        shape,
-        arms: k,
-        sqrt_degree: config.sqrt_degree,
-        scalars: Scalars::new(&config, 1, 0),
-        trace_bound: config.linear.c + config.unanswered as f64,
-    };
+    let inputs = ScoreInputs::new(&config, Scalars::new(&config, 1, 0), shape);
     let rows = layout.contexts(&contexts(d, k)).expect("unit vectors");
     // A = I/2 and ω between −½ and ½, so that there is something to tell apart.
     let square = shape.dim * shape.dim;
@@ -109,21 +85,22 @@ fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
         model[square + i].re = i as f64 / shape.dim as f64 - 0.5;
     });
     let (top, level) = (plan.model_level, plan.context_level);
-    let x = party.encrypt(&rows, level);
-    let m = party.encrypt(&model, top);
+    let x = pair.party.encrypt(&rows, level);
+    let m = pair.party.encrypt(&model, top);
     let clear_x = clear.fresh(&rows, level).expect("its slots");
     let clear_m = clear.fresh(&model, top).expect("its slots");
     let index = score::optimistic_index(&alg, &inputs, &x, &m).expect("keys are there");
     let clear_index = score::optimistic_index(&clear, &inputs, &clear_x, &clear_m).expect("levels are there");
-    let fact = party.bits(&index, clear_index.values());
+    let fact = pair.bits(&index, clear_index.values());
     bench.time(&id("score", level), true, fact, || timed(|| score::optimistic_index(&alg, &inputs, &x, &m)));
 
-    let unit: Vec<Complex64> = (0..slots).map(|_| (2.0 * party.rng.random::<f64>() - 1.0).into()).collect();
-    let u = party.encrypt(&unit, index.level() + 4);
+    let unit: Vec<Complex64> =
+        (0..slots).map(|_| (2.0 * pair.party.rng.random::<f64>() - 1.0).into()).collect();
+    let u = pair.party.encrypt(&unit, index.level() + 4);
     let root =
         Chebyshev::interpolate(|x| ((x + 1.0) / 2.0).sqrt(), config.sqrt_degree, -1.0, 1.0).expect("finite");
     let want: Vec<Complex64> = unit.iter().map(|x| root.eval(x.re).into()).collect();
-    let fact = party.bits(&root.evaluate(&alg, &u).expect("keys are there"), &want);
+    let fact = pair.bits(&root.evaluate(&alg, &u).expect("keys are there"), &want);
     bench.time(&id("sqrt_15", u.level()), true, fact, || timed(|| root.evaluate(&alg, &u)));
 
     let kinds = [
@@ -137,88 +114,90 @@ fn circuits_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
         if kind.depth() > top {
             continue;
         }
-        let u = party.encrypt(&unit, index.level().max(kind.depth()));
+        let u = pair.party.encrypt(&unit, index.level().max(kind.depth()));
         let want: Vec<Complex64> = unit.iter().map(|x| (0.5 + 0.5 * kind.eval(x.re)).into()).collect();
-        let fact = party.bits(&kind.indicator(&alg, &u).expect("keys are there"), &want);
+        let fact = pair.bits(&kind.indicator(&alg, &u).expect("keys are there"), &want);
         bench.time(&id(name, u.level()), true, fact, || timed(|| kind.indicator(&alg, &u)));
     }
 
     let argmax = compare::argmax(&config, shape).expect("a comparison");
     let wins = |ct: &Ciphertext| compare::wins(&alg, &argmax, ct, 0.1);
     let clear_wins = compare::wins(&clear, &argmax, &clear_index, 0.1).expect("levels are there");
-    let fact = party.bits(&wins(&index).expect("keys are there"), clear_wins.values());
+    let fact = pair.bits(&wins(&index).expect("keys are there"), clear_wins.values());
     bench.time(&id("argmax", alg.level(&index)), true, fact, || timed(|| wins(&index)));
 }
 
 /// What a server is asked to do.
-fn rounds_of(bench: &mut Bench, party: &mut Party, d: usize, k: usize) {
+fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     // Every feedback ends a batch, so that there is an update to measure; its steps are the default's.
     let mut config = BanditConfig::new(d, k);
     config.linear.schedule = bandit::Schedule::EveryRound;
-    let mut bandit = Bandit::create(&party.engine, config.clone()).expect("defaults fit");
+    let mut bandit = Bandit::create(&pair.engine, config.clone()).expect("defaults fit");
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
     let rows = contexts(d, k);
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let ct = party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
-    let mut rng = party.rng.clone();
+    let ct = pair.party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
+    let mut rng = pair.party.rng.clone();
     let mut decide = || {
         let inputs = bandit.begin_decision();
         let start = Instant::now();
-        let output = party.engine.decide(inputs, &ct, &mut rng).expect("keys are there");
+        let output = pair.engine.decide(inputs, &ct, &mut rng).expect("keys are there");
         (start.elapsed(), output)
     };
     let action = decide().1.action;
-    let bytes = Fact::bytes(ckks::ciphertext_bytes(&party.params, action.level(), false));
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(&pair.party.params, action.level(), false));
     bench.time(&id("decide", plan.context_level), true, bytes, || decide().0);
 
     let output = decide().1;
-    let reply = bandit.finish_decision(&party.engine, output, &mut party.rng).expect("a decision").apply();
+    let reply = bandit.finish_decision(&pair.engine, output, &mut pair.party.rng).apply();
     let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
     let trace = layout.trace_features(&rows[0]).expect("in range");
     let feedback = Feedback {
-        statistics: party.encrypt(&statistics, plan.statistics_level),
-        trace: party.encrypt(&trace, plan.trace_level),
+        statistics: pair.party.encrypt(&statistics, plan.statistics_level),
+        trace: pair.party.encrypt(&trace, plan.trace_level),
         trace_answer: None,
         refreshed: None,
     };
     let bytes = [plan.statistics_level, plan.trace_level]
-        .map(|level| ckks::ciphertext_bytes(&party.params, level, true))
+        .map(|level| ckks::ciphertext_bytes(&pair.party.params, level, true))
         .iter()
         .sum();
     bench.time(&id("feedback", plan.statistics_level), true, Fact::bytes(bytes), || {
         let (mut bandit, feedback) = (bandit.clone(), feedback.clone());
-        timed(|| bandit.feedback(&party.engine, reply.id, feedback).map(|change| change.apply()))
+        timed(|| bandit.feedback(&pair.engine, reply.id, feedback).map(|change| change.apply()))
     });
-    bandit.feedback(&party.engine, reply.id, feedback).expect("the decision exists").apply();
+    bandit.feedback(&pair.engine, reply.id, feedback).expect("the decision exists").apply();
     let update = bandit.begin_update().expect("its levels").expect("the first feedback ends the first batch");
-    let mut rng = party.rng.clone();
+    let mut rng = pair.party.rng.clone();
     bench.time(&id("update", plan.statistics_level), true, Fact::default(), || {
-        timed(|| party.engine.update(black_box(&update), &mut rng))
+        timed(|| pair.engine.update(black_box(&update), &mut rng))
     });
 
     // The exchange, with a message of the model's size: mask, encrypt anew (the device's part), unmask.
-    let (params, low, top) = (party.params.clone(), plan.refresh_level, plan.model_level);
-    let public = ckks_secret::public_key(&party.secret, &mut party.rng);
+    let (params, low, top) = (pair.party.params.clone(), plan.refresh_level, plan.model_level);
+    let public = ckks_secret::public_key(&pair.party.secret, &mut pair.party.rng);
     let message: Vec<Complex64> =
         (0..plan.model_slots).map(|j| Complex64::from(0.5 - j as f64 / plan.model_slots as f64)).collect();
     let encoded = Plaintext::encode_at(&params, &message, low, params.scale(top)).expect("small values");
-    let model = ckks_secret::encrypt(&party.secret, &encoded, &mut party.rng).expand(&party.secret);
-    let seed = rns::sample::seed(&mut party.rng);
-    let mut rng = party.rng.clone();
-    let mut hide = || refresh::hide(&params, &public, &model, &seed, &mut rng).expect("its level");
+    let model =
+        ckks_secret::encrypt(&pair.party.secret, &encoded, &mut pair.party.rng).expand(&pair.party.secret);
+    let seed = ckks::mask_seed(&mut pair.party.rng);
+    let mut rng = pair.party.rng.clone();
+    let mut hide = || refresh::hide(&params, &public, &model, &seed, &mut rng);
     let masked = hide();
     let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, low, false));
     bench.time(&id("refresh_mask", low), true, bytes, || timed(&mut hide));
-    let mut rng = party.rng.clone();
-    let mut recrypt =
-        || ckks_secret::recrypt(&party.secret, &masked, top, plan.model_slots, &mut rng).expect("its level");
-    let fresh = recrypt().expand(&party.secret);
+    let mut rng = pair.party.rng.clone();
+    let mut recrypt = || {
+        ckks_secret::recrypt(&pair.party.secret, &masked, top, plan.model_slots, &mut rng).expect("its level")
+    };
+    let fresh = recrypt().expand(&pair.party.secret);
     let bytes = Fact::bytes(ckks::ciphertext_bytes(&params, top, true));
     bench.time(&id("refresh_encrypt", low), true, bytes, || timed(&mut recrypt));
-    let reveal = || refresh::reveal(&params, &fresh, low, plan.model_slots, &seed);
-    let fact = party.bits(&reveal(), &message);
+    let reveal = || refresh::reveal(&params, fresh.clone(), low, plan.model_slots, &seed);
+    let fact = pair.bits(&reveal(), &message);
     bench.time(&id("refresh_unmask", top), true, fact, || timed(reveal));
 }
 

@@ -1,8 +1,10 @@
-//! Figure 1 of the paper, with its encrypted curve on real 128-bit keys: regret of OFUL, RSOFUL, RSOFUL-Tr and HELBA in
-//! the clear, and of HELBA on ciphertexts, played against a server in a process of its own over HTTP.
+//! Figure 1 of the paper, with its encrypted curve on real 128-bit keys: regret of OFUL, RSOFUL, RSOFUL-Tr
+//! and HELBA in the clear, and of HELBA on ciphertexts, played against a server in a process of its own over
+//! HTTP.
 //!
 //! ```text
-//! cargo run --release --example paper_figure1 -- [--rounds 130] [--seeds 5] [--encrypted-seeds 1] [--csv FILE] [--plot FILE.svg] [--json]
+//! cargo run --release --example paper_figure1 -- [--rounds 130] [--seeds 5] [--encrypted-seeds 1] \
+//!   [--csv FILE] [--plot FILE.svg] [--json]
 //! ```
 
 mod support;
@@ -14,13 +16,14 @@ use bandit::{
     Width,
 };
 use clap::Parser;
+use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
-use support::{Deployment, Log, Twin, median, percentile};
+use support::{Deployment, Log, median, percentile};
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
 const PAPER_SECONDS: f64 = 74_340.0;
@@ -84,10 +87,11 @@ struct Encrypted {
     curve: Curve,
     log: Log,
     total_seconds: f64,
-    /// How far the clear indices left the middle of the comparison's range, relative to half of it: below 1 is inside.
+    /// How far the clear indices left the middle of the comparison's range, relative to half of it: below 1
+    /// is inside.
     farthest_index: f64,
-    /// The widest gap between the arms' clear indices, relative to the range, at which the encrypted arm was not the
-    /// twin's.
+    /// The widest gap between the arms' clear indices, relative to the range, at which the encrypted arm was
+    /// not the twin's.
     widest_miss: f64,
     refreshes: u64,
     server_peak_bytes: u64,
@@ -99,10 +103,11 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let helba = LinearConfig::figure_1();
     let baseline = LinearConfig { width: Width::SelfNormalized, ..helba };
-    // Ciphertexts want rewards within ±1; these reach L·S and their noise. R is public and holds but one in 16,000
-    // (four standard deviations), which are cut off. Rewards divided by R have the parameter θ/R and noise σ/R, so S and
-    // σ are divided too and the index is R times smaller, up to the width's term t_j^(-1/2), which the paper states for
-    // rewards within ±1: relative to the others it is R times as wide as on the raw rewards.
+    // Ciphertexts want rewards within ±1; these reach L·S and their noise. R is public and holds but one in
+    // 16,000 (four standard deviations), which are cut off. Rewards divided by R have the parameter θ/R and
+    // noise σ/R, so S and σ are divided too and the index is R times smaller, up to the width's term
+    // t_j^(-1/2), which the paper states for rewards within ±1: relative to the others it is R times as wide
+    // as on the raw rewards.
     let bound = helba.l * helba.s + 4.0 * helba.sigma;
     // With the paper's schedule: a device tells the server one bit of a decryption a round.
     let schedule = Schedule::TraceOrGrowth;
@@ -191,7 +196,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
         let bandit = deployment.create(config)?;
-        let mut twin = Twin::new(config.clone());
+        let mut twin = ClearTwin::new(config.clone());
         let (mut regret, mut sum) = (Vec::new(), 0.0);
         for _ in 0..args.rounds {
             toy.begin(&mut rng);

@@ -1,5 +1,5 @@
-//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client against
-//! it over HTTP, and compares every decision with a clear twin.
+//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client
+//! against it over HTTP, and compares every decision with a clear twin.
 //!
 //! ```text
 //! cargo run --release --example quickstart -- [--rounds 300] [--data FILE] [--plot regret.svg] [--json]
@@ -8,15 +8,16 @@
 mod support;
 
 use anyhow::{Context, Result};
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
+use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
-use support::{Deployment, Twin, median, percentile};
+use support::{Deployment, median, percentile};
 
 #[derive(Parser)]
 #[command(about = "The encrypted bandit on real purchases: keys, server, client, clear twin")]
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
     }
     let mut deployment = Deployment::start(d, k, false, args.json, 0)?;
     let bandit = deployment.create(&config)?;
-    let mut twin = Twin::new(config.clone());
+    let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
     for (features, bought) in &purchases.rounds()[..rounds] {

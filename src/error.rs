@@ -1,8 +1,9 @@
 //! Why the server refuses, fails or does not start. `http::problem` turns an error into an answer.
 
 use helba::Part;
-use service::Refusal;
+use service::Rejection;
 use std::path::{Path, PathBuf};
+use wire::ProblemType;
 
 /// Why the server did not start, or did not do what a request asked.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +12,7 @@ pub enum Error {
     /// Misuse: no bandit has that id.
     #[error("unknown bandit {id}: GET /v1/bandits lists those there are")]
     UnknownBandit {
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
     },
     /// Misuse: an encrypted bandit where there are no keys.
@@ -22,7 +23,7 @@ pub enum Error {
     NoKeys,
     /// Misuse: no token, or one that does not permit this.
     #[error(
-        "no token came that admits to this: {} needs `Authorization: Bearer TOKEN` with {}",
+        "this request has no token that permits it: {} needs `Authorization: Bearer TOKEN` with {}",
         .about.what(), .about.whose()
     )]
     Unauthorized {
@@ -32,7 +33,7 @@ pub enum Error {
     /// Misuse: no such path.
     #[error("nothing is served at {path}")]
     UnknownPath {
-        /// What was asked for.
+        /// The path that was asked for.
         path: String,
     },
     /// Misuse: the path is served, but not with this method.
@@ -40,11 +41,11 @@ pub enum Error {
     WrongMethod,
     /// Untrusted: a request refused before its route.
     #[error(transparent)]
-    Request(#[from] Refusal),
+    Request(#[from] Rejection),
     /// Untrusted: a configuration that cannot be read.
     #[error("the body is not a bandit's configuration: {why}")]
     BadConfig {
-        /// Where and what.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// Untrusted: a message in JSON that cannot be read.
@@ -52,13 +53,13 @@ pub enum Error {
     BadJson {
         /// The message.
         what: &'static str,
-        /// Where and what.
+        /// The field, and what is wrong with it.
         why: String,
     },
     /// Untrusted: a parameter or value of a policy in the clear that is missing or out of range.
     #[error("{why}")]
     BadParameter {
-        /// Which, and what it must be.
+        /// The parameter, and the values allowed.
         why: String,
     },
     /// Misuse: feedback on a decision that a later one has replaced.
@@ -80,7 +81,7 @@ pub enum Error {
     },
     /// Capacity: decisions without feedback.
     #[error(
-        "{limit} decisions wait for feedback, as many as are remembered, and none gives way yet: return feedback, or ask again \
+        "{limit} decisions wait for feedback, as many as are remembered, and none may be replaced yet: return feedback, or ask again \
          after {wait} s"
     )]
     TooManyOpen {
@@ -91,7 +92,7 @@ pub enum Error {
     },
     /// Misuse: a second answer that is not the first.
     #[error(
-        "{what} has been answered otherwise: the first answer counts, and the same one may be sent again"
+        "{what} has another answer already: the first answer counts, and only that one may be sent again"
     )]
     Answered {
         /// Decision or exchange.
@@ -123,25 +124,19 @@ pub enum Error {
         /// The bandit.
         id: String,
     },
-    /// From a policy in the clear.
+    /// From a clear policy: a parameter, contexts or feedback refused, or the run is over.
     #[error(transparent)]
-    Policy(#[from] bandit::Error),
-    /// From a generalised linear policy.
-    #[error(transparent)]
-    Glm(#[from] glm::Error),
-    /// From noise and accounting.
-    #[error(transparent)]
-    Privacy(#[from] privacy::Error),
+    Policy(#[from] policies::Error),
     /// Untrusted: a message or bundle refused.
     #[error(transparent)]
     Wire(#[from] wire::Error),
     /// From the bandit: a ciphertext or configuration refused, or a decision unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
-    /// Capacity: too much is under way.
+    /// Capacity: as many requests are computed as may be.
     #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
     Overloaded,
-    /// Capacity: the noise of another bandit is sized.
+    /// Capacity: the noise of another bandit is being sized.
     #[error(
         "the server is sizing the noise of another bandit, which may take seconds; try again when that one is made"
     )]
@@ -161,7 +156,7 @@ pub enum Error {
         /// What could not be written.
         path: PathBuf,
     },
-    /// The disk or its rights.
+    /// A file cannot be read or written.
     #[error("{}: {source}; check that the folder is there and that this user may write to it", path.display())]
     Disk {
         /// What could not be read or written.
@@ -180,7 +175,7 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
-    /// The state database.
+    /// The database failed.
     #[error("the state in {} cannot be used: {source}", folder.display())]
     Database {
         /// The state folder.
@@ -229,11 +224,11 @@ pub enum Error {
         path.display()
     )]
     CorruptBlob {
-        /// Whose.
+        /// The bandit.
         bandit: String,
-        /// Which.
+        /// Which of its ciphertexts.
         part: Part,
-        /// Where.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -244,7 +239,7 @@ pub enum Error {
          --restored, which keeps private bandits in it from releasing anything twice", folder.display()
     )]
     CorruptState {
-        /// Whose.
+        /// The bandit.
         bandit: String,
         /// The state folder.
         folder: PathBuf,
@@ -297,6 +292,18 @@ impl From<protocol::Error> for Error {
     }
 }
 
+impl From<bandit::Error> for Error {
+    fn from(error: bandit::Error) -> Self {
+        Error::Policy(error.into())
+    }
+}
+
+impl From<privacy::Error> for Error {
+    fn from(error: privacy::Error) -> Self {
+        Error::Policy(error.into())
+    }
+}
+
 impl From<ckks::Error> for Error {
     fn from(error: ckks::Error) -> Self {
         Error::Helba(error.into())
@@ -304,6 +311,50 @@ impl From<ckks::Error> for Error {
 }
 
 impl Error {
+    /// The type of problem that a client is told of.
+    pub(crate) fn problem(&self) -> ProblemType {
+        use ProblemType as P;
+        match self {
+            Error::UnknownBandit { .. } => P::UnknownBandit,
+            Error::NoKeys => P::NoKeys,
+            Error::Unauthorized { .. } => P::Unauthorized,
+            Error::UnknownPath { .. } => P::UnknownPath,
+            Error::WrongMethod => P::WrongMethod,
+            Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Rejection::BodyLost { .. }) => P::BodyLost,
+            Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::Overloaded) | Error::Overloaded | Error::SizingNoise => P::Overloaded,
+            Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::BadConfig { .. } => P::BadConfiguration,
+            Error::BadJson { .. } => P::Malformed,
+            Error::BadParameter { .. } => P::BadValue,
+            Error::OutOfTurn { .. } => P::OutOfTurn,
+            Error::TurnTaken { .. } => P::TurnTaken,
+            Error::TooManyOpen { .. } => P::TooManyOpen,
+            Error::Answered { .. } => P::Answered,
+            Error::BatchOver { .. } => P::BatchOver,
+            Error::Settled { .. } => P::Settled,
+            Error::TakesBatches { .. } => P::TakesBatches,
+            Error::TakesFeedback { .. } => P::TakesFeedback,
+            Error::Policy(error) => error.fault().into(),
+            Error::Wire(error) => error.fault().into(),
+            Error::Helba(error) => error.fault().into(),
+            Error::TooManyBandits { .. } => P::TooManyBandits,
+            Error::DiskFull { .. } => P::DiskFull,
+            Error::Disk { .. }
+            | Error::FolderIsShared { .. }
+            | Error::Database { .. }
+            | Error::StateInUse { .. }
+            | Error::OtherKeys { .. }
+            | Error::StateFormat { .. }
+            | Error::CorruptBlob { .. }
+            | Error::CorruptState { .. }
+            | Error::NoRandomness { .. }
+            | Error::Broken(_) => P::Internal,
+        }
+    }
+
     /// A failed read or write of `path`.
     pub(crate) fn disk(path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

@@ -20,7 +20,6 @@
 //! [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
 
 mod bandits;
-mod collect;
 mod error;
 mod http;
 mod jobs;

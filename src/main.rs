@@ -22,7 +22,8 @@ const GRACE: Duration = Duration::from_secs(30);
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Public key bundle, made by `helba-keygen create --public FILE`. Without it only policies in the clear are served.
+    /// Public key bundle, made by `helba-keygen create --public FILE`. Without it only policies in the clear
+    /// are served.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
     /// Takes a bundle of toy keys, which protect nothing: for tests.
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, without those that say again what was said.
+/// The error and its causes in one line. A cause whose text an earlier part contains is left out.
 fn sentence(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -113,7 +114,7 @@ fn start(arguments: Arguments) -> Result<()> {
     served
 }
 
-/// Of what cannot be an address and a port; whether there is such an address is found out when it is bound.
+/// Refuses text that is not an address and a port. Whether the address exists shows when it is bound.
 fn check_address(given: &str) -> Result<()> {
     let split = given.rsplit_once(':');
     if split.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
@@ -129,11 +130,13 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let connections = Connections {
         most: arguments.max_connections,
         most_an_address: arguments.max_connections_an_address,
+        grace: GRACE,
+        ..Connections::default()
     };
     check_address(&listen)?;
-    // The port first: keys take a while to load.
+    // The port is bound first, since loading the keys takes seconds.
     let listener = TcpListener::bind(&listen).await.with_context(|| {
-        format!("cannot listen on {listen}: choose another address with --listen, or stop who uses it")
+        format!("cannot listen on {listen}: choose another address with --listen, or stop the process that uses it")
     })?;
     let address = listener.local_addr().context("asking for the port")?;
     let open = |keys: PathBuf| {
@@ -158,7 +161,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let operator =
         operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
     if operator.is_none() && !address.ip().to_canonical().is_loopback() {
-        tracing::warn!("no --operator-token-file: whoever reaches {address} can use policies in the clear");
+        tracing::warn!("no --operator-token-file: whoever reaches {address} can use clear policies");
     }
     let hosts =
         (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
@@ -175,20 +178,16 @@ async fn serve(arguments: Arguments) -> Result<()> {
         );
     }
 
-    let (stop, stopped) = tokio::sync::oneshot::channel();
-    let server = helba_server::serve(listener, app(app_state), connections, async {
-        let _ = stopped.await;
-    });
-    let server = tokio::spawn(server);
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
-    signal().await?;
-    tracing::info!("stopping");
-    let _ = stop.send(());
-    match tokio::time::timeout(GRACE, server).await {
-        Ok(served) => served.context("serving")?,
-        Err(_) => tracing::warn!("requests were cut off after {} s", GRACE.as_secs()),
+    let mut heard = Ok(());
+    let stop = async {
+        heard = signal().await;
+        tracing::info!("stopping");
+    };
+    if !helba_server::serve(listener, app(app_state), connections, stop).await {
+        tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
-    Ok(())
+    heard
 }
 
 /// Returns when the process is asked to stop.

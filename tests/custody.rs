@@ -69,7 +69,8 @@ fn holders_reach_secret_keys_and_servers_public_ones() {
     }
 }
 
-/// A device checks a server's word by the formulas in `protocol`, and what it links is small enough to be read.
+/// A device checks a server's word by the formulas in `protocol`, and what it links is small enough to be
+/// read.
 #[test]
 fn devices_reach_no_circuit_of_the_server() {
     let graph = graph();
@@ -89,4 +90,16 @@ fn devices_reach_no_circuit_of_the_server() {
     ] {
         assert!(path(&graph, from, to).is_some(), "no path from {from} to {to}");
     }
+}
+
+/// Fixtures hold secret keys and fixed seeds: nothing but tests and benches may name them.
+#[test]
+fn nothing_is_built_with_fixtures() {
+    let graph = graph();
+    for (member, _) in graph.iter().filter(|(member, _)| *member != "testkit") {
+        if let Some(path) = path(&graph, member, "testkit") {
+            panic!("{member} is built with fixtures: {}", path.join(" → "));
+        }
+    }
+    assert!(path(&graph, "testkit", "ckks-secret").is_some(), "the control");
 }

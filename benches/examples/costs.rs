@@ -1,8 +1,10 @@
-//! The price list: from what Criterion measured to a record, and from the record to `docs/costs.md` and its charts.
+//! The price list: from what Criterion measured to a record, and from the record to `docs/costs.md` and its
+//! charts.
 //!
 //! ```text
 //! cargo bench --bench rns --bench ckks --bench helba
-//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv --from target/criterion --load idle
+//! cargo run --release --example costs -- --record benches/record/DATE-costs.csv \
+//!   --from target/criterion --load idle
 //! ```
 //! Without `--from` the pages are made from the record alone. `--compared FILE` adds a table of
 //! `benches/openfhe/compare.py`; `--prices` also renews the table that `helba-keygen plan` predicts from.
@@ -34,7 +36,8 @@ struct Args {
     /// Other libraries built natively, measured elsewhere: a table of its own, for what `--yardstick` has.
     #[arg(long)]
     native: Option<PathBuf>,
-    /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may be repeated.
+    /// Our operations in turns with transforms of `tfhe-ntt`, as `benches/openfhe/compare.py` writes it; may
+    /// be repeated.
     #[arg(long)]
     yardstick: Vec<PathBuf>,
     /// How busy the machine was otherwise, in words: "idle" if it was.
@@ -106,7 +109,7 @@ fn main() -> Result<()> {
     fs::write("docs/costs/operations.svg", operations_chart(&rows))?;
     fs::write("docs/costs/steps.svg", steps_chart(&rows))?;
     if args.prices {
-        fs::write("keygen/src/measured.csv", prices(&rows))?;
+        fs::write("crates/planner/src/measured.csv", prices(&rows))?;
     }
     println!("docs/costs.md and its charts are of {}", args.record.display());
     Ok(())
@@ -198,18 +201,22 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
     writeln!(
         out,
         "# Costs\n\nMade by `cargo run --release --example costs -- --record benches/record/{record} ...` \
-         (the whole command is in [benches/record](../benches/record/README.md)); the raw numbers are in that file.\n\nMachine: {about}. Times are medians of ten samples. **On a machine that does other work \
-         at the same time they are too long, those on two threads most of all;** compare only what stands in one \
-         table. Bits are −log₂ of the error in the worst of all slots, against the clear result.\n\n\
+         (the whole command is in [benches/record](../benches/record/README.md)); the raw numbers are in that file.\n\nMachine: {about}. Times are medians of ten samples. **They are too long on a machine that does other work at \
+         the same time, most of all those on two threads;** compare only times of one table. Bits are \
+         −log₂ of the largest error of a slot, compared with the clear result.\n\n\
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
     )?;
-    out += "\n## Ciphertexts\n\nAll N/2 slots are used. Top, middle and low are levels before the operation; a polynomial of degree 7, \
-            15 or 31 takes 3, 4 or 5 of them, and stands where there are as many. `mul` \
-            relinearises and rescales; `rotate_16` makes sixteen rotations of one ciphertext, `rotate_seeded` one by a key kept with its seed for one half, as servers keep those of batch updates alone ([arithmetic.md](arithmetic.md)); `sum_of_4_rotations` \
-            adds as it rotates; `linear_16_diagonals` has its diagonals encoded beforehand. Bytes are those of the \
-            result on the wire. Set H is `logn15-logqp858-depth18`, on which bandits of five to eight arms run; C, A and B are \
-            sizes that other libraries are measured at, S is a small one: first prime + levels × bits, then P, of 50 + 8 × 40 + \
-            50 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B), 40 + 3 × 30 + 83 bits (S).\n";
+    out += "\n## Ciphertexts\n\nAll N/2 slots are used. Levels are those before the operation: a high, a middle and a low \
+            one. A polynomial of degree 7, 15 or 31 takes 3, 4 or 5 levels, and is measured where there \
+            are enough. `mul` relinearises and rescales. `rotate_16` makes sixteen rotations of one \
+            ciphertext. `rotate_seeded` makes one rotation with a key of which one half is stored as its \
+            seed; servers store the keys of rotations that only batch updates make in this form \
+            ([arithmetic.md](arithmetic.md)). `sum_of_4_rotations` adds four rotations with one \
+            division. `linear_16_diagonals` has its diagonals encoded in advance. Bytes are those of the \
+            result on the wire. Set H is `logn15-logqp858-depth18`, which bandits of five to eight arms \
+            use. Other libraries are measured at the sizes C, A and B, and S is a small set. First prime \
+            + levels × bits + P are 50 + 8 × 40 + 50 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B) \
+            and 40 + 3 × 30 + 83 bits (S).\n";
     for (label, log_n) in
         distinct(rows.iter().filter(|r| r.layer() == "ckks"), |r| (r.part("set"), r.part("n")))
     {
@@ -237,13 +244,16 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
             writeln!(out, " {bits} | {bytes} |")?;
         }
     }
-    out += "\n## A bandit's steps\n\nEach problem on the parameter set that `helba-keygen` chooses for it \
-            ([parameters.md](parameters.md)). The level is the one before the step; bits are against the same step in the \
-            clear, so that what a polynomial itself misses is not in them ([precision.md](precision.md), [circuits.md](circuits.md)). \
-            `sqrt_15` is the square root's polynomial, of degree 15; `compare_6_rough` the comparison of all pairs with a \
-            resolution of 2⁻⁶, two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are minimax ones for 2⁻⁶, \
-            2⁻⁸, 2⁻¹⁰. `argmax` is the default one (`compare_6_rough`, above 32 arms `compare_6`) with differences before it and the product over a row after it; `decide` is score, \
-            argmax and answer, with the bytes of one of its two answers; `refresh_encrypt` is the device's part.\
+    out += "\n## A bandit's steps\n\nEach problem runs on the parameter set that `helba-keygen` chooses for it \
+            ([parameters.md](parameters.md)). The level is the one before the step. Bits compare with \
+            the same step in the clear, so that the approximation errors of polynomials are not part of \
+            them ([precision.md](precision.md), [circuits.md](circuits.md)). `sqrt_15` is the polynomial \
+            of degree 15 for the square root. `compare_6_rough` compares all pairs with a resolution of \
+            2⁻⁶ by two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are the \
+            minimax composites for 2⁻⁶, 2⁻⁸ and 2⁻¹⁰. `argmax` takes the differences, the default \
+            comparison (`compare_6_rough`, above 32 arms `compare_6`) and the product over a row of \
+            pairs. `decide` is score, argmax and answer, with the bytes of one of its two answers. \
+            `refresh_encrypt` is the part of the device.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
@@ -266,9 +276,11 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         )?;
     }
     out += &predictions(rows)?;
-    out += "\n## Kernels\n\nOne limb, or one polynomial where a set is named, at level `l`: `ntt_forward` and `ntt_inverse` are transforms of one limb, \
-            `…_tfhe` the same by `tfhe-ntt`; `combine_5` a sum of five limbs times constants, `pair_products_5` five digits times a key's pairs; \
-            `mod_up` makes the digits of a key switch, `mod_down` divides by P ([arithmetic.md](arithmetic.md)).\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
+    out += "\n## Kernels\n\nEach row is for one limb, or for one polynomial where a set is named, at level `l`. \
+            `ntt_forward` and `ntt_inverse` transform one limb, and `…_tfhe` are the transforms of \
+            `tfhe-ntt`. `combine_5` is a sum of five limbs times constants, and `pair_products_5` \
+            multiplies five digits by the pairs of a key. `mod_up` computes the digits of a key switch, \
+            and `mod_down` divides by P ([arithmetic.md](arithmetic.md)).\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
     let kernels = || rows.iter().filter(|r| r.layer() == "rns");
     for r in kernels().filter(|r| r.part("threads") == "1") {
         let (stem, _) = r.id.rsplit_once('/').unwrap_or_default();
@@ -278,11 +290,14 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         writeln!(out, "| `{}` | {} | {} | {two} |", r.what(), parts.join(", "), time(r.ns))?;
     }
     if !compared.is_empty() {
-        out += "\n## Beside other libraries\n\nIn turns within one run (`benches/openfhe/compare.py`) of the commit that `benches/record/README.md` names: the Python wheels \
-                of OpenFHE and SEAL (TenSEAL), which are built without HEXL's vector kernels. Same ring, same bits of \
-                each ciphertext prime, special primes and digits as each library can choose under the same bound. Each is timed after 20 ms of \
-                the same calls. The ratio is theirs over ours, above 1 where we are faster, with a 95 % interval. Bits are in the mean; their operands are encrypted under \
-                the public key, ours under the secret key, as devices do, which alone is worth 6 to 7 bits.\n\n\
+        out += "\n## Beside other libraries\n\nThe libraries were measured in turns within one run (`benches/openfhe/compare.py`) of the \
+            commit that `benches/record/README.md` names. They are the Python wheels of OpenFHE and SEAL \
+            (TenSEAL), which are built without the vector kernels of HEXL. Rings and the bits of each \
+            ciphertext prime are the same; each library chooses special primes and digits under the same \
+            bound. Each operation is timed after 20 ms of the same calls. The ratio is their time over \
+            ours, with a 95 % interval: above 1 we are faster. Bits are those of the mean error. Their \
+            operands are encrypted under the public key, ours under the secret key, as devices encrypt, \
+            which alone gives 6 to 7 bits.\n\n\
                 | library | set | threads | operation | theirs | ours | ratio | interval | their bits | our bits |\n\
                 |---|---|---:|---|---:|---:|---:|---|---:|---:|\n";
         for file in compared {
@@ -306,14 +321,15 @@ fn distinct<'a, T: PartialEq>(rows: impl Iterator<Item = &'a Row>, f: impl Fn(&'
 /// What `helba-keygen plan` says beside what was measured.
 fn predictions(rows: &[Row]) -> Result<String> {
     let mut out = String::from(
-        "\n## Predictions\n\n`helba-keygen plan` knows seven operations of set H and how often a circuit does what at \
-         which level. Here is what it predicts beside what was measured in the same record.\n\n\
+        "\n## Predictions\n\n`helba-keygen plan` knows the times of seven operations of set H, and how often a circuit \
+            makes each operation at each level. The table compares its predictions with the measurements \
+            of the same record.\n\n\
          | d, K | step | threads | predicted | measured | measured/predicted |\n|---|---|---:|---:|---:|---:|\n",
     );
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
     for name in distinct(helba().filter(|r| r.problem().is_some()), Row::problem).into_iter().flatten() {
         let (d, k) = name;
-        let report = keygen::plan(d, k, 1000, false)?;
+        let report = planner::plan(d, k, 1000, false)?;
         for s in report.seconds {
             let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
             for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
@@ -354,8 +370,8 @@ fn comparison(file: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// Native builds of other libraries, measured on another day, beside ours: as they are, and in transforms of a third party
-/// that ran on both days.
+/// Native builds of other libraries, measured on another day, beside ours: as they are, and in transforms of
+/// a third party that ran on both days.
 fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut theirs = Vec::new();
@@ -366,12 +382,14 @@ fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
         theirs.push((what, set, threads, library, ms.parse::<f64>().with_context(|| line.to_owned())?));
     }
     let mut out = format!(
-        "\n### Native builds, of another day\n\nThe fastest of OpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and Lattigo \
-         6.2.0 (on two threads OpenFHE alone), on a machine like this one that was not idle (record `{}`), which may have cost them most on two threads; `mul` with its \
-         rescaling. Their sets A and B have a first prime of 60 bits. **Not measured in one run with ours.** Machines of one kind differ by a \
-         third from hour to hour, so the last column is (our time / our transform) / (their time / their transform): a \
-         transform is one of `tfhe-ntt`, of the same length, on one thread, of that day for them, and for us in turns with \
-         each operation (`benches/openfhe/compare.py --peers tfhe-ntt`). Below 1 we are faster.\n\n\
+        "\n### Native builds, of another day\n\nThe fastest of OpenFHE 1.5.1 and SEAL 4.4.3 with HEXL 1.2.5, and of Lattigo 6.2.0; on two \
+         threads OpenFHE alone. They ran on a machine like this one that was not idle (record `{}`), \
+         which may have slowed them, most of all on two threads. `mul` includes its rescaling. Their sets \
+         A and B have a first prime of 60 bits. **They were not measured in one run with ours.** Machines \
+         of one kind differ by a third from hour to hour. The last column is therefore (our time / our \
+         transform) / (their time / their transform), where a transform is one of `tfhe-ntt` of the same \
+         length on one thread: of that day for them, and in turns with each operation for us \
+         (`benches/openfhe/compare.py --peers tfhe-ntt`). Below 1 we are faster.\n\n\
          | operation | set | threads | fastest other | its ms | our ms | ours/theirs | in transforms |\n\
          |---|---|---:|---|---:|---:|---:|---:|\n",
         file.file_name().unwrap_or_default().to_string_lossy()

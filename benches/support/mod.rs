@@ -13,8 +13,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A label and what it stands for. S is the smallest ring; C, A and B are sizes other libraries are measured at (their
-/// first prime has 60 bits, ours at most 50); H is what bandits of five to eight arms run on. All claim 128 bits.
+/// A label and what it stands for. S is the smallest ring; C, A and B are sizes other libraries are measured
+/// at (their first prime has 60 bits, ours at most 50); H is what bandits of five to eight arms run on. All
+/// claim 128 bits.
 pub(crate) const SETS: [(&str, ParamsSpec); 5] = [
     ("S", set("bench-logn13", 13, 40, 3, 30, &[42, 41])),
     ("C", set("bench-logn14", 14, 50, 8, 40, &[50])),
@@ -85,8 +86,8 @@ impl<'a> Bench<'a> {
         Bench { criterion, pools: threads.map(pool).collect(), facts: facts.expect("a file") }
     }
 
-    /// `run` returns what it measured of itself; `fact` is written once. One thread is always timed, more threads only
-    /// if `all_threads`.
+    /// `run` returns what it measured of itself; `fact` is written once. One thread is always timed, more
+    /// threads only if `all_threads`.
     pub(crate) fn time(
         &mut self,
         id: &str,

@@ -3,16 +3,14 @@
 use super::Fact;
 use circuits::{Chebyshev, Encrypted};
 use ckks::{
-    Ciphertext, DiagonalTransform, EvaluationKeys, Evaluator, GaloisElement, KeyStorage, Params, ParamsSpec,
-    Plaintext, PublicKey,
+    Ciphertext, DiagonalTransform, Evaluator, GaloisElement, KeyStorage, Params, ParamsSpec, Plaintext,
 };
-use ckks_secret::{SecretKey, decrypt, galois_key, measure, relin_key};
+use ckks_secret::{SecretKey, decrypt, measure, relin_key};
 use num_complex::Complex64;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use rand::RngExt;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::Party;
 
 const ROTATIONS: i64 = 16;
 /// The one whose key is kept by its seed.
@@ -23,10 +21,8 @@ const BABY_STEPS: i64 = 4;
 /// Keys of one party, and the party.
 pub(crate) struct Fixture {
     pub(crate) params: Params,
-    secret: SecretKey,
-    public: PublicKey,
+    party: Party,
     evaluator: Evaluator,
-    rng: ChaCha20Rng,
 }
 
 type Timed<'a> = Box<dyn FnMut(Option<&mut Fact>) -> Duration + Send + 'a>;
@@ -38,7 +34,8 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output is.
+    /// `setup` makes the input and is not timed, nor is freeing the output; `judge` says how good the output
+    /// is.
     fn new<S, T>(
         name: impl Into<String>,
         mut setup: impl FnMut() -> S + Send + 'a,
@@ -74,41 +71,30 @@ impl<'a> Operation<'a> {
 impl Fixture {
     pub(crate) fn new(spec: ParamsSpec) -> Self {
         let params = spec.validate().expect("sets of the benches are valid");
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let (secret, top) = (SecretKey::generate(&params, &mut rng), params.max_level());
-        let public = ckks_secret::public_key(&secret, &mut rng);
-        let relin = Some(Arc::new(relin_key(&secret, top, &mut rng)));
-        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
+        let top = params.max_level();
         let rotation = |k| GaloisElement::rotation(&params, k);
-        let rotations = (1..=ROTATIONS).map(rotation);
-        for g in rotations.chain([GaloisElement::conjugation(&params)]) {
-            keys.galois.insert(g, Arc::new(galois_key(&secret, g, top, &mut rng)));
-        }
-        let seeded = galois_key(&secret, rotation(SEEDED), top, &mut rng).stored_as(KeyStorage::Seeded);
-        keys.galois.insert(rotation(SEEDED), Arc::new(seeded));
-        Fixture { evaluator: Evaluator::new(params.clone(), keys), params, secret, public, rng }
+        let whole = (1..=ROTATIONS).map(rotation).chain([GaloisElement::conjugation(&params)]);
+        let whole = whole.map(|element| (element, top, KeyStorage::Expanded));
+        let seeded = (rotation(SEEDED), top, KeyStorage::Seeded);
+        let party = Party::generate(&params, top, whole.chain([seeded]), 1);
+        Fixture { evaluator: party.evaluator(), params, party }
     }
 
     /// One value a slot, in the unit square.
     fn message(&mut self) -> Vec<Complex64> {
-        let mut unit = || 2.0 * self.rng.random::<f64>() - 1.0;
+        let mut unit = || 2.0 * self.party.rng.random::<f64>() - 1.0;
         (0..self.params.max_slots()).map(|_| Complex64::new(unit(), unit())).collect()
-    }
-
-    fn ciphertext(&mut self, message: &[Complex64], level: usize) -> Ciphertext {
-        let encoded = Plaintext::encode(&self.params, message, level).expect("values in the unit square");
-        ckks_secret::encrypt(&self.secret, &encoded, &mut self.rng).expand(&self.secret)
     }
 
     /// All operations at `level`; polynomials where it carries them, key pairs at the top only.
     pub(crate) fn operations(&mut self, level: usize) -> Vec<Operation<'_>> {
         let top = self.params.max_level();
         let (x, y) = (self.message(), self.message());
-        let (a, b) = (self.ciphertext(&x, level), self.ciphertext(&y, level));
+        let (a, b) = (self.party.encrypt(&x, level), self.party.encrypt(&y, level));
         let real: Vec<Complex64> = x.iter().map(|z| z.re.into()).collect();
-        let real_ct = self.ciphertext(&real, level);
+        let real_ct = self.party.encrypt(&real, level);
         let diagonals: Vec<Vec<Complex64>> = (0..ROTATIONS).map(|_| self.message()).collect();
-        let Fixture { params, secret, public, evaluator, rng } = &*self;
+        let Fixture { params, party: Party { secret, public, rng, .. }, evaluator } = &*self;
         let n = x.len();
         let encoded = Plaintext::encode(params, &x, level).expect("values in the unit square");
         let factor = evaluator.encode_factor(&y, level).expect("the level is above 0");

@@ -1,10 +1,9 @@
-//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its client), the
-//! exact twin, and the log of rounds. No example uses all of it.
+//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its
+//! client) and the log of rounds. No example uses all of it.
 #![allow(dead_code)]
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use nalgebra::{DMatrix, DVector};
 use protocol::{BanditConfig, Shape, Status};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -16,7 +15,8 @@ use wire::{Created, Limits, PublicBundle};
 
 const SERVE: &str = "--serve";
 
-/// If this process was started as the server (by [`Deployment::start`]), serves until it is killed and does not return.
+/// If this process was started as the server (by [`Deployment::start`]), serves until it is killed and does
+/// not return.
 pub(crate) fn serve_if_asked() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let [_, verb, keys, state] = &args[..] else { return Ok(()) };
@@ -81,8 +81,8 @@ pub(crate) struct Round {
 }
 
 impl Deployment {
-    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback port.
-    /// The device answers so many trace questions.
+    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback
+    /// port. The device answers so many trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
@@ -137,8 +137,8 @@ impl Deployment {
         Ok(Handle { created, limits })
     }
 
-    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch update
-    /// that the answer started.
+    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch
+    /// update that the answer started.
     pub(crate) fn round(
         &mut self,
         bandit: &Handle,
@@ -198,58 +198,6 @@ impl Deployment {
             })
             .unwrap_or(0)
             * 1024
-    }
-}
-
-/// The clear twin: exact inverse, root and argmax on the history that the encrypted model was made of.
-pub(crate) struct Twin {
-    config: BanditConfig,
-    design: DMatrix<f64>,
-    moment: DVector<f64>,
-    history: Vec<(DVector<f64>, f64)>,
-    used: usize,
-    model: (DMatrix<f64>, DVector<f64>),
-}
-
-impl Twin {
-    pub(crate) fn new(config: BanditConfig) -> Self {
-        let d = config.linear.d;
-        let design = DMatrix::identity(d, d) * config.linear.lambda;
-        let model = (DMatrix::identity(d, d) / config.linear.lambda, DVector::zeros(d));
-        Twin { config, design, moment: DVector::zeros(d), history: Vec::new(), used: 0, model }
-    }
-
-    /// The arm it plays in `round` with a model of the first `feedbacks` feedbacks, which never become fewer.
-    pub(crate) fn arm(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> usize {
-        let values = self.indices(rows, round, feedbacks);
-        (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
-    }
-
-    /// The optimistic indices behind [`Self::arm`], without the constant that moves all alike.
-    pub(crate) fn indices(&mut self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let feedbacks = feedbacks as usize;
-        if feedbacks > self.used {
-            for (x, r) in &self.history[self.used..feedbacks] {
-                self.design += x * x.transpose();
-                self.moment += x * *r;
-            }
-            self.used = feedbacks;
-            // λI + Σ xxᵀ is positive definite.
-            let inverse =
-                self.design.clone().cholesky().map(|c| c.inverse()).unwrap_or_else(|| self.model.0.clone());
-            let omega = &inverse * &self.moment;
-            self.model = (inverse, omega);
-        }
-        let s = helba::Scalars::new(&self.config, round, feedbacks as u64);
-        let index = |x: &Vec<f64>| {
-            let x = DVector::from_column_slice(x);
-            self.model.1.dot(&x) + s.beta * ((x.transpose() * &self.model.0 * &x)[0] + s.c1).sqrt()
-        };
-        rows.iter().map(index).collect()
-    }
-
-    pub(crate) fn learn(&mut self, features: &[f64], reward: f64) {
-        self.history.push((DVector::from_column_slice(features), reward));
     }
 }
 

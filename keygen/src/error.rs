@@ -27,23 +27,9 @@ pub enum Error {
     /// The operating system gave no randomness.
     #[error("no randomness from the operating system: {0}")]
     Randomness(String),
-    /// Capacity: no set of parameters carries the problem.
-    #[error("{why}; {instead}")]
-    NoPlan {
-        /// What does not fit.
-        why: protocol::Error,
-        /// What would.
-        instead: String,
-    },
     /// No parameters carry this shape.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
-    /// From the server's circuits.
-    #[error(transparent)]
-    Helba(#[from] helba::Error),
-    /// From the circuits.
-    #[error(transparent)]
-    Circuit(#[from] circuits::Error),
     /// From the parameters.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use wire::AccessToken;
 use zeroize::Zeroizing;
 
-/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only, from its
-/// first byte on. If anything fails, neither file is left behind.
+/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only,
+/// from its first byte on. If anything fails, neither file is left behind.
 ///
 /// # Errors
 /// [`Error::Exists`] if one of them is there already, before any key is made; [`Error::Io`]; as [`generate`].
@@ -66,8 +66,10 @@ pub fn create_sealed_files<R: CryptoRng>(
 /// [`Error::Exists`], [`Error::Io`].
 pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), Error> {
     let new = NewFile::create(path, true)?;
-    let line = Zeroizing::new(AccessToken::generate(rng).to_hex() + "\n");
-    (&new.file).write_all(line.as_bytes()).map_err(|error| Error::Io { path: path.into(), error })?;
+    let token = AccessToken::generate(rng).to_hex();
+    let mut out = &new.file;
+    let written = out.write_all(token.as_bytes()).and_then(|()| out.write_all(b"\n"));
+    written.map_err(|error| Error::Io { path: path.into(), error })?;
     new.sync()?;
     new.keep();
     Ok(())

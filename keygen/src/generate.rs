@@ -9,18 +9,18 @@ use std::io::Write;
 use std::sync::Arc;
 use wire::{AccessToken, BundleKind, BundleWriter, Manifest, PublicBundle, SecretBundle};
 
-/// What keys to make.
+/// A request for a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The problem they must carry.
+    /// The shape that the keys must carry.
     pub shape: Shape,
-    /// Whether a set without security will do: for tests.
+    /// Whether a set without security is allowed, for tests.
     pub toy: bool,
     /// The time to write into the manifests, in seconds since 1970.
     pub created: u64,
 }
 
-/// What was made.
+/// A key pair that was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Of the public bundle.
@@ -29,7 +29,7 @@ pub struct Summary {
     pub public_bytes: u64,
     /// Bytes of the secret bundle.
     pub secret_bytes: u64,
-    /// What the security table allows log₂(QP) to be; `None` for toys.
+    /// The limit of the security table on log₂(QP); `None` for toys.
     pub max_log2_qp: Option<u32>,
 }
 
@@ -43,11 +43,12 @@ pub struct Keys {
     pub token: AccessToken,
 }
 
-/// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few keys.
-/// `progress` hears of each frame: done, total.
+/// Makes a key pair and writes both bundles. The public one goes out key by key, so memory stays at a few
+/// keys. `progress` hears of each frame: done, total.
 ///
 /// # Errors
-/// [`Error::Protocol`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing fails.
+/// [`Error::Protocol`] if no parameters carry the shape, [`Error::Insecure`], [`Error::Wire`] if writing
+/// fails.
 pub fn generate<R: CryptoRng>(
     request: Request,
     public: impl Write,

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wire::{BundleKind, BundleReader, SECURITY_TABLE};
 
-/// Makes key pairs for encrypted bandits. Run it offline; give the public bundle to the server and the secret one to
-/// the users' devices, and to nobody else.
+/// Makes key pairs for encrypted bandits. Run it offline; give the public bundle to the server and the secret
+/// one to the users' devices, and to nobody else.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -25,7 +25,8 @@ struct Arguments {
 enum Command {
     /// Makes a key pair.
     Create {
-        /// Features of an arm, d, from 1: the keys carry bandits whose d rounds up to the same power of two. `plan` tells what fits.
+        /// Features of an arm, d, from 1: the keys carry bandits whose d rounds up to the same power of two.
+        /// `plan` tells what fits.
         #[arg(long)]
         features: usize,
         /// Arms, K, from 1: likewise.
@@ -40,7 +41,8 @@ enum Command {
         /// File whose first line is a passphrase: the secret bundle is sealed by it.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// Small keys without any security, for tests; of large problems none are small enough, and these get real ones.
+        /// Small keys without any security, for tests; of large problems none are small enough, and these get
+        /// real ones.
         #[arg(long)]
         toy: bool,
     },
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has read enough.
+        // The reader closed the pipe: exit quietly.
         Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
             ExitCode::SUCCESS
         }
@@ -125,7 +127,10 @@ fn create(
             bar.set_position(done.into());
         });
     bar.finish_and_clear();
-    let summary = result?;
+    let summary = result.map_err(|error| match error {
+        keygen::Error::Protocol(why) => planner::Error::no_plan(features, arms, 1000, why).into(),
+        other => anyhow::Error::new(other),
+    })?;
     print_manifest(&summary.manifest)?;
     match summary.max_log2_qp {
         Some(allowed) => say!("table limit   {allowed}  ({SECURITY_TABLE})"),
@@ -144,10 +149,10 @@ fn create_token(file: &Path) -> anyhow::Result<()> {
 }
 
 fn print_plan(features: usize, arms: usize, rounds: u64, json: bool) -> anyhow::Result<()> {
-    let report = match keygen::plan(features, arms, rounds, false) {
+    let report = match planner::plan(features, arms, rounds, false) {
         Ok(report) => report,
         Err(e) => {
-            if let (true, keygen::Error::NoPlan { why, instead }) = (json, &e) {
+            if let (true, planner::Error::NoPlan { why, instead }) = (json, &e) {
                 say!("{}", serde_json::json!({ "refused": why.to_string(), "instead": instead }));
             }
             return Err(e.into());

@@ -1,13 +1,13 @@
-//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out when
-//! they are on disk. Batch updates run in the background, and the masked model that comes out is sent to a user
-//! with the next decision.
+//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out
+//! when they are on disk. Batch updates run in the background, and the masked model that comes out is sent to
+//! a user with the next decision.
 
 use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{EVALUATIONS, Updates, Work, rng};
 use crate::store::{Saved, Store, Stored, lock};
 use helba::{Bandit, Change, Feedback};
-use protocol::{BanditConfig, DecisionId, RefreshId};
+use protocol::{BanditConfig, DecisionId};
 use service::{Body, Content};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -243,16 +243,16 @@ impl Served for EncryptedBandit {
         let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         clock.lap();
-        let reply = self.change(|bandit| Ok(bandit.finish_decision(engine, output, &mut rng)?))?;
+        let reply = self.change(|bandit| Ok(bandit.finish_decision(engine, output, &mut rng)))?;
         lock(&self.live).note(reply.round, self.hold);
         seconds.push(("store".into(), clock.lap()));
         let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
         let (action, trace) = (frame(&reply.action), reply.trace.as_ref().map(frame));
-        let refresh = reply.refresh.as_ref().map(|(id, ct)| (id.0, frame(ct)));
+        let refresh = reply.refresh.as_ref().map(|(id, ct)| (*id, frame(ct)));
         seconds.push(("write".into(), clock.lap()));
         tracing::info!(bandit = self.created.id, round = reply.round, ?seconds, "decided");
         let reply = DecideReply {
-            decision: reply.id.0,
+            decision: reply.id,
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds,
@@ -283,7 +283,7 @@ impl Served for EncryptedBandit {
             trace: trace?,
             trace_answer: message.trace_answer,
             refreshed: match &message.refreshed {
-                Some((id, frame)) => Some((RefreshId(*id), read(frame, plan.model_level)?)),
+                Some((id, frame)) => Some((*id, read(frame, plan.model_level)?)),
                 None => None,
             },
         };
@@ -381,8 +381,7 @@ mod tests {
         let plan = &due.created.plan;
         let inputs = lock(&due.live).bandit.begin_decision();
         let decided = engine.decide(inputs, &zero(plan.context_level), &mut rng).unwrap();
-        let decision =
-            due.change(|bandit| Ok(bandit.finish_decision(engine, decided, &mut rng)?)).unwrap().id;
+        let decision = due.change(|bandit| Ok(bandit.finish_decision(engine, decided, &mut rng))).unwrap().id;
         let (statistics, trace) = (zero(plan.statistics_level), zero(plan.trace_level));
         let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
         due.change(|bandit| Ok(bandit.feedback(engine, decision, feedback)?)).unwrap();
@@ -410,7 +409,7 @@ mod tests {
                 break error;
             }
             assert!(decided <= 1024, "never refused");
-            let change = live.bandit.finish_decision(engine, output.clone(), &mut rng).unwrap();
+            let change = live.bandit.finish_decision(engine, output.clone(), &mut rng);
             let bytes = change.state().to_bytes(|_| Ok::<_, Error>([0; 32])).unwrap().len()
                 + change.decisions().unwrap()[0].value.as_ref().unwrap().len();
             assert!(bytes < 1 << 10, "{bytes}");

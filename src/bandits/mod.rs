@@ -5,10 +5,10 @@ mod encrypted;
 
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work, rng};
-use crate::policy::Config;
 use crate::store::{Store, Stored, Table, lock};
 use encrypted::EncryptedBandit;
 use helba::Engine;
+use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
 use serde::Serialize;
@@ -134,9 +134,9 @@ pub(crate) struct Bandits {
 }
 
 impl Bandits {
-    /// Takes the bandits in `folder` into use and queues the batch updates that were interrupted. Without keys
-    /// the encrypted ones stay as they are. `restored` says that the folder comes from a backup: what clear
-    /// bandits with a privacy promise hold of single answers is dropped.
+    /// Takes the bandits in `folder` into use and queues the batch updates that were interrupted. Without
+    /// keys the encrypted ones stay as they are. `restored` says that the folder comes from a backup: what
+    /// clear bandits with a privacy promise hold of single answers is dropped.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -242,9 +242,9 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before seconds are spent on noise.
-    pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<Config, Error> {
-        let config = Config::from_request(request)?;
-        if config.sizes_noise() {
+    pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<PolicyConfig, Error> {
+        let config = PolicyConfig::from_request(request)?;
+        if config.profile().calibrates {
             self.check_room(Kind::Clear)?;
         }
         Ok(config)
@@ -254,7 +254,7 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::TooManyBandits`], those of the policy and the disk.
-    pub(crate) fn create_clear(&self, config: Config) -> Result<(String, Listed), Error> {
+    pub(crate) fn create_clear(&self, config: PolicyConfig) -> Result<(String, Listed), Error> {
         let new = clear::New::make(config)?;
         self.insert(Kind::Clear, |id| Ok(Arc::new(new.store(id, self.store.clone(), self.room.hold)?)))
     }

@@ -58,7 +58,7 @@ mod tests {
         let with = |value: String| {
             HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
         };
-        let bearer = |token: &AccessToken| with(token.authorization());
+        let bearer = |token: &AccessToken| with(token.authorization().to_string());
         let digests =
             |operator: Option<TokenDigest>| Access { participant: Some(participant.digest()), operator };
         let allowed = |access: Access, headers: &HeaderMap| {
@@ -70,10 +70,10 @@ mod tests {
         assert_eq!(allowed(closed, &bearer(&operator)), [true, true]);
         assert_eq!(allowed(closed, &bearer(&stranger)), [false, false]);
         assert_eq!(allowed(closed, &HeaderMap::new()), [false, false]);
-        for bad in ["Bearer", "Bearer ", "Basic QQ==", &format!("Basic {}", participant.to_hex())] {
+        for bad in ["Bearer", "Bearer ", "Basic QQ==", &format!("Basic {}", *participant.to_hex())] {
             assert_eq!(allowed(closed, &with(bad.to_string())), [false, false], "{bad}");
         }
-        assert_eq!(allowed(closed, &with(format!("bearer {}", participant.to_hex()))), [true, false]);
+        assert_eq!(allowed(closed, &with(format!("bearer {}", *participant.to_hex()))), [true, false]);
 
         let open = digests(None);
         assert_eq!(allowed(open, &HeaderMap::new()), [false, true]);

@@ -1,5 +1,6 @@
-//! The HTTP interface: routes under `/v1`, one file a resource. Each handler finds the bandit, reads the body,
-//! takes a place, computes and answers, in this order; a refusal before the body is read discards the body.
+//! The HTTP interface: routes under `/v1`, one file a resource. Each handler finds the bandit, reads the
+//! body, takes a place, computes and answers, in this order; a rejection before the body is read discards the
+//! body.
 //!
 //! | route | file |
 //! |---|---|
@@ -33,7 +34,7 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use service::{Bodies, Body, DISCARDED_BYTES, Hosts};
+use service::{Bodies, Body, DISCARDED_BYTES, Hosts, Pace};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +115,7 @@ impl AppState {
             bandits,
             access: Access { participant, operator },
             admission: Admission::new(max_in_flight),
-            bodies: Bodies::within(body_memory),
+            bodies: Bodies::within(body_memory, Pace::default()),
             hosts: Hosts(hosts),
         })))
     }
@@ -137,7 +138,7 @@ impl AppState {
     }
 
     async fn body(&self, request: Request, limit: BodyLimit) -> Result<Body, Error> {
-        Ok(self.0.bodies.read(request, limit.bytes, limit.content).await?)
+        Ok(self.0.bodies.read(request, limit.bytes, Some(limit.content)).await?)
     }
 }
 
@@ -185,6 +186,6 @@ pub fn app(state: AppState) -> Router {
 async fn check_origin(State(state): State<AppState>, request: Request, next: Next) -> Response {
     match state.0.hosts.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refuse(request, refusal.into()).await.into_response(),
+        Err(rejection) => refuse(request, rejection.into()).await.into_response(),
     }
 }

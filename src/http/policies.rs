@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::jobs;
-use crate::policy::offers;
+use crate::policy::cards;
 use axum::Json;
-use wire::Offer;
+use wire::PolicyCard;
 
-pub(super) async fn list() -> Result<Json<Vec<Offer>>, Error> {
-    jobs::run(None, || Ok(Json(offers()?))).await
+pub(super) async fn list() -> Result<Json<Vec<PolicyCard>>, Error> {
+    jobs::run(None, || Ok(Json(cards()?))).await
 }

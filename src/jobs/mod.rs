@@ -11,8 +11,8 @@ use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Evaluations of encrypted decisions at a time. Each uses every thread of the pool; the second fills the gaps
-/// of the first, which may then end with it.
+/// Evaluations of encrypted decisions at a time. Each uses every thread of the pool; the second fills the
+/// gaps of the first, which may then end with it.
 pub(crate) const EVALUATIONS: usize = 2;
 
 /// Admits requests to be computed.
@@ -65,8 +65,8 @@ impl Admission {
     }
 }
 
-/// Runs what takes longer than a network task may, and gives `place` back when it is done. A client that hangs up
-/// interrupts nothing.
+/// Runs what takes longer than a network task may, and gives `place` back when it is done. A client that
+/// hangs up interrupts nothing.
 ///
 /// # Errors
 /// Those of `work`; [`Error::Broken`] if it panicked.

@@ -1,5 +1,5 @@
-//! Batch updates in the background, one at a time, since each uses every thread and some hundred MB. Decisions
-//! and feedback go on meanwhile.
+//! Batch updates in the background, one at a time, since each uses every thread and some hundred MB.
+//! Decisions and feedback go on meanwhile.
 
 use std::sync::Arc;
 use tokio::sync::Semaphore;

@@ -1,7 +1,7 @@
 //! Ciphertexts at rest: one frame a file, named by the BLAKE3 digest that ends the frame.
 //!
-//! A file is written under a temporary name, synchronised, renamed, and its folder synchronised. It is removed
-//! when no bandit refers to it any more.
+//! A file is written under a temporary name, synchronised, renamed, and its folder synchronised. It is
+//! removed when no bandit refers to it any more.
 
 use super::{folder, lock};
 use crate::error::Error;
@@ -74,8 +74,8 @@ impl Blobs {
         Ok(Blobs { keys, references, replaced, temporary: AtomicU64::new(0) })
     }
 
-    /// Writes those of `ciphertexts` that the last commit, `saved`, did not write, all at the same time: most of
-    /// it is waiting for the disk. When it returns they are durable.
+    /// Writes those of `ciphertexts` that the last commit, `saved`, did not write, all at the same time: most
+    /// of it is waiting for the disk. When it returns they are durable.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk; the files that were written are then removed.
@@ -115,7 +115,8 @@ impl Blobs {
         failed.map(|()| written)
     }
 
-    /// Reads the ciphertext with that digest, which must be at `level`, and notes in `saved` that it is there.
+    /// Reads the ciphertext with that digest, which must be at `level`, and notes in `saved` that it is
+    /// there.
     ///
     /// # Errors
     /// Where the file is, and what is wrong with it.

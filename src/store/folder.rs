@@ -4,8 +4,9 @@ use crate::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Makes the folder if it is not there, and takes from others the right to read it: masks and ciphertexts give
-/// the model to whoever has a bandit's secret key, and rewards of clear policies are stored as they came.
+/// Makes the folder if it is not there, and takes from others the right to read it: masks and ciphertexts
+/// give the model to whoever has a bandit's secret key, and rewards of clear policies are stored as they
+/// came.
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.

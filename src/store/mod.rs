@@ -5,9 +5,10 @@
 //! DIR/blobs/ab/abc…   one ciphertext frame a file, see `blobs`
 //! DIR/lock            one process at a time holds it
 //! ```
-//! A commit first writes the ciphertexts that are new, each a file, and then one transaction: the bandit's state,
-//! which names its ciphertexts by digest, and the rows of decisions and receipts that come or go. After a crash
-//! between the two the state before it counts, and the next start removes the files that no state names.
+//! A commit first writes the ciphertexts that are new, each a file, and then one transaction: the bandit's
+//! state, which names its ciphertexts by digest, and the rows of decisions and receipts that come or go.
+//! After a crash between the two the state before it counts, and the next start removes the files that no
+//! state names.
 //!
 //! What a commit writes does not grow with the number of decisions that wait: docs/DATA_MODEL.md.
 
@@ -36,7 +37,8 @@ pub(crate) struct Store {
     folder: PathBuf,
     tables: Tables,
     blobs: Blobs,
-    /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened anew.
+    /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened
+    /// anew.
     _lock: File,
 }
 
@@ -45,8 +47,8 @@ impl Store {
     /// encrypted bandits are returned too, and cannot be [loaded](Self::load).
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`], and those
-    /// of the disk.
+    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`], and
+    /// those of the disk.
     pub(crate) fn open(folder: &Path, engine: Option<&Engine>) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
@@ -86,8 +88,8 @@ impl Store {
         Error::CorruptState { bandit: stored.id.clone(), folder: self.folder.clone(), why }
     }
 
-    /// Removes the files that no loaded bandit refers to and those that interrupted writes left. Only for a store
-    /// whose encrypted bandits have all been loaded.
+    /// Removes the files that no loaded bandit refers to and those that interrupted writes left. Only for a
+    /// store whose encrypted bandits have all been loaded.
     ///
     /// # Errors
     /// Those of the disk.
@@ -153,8 +155,8 @@ impl Store {
     }
 }
 
-/// Locks a mutex also after a panic elsewhere: what these locks guard is replaced as a whole, so a panic leaves
-/// nothing half done.
+/// Locks a mutex also after a panic elsewhere: what these locks guard is replaced as a whole, so a panic
+/// leaves nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -174,8 +174,8 @@ impl Tables {
         read().map_err(|e| Error::database(&self.folder, e))
     }
 
-    /// Writes the edits of some bandits in one transaction. When it returns they are durable; on an error, after
-    /// a restart either all of them are there or none.
+    /// Writes the edits of some bandits in one transaction. When it returns they are durable; on an error,
+    /// after a restart either all of them are there or none.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.

@@ -79,8 +79,8 @@ fn feedback(store: &Store, number: u64) {
     store.tables.write(Table::Clear, &[("b", edits)]).unwrap();
 }
 
-/// A feedback writes as much with 10,000 decisions that wait as with 10, up to one page for each level by which
-/// the tree of the table is higher.
+/// A feedback writes as much with 10,000 decisions that wait as with 10, up to one page for each level by
+/// which the tree of the table is higher.
 #[test]
 fn a_commit_does_not_grow_with_pending_decisions() {
     let bytes = |pending: u64| {

@@ -73,7 +73,7 @@ fn attack_slow_senders_hold_up_nobody() {
 /// The longest waiting connection makes room for a new one; those with a request under way stay.
 #[test]
 fn attack_idle_connections_make_room() {
-    let connections = Connections { most: 4, most_an_address: 3 };
+    let connections = Connections { most: 4, most_an_address: 3, ..Connections::default() };
     let server = InProcess::open_with(TempDir::new().unwrap(), Settings::default(), connections);
     let busy =
         "POST /v1/bandits HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n";
@@ -128,7 +128,7 @@ fn attack_bodies_share_one_memory() {
 /// another address. Nobody gives way to the address that has the most.
 #[test]
 fn attack_busy_connections_of_one_address_give_way() {
-    let connections = Connections { most: 4, most_an_address: 4 };
+    let connections = Connections { most: 4, most_an_address: 4, ..Connections::default() };
     let server = InProcess::open_with(TempDir::new().unwrap(), Settings::default(), connections);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let connect = |from: &str| {

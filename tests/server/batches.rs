@@ -1,22 +1,24 @@
-//! Policies in the clear whose users answer an intermediary, or send shares: each learns, every batch counts once.
+//! Policies in the clear whose users answer an intermediary, or send shares: each learns, every batch counts
+//! once.
 
 use crate::clear::{
     MEANS, contexts, create, decide, decided, elimination, feedback, refused, shuffled, view,
 };
 use crate::fixture::*;
 use bandit::Policy;
-use bandit::distributed::{Config, Model};
+use bandit::distributed::{EliminationConfig, Model};
 use glm::shuffle::{ShuffleGlm, Summation};
 use helba_server::Settings;
 use privacy::Ratio;
+use privacy::task::{Ask, DeviceBounds, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secure_sum::{Aggregator, Awaiting, Collector, Most, Party, http};
+use secure_sum::{Aggregator, BanditTask, Collector, Party, http};
 use serde_json::{Value, json};
-use wire::{Ask, Awaited, Counted};
+use wire::Counted;
 
 /// A batch of `users` shares of `arm`, as users' devices make them and a shuffler lets them out.
-fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
+fn shares(config: &EliminationConfig, awaited: &Task, rng: &mut ChaCha20Rng) -> Value {
     let mechanism = config.mechanism(awaited.batch).unwrap();
     assert_eq!(mechanism.users(), awaited.users);
     let (arm, counts) = match awaited.ask {
@@ -32,7 +34,8 @@ fn shares(config: &Config, awaited: &Awaited, rng: &mut ChaCha20Rng) -> Value {
     json!({"exchange": awaited.exchange, "users": awaited.users, "labels": [shares]})
 }
 
-/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts too.
+/// Users add the noise, the service sees sums: the best arm is left, every batch counts once, over restarts
+/// too.
 #[test]
 fn learns_from_sums_of_shares() {
     let delta = privacy::budget::Delta::new(1e-9).unwrap();
@@ -66,7 +69,8 @@ fn learns_from_sums_of_shares() {
     }
 }
 
-/// As above, with two aggregators and a collector between; more users are asked than are needed, and some drop out.
+/// As above, with two aggregators and a collector between; more users are asked than are needed, and some
+/// drop out.
 #[test]
 fn learns_through_aggregators() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
@@ -88,11 +92,11 @@ fn learns_through_aggregators() {
     let collector = Collector::new(aggregators.clone());
     let (mut number, mut estimates) = (0, 0);
     while let Some(awaited) = view(&server.device(), &id).awaited {
-        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked; the noise is
-        // sized for those needed.
-        let awaiting = Awaiting::ask(&service, &id).unwrap();
+        // What users need to know of the bandit is what it says itself. A quarter more than needed are asked;
+        // the noise is sized for those needed.
+        let awaiting = BanditTask::ask(&service, &id).unwrap();
         let (arm, invited) = (awaiting.arm().unwrap(), awaited.users * 4 / 3);
-        let batch = awaiting.batch(&Most::default()).unwrap();
+        let batch = awaiting.batch(&DeviceBounds::default()).unwrap();
         assert_eq!(u64::from(batch.at_least()), awaited.users);
         number += 1;
         collector.announce(batch.id(number)).unwrap();
@@ -108,7 +112,7 @@ fn learns_through_aggregators() {
                 party.report(report).unwrap();
             }
         }
-        let handed = collector.hand(&service, &id, number);
+        let handed = collector.deliver(&service, &id, number);
         if lacks {
             assert!(matches!(handed, Err(secure_sum::Error::TooFew { .. })), "{handed:?}");
             continue;
@@ -119,7 +123,7 @@ fn learns_through_aggregators() {
     }
     assert!(estimates > 8 && number < 60, "{estimates} of {number}");
     assert_eq!(decided(&server.device(), &id, None).arm, Some(0));
-    assert!(collector.hand(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
+    assert!(collector.deliver(&service, &id, number + 1).is_err(), "the bandit waits for nothing");
 }
 
 /// Shares that are private by themselves go to the server; one that comes after its batch is told so.
@@ -154,13 +158,17 @@ fn learns_from_shares() {
     assert!(over > 2 && view.awaited.unwrap().batch >= 3, "{over}");
 }
 
-/// Local shares: no arm is named when no batch fits within the horizon, and no feedback is asked for when one arm is left.
+/// Local shares: no arm is named when no batch fits within the horizon, and no feedback is asked for when one
+/// arm is left.
 #[test]
 fn the_end_of_an_elimination_is_said() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
     for (horizon, means, ends) in [(9, [0.5, 0.5], 409), (100_000, [1.0, 0.0], 200)] {
-        let config = Config { confidence: 0.1, ..Config::new(2, horizon, Model::Local, Ratio::integer(20)) };
+        let config = EliminationConfig {
+            confidence: 0.1,
+            ..EliminationConfig::new(2, horizon, Model::Local, Ratio::integer(20))
+        };
         let request = json!({"policy": "elimination", "model": "local", "arms": 2, "horizon": horizon, "epsilon": 20,
             "confidence": 0.1});
         let (id, mut rng) = (create(&device, &request).id, ChaCha20Rng::seed_from_u64(11));
@@ -181,8 +189,8 @@ fn the_end_of_an_elimination_is_said() {
     }
 }
 
-/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The metric comes out
-/// within its noise, and the estimates point where the rewards do.
+/// ShuffleGLM end to end: devices choose from what is published and send bits; the service sees counts. The
+/// metric comes out within its noise, and the estimates point where the rewards do.
 #[test]
 fn learns_from_shuffled_bits() {
     let mut rng = ChaCha20Rng::seed_from_u64(8);
@@ -262,5 +270,5 @@ fn learns_from_shuffled_bits() {
 fn device_config() -> glm::shuffle::ShuffleConfig {
     let parameters = json!({"arms": 3, "features": 2, "batches": [4000, 4000], "epsilon": 14.0, "delta": 0.01,
         "gamma": 0.5, "steps": 4});
-    serde_json::from_value::<glm::shuffle::Parameters>(parameters).unwrap().config().unwrap()
+    serde_json::from_value::<glm::shuffle::ShuffleParameters>(parameters).unwrap().config().unwrap()
 }

@@ -2,7 +2,7 @@
 //! after a kill.
 
 use crate::fixture::*;
-use bandit::distributed::{Config, Model};
+use bandit::distributed::{EliminationConfig, Model};
 use bandit::stochastic::Ucb1;
 use bandit::{Features, Policy};
 use helba_server::Settings;
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tempfile::TempDir;
-use wire::{ClearFeedback, Counted, Decided, FeedbackKind, Offer, PolicyCreated, PolicyView, Spent};
+use wire::{ClearFeedback, Counted, Decided, FeedbackKind, PolicyCard, PolicyCreated, PolicyView, Spent};
 
 pub(crate) const MEANS: [f64; 5] = [0.9, 0.5, 0.4, 0.3, 0.1];
 
@@ -73,12 +73,12 @@ fn outcome(
     }
 }
 
-pub(crate) fn elimination(model: Model, epsilon: u64) -> Config {
+pub(crate) fn elimination(model: Model, epsilon: u64) -> EliminationConfig {
     let epsilon = Ratio::integer(epsilon);
-    Config { confidence: 0.1, ..Config::new(5, 100_000, model, epsilon) }
+    EliminationConfig { confidence: 0.1, ..EliminationConfig::new(5, 100_000, model, epsilon) }
 }
 
-fn offers(device: &Device) -> Vec<Offer> {
+fn cards(device: &Device) -> Vec<PolicyCard> {
     serde_json::from_slice(&device.get("/policies").ok()).unwrap()
 }
 
@@ -87,17 +87,17 @@ fn offers(device: &Device) -> Vec<Offer> {
 fn every_policy_plays() {
     let server = InProcess::start(Settings { max_bandits: 200, ..Settings::default() });
     let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(1));
-    let offers = offers(&device);
-    assert_eq!(offers[0].policy, "helba");
-    for offer in &offers[1..] {
-        let created = create(&device, &offer.example);
-        let name = &offer.policy;
+    let cards = cards(&device);
+    assert_eq!(cards[0].policy, "helba");
+    for card in &cards[1..] {
+        let created = create(&device, &card.example);
+        let name = &card.policy;
         assert_eq!(created.policy, *name);
         let mut echoed = created.parameters.clone();
         echoed.insert("policy".into(), name.as_str().into());
-        assert_eq!(Value::Object(echoed), offer.example, "{name}");
-        for (parameter, default) in &offer.defaults {
-            let mut less = offer.example.clone();
+        assert_eq!(Value::Object(echoed), card.example, "{name}");
+        for (parameter, default) in &card.defaults {
+            let mut less = card.example.clone();
             less.as_object_mut().unwrap().remove(parameter);
             assert_eq!(create(&device, &less).parameters[parameter], *default, "{name}: {parameter}");
         }
@@ -108,10 +108,10 @@ fn every_policy_plays() {
         let size = |key: &str| created.parameters.get(key).and_then(Value::as_u64).unwrap_or(1) as usize;
         let mechanism = elimination(Model::Local, 1).mechanism(1).unwrap();
         for round in 1..=6 {
-            let context = offer.contextual.then(|| contexts(size("features"), size("arms"), &mut rng));
+            let context = card.contextual.then(|| contexts(size("features"), size("arms"), &mut rng));
             let decided = decided(&device, &created.id, context.as_ref());
             assert_eq!((decided.round, &decided.privacy.statement), (round, statement), "{name}");
-            if offer.feedback == FeedbackKind::Batch {
+            if card.feedback == FeedbackKind::Batch {
                 refused(
                     feedback(&device, &created.id, &decided.decision, &json!({"reward": 1})),
                     409,
@@ -121,12 +121,12 @@ fn every_policy_plays() {
                 assert!(decided.awaited.is_some());
                 continue;
             }
-            if round > 2 && offer.feedback == FeedbackKind::Share {
+            if round > 2 && card.feedback == FeedbackKind::Share {
                 continue; // its first batch is over
             }
             let arm = decided.arm.unwrap();
             let share = |reward| mechanism.randomise(reward, &mut ChaCha20Rng::seed_from_u64(round)).unwrap();
-            let outcome = outcome(offer.feedback, arm, share, &mut rng);
+            let outcome = outcome(card.feedback, arm, share, &mut rng);
             let counted: Counted =
                 serde_json::from_slice(&feedback(&device, &created.id, &decided.decision, &outcome).ok())
                     .unwrap();
@@ -137,7 +137,7 @@ fn every_policy_plays() {
         }
     }
     let listed: Vec<Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
-    assert!(listed.len() > offers.len() && listed.iter().all(|b| b["privacy"]["statement"].is_object()));
+    assert!(listed.len() > cards.len() && listed.iter().all(|b| b["privacy"]["statement"].is_object()));
 }
 
 /// HELBA may be named, and is meant where nothing is.
@@ -621,7 +621,7 @@ fn requests_at_once() {
 fn client_in_the_clear() {
     let server = InProcess::start(Settings::default());
     let client = user_client::Client::new(&format!("http://{}", server.address)).unwrap();
-    assert!(client.policies().unwrap().iter().any(|offer| offer.policy == "dp-se"));
+    assert!(client.policies().unwrap().iter().any(|card| card.policy == "dp-se"));
     let Value::Object(parameters) = json!({"arms": 2, "epsilon": 0.5}) else { unreachable!() };
     let created = client.create_policy("hybrid-ucb", parameters.clone()).unwrap();
     let decided = client.decide_clear(&created.id, None).unwrap();

@@ -45,8 +45,8 @@ fn killed_between_requests() {
     }
 }
 
-/// Killed in the middle of a request: what was acknowledged is there, what was not may be, and sending it again counts it
-/// once.
+/// Killed in the middle of a request: what was acknowledged is there, what was not may be, and sending it
+/// again counts it once.
 #[test]
 fn killed_within_requests() {
     let state = TempDir::new().unwrap();
@@ -89,7 +89,8 @@ fn fill_disk(server: &Program, full: bool) {
     assert!(set.expect("prlimit is part of util-linux").success());
 }
 
-/// A full disk refuses feedback, decisions and bandits, changes nothing, and is forgotten when there is room again.
+/// A full disk refuses feedback, decisions and bandits, changes nothing, and is forgotten when there is room
+/// again.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_disk() {
@@ -153,8 +154,8 @@ fn full_disk() {
     assert_eq!((again.round, again.feedbacks, again.pending_decisions), (after.round, after.feedbacks, 0));
 }
 
-/// Deleted, a bandit of either kind is gone, also after a restart and with a batch update under way, with every file that
-/// was its own; the others stay, and there is room for a new one.
+/// Deleted, a bandit of either kind is gone, also after a restart and with a batch update under way, with
+/// every file that was its own; the others stay, and there is room for a new one.
 #[test]
 fn deleted_is_gone() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);

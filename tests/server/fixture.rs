@@ -117,13 +117,13 @@ impl Device {
     pub(crate) fn new(address: SocketAddr, keys: &'static Keys) -> Self {
         let agent =
             ureq::Agent::config_builder().http_status_as_error(false).max_idle_connections(0).build().into();
-        let bearer = Some(format!("Bearer {}", keys.device.token().to_hex()));
+        let bearer = Some(keys.device.token().authorization().to_string());
         Device { base: format!("http://{address}/v1"), agent, keys, bearer }
     }
 
     /// As this one, with another token or none.
     pub(crate) fn with_token(&self, token: Option<&AccessToken>) -> Self {
-        let bearer = token.map(|token| format!("Bearer {}", token.to_hex()));
+        let bearer = token.map(|token| token.authorization().to_string());
         Device { base: self.base.clone(), agent: self.agent.clone(), keys: self.keys, bearer }
     }
 
@@ -395,7 +395,8 @@ impl Drop for Program {
     }
 }
 
-/// What the program says when it does not start: stderr, after a check that it failed with a sentence and no panic.
+/// What the program says when it does not start: stderr, after a check that it failed with a sentence and no
+/// panic.
 #[track_caller]
 pub(crate) fn refused(keys: &Path, state: &Path, listen: &str) -> String {
     let Output { status, stderr, stdout } = command(keys, state, listen).output().unwrap();

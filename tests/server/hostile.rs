@@ -133,7 +133,8 @@ fn feedback_is_refused() {
     }
     let refreshed = s.device.encrypt(s.created.plan.model_level, &mut s.rng);
     for (what, frame, reason) in spoiled(&refreshed, s.created.plan.model_level) {
-        let problem = send(&wire::FeedbackRequest { refreshed: Some((1, frame)), ..good.clone() });
+        let problem =
+            send(&wire::FeedbackRequest { refreshed: Some((protocol::RefreshId(1), frame)), ..good.clone() });
         assert_eq!(
             (problem.status, problem.reason.as_deref()),
             (400, Some(reason)),

@@ -96,8 +96,8 @@ fn a_folder_belongs_to_its_keys() {
     );
 }
 
-/// Policies in the clear need no keys. Encrypted bandits in the folder are refused until their keys are back, and go on then
-/// as they were.
+/// Policies in the clear need no keys. Encrypted bandits in the folder are refused until their keys are back,
+/// and go on then as they were.
 #[test]
 fn keys_are_for_encrypted_bandits() {
     let folder = TempDir::new().unwrap();

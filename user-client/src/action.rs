@@ -2,33 +2,33 @@
 
 use crate::{Device, Error};
 use ckks::Ciphertext;
-use protocol::DecisionId;
+use protocol::{DecisionId, RefreshId};
 use wire::{Created, DecideReply};
 use zeroize::Zeroize;
 
 /// A decision as the device sees it. No Debug: values are the user's.
 pub struct Decision {
-    /// Names it in the feedback.
+    /// The id that the feedback names.
     pub id: DecisionId,
     /// The arm to play, from 0.
     pub arm: usize,
-    /// What was decrypted, one value an arm, near 1 for the arms worth playing. To look at on this device: it
-    /// must not reach the server, since exact decryptions give the key away.
+    /// The decrypted entries, one an arm, near 1 for the arms worth playing. They must stay on this device:
+    /// exact decryptions that reach the server give the key away.
     pub action_values: Vec<f64>,
     /// Round t.
     pub round: u64,
     /// Feedbacks in the model that decided.
     pub model_feedbacks: u64,
-    /// Seconds that the server spent, by phase.
+    /// Seconds of wall time that the server states, by phase.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is below [`protocol::exchange::largest_entry`] and above −0.5, as those of a decision
-    /// are. If not, scores left the range that the comparison was made for, or the server did not follow the
-    /// protocol: the arm means nothing.
+    /// Whether every entry is below [`protocol::exchange::largest_entry`] and above −0.5, as those of a
+    /// decision are. If not, scores left the range that the comparison was made for, or the server did not
+    /// follow the protocol: the arm means nothing.
     pub reliable: bool,
     /// The trace comparison, where the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
-    pub(crate) refresh: Option<(u64, Ciphertext)>,
+    pub(crate) refresh: Option<(RefreshId, Ciphertext)>,
 }
 
 impl Drop for Decision {
@@ -67,7 +67,7 @@ impl Device {
         let entries = -0.5..protocol::exchange::largest_entry(self.shape());
         let reliable = action_values.iter().all(|v| entries.contains(v));
         Ok(Decision {
-            id: DecisionId(reply.decision),
+            id: reply.decision,
             arm,
             action_values,
             round: reply.round,

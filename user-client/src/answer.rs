@@ -1,23 +1,24 @@
-//! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh → model.
+//! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh →
+//! model.
 //!
 //! Source: Algorithm 10. Departure: the trace answer is one bit, counted ([`crate::answers`]), not the masked
 //! number.
 
 use crate::{Decision, Device, Error};
 use ckks::Ciphertext;
-use protocol::exchange;
+use protocol::{RefreshId, exchange};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{Created, FeedbackRequest};
 
 impl Device {
-    /// The body of the feedback on `decision`: `features` are those of the arm that was played, `reward` in [−1, 1].
+    /// The body of the feedback on `decision`: `features` are those of the arm that was played, `reward` in
+    /// [−1, 1].
     ///
     /// # Errors
-    /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1),
-    /// [`Error::RewardOutOfRange`]; [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the
-    /// bandit; [`Error::Secret`] if the masked model cannot be encrypted anew; [`Error::AnswerCount`] if the
-    /// trace is asked for and the answer cannot be counted.
+    /// [`Error::Protocol`] for features (row 1), reward and the bandit's configuration; [`Error::WrongKeys`],
+    /// [`Error::PlanMismatch`] for the bandit; [`Error::Secret`] if the masked model cannot be encrypted
+    /// anew; [`Error::AnswerCount`] if the trace is asked for and the answer cannot be counted.
     pub fn answer<R: CryptoRng>(
         &self,
         created: &Created,
@@ -59,7 +60,7 @@ impl Device {
         created: &Created,
         decision: &Decision,
         rng: &mut R,
-    ) -> Result<Option<(u64, Vec<u8>)>, Error> {
+    ) -> Result<Option<(RefreshId, Vec<u8>)>, Error> {
         let Some((id, masked)) = &decision.refresh else { return Ok(None) };
         let plan = &created.plan;
         let fresh = ckks_secret::recrypt(self.secret(), masked, plan.model_level, plan.model_slots, rng)?;
@@ -74,7 +75,7 @@ mod tests {
     use bandit::Schedule;
     use ckks::KeyId;
     use ckks_secret::SecretKey;
-    use protocol::{BanditConfig, Shape};
+    use protocol::{BanditConfig, DecisionId, Shape};
     use rns::{Coeff, Poly};
     use wire::{DecideReply, Limits};
 
@@ -127,7 +128,7 @@ mod tests {
             // X⁻ᵏ = −Xᴺ⁻ᵏ.
             let monomial = if k == 0 { (0, STEP) } else { (n - k, -STEP) };
             let reply = DecideReply {
-                decision: [0; 16],
+                decision: DecisionId([0; 16]),
                 round: 1,
                 model_feedbacks: 0,
                 seconds: Vec::new(),

@@ -50,8 +50,8 @@ pub(crate) struct Answers {
     /// Answers that the user allows: none unless said otherwise.
     most: u64,
     /// [`most_answers`] of the parameters.
-    safe: u64,
-    /// Where the count is kept; in memory alone for keys that have no file.
+    bound: u64,
+    /// The file of the count; keys without a file are counted in memory alone.
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -59,18 +59,18 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct State {
     given: u64,
-    told: bool,
+    notified: bool,
     notice: Option<AnswersSpent>,
 }
 
 /// Bytes after the first line of the file: one for each answer, and one when the user was told that answers
 /// have ended.
 const ANSWER: u8 = b'.';
-const TOLD: u8 = b'!';
+const NOTIFIED: u8 = b'!';
 
 impl Answers {
     pub(crate) fn new(key: KeyId, params: &Params) -> Self {
-        Answers { key, most: 0, safe: most_answers(params), path: None, state: Mutex::default() }
+        Answers { key, most: 0, bound: most_answers(params), path: None, state: Mutex::default() }
     }
 
     /// Keeps the count in a file beside the secret bundle, of the key's name: links to the bundle and copies
@@ -83,7 +83,7 @@ impl Answers {
 
     /// Allows `most` answers, or as many as are safe if that is less.
     pub(crate) fn at_most(mut self, most: u64) -> Self {
-        self.most = self.safe.min(most);
+        self.most = self.bound.min(most);
         self
     }
 
@@ -121,12 +121,12 @@ impl Answers {
             state.given += 1;
             return (true, Some(ANSWER));
         }
-        if state.told {
+        if state.notified {
             return (false, None);
         }
-        state.told = true;
+        state.notified = true;
         state.notice = Some(AnswersSpent { given: state.given });
-        (false, Some(TOLD))
+        (false, Some(NOTIFIED))
     }
 
     fn count_in(&self, path: &Path, state: &mut State) -> std::io::Result<bool> {
@@ -144,9 +144,9 @@ impl Answers {
         let mut bytes = Vec::new();
         (&mut file).take(longest).read_to_end(&mut bytes)?;
         match bytes.strip_prefix(header.as_bytes()) {
-            Some(marks) if marks.iter().all(|b| [ANSWER, TOLD].contains(b)) => {
+            Some(marks) if marks.iter().all(|b| [ANSWER, NOTIFIED].contains(b)) => {
                 state.given = marks.iter().filter(|b| **b == ANSWER).count() as u64;
-                state.told = marks.contains(&TOLD);
+                state.notified = marks.contains(&NOTIFIED);
             }
             // Made just now, or cut short before the first answer.
             None if header.as_bytes().starts_with(&bytes) => {

@@ -1,63 +1,41 @@
 //! Contexts: rows of features → one ciphertext, at the plan's context level.
 
 use crate::{Device, Error};
-use protocol::BanditConfig;
 use rand::CryptoRng;
 use std::io::Read;
 use wire::Created;
 
 impl Device {
-    /// The body of a decision request: `rows` holds the features of each arm, K rows of length d with norms up to L.
+    /// The body of a decision request: `rows` holds the features of each arm, K rows of length d with norms
+    /// up to L.
     ///
     /// # Errors
-    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] for the rows;
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
+    /// [`Error::Protocol`] for the rows and for the bandit's configuration; [`Error::WrongKeys`],
+    /// [`Error::PlanMismatch`] for the bandit.
     pub fn encrypt_contexts<R: CryptoRng>(
         &self,
         created: &Created,
         rows: &[Vec<f64>],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let agreement = self.agree(created)?;
-        let want = created.config.linear.k;
-        if rows.len() != want {
-            return Err(Error::ArmCount { got: rows.len(), want });
-        }
-        rows.iter().enumerate().try_for_each(|(arm, x)| check_features(&created.config, arm, x))?;
-        let mut slots = agreement.layout.contexts(rows)?;
+        let mut slots = self.agree(created)?.layout.contexts(rows)?;
         let encrypted = self.encrypt(&slots, created.plan.context_level, rng);
         ckks::zero_slots(&mut slots);
         encrypted
     }
 }
 
-/// Refuses what must not be encrypted, since nobody could see it afterwards.
-pub(crate) fn check_features(config: &BanditConfig, arm: usize, x: &[f64]) -> Result<(), Error> {
-    let (row, want, bound) = (arm + 1, config.linear.d, config.linear.l);
-    if x.len() != want {
-        return Err(Error::FeatureCount { row, got: x.len(), want });
-    }
-    if let Some(i) = x.iter().position(|v| !v.is_finite()) {
-        return Err(Error::NotANumber { row, column: i + 1 });
-    }
-    // Rows that were scaled to norm L exactly may come out a few ulps longer.
-    if x.iter().map(|v| v * v).sum::<f64>().sqrt() > bound * (1.0 + 1e-9) {
-        return Err(Error::NormAboveBound { row, bound });
-    }
-    Ok(())
-}
-
 /// Reads contexts: comma-separated, a line an arm, no header.
 ///
 /// # Errors
-/// [`Error::NotANumber`] with row and column, [`Error::Csv`].
+/// [`Error::Protocol`] with row and column of a cell that is no finite number, [`Error::Csv`].
 pub fn read_contexts(input: impl Read) -> Result<Vec<Vec<f64>>, Error> {
     let mut csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
     let mut rows = Vec::new();
     for (i, record) in csv.records().enumerate() {
         let cell = |(j, cell): (usize, &str)| {
             let value = cell.trim().parse().ok().filter(|v: &f64| v.is_finite());
-            value.ok_or(Error::NotANumber { row: i + 1, column: j + 1 })
+            value.ok_or(protocol::Error::NotANumber { row: i + 1, column: j + 1 })
         };
         rows.push(record?.iter().enumerate().map(cell).collect::<Result<_, _>>()?);
     }
@@ -79,7 +57,8 @@ mod tests {
     fn bad_cells_are_named() {
         for text in ["1,2\n3,four\n", "1,2\n3,NaN\n", "1,2\n3,inf\n", "1,2\n3,\n"] {
             let e = read_contexts(text.as_bytes()).unwrap_err();
-            assert!(matches!(e, Error::NotANumber { row: 2, column: 2 }), "{text}: {e}");
+            let Error::Protocol(e) = e else { panic!("{text}: {e}") };
+            assert_eq!(e, protocol::Error::NotANumber { row: 2, column: 2 }, "{text}");
         }
         assert!(matches!(read_contexts(&b"\xff,1\n"[..]), Err(Error::Csv(_))));
     }

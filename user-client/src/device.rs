@@ -20,16 +20,16 @@ pub struct Device {
     answers: Answers,
 }
 
-/// How a secret bundle is opened.
+/// Options for opening a secret bundle.
 #[derive(Default)]
 pub struct Opening {
-    /// Takes keys without any security too, for tests.
+    /// Accepts keys without security, for tests.
     pub toy: bool,
-    /// Opens a bundle that is sealed.
+    /// The passphrase of a sealed bundle.
     pub passphrase: Option<Passphrase>,
 }
 
-/// What a device has checked about a bandit.
+/// The layout and limits of a bandit whose keys and plan a device has checked.
 pub(crate) struct Agreement {
     pub(crate) layout: Layout,
     pub(crate) limits: Limits,
@@ -124,12 +124,12 @@ impl Device {
         self.secret.params()
     }
 
-    /// Names its key.
+    /// The name of its key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
 
-    /// What its key was made for.
+    /// The shape that its key was made for.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -139,7 +139,7 @@ impl Device {
         &self.token
     }
 
-    /// What the messages of a bandit may weigh.
+    /// The largest sizes of a bandit's messages.
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if it is not a bandit of this key.
@@ -160,8 +160,8 @@ impl Device {
         &self.secret
     }
 
-    /// That `created` is a bandit of this key, and that its plan follows from its configuration: levels are
-    /// never the server's choice.
+    /// Checks that `created` is a bandit of this key and that its plan follows from its configuration. Levels
+    /// are never the server's choice.
     pub(crate) fn agree(&self, created: &Created) -> Result<Agreement, Error> {
         let same = |what, got: &str, want: String| {
             if got == want {

@@ -4,45 +4,6 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a context with the wrong number of arms.
-    #[error("the context has {got} arms, this bandit has {want}")]
-    ArmCount {
-        /// Rows given.
-        got: usize,
-        /// Arms of the bandit.
-        want: usize,
-    },
-    /// Misuse: an arm with the wrong number of features.
-    #[error("row {row} has {got} features, this bandit has {want}")]
-    FeatureCount {
-        /// The row, from 1; the played arm's features are row 1.
-        row: usize,
-        /// Features given.
-        got: usize,
-        /// Features of the bandit.
-        want: usize,
-    },
-    /// Misuse: a cell that is no finite number.
-    #[error("row {row}, column {column} is not a finite number")]
-    NotANumber {
-        /// The row, from 1.
-        row: usize,
-        /// The column, from 1.
-        column: usize,
-    },
-    /// Misuse: features longer than agreed.
-    #[error(
-        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger `linear.l` (`create --config`)"
-    )]
-    NormAboveBound {
-        /// The row, from 1.
-        row: usize,
-        /// L.
-        bound: f64,
-    },
-    /// Misuse: a reward out of range.
-    #[error("the reward is not a number from -1 to 1: rescale rewards before you send them")]
-    RewardOutOfRange,
     /// Misuse: a file of contexts that cannot be read.
     #[error("the contexts cannot be read: {0}")]
     Csv(#[from] csv::Error),

@@ -1,7 +1,7 @@
 //! The user's side of a round: encrypt contexts, read the decision, answer with the encrypted reward.
 //!
-//! For programs on the device of whoever holds the secret key: [`Device`] does the cryptography, [`Client`] the HTTP,
-//! and neither needs the other. A server must not depend on this crate.
+//! For programs on the device that holds the secret key: [`Device`] does the cryptography, [`Client`]
+//! the HTTP, and neither needs the other. A server must not depend on this crate.
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
 //! [`Device::answer`] → [`Client::feedback`].
@@ -9,19 +9,19 @@
 mod action;
 mod answer;
 mod answers;
-mod client;
 mod context;
 mod device;
 mod error;
+mod http;
 mod pending;
 mod reward;
 
 pub use action::Decision;
 pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
-pub use client::Client;
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
+pub use http::Client;
 pub use pending::Pending;
 
 pub use ckks_secret::Passphrase;

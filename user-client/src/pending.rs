@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use wire::Created;
 
-/// A decision that waits for its reward, for programs that end in between. It holds features in the clear: the file is
-/// for its owner's eyes only.
+/// A decision that waits for its reward, for programs that end in between. It holds features in the clear, so
+/// only its owner may read the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The server's address.
@@ -21,7 +21,8 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Makes the file, so that what follows cannot fail for want of it; nobody else may read it.
+    /// Creates the file before the server is asked, so that a decision cannot be lost for want of it. Only
+    /// its owner can read it.
     ///
     /// # Errors
     /// [`Error::PendingExists`], [`Error::Io`].

@@ -1,6 +1,6 @@
-//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and trace levels.
+//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and
+//! trace levels.
 
-use crate::context::check_features;
 use crate::device::Agreement;
 use crate::{Device, Error};
 use rand::CryptoRng;
@@ -18,10 +18,6 @@ impl Device {
         reward: f64,
         rng: &mut R,
     ) -> Result<(Vec<u8>, Vec<u8>), Error> {
-        check_features(&created.config, 0, features)?;
-        if !(-1.0..=1.0).contains(&reward) {
-            return Err(Error::RewardOutOfRange);
-        }
         let mut statistics = agreement.layout.statistics(features, reward)?;
         let mut trace = agreement.layout.trace_features(features)?;
         let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];

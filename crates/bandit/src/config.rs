@@ -1,4 +1,4 @@
-//! What a linear policy is told before it starts.
+//! Configuration of linear policies.
 
 use crate::{Error, Schedule, Width};
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,9 @@ pub struct LinearConfig {
 }
 
 impl LinearConfig {
-    /// The toy problem of the paper's figure 1: `d = 2`, `K = 2`, `sigma = 0.5`, `C = 1`, `eta = 0.1`, `lambda = 1`,
-    /// `L = 5.5`, with HELBA's width and schedule. The paper does not state `S` and `delta`: here 1 and 0.01.
+    /// The toy problem of the paper's figure 1: `d = 2`, `K = 2`, `sigma = 0.5`, `C = 1`, `eta = 0.1`,
+    /// `lambda = 1`, `L = 5.5`, with HELBA's width and schedule. The paper does not state `S` and `delta`:
+    /// here 1 and 0.01.
     pub const fn figure_1() -> Self {
         Self {
             d: 2,

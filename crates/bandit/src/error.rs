@@ -1,4 +1,6 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
+
+use fault::Fault;
 
 /// Errors of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -91,7 +93,8 @@ pub enum Error {
         /// The arm given.
         arm: usize,
     },
-    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played them.
+    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played
+    /// them.
     #[error("the horizon of {horizon} rounds is over")]
     HorizonOver {
         /// T.
@@ -123,7 +126,8 @@ pub enum Error {
         /// Number of arms.
         k: usize,
     },
-    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added up.
+    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added
+    /// up.
     #[error("{got} shares of {users} users")]
     Shares {
         /// Shares received.
@@ -131,6 +135,9 @@ pub enum Error {
         /// Users that the noise is sized for, or servers that hold parts.
         users: u64,
     },
+    /// Untrusted: a device does not answer a task.
+    #[error(transparent)]
+    Task(#[from] privacy::task::Refusal),
     /// The source of noise or the accounting refused.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),
@@ -209,4 +216,41 @@ pub enum Error {
         /// The reader's own words.
         reason: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Field { .. }
+            | Error::SwitchingRule { .. }
+            | Error::Shape { .. }
+            | Error::Rows { .. }
+            | Error::FeatureNotFinite { .. }
+            | Error::FeatureTooLong { .. }
+            | Error::Arm { .. }
+            | Error::RewardNotFinite
+            | Error::Reward { .. }
+            | Error::RewardOfArm { .. }
+            | Error::Rewards { .. }
+            | Error::Shares { .. } => Fault::Value,
+            Error::HorizonOver { .. } | Error::OutOfTurn { .. } => Fault::Over,
+            Error::Privacy(error) => error.fault(),
+            Error::Task(_)
+            | Error::Matrix { .. }
+            | Error::NoRound
+            | Error::ScoreSpread { .. }
+            | Error::Overflow
+            | Error::State { .. }
+            | Error::MissingColumn { .. }
+            | Error::DuplicateColumn { .. }
+            | Error::TooFewBrands { .. }
+            | Error::UnknownBrand { .. }
+            | Error::NotANumber { .. }
+            | Error::EmptyCell { .. }
+            | Error::NoPositivePrice
+            | Error::NoRows
+            | Error::Csv { .. } => Fault::Internal,
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The context of a round: one row of features an arm.
 
 use crate::Error;
+use crate::vector::{norm, norm_is_within};
 use serde::{Deserialize, Serialize};
 
 /// Features of all arms in one round: `k` rows of length `d`, all finite.
@@ -56,28 +57,21 @@ impl Features {
         self.values.iter_mut().for_each(|v| *v *= factor);
     }
 
-    /// Refuses features that a policy for `k` arms in dimension `d` with norms up to `l` cannot take.
-    pub(crate) fn check(&self, k: usize, d: usize, l: f64) -> Result<(), Error> {
+    /// Checks that there are `k` arms in dimension `d`, each of norm at most `l`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::FeatureTooLong`].
+    pub fn check(&self, k: usize, d: usize, l: f64) -> Result<(), Error> {
         if self.k() != k || self.d != d {
             return Err(Error::Shape { got_k: self.k(), got_d: self.d, k, d });
         }
         for (arm, row) in self.rows().enumerate() {
-            let norm = norm(row);
-            // Rows scaled to norm l exactly may come out a few ulps longer.
-            if norm > l * (1.0 + 1e-9) {
-                return Err(Error::FeatureTooLong { arm, norm, max: l });
+            if !norm_is_within(row, l) {
+                return Err(Error::FeatureTooLong { arm, norm: norm(row), max: l });
             }
         }
         Ok(())
     }
-}
-
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
-}
-
-fn norm(row: &[f64]) -> f64 {
-    dot(row, row).sqrt()
 }
 
 #[derive(Serialize, Deserialize)]

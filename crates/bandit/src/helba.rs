@@ -1,10 +1,11 @@
 //! HELBA in the clear: the oracle of the encrypted server.
 
-use crate::features::dot;
-use crate::oful::{argmax, observed};
+use crate::oful::observed;
+use crate::vector::{argmax, dot};
 use crate::{Error, Features, LinearConfig, Policy, Ridge, paper};
 #[cfg(doc)]
 use crate::{Schedule, Width};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +15,13 @@ use serde::{Deserialize, Serialize};
 pub enum Arithmetic {
     /// Exact inverse, square root and argmax.
     Exact,
-    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared exactly.
+    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared
+    /// exactly.
     Paper,
 }
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j` are
-/// computed at batch starts only.
+/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
+/// are computed at batch starts only.
 ///
 /// - Cost: O(K d^2) a round and O(d^3) a batch start.
 /// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
@@ -35,7 +37,8 @@ pub struct HelbaClear {
 }
 
 impl HelbaClear {
-    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and [`Schedule::TraceOrGrowth`].
+    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and
+    /// [`Schedule::TraceOrGrowth`].
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -80,9 +83,9 @@ impl HelbaClear {
     /// What the user would decrypt: how much each arm is the best one, near 0 or 1, in arm order.
     ///
     /// # Errors
-    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose polynomials
-    /// take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to [-1, 1] and the width
-    /// is no smaller than [`Width::Theory`].
+    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose
+    /// polynomials take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to
+    /// [-1, 1] and the width is no smaller than [`Width::Theory`].
     pub fn action(&self, context: &Features) -> Result<Vec<f64>, Error> {
         let indices = self.indices(context)?;
         match self.arithmetic {
@@ -129,6 +132,10 @@ impl HelbaClear {
 impl Policy for HelbaClear {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+    }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
         match self.arithmetic {

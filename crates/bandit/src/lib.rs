@@ -3,7 +3,7 @@
 //! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on
 //! `f64`, and the public scalars (widths, schedules) that the server itself computes: for whoever simulates
 //! or checks. Those in [`stochastic`] and [`distributed`] protect people from what decisions reveal and state
-//! how far ([`privacy::PrivacyStatement`]); [`anonymous`] learns from late, mixed feedback and protects
+//! how far ([`privacy::PrivacyStatement`]); [`delayed`] learns from late, mixed feedback and protects
 //! nobody.
 //!
 //! | symbol | here |
@@ -14,12 +14,12 @@
 //! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1), [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
 //! | `C`, `eta` | [`LinearConfig::c`], [`LinearConfig::eta`] with a [`Schedule`] |
 //!
-//! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual bandit" (HELBA).
-//! The modules name theirs.
+//! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual
+//! bandit" (HELBA). The modules name theirs.
 
-pub mod anonymous;
-pub mod choice;
 mod config;
+pub mod datasets;
+pub mod delayed;
 pub mod distributed;
 mod error;
 mod features;
@@ -29,9 +29,11 @@ pub mod paper;
 mod policy;
 mod regret;
 mod ridge;
+pub mod sampling;
 mod schedule;
 pub mod stochastic;
 pub mod toy;
+pub mod vector;
 mod width;
 
 pub use config::LinearConfig;

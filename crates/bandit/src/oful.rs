@@ -1,7 +1,8 @@
 //! Optimism in the face of uncertainty: OFUL and its rarely switching forms.
 
-use crate::features::dot;
+use crate::vector::{argmax, dot};
 use crate::{Error, Features, LinearConfig, Policy, Ridge, Schedule};
+use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,10 @@ impl Policy for Oful {
     type Context = Features;
     type Feedback = f64;
 
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+    }
+
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
@@ -101,12 +106,6 @@ pub(crate) fn observed<'a>(
     context.row(arm).ok_or(Error::Arm { arm, k: config.k })
 }
 
-/// Position of the largest value, the first of equals; 0 if there is none.
-pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> usize {
-    let better = |best: (usize, f64), (i, v): (usize, f64)| if v > best.1 { (i, v) } else { best };
-    values.enumerate().fold((0, f64::NEG_INFINITY), better).0
-}
-
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
@@ -126,17 +125,5 @@ impl TryFrom<State> for Oful {
 impl From<Oful> for State {
     fn from(Oful { config, ridge }: Oful) -> Self {
         Self { config, ridge }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_go_to_the_lowest_arm() {
-        assert_eq!(argmax([1.0, 3.0, 3.0].into_iter()), 1);
-        assert_eq!(argmax([f64::NAN, 2.0].into_iter()), 1);
-        assert_eq!(argmax(std::iter::empty()), 0);
     }
 }

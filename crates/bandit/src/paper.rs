@@ -11,10 +11,11 @@ use crate::Error;
 use nalgebra::DMatrix;
 use std::f64::consts::LN_2;
 
-/// Inverse of the symmetric positive definite `v` (flat, `d * d`) by `iterations` coupled Newton steps from `I/c`.
+/// Inverse of the symmetric positive definite `v` (flat, `d * d`) by `iterations` coupled Newton steps from
+/// `I/c`.
 ///
-/// Needs `c >= Tr(v)`; the error in operator norm is then at most `(1 - lambda/c)^(2^iterations) / lambda`, with
-/// `lambda` the least eigenvalue. Source: eq. 2.
+/// Needs `c >= Tr(v)`; the error in operator norm is then at most `(1 - lambda/c)^(2^iterations) / lambda`,
+/// with `lambda` the least eigenvalue. Source: eq. 2.
 ///
 /// # Errors
 /// [`Error::Matrix`] if `v` is not `d * d` long.
@@ -33,7 +34,8 @@ pub fn newton_inverse(v: &[f64], d: usize, c: f64, iterations: u32) -> Result<Ve
     Ok(x.as_slice().to_vec())
 }
 
-/// Newton steps for an operator-norm error of `eps`: `k_1 = log2(ln(lambda eps) / ln(1 - lambda/c))`, at least 1.
+/// Newton steps for an operator-norm error of `eps`: `k_1 = log2(ln(lambda eps) / ln(1 - lambda/c))`, at
+/// least 1.
 ///
 /// Source: Proposition 2.
 pub fn newton_iterations(eps: f64, lambda: f64, c: f64) -> u32 {
@@ -53,7 +55,8 @@ pub fn sqrt(z: f64, c2: f64, iterations: u32) -> f64 {
     c2.sqrt() * q
 }
 
-/// Steps of eq. 5 for an error of `eps`: `k_0 = log2((ln eps - ln sqrt(c2)) / (2 ln(1 - c1/(4 c2))))`, at least 1.
+/// Steps of eq. 5 for an error of `eps`: `k_0 = log2((ln eps - ln sqrt(c2)) / (2 ln(1 - c1/(4 c2))))`, at
+/// least 1.
 ///
 /// Source: Proposition 4. Departure: it prints 4 for the 2 that its proof gives.
 pub fn sqrt_iterations(eps: f64, c1: f64, c2: f64) -> u32 {
@@ -97,8 +100,9 @@ pub fn max_depth(t: u64) -> u32 {
 /// Depth of [`compare`] in round `t`: `ceil(ln(a log2(1/e) - 2)/ln(3/2))`, `e = 1/(4.1 t)`,
 /// `a = 3/2 + 5.2 ln(3/2)/ln 4 + ln(3/2)/(2 ln 2)`.
 ///
-/// Source: Algorithm 4. This depth does not give Corollary 5 (an entry of `1/(4t)` or more is within `2e` of the best):
-/// at `t = 100` an arm that is 0.04 behind still has 0.028. So play the largest entry, not any above `1/(4t)`.
+/// Source: Algorithm 4. This depth does not give Corollary 5 (an entry of `1/(4t)` or more is within `2e` of
+/// the best): at `t = 100` an arm that is 0.04 behind still has 0.028. So play the largest entry, not any
+/// above `1/(4t)`.
 pub fn comparison_depth(t: u64) -> u32 {
     let c = 1.5f64.ln();
     let alpha = 1.5 + 5.2 * c / 4.0f64.ln() + c / (2.0 * LN_2);
@@ -150,7 +154,7 @@ mod tests {
         fn argmax_finds_the_largest(values in prop::collection::vec(0.0..1.0f64, 2..9), t in 1u64..1000) {
             let b = argmax(&values, max_depth(t), comparison_depth(t));
             let best = values.iter().copied().fold(0.0, f64::max);
-            let got = values[crate::oful::argmax(b.iter().copied())];
+            let got = values[crate::vector::argmax(b.iter().copied())];
             prop_assert!(best - got < 1.0 / (4.1 * t as f64), "best {} got {}", best, got);
             prop_assert!(b.iter().copied().fold(0.0, f64::max) >= 1.0 / (4.0 * t as f64));
         }

@@ -1,34 +1,39 @@
-//! The two sides of the game: [`Policy`] and [`Environment`].
+//! The two interfaces of a bandit: [`Policy`] and [`Environment`].
 
 use crate::{Error, Features};
+use privacy::PrivacyStatement;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Something that plays: sees a context, names an arm, learns from what comes back.
+/// A learner: it sees a context, chooses an arm, and learns from the feedback.
 ///
-/// The associated types say what kind of game it plays: [`Features`] and a reward for linear contextual bandits, `()`
-/// and a reward for plain ones, `()` and `[f64]` under full information, `()` and the sum of all that arrives under
-/// anonymous composite feedback.
+/// The associated types name the kind of bandit: [`Features`] and a reward for contextual bandits, `()` and a
+/// reward for plain ones, `()` and the rewards of all arms under full information, `()` and the sum of all
+/// rewards that arrive under delayed anonymous feedback.
 ///
-/// The whole state is serialisable: a policy that is stored and read back goes on as if nothing had happened. All
-/// randomness is drawn from the argument.
+/// The whole state is serialisable: a policy that is stored and read back continues exactly. All randomness
+/// is drawn from the argument `rng`.
 pub trait Policy: Serialize + DeserializeOwned {
-    /// What is shown before the arm is chosen.
+    /// Type of the context, which the policy sees before it chooses an arm.
     type Context: ?Sized;
-    /// What is told after the arm was played.
+    /// Type of the feedback, which the policy gets after the arm was played.
     type Feedback: ?Sized;
+
+    /// The guarantee of a whole run, for what decisions and releases reveal of one person.
+    fn privacy(&self) -> PrivacyStatement;
 
     /// The arm to play, from 0. Ties go to the lowest.
     ///
     /// # Errors
-    /// If `context` is not one that this policy was made for. The state is then unchanged.
+    /// If `context` does not have the shape or range of this policy. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
-    /// Takes in what came of playing `arm` in `context`; late and out of order is allowed unless the policy says no.
+    /// Learns from the feedback on playing `arm` in `context`. Feedback may come late and out of order unless
+    /// the policy says otherwise.
     ///
     /// # Errors
-    /// If `context`, `arm` or `feedback` is not one that this policy was made for: the state is then unchanged.
-    /// [`Error::Overflow`] if the statistics leave the range of `f64`.
+    /// If `context`, `arm` or `feedback` does not have the shape or range of this policy: the state is then
+    /// unchanged. [`Error::Overflow`] if the statistics leave the range of `f64`.
     fn learn(
         &mut self,
         context: &Self::Context,
@@ -38,14 +43,14 @@ pub trait Policy: Serialize + DeserializeOwned {
     ) -> Result<(), Error>;
 }
 
-/// Something that is played against.
+/// The source of contexts and rewards.
 ///
-/// Everything random about a round that does not depend on the arm is drawn in [`begin`](Self::begin), so that two
-/// policies on equal seeds meet equal rounds.
+/// All randomness of a round that does not depend on the arm is drawn in [`begin`](Self::begin), so that two
+/// policies on equal seeds see equal rounds.
 pub trait Environment {
-    /// What is shown before the arm is chosen.
+    /// Type of the context, which the policy sees before it chooses an arm.
     type Context: ?Sized;
-    /// What is told after the arm was played.
+    /// Type of the feedback, which the policy gets after the arm was played.
     type Feedback: ?Sized;
 
     /// Number of arms.
@@ -66,30 +71,34 @@ pub trait Environment {
     /// [`Error::NoRound`] before the first round, [`Error::Arm`] if there is no such arm.
     fn play(&mut self, arm: usize, rng: &mut dyn Rng) -> Result<Outcome, Error>;
 
-    /// What the policy is told after the play.
+    /// The feedback on the play.
     ///
     /// # Errors
     /// [`Error::NoRound`] before the first play.
     fn feedback(&self) -> Result<&Self::Feedback, Error>;
 }
 
-/// What came of one play, for the record.
+/// Reward and regret of one play.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// What was earned.
+    /// The reward.
     pub reward: f64,
-    /// Loss in expectation against the best arm of the round (pseudo-regret). Where expectations are unknown the
-    /// environment says what stands here instead.
+    /// Pseudo-regret: the expected reward of the best arm of the round less that of the arm played.
+    /// Environments whose expectations are unknown document another measure.
     pub regret: f64,
 }
 
-/// Plays every arm with equal probability and learns nothing: the baseline.
+/// The baseline that plays each arm with equal probability and learns nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UniformRandom;
 
 impl Policy for UniformRandom {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Decisions follow the number of arms alone.")
+    }
 
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, Error> {
         Ok(rng.random_range(0..context.k()))

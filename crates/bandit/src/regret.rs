@@ -1,12 +1,12 @@
-//! Playing a policy against an environment, and what is kept of it.
+//! Simulation of a policy in an environment, and its regret.
 
 use crate::{Environment, Error, Policy};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Plays up to `rounds` rounds, fewer if the environment has no more.
+/// Plays `rounds` rounds, or fewer if the environment ends before.
 ///
-/// Two streams, so that the policy's draws do not disturb the environment's.
+/// The two sides draw from two streams, so that the draws of the policy do not change the rounds.
 ///
 /// # Errors
 /// The first error of either side.
@@ -36,7 +36,7 @@ where
     Ok(history)
 }
 
-/// What happened, round by round.
+/// The history of a run, round by round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
     /// Arms played.
@@ -77,7 +77,7 @@ impl History {
     }
 }
 
-/// Mean of independent repetitions, and how far it is to be trusted.
+/// Mean and standard error of independent repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// Mean.
@@ -87,7 +87,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of `values`; `None` for fewer than two.
+    /// The summary of `values`; `None` for fewer than two.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.len() < 2 {
             return None;

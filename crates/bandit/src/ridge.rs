@@ -1,11 +1,11 @@
 //! Ridge regression with statistics frozen between batch starts.
 
-use crate::features::dot;
+use crate::vector::{add_outer, dot, quadratic_form};
 use crate::{BatchProgress, Error};
 use nalgebra::{Cholesky, DMatrix, Dyn};
 use serde::{Deserialize, Serialize};
 
-/// `V`, `g` as of now, and `A_j`, `omega_j` as of the last batch start.
+/// The statistics `V` and `g` of all rounds, and `A_j` and `omega_j` of the last batch start.
 ///
 /// Symmetric matrices of order `d` are flat slices of `d * d`. A round costs O(d^2) and allocates nothing, a
 /// batch start costs O(d^3), or O(d^2) where the inverse is tracked.
@@ -17,7 +17,7 @@ pub struct Ridge {
     moment: Vec<f64>,
     inverse: Vec<f64>,
     omega: Vec<f64>,
-    /// `V^-1` of this very round, for the rules that need it: OFUL's every round, RSOFUL's determinant.
+    /// `V^-1` of the current round, for the schedules that need it: OFUL's and RSOFUL's.
     tracked: Option<Tracked>,
     round: u64,
     batch_start: u64,
@@ -37,14 +37,16 @@ struct Tracked {
     log_det_growth: f64,
 }
 
-/// Rank-one updates before the tracked inverse is computed afresh: bounds the drift at no noticeable cost.
+/// Number of rank-one updates after which the tracked inverse is computed by a factorisation. This bounds the
+/// accumulated rounding error; its cost is negligible.
 const MAX_AGE: u32 = 256;
 
-/// Beyond any use, and exact as `f64`; a stored state cannot make the counters overflow.
+/// Bound on the counters of a stored state: exact as `f64`, and far from an overflow.
 const MAX_ROUNDS: u64 = 1 << 52;
 
 impl Ridge {
-    /// No data yet: `V = lambda I`. With `track`, `V^-1` and `det(V)` are kept up to date in every round.
+    /// The statistics before any data: `V = lambda I`. With `track`, `V^-1` and `det(V)` are kept up to date
+    /// in every round.
     ///
     /// `d >= 1` and `lambda > 0`, as in a validated configuration.
     pub(crate) fn new(d: usize, lambda: f64, track: bool) -> Self {
@@ -100,7 +102,7 @@ impl Ridge {
         self.updates
     }
 
-    /// Where the batch stands. `log_det_growth` is 0 unless the inverse is tracked.
+    /// The quantities that schedules depend on. `log_det_growth` is 0 unless the inverse is tracked.
     pub fn progress(&self) -> BatchProgress {
         BatchProgress {
             round: self.round,
@@ -112,16 +114,14 @@ impl Ridge {
 
     /// `x^T A_j x`.
     pub(crate) fn quadratic_form(&self, x: &[f64]) -> f64 {
-        self.inverse.chunks_exact(self.d).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+        quadratic_form(&self.inverse, x)
     }
 
-    /// Adds one round: `V += x x^T`, `g += r x`, and the batch's trace.
+    /// Adds one round: `V += x x^T`, `g += r x`, and `||x||^2_{A_j}` to the trace of the batch.
     pub(crate) fn observe(&mut self, x: &[f64], reward: f64) -> Result<(), Error> {
         self.trace += self.quadratic_form(x);
-        for ((row, xi), g) in self.design.chunks_exact_mut(self.d).zip(x).zip(&mut self.moment) {
-            *g += reward * xi;
-            row.iter_mut().zip(x).for_each(|(v, xj)| *v += xi * xj);
-        }
+        add_outer(&mut self.design, 1.0, x);
+        self.moment.iter_mut().zip(x).for_each(|(g, xi)| *g += reward * xi);
         self.round += 1;
         if let Some(tracked) = &mut self.tracked {
             tracked.log_det_growth += sherman_morrison(&mut tracked.inverse, x, &mut self.scratch).ln();
@@ -134,7 +134,7 @@ impl Ridge {
         Ok(())
     }
 
-    /// Ends the batch: `A_j = V^-1`.
+    /// Starts a batch with `A_j = V^-1`.
     pub(crate) fn start_batch(&mut self) -> Result<(), Error> {
         match &self.tracked {
             Some(tracked) => self.inverse.copy_from_slice(&tracked.inverse),
@@ -143,7 +143,7 @@ impl Ridge {
         self.freeze()
     }
 
-    /// Ends the batch with an inverse that was computed elsewhere.
+    /// Starts a batch with the given inverse.
     pub(crate) fn start_batch_with(&mut self, inverse: &[f64]) -> Result<(), Error> {
         self.inverse.copy_from_slice(inverse);
         self.freeze()
@@ -196,8 +196,8 @@ impl Ridge {
     }
 }
 
-/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the denominator, the
-/// factor by which the determinant of the matrix inverted grows.
+/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the
+/// denominator, the factor by which the determinant of the matrix inverted grows.
 fn sherman_morrison(inverse: &mut [f64], x: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     scratch.extend(inverse.chunks_exact(x.len()).map(|row| dot(row, x)));

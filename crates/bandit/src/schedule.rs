@@ -1,4 +1,4 @@
-//! When a batch ends, that is, when inverse and estimate are computed anew.
+//! Schedules: the rounds after which inverse and estimate are computed again, which end a batch.
 
 use crate::{Error, LinearConfig};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub enum Schedule {
     },
 }
 
-/// Where a batch stands after a round, as far as schedules ask.
+/// The quantities after a round that schedules depend on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchProgress {
     /// `t`: rounds learnt from.
@@ -45,7 +45,8 @@ pub struct BatchProgress {
 }
 
 impl Schedule {
-    /// Whether the end of a batch follows from the round number alone, so that nothing about the data shows in it.
+    /// Whether the end of a batch is a function of the round number alone, and hence reveals nothing about
+    /// the data.
     pub fn is_public(self) -> bool {
         match self {
             Self::EveryRound | Self::Growth | Self::Every { .. } | Self::GrowthOrEvery { .. } => true,
@@ -53,19 +54,21 @@ impl Schedule {
         }
     }
 
-    /// Where the inverse is wanted in every round, or the determinant, rank-one updates beat factorisations.
+    /// Whether the rule needs the inverse or the determinant in every round, for which rank-one updates cost
+    /// less than factorisations.
     pub(crate) fn needs_tracking(self) -> bool {
         matches!(self, Self::EveryRound | Self::Determinant)
     }
 }
 
 impl LinearConfig {
-    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the data.
+    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
+    /// data.
     ///
-    /// The encrypted server computes this one in the clear and asks the rest of the user. `t_j` of 0 is read as 1.
+    /// The encrypted server evaluates this part itself; the rest needs the user's key. Growth counts a `t_j`
+    /// of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
-        let t_j = t_j.max(1);
-        let grown = || t as f64 >= (1.0 + self.eta) * t_j as f64;
+        let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {
             Schedule::EveryRound => true,
             Schedule::Determinant | Schedule::Trace => false,
@@ -88,12 +91,13 @@ impl LinearConfig {
             }
     }
 
-    /// `c - L*eta/sqrt(lambda + L^2)`, what Proposition 7 wants above 1/4.
+    /// `c - L*eta/sqrt(lambda + L^2)`, which must exceed 1/4 in Proposition 7.
     pub fn switching_margin(&self) -> f64 {
         self.c - self.eta_cost()
     }
 
-    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`] alone.
+    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`]
+    /// alone.
     ///
     /// # Errors
     /// [`Error::SwitchingRule`], which says what to change.
@@ -111,9 +115,9 @@ impl LinearConfig {
 
     /// The most batches that `rounds` rounds can have, the first one included; for a validated configuration.
     ///
-    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch multiplying
-    /// the determinant by at least `1 + c` or the round number by at least `1 + eta`.
-    /// Departure: the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
+    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch
+    /// multiplying the determinant by at least `1 + c` or the round number by at least `1 + eta`. Departure:
+    /// the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
     /// (`tests/all/bounds.rs`).
     pub fn max_batches(&self, rounds: u64) -> u64 {
         let t = rounds.max(1) as f64;
@@ -170,7 +174,10 @@ mod tests {
     fn public_rules_do_not_look_at_the_data() {
         let loud = BatchProgress { round: 10, batch_start: 10, trace: 1e9, log_det_growth: 1e9 };
         assert!(!with(Schedule::Growth).batch_ends(&loud) && Schedule::Growth.is_public());
-        assert!(!with(Schedule::Every { rounds: 5 }).batch_ends(&loud));
+        let every = with(Schedule::Every { rounds: 5 });
+        assert!(!every.batch_ends(&loud));
+        // The first batch is as long as the others.
+        assert!(!every.batch_ends_publicly(4, 0) && every.batch_ends_publicly(5, 0));
         let either = Schedule::GrowthOrEvery { rounds: 5 };
         assert!(!with(either).batch_ends(&loud) && either.is_public());
         assert!(with(Schedule::TraceOrGrowth).batch_ends(&loud) && !Schedule::TraceOrGrowth.is_public());

@@ -16,9 +16,11 @@ pub enum Width {
     /// HELBA's, inflated for the approximate inverse, valid in all rounds at once:
     /// `t_j^(-1/2) + S*sqrt(lambda) + sigma*sqrt(d*(ln(1 + L^2 t_j/(lambda d)) + ln(pi^2 t^2/(6 delta))))`.
     ///
-    /// Source: Proposition 9. Departure: eq. 3 leaves the `d` out of `lambda d`; the proposition's proof has it.
+    /// Source: Proposition 9. Departure: eq. 3 leaves the `d` out of `lambda d`; the proposition's proof has
+    /// it.
     Theory,
-    /// OFUL's, for an exact inverse: `S*sqrt(lambda) + sigma*sqrt(d*ln(1 + L^2 t_j/(lambda d)) + 2 ln(1/delta))`.
+    /// OFUL's, for an exact inverse: `S*sqrt(lambda) + sigma*sqrt(d*ln(1 + L^2 t_j/(lambda d)) + 2
+    /// ln(1/delta))`.
     ///
     /// Source: Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2, with the trace bound on the determinant.
     SelfNormalized,
@@ -60,9 +62,11 @@ impl LinearConfig {
         self.c1(t_j) + self.l * self.l * (self.lambda.recip() + self.lambda.sqrt().recip())
     }
 
-    /// The largest optimistic index: `1 + 2 beta (2/t + L sqrt(1/lambda + 1/sqrt(lambda)) + sqrt(c1))`; the least is -1.
+    /// The largest optimistic index: `1 + 2 beta (2/t + L sqrt(1/lambda + 1/sqrt(lambda)) + sqrt(c1))`; the
+    /// least is -1.
     ///
-    /// Source: Proposition 10. Departure: Algorithm 4 prints `L^2` and no root; the proposition is what is proven.
+    /// Source: Proposition 10. Departure: Algorithm 4 prints `L^2` and no root; the proposition is what is
+    /// proven.
     pub fn rho_max(&self, t: u64, t_j: u64) -> f64 {
         let norm = self.l * (self.lambda.recip() + self.lambda.sqrt().recip()).sqrt();
         1.0 + 2.0 * self.beta(t, t_j) * (2.0 / t.max(1) as f64 + norm + self.c1(t_j).sqrt())

@@ -317,7 +317,7 @@ pub fn rotate_sum<A: SlotAlgebra>(
 }
 
 /// The rotations of [`rotate_sum`].
-pub fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
+pub(crate) fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     stages(step, count).flat_map(|(step, radix)| (1..radix).map(move |m| m * step))
 }
 

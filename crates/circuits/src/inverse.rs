@@ -137,11 +137,6 @@ impl Newton {
             .collect()
     }
 
-    /// All linear transforms, so that they can be encoded in advance.
-    pub fn transforms(&self) -> [&LinearTransform; 4] {
-        [&self.left, &self.right, &self.right_last, &self.right_start]
-    }
-
     /// The matrix V, given row by row, in its layout: 2D^3 values that fill the slots periodically.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ mod polynomial;
 mod remez;
 mod sqrt;
 
-pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum, sum_rotations};
+pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
 pub use comparison::Comparison;
 pub use encrypted::{Encrypted, EncryptedError};

@@ -63,6 +63,13 @@ impl Ciphertext {
         self.scale
     }
 
+    /// The same polynomials at another stated scale, which multiplies the message by the old scale over the
+    /// new.
+    #[must_use]
+    pub fn with_scale(self, scale: f64) -> Self {
+        Ciphertext { scale, ..self }
+    }
+
     /// The part c₀.
     pub fn c0(&self) -> &Poly<Ntt> {
         &self.c0

@@ -1,3 +1,5 @@
+use fault::Fault;
+
 /// An operation, as it is named in error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -175,4 +177,27 @@ pub enum Error {
     /// An error of the modular arithmetic.
     #[error(transparent)]
     Rns(#[from] rns::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::BadFrame(_) => Fault::Malformed,
+            Error::Version { .. } => Fault::Version,
+            Error::WrongParams { .. } => Fault::Parameters,
+            Error::WrongKey { .. } => Fault::Key,
+            Error::ResidueTooLarge { .. } => Fault::Residue,
+            Error::WrongLevel { .. } => Fault::Level,
+            Error::ScaleMismatch { .. }
+            | Error::LevelMismatch { .. }
+            | Error::OutOfLevels { .. }
+            | Error::SlotCount { .. }
+            | Error::ValueRange { .. }
+            | Error::MissingKey { .. }
+            | Error::BadParams(_)
+            | Error::Insecure { .. }
+            | Error::Rns(_) => Fault::Internal,
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod frame;
 mod keys;
 mod keyswitch;
 mod linear;
+mod mask;
 mod params;
 
 pub use ciphertext::{Ciphertext, Plaintext};
@@ -36,6 +37,9 @@ pub use frame::{
 };
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
+pub use mask::{
+    MaskSeed, flood_assign, mask_assign, mask_bits, mask_seed, rerandomise_assign, unmask_assign,
+};
 pub use params::{
     Fingerprint, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
     LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, Security,

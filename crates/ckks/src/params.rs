@@ -259,7 +259,7 @@ impl Params {
                 log_scale + 2
             ));
         }
-        let (chain, special, scales) = modulus_chain(&spec)?;
+        let ModulusChain { q: chain, p: special, scales } = modulus_chain(&spec)?;
         let log_qp: f64 = chain.iter().chain(&special).map(|&q| (q as f64).log2()).sum();
         match security.max_log_qp(log_n) {
             Some(allowed) if log_qp <= f64::from(allowed) => {}
@@ -456,26 +456,34 @@ impl Params {
     }
 }
 
-/// The primes q₀, q₁, … of Q, the primes of P, and the canonical scale of each level.
-fn modulus_chain(spec: &ParamsSpec) -> Result<(Vec<u64>, Vec<u64>, Vec<f64>), Error> {
+struct ModulusChain {
+    /// The primes q₀, q₁, … of Q.
+    q: Vec<u64>,
+    /// The special primes.
+    p: Vec<u64>,
+    /// The canonical scale of each level.
+    scales: Vec<f64>,
+}
+
+fn modulus_chain(spec: &ParamsSpec) -> Result<ModulusChain, Error> {
     let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, .. } = *spec;
     let two_n = 2u64 << log_n;
     let mut used = vec![primes::largest(log_q0, two_n, &[])?];
     for &bits in log_p {
         used.push(primes::largest(bits, two_n, &used)?);
     }
-    let special = used[1..].to_vec();
+    let p = used[1..].to_vec();
     // From the top level down, each prime is the unused one nearest to scale²/Δ. The next scale, scale²/q,
     // then stays near Δ, and the deviations of the primes do not accumulate.
     let delta = f64::from(log_scale).exp2() * SCALE_FACTOR;
-    let (mut chain, mut scales) = (vec![used[0]; depth + 1], vec![delta; depth + 1]);
+    let (mut q, mut scales) = (vec![used[0]; depth + 1], vec![delta; depth + 1]);
     for level in (1..=depth).rev() {
         let square = scales[level] * scales[level];
-        chain[level] = primes::nearest(square / delta, two_n, &used)?;
-        used.push(chain[level]);
-        scales[level - 1] = square / chain[level] as f64;
+        q[level] = primes::nearest(square / delta, two_n, &used)?;
+        used.push(q[level]);
+        scales[level - 1] = square / q[level] as f64;
     }
-    Ok((chain, special, scales))
+    Ok(ModulusChain { q, p, scales })
 }
 
 /// The hash of ring degree, depth, scale, security level, primes, error distribution and decompositions.

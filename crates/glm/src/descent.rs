@@ -1,8 +1,9 @@
-//! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing else.
+//! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing
+//! else.
 
-use crate::matrix::{dot, norm};
 use crate::mle::project_ball;
 use crate::{Error, Link};
+use bandit::vector::{dot, norm};
 use serde::{Deserialize, Serialize};
 
 /// Full-batch projected descent on the mean loss plus `regulariser / (2n) ||theta||^2`.
@@ -11,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct Descent {
     /// Steps `N`; each sums all gradients once.
     pub steps: u32,
-    /// Gradients longer than this are shortened to it. Replacing one row moves a sum by at most twice as much.
+    /// Gradients longer than this are shortened to it. Replacing one row moves a sum by at most twice as
+    /// much.
     pub clip: f64,
     /// Length of step `i = 1, 2, ...` is `step / sqrt(i)`, or `step` throughout where `constant`.
     pub step: f64,
@@ -26,12 +28,12 @@ pub struct Descent {
 }
 
 impl Descent {
-    /// The paper's P_GD: constant step `D / (L sqrt N)` with `D = 2S` and `L = R + S regulariser / n`; the mean of
-    /// `theta_0, ..., theta_{N-1}`.
+    /// The paper's P_GD: constant step `D / (L sqrt N)` with `D = 2S` and `L = R + S regulariser / n`; the
+    /// mean of `theta_0, ..., theta_{N-1}`.
     ///
     /// # Source
-    /// Algorithm 7. Departures: the step is `2S / (L sqrt N)` throughout (the paper has a factor 2 more in one
-    /// place); the regulariser is added outside the protocol.
+    /// Algorithm 7. Departures: the step is `2S / (L sqrt N)` throughout (the paper has a factor 2 more in
+    /// one place); the regulariser is added outside the protocol.
     pub fn paper(steps: u32, r: f64, s: f64, regulariser: f64, n: f64) -> Self {
         let step = 2.0 * s / ((r + s * regulariser / n) * f64::from(steps).sqrt());
         Self { steps, clip: r, step, constant: true, burn_in: 0, last: false, regulariser }
@@ -48,9 +50,9 @@ impl Descent {
         crate::error::field("regulariser", regulariser, regulariser >= 0.0, "at least 0")
     }
 
-    /// Runs it from the origin of `d` dimensions. `noisy_sum` writes what may be known of the sum of the rows'
-    /// [gradients](Self::gradient) at a point; `project` maps onto the feasible set; `n` normalises and must not depend
-    /// on private data.
+    /// Runs it from the origin of `d` dimensions. `noisy_sum` writes what may be known of the sum of the
+    /// rows' [gradients](Self::gradient) at a point; `project` maps onto the feasible set; `n` normalises and
+    /// must not depend on private data.
     ///
     /// # Errors
     /// Those of `noisy_sum` and `project`.

@@ -1,8 +1,8 @@
 //! Which arms to play so that every direction is learnt: optimal designs.
 
-use crate::matrix::dot;
 use crate::{Error, Symmetric};
 use bandit::Features;
+use bandit::vector::{argmax, dot};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,21 @@ pub struct Design {
     pub weights: Vec<f64>,
     /// Dimension of the points' span.
     pub rank: usize,
-    /// Largest leverage `x^T V(pi)^-1 x` over the points, in the span; at least `rank`, with equality at the optimum
-    /// (Kiefer and Wolfowitz 1960). Recomputed from the weights, so that it holds whatever the iteration did.
+    /// Largest leverage `x^T V(pi)^-1 x` over the points, in the span; at least `rank`, with equality at the
+    /// optimum (Kiefer and Wolfowitz 1960). Recomputed from the weights, so that it holds whatever the
+    /// iteration did.
     pub max_leverage: f64,
 }
 
 impl Design {
     /// G-optimal design up to a factor: the largest leverage is at most `factor * rank`.
     ///
-    /// Frank and Wolfe steps of exact length from the uniform design (Fedorov 1972), in coordinates of the span.
-    /// Cost: O(n d^2) and O(n d) a step.
+    /// Frank and Wolfe steps of exact length from the uniform design (Fedorov 1972), in coordinates of the
+    /// span. Cost: O(n d^2) and O(n d) a step.
     ///
     /// # Errors
-    /// [`Error::Field`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other length than
-    /// the first, [`Error::NotFinite`], [`Error::NoConvergence`].
+    /// [`Error::Field`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other
+    /// length than the first, [`Error::NotFinite`], [`Error::NoConvergence`].
     pub fn g_optimal<'a>(points: impl IntoIterator<Item = &'a [f64]>, factor: f64) -> Result<Self, Error> {
         crate::error::field("factor", factor, factor > 1.0, "above 1")?;
         let points: Vec<&[f64]> = points.into_iter().collect();
@@ -133,30 +134,25 @@ impl Span {
     }
 }
 
-/// Position of the largest value, the first of equals; 0 if there is none.
-pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> usize {
-    let better = |best: (usize, f64), (i, v): (usize, f64)| if v > best.1 { (i, v) } else { best };
-    values.enumerate().fold((0, f64::NEG_INFINITY), better).0
-}
-
-/// A design over a *distribution* of arm sets: half G-optimal on the set at hand, half one of several softmax rules
-/// learnt from sample sets.
+/// A design over a *distribution* of arm sets: half G-optimal on the set at hand, half one of several softmax
+/// rules learnt from sample sets.
 ///
-/// Where the sets are i.i.d. it bounds the expectation of the largest leverage by O(d log d) instead of the O(d^2) of
-/// the G-optimal design set by set.
+/// Where the sets are i.i.d. it bounds the expectation of the largest leverage by O(d log d) instead of the
+/// O(d^2) of the G-optimal design set by set.
 ///
 /// # Source
-/// Ruan, Yang and Xu, "Linear bandits with limited adaptivity and learning distributional optimal design", 2021
-/// (mixed-softmax policy). Departure: the exponent is `ln K`, the ridge an argument, and no core of the sample is cut
-/// out first, so that the bound holds for samples that have no exceptional sets.
+/// Ruan, Yang and Xu, "Linear bandits with limited adaptivity and learning distributional optimal design",
+/// 2021 (mixed-softmax policy). Departure: the exponent is `ln K`, the ridge an argument, and no core of the
+/// sample is cut out first, so that the bound holds for samples that have no exceptional sets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DistributionalDesign {
     rules: Vec<(f64, Symmetric)>,
 }
 
 impl DistributionalDesign {
-    /// Learns from `sample`: the sets are passed through `passes` times; each adds the point of largest leverage, and
-    /// whenever the determinant has doubled a new rule begins. A rule weighs as many visits as it lasted.
+    /// Learns from `sample`: the sets are passed through `passes` times; each adds the point of largest
+    /// leverage, and whenever the determinant has doubled a new rule begins. A rule weighs as many visits as
+    /// it lasted.
     ///
     /// # Errors
     /// [`Error::Field`], [`Error::Dimension`] without sets or for a set of another dimension.

@@ -1,7 +1,8 @@
-//! What is played against: rewards 0 and 1 with mean `mu(<x, theta>)`.
+//! The environment with rewards 0 and 1 of mean `mu(<x, theta>)`.
 
-use crate::matrix::{dot, norm};
 use crate::{Error, Link};
+use bandit::sampling::standard_normal;
+use bandit::vector::{dot, norm};
 use bandit::{Environment, Features, Outcome};
 use rand::{Rng, RngExt};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ impl Instance {
     /// From its parts.
     ///
     /// # Errors
-    /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than `theta`;
-    /// [`Error::Field`] if sets differ in their number of arms.
+    /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than
+    /// `theta`; [`Error::Field`] if sets differ in their number of arms.
     pub fn new(theta: Vec<f64>, sets: Vec<Features>) -> Result<Self, Error> {
         if !theta.iter().all(|v| v.is_finite()) {
             return Err(Error::NotFinite { field: "theta" });
@@ -69,8 +70,8 @@ impl Instance {
         &self.sets
     }
 
-    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever gives it to
-    /// a private policy declares it public.
+    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever
+    /// gives it to a private policy declares it public.
     pub fn kappa(&self, link: Link) -> f64 {
         self.slopes(link).fold(0.0, |m, s| m.max(1.0 / s))
     }
@@ -149,13 +150,7 @@ impl Environment for GlmEnvironment {
 }
 
 fn fill_on_sphere(x: &mut [f64], radius: f64, rng: &mut dyn Rng) {
-    x.iter_mut().for_each(|v| *v = normal(rng));
+    x.iter_mut().for_each(|v| *v = standard_normal(rng));
     let length = norm(x).max(f64::MIN_POSITIVE);
     x.iter_mut().for_each(|v| *v *= radius / length);
-}
-
-/// A standard normal number in double precision (Box and Muller): for simulation, no privacy rests on it.
-pub(crate) fn normal(rng: &mut dyn Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }

@@ -1,4 +1,6 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
+
+use fault::Fault;
 
 /// Errors of this crate. What a policy refuses in a round is a [`bandit::Error`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -44,6 +46,9 @@ pub enum Error {
         /// Steps made.
         steps: usize,
     },
+    /// Untrusted: a device does not answer a task.
+    #[error(transparent)]
+    Task(#[from] privacy::task::Refusal),
     /// From budgets and samplers.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),
@@ -52,12 +57,24 @@ pub enum Error {
     Bandit(#[from] bandit::Error),
 }
 
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Field { .. } | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
+            Error::Task(_) | Error::NotPositive { .. } | Error::NoConvergence { .. } => Fault::Internal,
+            Error::Privacy(error) => error.fault(),
+            Error::Bandit(error) => error.fault(),
+        }
+    }
+}
+
 /// Refuses `got` unless it is finite and `ok` holds.
 pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
     if got.is_finite() && ok { Ok(()) } else { Err(Error::Field { field, got, want }) }
 }
 
-/// What a policy says when its own mathematics fails in a round.
+/// The error of a policy whose own computation fails in a round.
 pub(crate) fn in_round(error: Error) -> bandit::Error {
     match error {
         Error::Bandit(e) => e,

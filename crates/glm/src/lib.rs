@@ -1,6 +1,7 @@
 //! Generalised linear contextual bandits under shuffle and joint differential privacy.
 //!
-//! For whoever simulates, compares or checks private policies whose rewards follow a link function (clicks, purchases).
+//! For whoever simulates, compares or checks private policies whose rewards follow a link function (clicks,
+//! purchases).
 //!
 //! | symbol | here |
 //! |---|---|
@@ -8,12 +9,12 @@
 //! | `pi_G` | [`Design::g_optimal`] |
 //! | P_GD | [`Descent`] |
 //! | Algorithm 1; what a device does of it | [`shuffle::ShuffleGlm`]; [`shuffle::Device`] |
-//! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Board`](joint::Board) |
+//! | Algorithm 2; V, H, `theta_o`, `theta_tau` | [`joint::JointGlm`]; on its [`Billboard`](joint::Billboard) |
 //! | the proof of its privacy | `docs/joint-privacy.md`; in numbers [`JointConfig::rho`](joint::JointConfig::rho) |
 //! | GLM-UCB, GLOC, ECOLog; RS-GLinUCB | [`baseline`]; [`JointConfig::rs_glinucb`](joint::JointConfig::rs_glinucb) |
 //!
-//! Source, unless an item names another: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear
-//! Contextual Bandits".
+//! Source, unless an item names another: Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized
+//! Linear Contextual Bandits".
 
 pub mod baseline;
 mod descent;

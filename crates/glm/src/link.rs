@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// | `Linear` | `z` | bounded |
 /// | `Poisson` | `e^z` | counts, cut off at the reward bound |
 ///
-/// The loss is the integral loss `B(z) - r z`, `B(z) = int_0^z mu`. For `Probit`, which is not canonical, it is not the
-/// log-likelihood; its gradient `(mu(z) - r) x` is the one the algorithms use.
+/// The loss is the integral loss `B(z) - r z`, `B(z) = int_0^z mu`. For `Probit`, which is not canonical, it
+/// is not the log-likelihood; its gradient `(mu(z) - r) x` is the one the algorithms use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {

@@ -1,6 +1,7 @@
 //! Small symmetric matrices.
 
 use crate::Error;
+use bandit::vector::{add_outer, dot, quadratic_form};
 use nalgebra::{DMatrix, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
@@ -56,10 +57,7 @@ impl Symmetric {
 
     /// Adds `weight * x x^T`.
     pub fn add_outer(&mut self, weight: f64, x: &[f64]) {
-        for (row, xi) in self.values.chunks_exact_mut(self.d).zip(x) {
-            // In this order the two sides of the diagonal agree to the last bit.
-            row.iter_mut().zip(x).for_each(|(v, xj)| *v += weight * (xi * xj));
-        }
+        add_outer(&mut self.values, weight, x);
     }
 
     /// Adds `c` to the diagonal.
@@ -74,7 +72,7 @@ impl Symmetric {
 
     /// `x^T A x`.
     pub fn quadratic_form(&self, x: &[f64]) -> f64 {
-        self.values.chunks_exact(self.d).zip(x).map(|(row, xi)| xi * dot(row, x)).sum()
+        quadratic_form(&self.values, x)
     }
 
     /// `||x||_A`; 0 where rounding makes the square negative.
@@ -127,8 +125,9 @@ impl Symmetric {
         Ok(whole.symmetric_eigenvalues().max())
     }
 
-    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper triangle row
-    /// by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z + Z^T)/2` on the matrix.
+    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper
+    /// triangle row by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z +
+    /// Z^T)/2` on the matrix.
     pub(crate) fn push_coordinates(&self, out: &mut Vec<f64>) {
         for i in 0..self.d {
             out.push(self.values[i * self.d + i]);
@@ -182,14 +181,6 @@ impl Symmetric {
 /// Number of free entries of a symmetric matrix of order `d`.
 pub(crate) fn triangle(d: usize) -> usize {
     d * (d + 1) / 2
-}
-
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
-}
-
-pub(crate) fn norm(a: &[f64]) -> f64 {
-    dot(a, a).sqrt()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Regularised maximum likelihood by damped Newton steps; projections on balls and ellipsoids.
 
-use crate::matrix::{dot, norm};
 use crate::{Error, Link, Symmetric};
+use bandit::vector::{dot, norm};
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
@@ -135,8 +135,8 @@ impl Ellipsoid<'_> {
         self.metric.norm(&difference)
     }
 
-    /// The nearest point in Euclidean distance: with `V = U diag(w) U^T` and `b = U^T (y - c)`, the multiplier `nu` of
-    /// `sum w b^2 / (1 + nu w)^2 = radius^2` by bisection.
+    /// The nearest point in Euclidean distance: with `V = U diag(w) U^T` and `b = U^T (y - c)`, the
+    /// multiplier `nu` of `sum w b^2 / (1 + nu w)^2 = radius^2` by bisection.
     ///
     /// # Errors
     /// [`Error::Dimension`], [`Error::Field`] for the radius, [`Error::NotPositive`].

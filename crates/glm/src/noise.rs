@@ -17,9 +17,9 @@ pub(crate) enum Gaussian {
 impl Gaussian {
     /// On the grid for `sums` with noise of deviation `sigma`, a parameter called `name`.
     ///
-    /// It has 2^19 to 2^20 steps a standard deviation, or, if it must be finer for that, steps so small that rounding an
-    /// item adds less than a 4096th to what it moves by. No finer, in any case, than the sampler's 2^28 steps a
-    /// deviation, than items round, and than sums are exact in doubles.
+    /// It has 2^19 to 2^20 steps a standard deviation, or, if it must be finer for that, steps so small that
+    /// rounding an item adds less than a 4096th to what it moves by. No finer, in any case, than the
+    /// sampler's 2^28 steps a deviation, than items round, and than sums are exact in doubles.
     ///
     /// # Errors
     /// [`Error::Field`] if even whole numbers are too fine for one of these.

@@ -1,14 +1,13 @@
-//! What every policy is told of its problem.
+//! The problem that a policy is configured for.
 
 use crate::Link;
 use crate::error::{Error, field};
-use crate::matrix::norm;
 use bandit::Features;
 use bandit::distributed::MOST_DELTA;
 use serde::{Deserialize, Serialize};
 
-/// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in the
-/// published experiments, is not accounted for.
+/// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in
+/// the published experiments, is not accounted for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {
@@ -59,16 +58,6 @@ impl Problem {
 
     /// Refuses features that are not `k` rows of length `d` and norm up to 1.
     pub(crate) fn check(&self, set: &Features) -> Result<(), bandit::Error> {
-        if set.k() != self.k || set.d() != self.d {
-            return Err(bandit::Error::Shape { got_k: set.k(), got_d: set.d(), k: self.k, d: self.d });
-        }
-        for (arm, x) in set.rows().enumerate() {
-            let norm = norm(x);
-            // Rows scaled to norm 1 exactly may come out a few ulps longer.
-            if norm > 1.0 + 1e-9 {
-                return Err(bandit::Error::FeatureTooLong { arm, norm, max: 1.0 });
-            }
-        }
-        Ok(())
+        set.check(self.k, self.d, 1.0)
     }
 }

@@ -1,18 +1,19 @@
 //! The published problem instance, rebuilt from its seed.
 //!
-//! The published experiments draw one instance (`theta` and every arm set) from numpy's default generator and repeat
-//! the rewards only, so that their figures can be met on that very instance alone. This file holds the three parts of
-//! that generator: seed sequence, PCG64, and the ziggurat normal.
+//! The published experiments draw one instance (`theta` and every arm set) from numpy's default generator and
+//! repeat the rewards only, so that their figures can be met on that very instance alone. This file holds the
+//! three parts of that generator: seed sequence, PCG64, and the ziggurat normal.
 
-use crate::matrix::norm;
 use crate::{Error, Instance};
 use bandit::Features;
+use bandit::vector::norm;
 
 /// Seed of the published instances.
 pub const SEED: u64 = 109_832;
 
-/// The instance of `seed`, made as the published code makes it: a direction from `d` uniforms in [-1, 1]; then, arm by
-/// arm, a normalised normal vector times the `1/d`-th power of a uniform. `theta` is the direction times `s`.
+/// The instance of `seed`, made as the published code makes it: a direction from `d` uniforms in [-1, 1];
+/// then, arm by arm, a normalised normal vector times the `1/d`-th power of a uniform. `theta` is the
+/// direction times `s`.
 ///
 /// # Errors
 /// [`Error::Field`], those of [`Instance::new`].

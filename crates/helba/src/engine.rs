@@ -1,14 +1,14 @@
-use crate::score::ScoreInputs;
-use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, compare, refresh, score, update};
+use crate::decide::DecisionCircuit;
+use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, refresh, update};
 use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::Shape;
 use rand::CryptoRng;
-use rns::sample;
 use std::time::Instant;
 
-/// What a server computes with: parameters, public key, evaluation keys. One for all bandits of a key pair.
+/// Computes decisions and batch updates on ciphertexts: parameters, public key and evaluation keys. One
+/// engine serves all bandits of a key pair.
 #[derive(Debug, Clone)]
 pub struct Engine {
     public_key: PublicKey,
@@ -55,12 +55,12 @@ impl Engine {
         self.decision.evaluator().params()
     }
 
-    /// The key pair's name.
+    /// The name of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
 
-    /// What the keys were made for.
+    /// The shape that the keys were made for.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -73,7 +73,8 @@ impl Engine {
         &self.public_key
     }
 
-    /// Steps 2 and 3 on encrypted contexts: which arm, and whether the batch ends.
+    /// Steps 2 and 3 on encrypted contexts: the action, and the trace comparison where the schedule asks for
+    /// it.
     ///
     /// # Errors
     /// [`Error::WrongLevel`], [`Error::Ckks`] if a key is missing.
@@ -88,26 +89,12 @@ impl Engine {
             return Err(Error::WrongLevel { what: "the context ciphertext", got: contexts.level(), want });
         }
         let mut clock = Clock::new();
-        let alg = &self.decision;
-        let sum = match &inputs.trace {
-            Some((trace, _)) => alg.add(contexts, trace)?,
-            None => contexts.clone(),
-        };
-        let score = ScoreInputs::new(&inputs.config, inputs.scalars, self.shape);
-        let index = score::optimistic_index(alg, &score, &sum, &inputs.model)?;
-        clock.lap("score");
-        let argmax = compare::argmax(&inputs.config, self.shape)?;
-        let threshold = inputs.config.linear.c / (2.0 * score.trace_bound);
-        let wins = compare::wins(alg, &argmax, &index, threshold)?;
-        clock.lap("compare");
-        let action = argmax.one_hot(alg, &wins)?;
-        let action = refresh::answer(self.params(), &self.public_key, &action, rng)?;
-        let trace = match inputs.trace {
-            Some(_) => Some(compare::trace(alg, self.shape, &wins)?),
-            None => None,
-        };
+        let circuit = DecisionCircuit::new(&inputs.config, inputs.scalars, self.shape)?;
+        let trace = inputs.trace.as_ref().map(|(trace, _)| &**trace);
+        let decided = circuit.run(&self.decision, contexts, trace, &inputs.model, |step| clock.lap(step))?;
+        let action = refresh::answer(self.params(), &self.public_key, decided.action, rng);
         clock.lap("answer");
-        Ok(DecisionOutput { action, trace, seconds: clock.laps, inputs })
+        Ok(DecisionOutput { action, trace: decided.trace, seconds: clock.laps, inputs })
     }
 
     /// Step 1 at the end of a batch: the new model, at the level of a refresh.
@@ -118,7 +105,7 @@ impl Engine {
         let mut clock = Clock::new();
         let (factors, dim) = (&inputs.factors, self.shape.dim);
         let newton = Newton::new(dim, factors.start(), factors.steps(), inputs.plan.design_scale)?;
-        // What steps that are not needed would have used is dropped first, since lower levels cost less.
+        // The levels of steps that this update does not need are dropped first, since lower levels cost less.
         let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
@@ -128,8 +115,8 @@ impl Engine {
             inputs.plan.refresh_level,
             self.params().scale(inputs.plan.model_level),
         )?;
-        let seed = sample::seed(rng);
-        let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng)?;
+        let seed = ckks::mask_seed(rng);
+        let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng);
         clock.lap("update");
         Ok(UpdateOutput { masked, seed, closed_at: inputs.closed_at, seconds: clock.laps })
     }

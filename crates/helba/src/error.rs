@@ -1,3 +1,5 @@
+use fault::Fault;
+
 /// Why a bandit refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -27,6 +29,18 @@ pub enum Error {
     /// From the encrypted arithmetic.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Protocol(error) => error.fault(),
+            Error::WrongLevel { .. } => Fault::Level,
+            Error::Ckks(error) => error.fault(),
+            Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,
+        }
+    }
 }
 
 impl From<circuits::EncryptedError> for Error {

@@ -1,14 +1,14 @@
-//! Step 2: square root and optimistic index.
+//! Step 2 of a decision: the optimistic index u + β·√(z + c₁) of each arm, with u = ⟨ω, x⟩ and z = xᵀAx.
 //!
-//! Levels in → out: l → l − 2 − log₂(degree + 1).
+//! A ciphertext at level l leaves this step at level l − 2 − log₂(degree + 1): one level for the product with
+//! the model, one for the mask, the rest for the square root's polynomial.
 //!
 //! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u
-//! and the trace. u and the trace enter the index linearly, so they are picked out only at the level where
-//! they are added. Where the trace is the imaginary part of a z, conjugation tells them apart.
+//! and the trace. u and the trace enter the index linearly, so they are masked only at the level where they
+//! are added. Where the trace is the imaginary part of a z, conjugation separates them.
 //!
-//! Source: Algorithm 4, step 2, section 4.2. Departures: lifted contexts; a Chebyshev polynomial for the
-//! square root (eq. 5 stays available in `circuits`); the constant β/t, which moves all indices alike, is
-//! left out.
+//! Source: Algorithm 4, step 2, section 4.2. Departures: contexts hold xxᵀ beside x; the square root is a
+//! Chebyshev polynomial (eq. 5 is in `circuits`); the constant β/t, which all indices share, is left out.
 
 use circuits::argmax::tie_bonus;
 use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};
@@ -53,23 +53,24 @@ impl Scalars {
     }
 }
 
-/// What a score needs to know in the clear.
+/// The public inputs of a score.
 #[derive(Debug, Clone)]
 pub struct ScoreInputs {
-    /// The padded problem.
+    /// The shape of the keys.
     pub shape: Shape,
-    /// K, without padding.
+    /// K, the number of arms without padding.
     pub arms: usize,
-    /// Degree of the square root.
+    /// Degree of the square root's polynomial.
     pub sqrt_degree: usize,
     /// The round's scalars.
     pub scalars: Scalars,
-    /// What the trace cannot exceed.
+    /// An upper bound on the trace.
     pub trace_bound: f64,
 }
 
 impl ScoreInputs {
-    pub(crate) fn new(config: &BanditConfig, scalars: Scalars, shape: Shape) -> Self {
+    /// The inputs of a bandit's round.
+    pub fn new(config: &BanditConfig, scalars: Scalars, shape: Shape) -> Self {
         ScoreInputs {
             shape,
             arms: config.linear.k,
@@ -78,16 +79,6 @@ impl ScoreInputs {
             trace_bound: config.trace_bound(config.unanswered),
         }
     }
-}
-
-/// Rotations that add up squares, at the context's level − 1.
-pub fn rotations(shape: Shape) -> impl Iterator<Item = i64> {
-    circuits::sum_rotations(1, shape.square())
-}
-
-/// The rotation that brings u to z, and the trace to its slot, at the context's level − 4 or below.
-pub fn estimate_rotation(shape: Shape) -> i64 {
-    shape.square() as i64
 }
 
 /// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound)
@@ -127,7 +118,7 @@ pub fn optimistic_index<A: SlotAlgebra>(
     // u/range and trace/(2·bound), one level above where the root comes out.
     let mut pick = at_arms(share / range);
     pick[shape.trace_slot()] = unit.conj() * share / (2.0 * inputs.trace_bound);
-    let pick = LinearTransform::new(slots, slots, [(estimate_rotation(*shape), pick)])?;
+    let pick = LinearTransform::new(slots, slots, [(square as i64, pick)])?;
     let depth = (inputs.sqrt_degree + 1).ilog2() as usize;
     let level = alg.level(&z) + 2 - depth;
     let linear = real(alg.linear(&alg.drop_to(&sums, level)?, &pick.with_baby_step(slots)?)?)?;
@@ -201,13 +192,7 @@ mod tests {
             let traces = played.iter().map(|x| fresh(&layout.trace_features(x).unwrap()));
             let sum = traces.fold(contexts, |sum, t| alg.add(&sum, &t).unwrap());
             let model = fresh(&layout.model(a, |j| omega.get(j).copied().unwrap_or(0.0)));
-            let inputs = ScoreInputs {
-                shape,
-                arms: k,
-                sqrt_degree: config.sqrt_degree,
-                scalars: Scalars::new(&config, 5, 3),
-                trace_bound: config.trace_bound(4),
-            };
+            let inputs = ScoreInputs::new(&config, Scalars::new(&config, 5, 3), shape);
             let index = optimistic_index(&alg, &inputs, &sum, &model).unwrap();
             assert_eq!(alg.level(&index), levels - 2 - 5);
 

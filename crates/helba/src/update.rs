@@ -1,10 +1,11 @@
-//! Step 1 at the end of a batch: the inverse A ≈ V⁻¹ and the estimate ω = A·g.
+//! Step 1, at the end of a batch: the inverse A ≈ V⁻¹ and the estimate ω = A·g.
 //!
-//! Levels in → out: l → l − 3 − 2·steps.
+//! Statistics at level l leave this step as a model at level l − 3 − 2·steps: one level for the first product,
+//! two for each of Newton's steps, two for the estimate.
 //!
 //! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
-//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the paper
-//! starts from I/c every time.
+//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the
+//! paper starts from I/c every time.
 
 use circuits::SlotAlgebra;
 use circuits::inverse::Newton;
@@ -12,7 +13,7 @@ use circuits::inverse::Newton;
 /// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
 ///
 /// # Errors
-/// Of the algebra; out of levels if l < 3 + 2·steps.
+/// Those of the algebra; out of levels if l < 3 + 2·steps.
 pub fn batch_update<A: SlotAlgebra>(
     alg: &A,
     newton: &Newton,

@@ -25,11 +25,13 @@ impl Cost {
 /// What a person's data have cost so far, and which data have been released.
 ///
 /// Every person has the same budget. [`spend`](Self::spend) pays for a release that may touch everybody;
-/// [`release`](Self::release) for one that touches the named observations only, each of which may be named once in the
-/// whole life of the ledger. The guarantee is the sum of the former plus the dearest of the latter (parallel
-/// composition over disjoint observations, neighbours by replacement). A refusal changes nothing.
+/// [`release`](Self::release) for one that touches the named observations only, each of which may be named
+/// once in the whole life of the ledger. The guarantee is the sum of the former plus the dearest of the
+/// latter (parallel composition over disjoint observations, neighbours by replacement). A refusal changes
+/// nothing.
 ///
-/// Sums are of doubles: a total that exceeds the budget by less than one part in `10^12` is rounding, and passes.
+/// Sums are of doubles: a total that exceeds the budget by less than one part in `10^12` is rounding, and
+/// passes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Accountant {
@@ -94,8 +96,8 @@ impl Accountant {
     /// Pays for a release that may depend on everybody.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`] if too little is left, [`Error::Currency`] if `cost` cannot be expressed in the budget's
-    /// kind. Nothing is spent then.
+    /// [`Error::BudgetSpent`] if too little is left, [`Error::Currency`] if `cost` cannot be expressed in the
+    /// budget's kind. Nothing is spent then.
     pub fn spend(&mut self, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;
         let shared = (self.shared.0 + cost.0, self.shared.1 + cost.1);
@@ -107,8 +109,8 @@ impl Accountant {
     /// Pays for a release that depends on `observations` only.
     ///
     /// # Errors
-    /// [`Error::ReleasedTwice`] if one of them was released before or is named twice; else as [`spend`](Self::spend).
-    /// Nothing is spent or recorded then.
+    /// [`Error::ReleasedTwice`] if one of them was released before or is named twice; else as
+    /// [`spend`](Self::spend). Nothing is spent or recorded then.
     pub fn release(&mut self, observations: impl IntoIterator<Item = u64>, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;
         let worst = (self.worst.0.max(cost.0), self.worst.1.max(cost.1));

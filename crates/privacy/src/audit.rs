@@ -6,12 +6,12 @@ use crate::Error;
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::Delta;
 
-/// The largest `epsilon` refuted: with probability `1 - error`, the mechanism is **not** `(epsilon, delta)`-DP for any
-/// smaller `epsilon`.
+/// The largest `epsilon` refuted: with probability `1 - error`, the mechanism is **not** `(epsilon,
+/// delta)`-DP for any smaller `epsilon`.
 ///
-/// An event, fixed before looking, was seen `hits[0]` times in `runs` runs on one data set and `hits[1]` times in as many
-/// on a neighbour. The bound is `ln((low - delta)/high)`, `low` and `high` the Clopper-Pearson limits of the two
-/// probabilities at `error/2` each; 0 if that is negative.
+/// An event, fixed before looking, was seen `hits[0]` times in `runs` runs on one data set and `hits[1]`
+/// times in as many on a neighbour. The bound is `ln((low - delta)/high)`, `low` and `high` the
+/// Clopper-Pearson limits of the two probabilities at `error/2` each; 0 if that is negative.
 ///
 /// # Errors
 /// [`Error::Field`] if there are more hits than runs, no runs, or `error` is not in (0, 1).

@@ -54,7 +54,8 @@ budget! {
     Delta, "delta", |v| (0.0..1.0).contains(&v), "at least 0 and below 1"
 }
 budget! {
-    /// The `rho` of zero-concentrated differential privacy: Renyi divergence at most `rho alpha` for every `alpha > 1`.
+    /// The `rho` of zero-concentrated differential privacy: Renyi divergence at most `rho alpha` for every
+    /// `alpha > 1`.
     Rho, "rho", |v| v.is_finite() && v > 0.0, "finite and above 0"
 }
 budget! {
@@ -76,6 +77,15 @@ pub enum Neighbours {
 impl Delta {
     /// Pure differential privacy.
     pub const ZERO: Self = Self(0.0);
+
+    /// `1/n`, for constants.
+    ///
+    /// # Panics
+    /// If `n` is below 2.
+    pub const fn one_in(n: u32) -> Self {
+        assert!(n >= 2, "a delta must be below 1");
+        Self(1.0 / n as f64)
+    }
 
     /// `ln(1/delta)`.
     fn log_inverse(self) -> Result<f64, Error> {
@@ -136,12 +146,5 @@ impl Rho {
     /// [`Error::Field`] if the square leaves the range of doubles.
     pub fn of_pure(epsilon: Epsilon) -> Result<Self, Error> {
         Self::new(epsilon.0.powi(2) / 2.0)
-    }
-}
-
-impl Epsilon {
-    /// Scale of the Laplace noise that this pays for: `l1 / epsilon`.
-    pub fn laplace_scale(self, l1: Sensitivity) -> f64 {
-        l1.0 / self.0
     }
 }

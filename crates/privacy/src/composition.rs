@@ -35,8 +35,8 @@ fn advanced_epsilon(k: u32, epsilon: f64, slack: Delta) -> f64 {
 
 /// What each of `k` adaptive releases may spend, so that together they spend `(epsilon, delta)`.
 ///
-/// Up to ten by [`basic`] composition; more by [`advanced`], half of `delta` being the slack, solved for the largest
-/// `epsilon` a release.
+/// Up to ten by [`basic`] composition; more by [`advanced`], half of `delta` being the slack, solved for the
+/// largest `epsilon` a release.
 ///
 /// # Errors
 /// [`Error::Field`] if `k` is 0, or above 10 with `delta` 0.
@@ -51,7 +51,8 @@ pub fn per_release(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, D
         _ => {}
     }
     let slack = Delta::new(delta.get() / 2.0)?;
-    // The total grows with the part and passes epsilon at or before `part = epsilon`; the lower end stays allowed.
+    // The total grows with the part and passes epsilon at or before `part = epsilon`; the lower end stays
+    // allowed.
     let (mut low, mut high) = (0.0, epsilon.get());
     for _ in 0..200 {
         let middle = (low + high) / 2.0;
@@ -63,8 +64,8 @@ pub fn per_release(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, D
 /// What `n` messages, each `local`-DP by itself, are worth once shuffled:
 /// `ln(1 + (e^l - 1)/(e^l + 1) (8 sqrt(e^l ln(4/delta)/n) + 8 e^l/n))`, never above `local`.
 ///
-/// Of order `l sqrt(ln(1/delta)/n)` for `l <= 1` and `sqrt(e^l ln(1/delta)/n)` above. Where the crowd is too small for
-/// the theorem, `l > ln(n/(16 ln(2/delta)))`, shuffling is credited with nothing.
+/// Of order `l sqrt(ln(1/delta)/n)` for `l <= 1` and `sqrt(e^l ln(1/delta)/n)` above. Where the crowd is too
+/// small for the theorem, `l > ln(n/(16 ln(2/delta)))`, shuffling is credited with nothing.
 ///
 /// # Errors
 /// [`Error::Field`] if `delta` is 0.

@@ -1,4 +1,6 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, each with whose fault it is.
+
+use fault::Fault;
 
 /// Errors of this crate. None names a datum or a noise value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -55,4 +57,18 @@ pub enum Error {
     /// Misuse: `(epsilon, delta)` with `delta` above 0 is no zCDP, and zCDP is converted once, at the end.
     #[error("the cost of this release cannot be counted in the kind of budget that the ledger keeps")]
     Currency,
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Field { .. } | Error::Overflow { .. } => Fault::Value,
+            Error::BudgetSpent { .. } => Fault::Over,
+            Error::ScriptEnded { .. }
+            | Error::ReleasedTwice { .. }
+            | Error::State { .. }
+            | Error::Currency => Fault::Internal,
+        }
+    }
 }

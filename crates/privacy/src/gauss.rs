@@ -32,7 +32,8 @@ pub trait GaussianNoise {
     }
 }
 
-/// Continuous Gaussian by Box and Muller in double precision: **simulation and repeatable runs only**. Two words.
+/// Continuous Gaussian by Box and Muller in double precision: **simulation and repeatable runs only**. Two
+/// words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessGaussian;
 
@@ -46,9 +47,10 @@ impl GaussianNoise for HarnessGaussian {
 
 /// Discrete Gaussian on the multiples of `2^-bits`, from integers only: what a deployment uses.
 ///
-/// - Privacy: integer statistics of sensitivity `l2` (in steps) get `l2²/2v`-zCDP from variance parameter `v`; `v` is
-///   `(sigma/step)²` rounded **up**. Values are rounded to the nearest step, which can move neighbours apart by one
-///   step a coordinate: [`rounded_sensitivity`](GaussianNoise::rounded_sensitivity) is what the ledger must be charged.
+/// - Privacy: integer statistics of sensitivity `l2` (in steps) get `l2²/2v`-zCDP from variance parameter
+///   `v`; `v` is `(sigma/step)²` rounded **up**. Values are rounded to the nearest step, which can move
+///   neighbours apart by one step a coordinate: [`rounded_sensitivity`](GaussianNoise::rounded_sensitivity)
+///   is what the ledger must be charged.
 /// - Range: values below `2^40` steps, so that a million of them still add up exactly in doubles.
 /// - Source: Canonne, Kamath, Steinke 2020, Theorem 4 and Algorithm 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

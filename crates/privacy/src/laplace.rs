@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// Adds noise of law Laplace, density `e^(-|x|/scale) / (2 scale)` or its discrete counterpart.
 ///
-/// `scale = sensitivity / epsilon` gives `epsilon`-differential privacy to a statistic that changes by at most
-/// `sensitivity` between neighbours; [`HarnessLaplace`] gives it on paper, [`GridLaplace`] on the machine.
+/// `scale = sensitivity / epsilon` gives `epsilon`-differential privacy to a statistic that changes by at
+/// most `sensitivity` between neighbours; [`HarnessLaplace`] gives it on paper, [`GridLaplace`] on the
+/// machine.
 pub trait LaplaceNoise {
     /// One value of the given scale (units of the statistic).
     ///
@@ -58,12 +59,12 @@ impl LaplaceNoise for HarnessLaplace {
 
 /// Discrete Laplace on the multiples of `2^-bits`, from integers only: what a deployment uses.
 ///
-/// - Privacy: [`add`](LaplaceNoise::add) rounds the value down to whole steps, then adds `z` steps with
-///   `P(z) ∝ e^(-|z| step/scale)`, the double `scale` taken as the rational that it is. If neighbours differ by at
+/// - Privacy: [`add`](LaplaceNoise::add) rounds the value down to whole steps, then adds `z` steps with `P(z)
+///   ∝ e^(-|z| step/scale)`, the double `scale` taken as the rational that it is. If neighbours differ by at
 ///   most a sensitivity that is itself a whole number of steps, so do the rounded values, and the release is
 ///   `sensitivity/scale`-DP exactly. The caller's sum must be exact too: integers, or doubles on the grid.
-/// - Range: results are below `2^53` steps in size, so that doubles hold them; a value or noise beyond is cut off
-///   there, which is post-processing of the exact release and depends on nothing else.
+/// - Range: results are below `2^53` steps in size, so that doubles hold them; a value or noise beyond is cut
+///   off there, which is post-processing of the exact release and depends on nothing else.
 /// - Source: Canonne, Kamath, Steinke 2020 (sampler); Mironov 2012 (why a grid).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]

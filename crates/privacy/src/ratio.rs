@@ -36,7 +36,8 @@ impl Ratio {
     /// The rational that the double `x` stands for, exactly.
     ///
     /// # Errors
-    /// [`Error::Field`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or above `2^128`.
+    /// [`Error::Field`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or above
+    /// `2^128`.
     pub fn from_f64(x: f64) -> Result<Self, Error> {
         if !(x.is_finite() && x >= 0.0) {
             return Err(Error::Field { field: "rational", got: x, want: "finite and not negative" });

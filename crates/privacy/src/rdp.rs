@@ -12,12 +12,13 @@ const MAX_ORDER: u32 = 1 << 14;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RdpCurve {
-    /// `min(epsilon^2 alpha / 2, epsilon)`, of a purely `epsilon`-private release (Bun, Steinke 2016, Proposition 1.4).
+    /// `min(epsilon^2 alpha / 2, epsilon)`, of a purely `epsilon`-private release (Bun, Steinke 2016,
+    /// Proposition 1.4).
     Pure(Epsilon),
     /// `rho alpha`: Gaussian noise, continuous or discrete.
     Zcdp(Rho),
-    /// Skellam noise on a sum of `batch` people, of precision `s epsilon sqrt(batch)`:
-    /// `alpha epsilon^2/2 + min((2 alpha - 1) epsilon^2/(4 s^2 n) + 3 epsilon/(2 s^3 n^(3/2)), 3 epsilon/(2 s sqrt n))`.
+    /// Skellam noise on a sum of `batch` people, of precision `s epsilon sqrt(batch)`: `alpha epsilon^2/2 +
+    /// min((2 alpha - 1) epsilon^2/(4 s^2 n) + 3 epsilon/(2 s^3 n^(3/2)), 3 epsilon/(2 s sqrt n))`.
     ///
     /// Source: Chowdhury, Zhou, Lemma 3 and Theorem 2 (after Agarwal, Kairouz, Liu 2021).
     Skellam {

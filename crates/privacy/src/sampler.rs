@@ -1,7 +1,7 @@
 //! Exact samplers: integers and rationals in, integers out, no rounding anywhere.
 //!
-//! Every draw is made of [`Words::below`] and [`Words::bernoulli`] in a fixed order, so that a seed gives the same
-//! values everywhere. None is constant-time: the number of words drawn depends on the value.
+//! Every draw is made of [`Words::below`] and [`Words::bernoulli`] in a fixed order, so that a seed gives the
+//! same values everywhere. None is constant-time: the number of words drawn depends on the value.
 //!
 //! | law | support, probability | here |
 //! |---|---|---|
@@ -13,14 +13,15 @@
 //! | Skellam, variance `v` | `Z`, difference of two Poisson of mean `v/2` | [`skellam`] |
 //!
 //! # Errors
-//! All: [`Error::Overflow`] if an exact intermediate does not fit 128 bits; parameters with numerators and denominators
-//! below `2^40` never do.
+//! All: [`Error::Overflow`] if an exact intermediate does not fit 128 bits; parameters with numerators and
+//! denominators below `2^40` never do.
 //!
 //! # Source
-//! Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020 (the exponentials, discrete Laplace
-//! and Gaussian). Polya and Poisson: ours, by rejection from a geometric law, each acceptance a product of rationals;
-//! Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", suggest a Gamma-Poisson mixture, which
-//! is not exact in floating point. Binomials: ours, by rejection from the discrete Gaussian (see [`binomial_half`]).
+//! Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020 (the exponentials,
+//! discrete Laplace and Gaussian). Polya and Poisson: ours, by rejection from a geometric law, each
+//! acceptance a product of rationals; Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed
+//! Bandits", suggest a Gamma-Poisson mixture, which is not exact in floating point. Binomials: ours, by
+//! rejection from the discrete Gaussian (see [`binomial_half`]).
 
 use crate::{Error, Ratio, source::Words};
 
@@ -129,8 +130,8 @@ pub fn discrete_gaussian<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i
     }
 }
 
-/// Polya (negative binomial of real index) with index `1/n` and parameter `e^-g`: the sum of `n` independent ones is
-/// geometric, and the difference of two such sums is discrete Laplace of scale `1/g`.
+/// Polya (negative binomial of real index) with index `1/n` and parameter `e^-g`: the sum of `n` independent
+/// ones is geometric, and the difference of two such sums is discrete Laplace of scale `1/g`.
 ///
 /// About `(1 - e^-g)^(1/n - 1)` tries on average: of order `√n` where `g` is `1/√n`.
 ///
@@ -170,7 +171,8 @@ fn poisson_unit<W: Words + ?Sized>(words: &mut W) -> Result<u64, Error> {
         let head = x.min(LAST);
         let factorial: u128 = (1..=head).product();
         let accept = Ratio::new(1 << (head + 1), 4 * factorial)?;
-        // Beyond the table the quotient is split into one Bernoulli a factor: exact, and never met in practice.
+        // Beyond the table the quotient is split into one Bernoulli a factor: exact, and never met in
+        // practice.
         if words.bernoulli(accept)
             && (LAST + 1..=x).try_fold(true, |all, k| Ok(all && words.bernoulli(Ratio::new(2, k)?)))?
         {
@@ -208,13 +210,14 @@ pub fn skellam<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i128, Error
     Ok(i128::from(poisson(words, half)?) - i128::from(poisson(words, half)?))
 }
 
-/// Number of heads among `n` fair coins, exactly. Constant time: a handful of discrete Gaussian draws, whatever `n`.
+/// Number of heads among `n` fair coins, exactly. Constant time: a handful of discrete Gaussian draws,
+/// whatever `n`.
 ///
 /// With `n = 2m`, `i` heads more than `m` have weight `C(2m, m+i)/C(2m, m) = e^(-i²/(m+1/2) - h(i))`, where
-/// `h(i) = sum over j = 1..|i| of 2 (atanh(y_j) - y_j)`, `y_j = (2j-1)/(2m+1)`, is not negative. So `i` is proposed by
-/// the discrete Gaussian of variance parameter `(2m+1)/4` and kept with probability `e^-h(i)`, about `1 - 1/m`. That
-/// probability is that of a Poisson process of mass `h` having no point, and needs no value of `h`: points of a
-/// dominating process are thinned by rational coins.
+/// `h(i) = sum over j = 1..|i| of 2 (atanh(y_j) - y_j)`, `y_j = (2j-1)/(2m+1)`, is not negative. So `i` is
+/// proposed by the discrete Gaussian of variance parameter `(2m+1)/4` and kept with probability `e^-h(i)`,
+/// about `1 - 1/m`. That probability is that of a Poisson process of mass `h` having no point, and needs no
+/// value of `h`: points of a dominating process are thinned by rational coins.
 ///
 /// # Errors
 /// [`Error::Overflow`]; does not happen up to `n = 2^50`.
@@ -241,8 +244,8 @@ fn centred_binomial<W: Words + ?Sized>(words: &mut W, m: u64) -> Result<i64, Err
             continue;
         }
         let a = 2 * size;
-        // h = sum over j and odd l >= 3 of 2 y_j^l/l, dominated by y^l/3 each with y = a/b >= y_j: the mass is
-        // (2/3) |i| y · y²/(1-y²), the last factor split into a whole number and a coin.
+        // h = sum over j and odd l >= 3 of 2 y_j^l/l, dominated by y^l/3 each with y = a/b >= y_j: the mass
+        // is (2/3) |i| y · y²/(1-y²), the last factor split into a whole number and a coin.
         let (y2, rest) = (fits(a.checked_mul(a))?, fits(b.checked_mul(b))? - a * a);
         let whole = y2.div_ceil(rest).max(1);
         let mass = Ratio::new(fits((2 * size).checked_mul(a).and_then(|x| x.checked_mul(whole)))?, 3 * b)?;
@@ -264,8 +267,8 @@ fn centred_binomial<W: Words + ?Sized>(words: &mut W, m: u64) -> Result<i64, Err
     }
 }
 
-/// Number of successes among `n` trials of probability one quarter, exactly: one two-bit draw a trial up to 64, above
-/// that the heads among the heads of fair coins.
+/// Number of successes among `n` trials of probability one quarter, exactly: one two-bit draw a trial up to
+/// 64, above that the heads among the heads of fair coins.
 ///
 /// # Errors
 /// As [`binomial_half`].
@@ -282,7 +285,8 @@ mod tests {
     use super::*;
     use crate::source::SplitMix64;
 
-    /// The large-n path where every probability can be counted: 2m coins, m = 1, 2, 5, and the thinning is felt.
+    /// The large-n path where every probability can be counted: 2m coins, m = 1, 2, 5, and the thinning is
+    /// felt.
     #[test]
     fn centred_binomial_has_the_binomial_law() {
         for m in [1u64, 2, 5] {
@@ -291,7 +295,8 @@ mod tests {
             for _ in 0..draws {
                 counts[m.saturating_add_signed(centred_binomial(&mut words, m).unwrap()) as usize] += 1;
             }
-            // Chi-square with at most ten degrees of freedom: 35 is passed once in ten thousand right samplers.
+            // Chi-square with at most ten degrees of freedom: 35 is passed once in ten thousand right
+            // samplers.
             let (mut chi, mut choose) = (0.0, 1.0);
             for (k, count) in counts.iter().enumerate() {
                 let want = f64::from(draws) * choose / f64::powi(4.0, m as i32);

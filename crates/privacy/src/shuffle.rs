@@ -11,6 +11,7 @@
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
+use crate::task::Bits;
 use crate::{Error, Ratio, composition, sampler};
 
 /// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability
@@ -136,6 +137,11 @@ impl BitSum {
     /// Noise bits of one user, `b`.
     pub const fn noise_bits(&self) -> u64 {
         self.noise_bits
+    }
+
+    /// The encoding as a task names it.
+    pub const fn bits(&self) -> Bits {
+        Bits { bound: self.bound, steps: self.steps, noise: self.noise_bits }
     }
 
     /// Standard deviation of the estimate's noise, without rounding: `(2 bound/g) sqrt(3 n b/16)`.

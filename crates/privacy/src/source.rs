@@ -7,21 +7,22 @@ use std::convert::Infallible;
 
 /// The words of any [`rand::Rng`], and what is drawn from them without rounding.
 ///
-/// Every draw says how many words it takes, so that runs on [`SplitMix64`] can be repeated elsewhere to the last word.
-/// Where people are protected the source is the operating system's or ChaCha20.
+/// Every draw says how many words it takes, so that runs on [`SplitMix64`] can be repeated elsewhere to the
+/// last word. Where people are protected the source is the operating system's or ChaCha20.
 pub trait Words: Rng {
     /// The next 64 bits.
     fn word(&mut self) -> u64 {
         self.next_u64()
     }
 
-    /// Uniform on `[0, 1)`, a multiple of `2^-53`; one word. For environments and simulation: not private noise.
+    /// Uniform on `[0, 1)`, a multiple of `2^-53`; one word. For environments and simulation: not private
+    /// noise.
     fn uniform(&mut self) -> f64 {
         (self.word() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Uniform on `0..n`. No word if `n` is 0 or 1 (the answer is 0); else one word a try for `n` up to `2^64`, two
-    /// above, the first the low half. Fewer than two tries on average.
+    /// Uniform on `0..n`. No word if `n` is 0 or 1 (the answer is 0); else one word a try for `n` up to
+    /// `2^64`, two above, the first the low half. Fewer than two tries on average.
     fn below(&mut self, n: u128) -> u128 {
         if n <= 1 {
             return 0;
@@ -36,7 +37,8 @@ pub trait Words: Rng {
         }
     }
 
-    /// True with probability `q`; always if `q` is 1 or more. Words as for [`below`](Self::below) of the denominator.
+    /// True with probability `q`; always if `q` is 1 or more. Words as for [`below`](Self::below) of the
+    /// denominator.
     fn bernoulli(&mut self, q: Ratio) -> bool {
         self.below(q.den()) < q.num()
     }
@@ -44,8 +46,8 @@ pub trait Words: Rng {
 
 impl<R: Rng + ?Sized> Words for R {}
 
-/// SplitMix64: a reproducible source for **tests and simulation only**. It is predictable from one word; noise drawn
-/// from it protects nobody.
+/// SplitMix64: a reproducible source for **tests and simulation only**. It is predictable from one word;
+/// noise drawn from it protects nobody.
 ///
 /// # Source
 /// Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.

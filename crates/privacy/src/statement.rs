@@ -18,7 +18,8 @@ pub enum Definition {
     Approximate,
     /// A bound on Renyi divergences, stated as the `(epsilon, delta)`-DP that it implies.
     Renyi,
-    /// `(epsilon, delta)`-DP of what all *other* people are shown; the person's own action may depend on the own data.
+    /// `(epsilon, delta)`-DP of what all *other* people are shown; the person's own action may depend on the
+    /// own data.
     Joint,
 }
 
@@ -82,8 +83,8 @@ impl PrivacyStatement {
     /// A definition with a `delta`: approximate, Renyi or joint.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition is one that
-    /// has no `delta`.
+    /// [`Error::Field`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition is
+    /// one that has no `delta`.
     pub fn with_delta(
         definition: Definition,
         epsilon: Epsilon,

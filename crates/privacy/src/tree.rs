@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 /// The binary tree mechanism on vectors of a fixed length, with Gaussian noise.
 ///
-/// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the first `t`
-/// items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their upper triangles, with
-/// `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the Frobenius norm.
+/// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the
+/// first `t` items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their
+/// upper triangles, with `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the
+/// Frobenius norm.
 ///
 /// - Shape: one value a coordinate; noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
 /// - Privacy: an item lies in at most [`levels`](Self::levels) blocks, so the whole stream of answers costs
@@ -91,7 +92,8 @@ impl Tree {
         rho.sigma(l2) * f64::from(Self::levels(horizon)).sqrt()
     }
 
-    /// Whether this is a tree for such noise and such a stream, every part in order: what a stored one may not be.
+    /// Whether this is a tree for such noise and such a stream, every part in order: what a stored one may
+    /// not be.
     pub fn fits(&self, sigmas: &[f64], horizon: u64) -> bool {
         let width = sigmas.len();
         let whole = |v: &Vec<f64>| v.len() == width && v.iter().all(|x| x.is_finite());
@@ -112,8 +114,8 @@ impl Tree {
     /// Takes in one item; one noise vector is drawn, in order of the coordinates with `sigma > 0`.
     ///
     /// # Errors
-    /// [`Error::Field`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is passed;
-    /// whatever `noise` adds. The tree is then unchanged.
+    /// [`Error::Field`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is
+    /// passed; whatever `noise` adds. The tree is then unchanged.
     pub fn add(
         &mut self,
         item: &[f64],

@@ -1,6 +1,7 @@
 use crate::Shape;
+use fault::Fault;
 
-/// Why a configuration, contexts, a reward or an id were refused.
+/// Why a configuration, contexts, a reward or an id were refused. No message holds a feature or a reward.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -50,34 +51,68 @@ pub enum Error {
         /// Slots of a ciphertext.
         have: usize,
     },
-    /// Misuse: contexts of the wrong shape.
-    #[error("contexts: {what} is {got}, expected {want}")]
-    ContextShape {
-        /// Number of arms, or of features of an arm.
-        what: String,
-        /// Number given.
+    /// Misuse: a context with the wrong number of arms.
+    #[error("the context has {got} arms, this bandit has {want}")]
+    ArmCount {
+        /// Rows given.
         got: usize,
-        /// Number expected.
+        /// Arms of the bandit.
         want: usize,
     },
-    /// Misuse: a feature that cannot be encrypted.
-    #[error("features of arm {arm}: {why}")]
-    BadFeatures {
-        /// The row.
-        arm: usize,
-        /// What is wrong and what to do.
-        why: String,
+    /// Misuse: an arm with the wrong number of features.
+    #[error("row {row} has {got} features, this bandit has {want}")]
+    FeatureCount {
+        /// The row, from 1; the played arm's features are row 1.
+        row: usize,
+        /// Features given.
+        got: usize,
+        /// Features of the bandit.
+        want: usize,
+    },
+    /// Misuse: a cell that is no finite number.
+    #[error("row {row}, column {column} is not a finite number")]
+    NotANumber {
+        /// The row, from 1.
+        row: usize,
+        /// The column, from 1.
+        column: usize,
+    },
+    /// Misuse: features longer than agreed.
+    #[error(
+        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger `linear.l` (`create --config`)"
+    )]
+    NormAboveBound {
+        /// The row, from 1.
+        row: usize,
+        /// L.
+        bound: f64,
     },
     /// Misuse: a reward out of range.
-    #[error("reward {got}: must be between -1 and 1; rescale rewards before you send them")]
-    BadReward {
-        /// The value.
-        got: f64,
-    },
+    #[error("the reward is not a number from -1 to 1: rescale rewards before you send them")]
+    RewardOutOfRange,
     /// Untrusted: no decision of this bandit has that id.
     #[error("unknown decision {id}")]
     UnknownDecision {
         /// The id.
         id: String,
     },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Config(_)
+            | Error::Field { .. }
+            | Error::Shape { .. }
+            | Error::Depth { .. }
+            | Error::Slots { .. } => Fault::Configuration,
+            Error::ArmCount { .. }
+            | Error::FeatureCount { .. }
+            | Error::NotANumber { .. }
+            | Error::NormAboveBound { .. }
+            | Error::RewardOutOfRange { .. } => Fault::Value,
+            Error::UnknownDecision { .. } => Fault::Unknown,
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 use crate::Shape;
 use crate::config::ROUGH_ARMS;
+use crate::levels::REFRESH_LEVEL;
 use ckks::Params;
 
 /// b of the noise that the server adds to an answer.
@@ -50,4 +51,49 @@ pub fn indicator_error(arms: usize) -> f64 {
 /// noise. A device that decrypts a larger entry takes the answer for unreliable.
 pub fn largest_entry(shape: Shape) -> f64 {
     (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
+}
+
+/// A bound on what a user learns from a masked model of `rounds` feedbacks, as a statistical distance: N
+/// coefficients, each moved by at most v under a uniform mask of 2ᵇ values, so at most N·v/2ᵇ.
+///
+/// A coefficient is at most the scale times the largest slot: an entry of A, at most 1/λ (a sixteenth more
+/// for errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
+pub fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
+    let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
+    let masks = f64::from(ckks::mask_bits(params, REFRESH_LEVEL)).exp2();
+    params.n() as f64 * params.scale(REFRESH_LEVEL) * slot / masks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckks::mask_bits;
+
+    /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the
+    /// least λ that is allowed.
+    #[test]
+    fn refresh_masks_are_as_wide_as_stated() {
+        for spec in ckks::ParamsSpec::named().iter().filter(|spec| spec.security.bits() > 0) {
+            let params = spec.validate().unwrap();
+            let level = REFRESH_LEVEL;
+            let bits = mask_bits(&params, level);
+            // The largest value under the largest mask stays below a quarter of the modulus: nothing wraps.
+            let largest = params.scale(level) * 1e13f64.sqrt();
+            assert!(f64::from(bits - 1).exp2() + largest < params.log_q(level).exp2() / 4.0, "{}", spec.name);
+            let distance = |lambda, rounds| mask_distance(&params, lambda, rounds).log2();
+            let (usual, least, longest) =
+                (distance(1.0, 1000), distance(1e-4, 1000), distance(1e-4, 1_000_000_000));
+            assert!(
+                usual <= -47.0 && least <= -38.0 && longest <= -31.0,
+                "{usual:.1}, {least:.1}, {longest:.1}"
+            );
+            // By hand: N·2^scale/2ᵇ, times √1000/2 or 1.0625·10⁴.
+            let one = f64::from(spec.log_n) + params.scale(level).log2() - f64::from(bits);
+            assert!(
+                (usual - one - 3.983).abs() < 0.001 && (least - one - 13.375).abs() < 0.001,
+                "{}",
+                spec.name
+            );
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! contexts          (a, 0, i, j) = x_i x_j     (a, 1, 0, j) = x_j        else 0        period Ka·F
 //! trace statistics  slot 2D² + i·D + j = x_i x_j                         else 0        period Ka·F
 //! model             (h even, i, j) = A_ij      (h odd, 0, j) = ω_j       else 0        period 2D²
-//! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, D blocks of two squares
+//! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, k < D
 //! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
 //! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩
@@ -42,19 +42,16 @@ impl Layout {
     /// Contexts: xxᵀ and x of each arm, from one row of features an arm.
     ///
     /// # Errors
-    /// [`Error::ContextShape`], [`Error::BadFeatures`].
+    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
     pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<Complex64>, Error> {
         if rows.len() != self.arms {
-            return Err(Error::ContextShape {
-                what: "the number of arms".into(),
-                got: rows.len(),
-                want: self.arms,
-            });
+            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
         }
+        // All rows first: slots that were filled hold features.
+        rows.iter().enumerate().try_for_each(|(arm, x)| self.check(arm + 1, x))?;
         let (square, dim) = (self.shape.square(), self.shape.dim);
         let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
         for (a, x) in rows.iter().enumerate() {
-            self.check(a, x)?;
             let block = &mut out[a * self.shape.block()..];
             for (i, xi) in x.iter().enumerate() {
                 for (j, xj) in x.iter().enumerate() {
@@ -69,11 +66,12 @@ impl Layout {
     /// The statistics of one feedback: xxᵀ/s, by which V grows, and r·x/s, by which g grows.
     ///
     /// # Errors
-    /// [`Error::ContextShape`], [`Error::BadFeatures`], [`Error::BadReward`].
+    /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1);
+    /// [`Error::RewardOutOfRange`].
     pub fn statistics(&self, features: &[f64], reward: f64) -> Result<Vec<Complex64>, Error> {
-        self.check(0, features)?;
-        if !reward.is_finite() || reward.abs() > 1.0 {
-            return Err(Error::BadReward { got: reward });
+        self.check(1, features)?;
+        if !(-1.0..=1.0).contains(&reward) {
+            return Err(Error::RewardOutOfRange);
         }
         let moment: Vec<f64> = features.iter().map(|x| reward * x).collect();
         Ok(self.statistics_of(|i, k| features[i] * features[k], |i| moment[i], self.features))
@@ -109,9 +107,9 @@ impl Layout {
     /// Trace statistics: xxᵀ at the slots of the trace condition.
     ///
     /// # Errors
-    /// [`Error::ContextShape`], [`Error::BadFeatures`].
+    /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1).
     pub fn trace_features(&self, features: &[f64]) -> Result<Vec<Complex64>, Error> {
-        self.check(0, features)?;
+        self.check(1, features)?;
         let (dim, square, unit) = (self.shape.dim, self.shape.square(), self.shape.trace_unit());
         let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
         for (i, xi) in features.iter().enumerate() {
@@ -146,25 +144,17 @@ impl Layout {
         (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
     }
 
-    fn check(&self, arm: usize, x: &[f64]) -> Result<(), Error> {
+    /// Refuses features that must not be encrypted, since nobody could see it afterwards. Rows count from 1.
+    fn check(&self, row: usize, x: &[f64]) -> Result<(), Error> {
         if x.len() != self.features {
-            let what = format!("the number of features of arm {arm}");
-            return Err(Error::ContextShape { what, got: x.len(), want: self.features });
+            return Err(Error::FeatureCount { row, got: x.len(), want: self.features });
         }
         if let Some(i) = x.iter().position(|v| !v.is_finite()) {
-            return Err(Error::BadFeatures {
-                arm,
-                why: format!("feature {i} is {}: only finite numbers can be sent", x[i]),
-            });
+            return Err(Error::NotANumber { row, column: i + 1 });
         }
-        let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
-        // Rows that were divided by the largest norm come out at 1 and a rounding.
-        if norm > self.bound * (1.0 + 1e-9) {
-            let why = format!(
-                "norm {norm} is above L = {}: rescale the features, or make a bandit with a larger `linear.l`",
-                self.bound
-            );
-            return Err(Error::BadFeatures { arm, why });
+        // Rows that were scaled to norm L exactly may come out a few ulps longer.
+        if x.iter().map(|v| v * v).sum::<f64>().sqrt() > self.bound * (1.0 + 1e-9) {
+            return Err(Error::NormAboveBound { row, bound: self.bound });
         }
         Ok(())
     }

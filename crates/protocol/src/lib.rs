@@ -1,4 +1,5 @@
-//! What a server and the devices of an encrypted bandit must agree on before they exchange a ciphertext.
+//! The numbers that a server and the devices of an encrypted bandit agree on before they exchange a
+//! ciphertext.
 //!
 //! Everything here follows from the public configuration and the parameter set by integer arithmetic and
 //! formulas on `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`Layout`] the slots, [`KeyPlan`]

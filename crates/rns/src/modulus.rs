@@ -1,7 +1,8 @@
 //! Arithmetic modulo one prime of at most 50 bits.
 //!
-//! Constants and Montgomery factors use 52-bit words, the operand width of the IFMA multiplier; what is stored
-//! in memory times 2⁵² is the same on every processor. `docs/arithmetic.md` states the ranges and why they hold.
+//! Constants and Montgomery factors use 52-bit words, the operand width of the IFMA multiplier; what is
+//! stored in memory times 2⁵² is the same on every processor. `docs/arithmetic.md` states the ranges and why
+//! they hold.
 
 use crate::simd::{Kernel, kernels};
 
@@ -75,10 +76,10 @@ impl Modulus {
         self.shift + 2
     }
 
-    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). On AVX-512, for
-    /// primes of at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which leaves
-    /// room for the widest digit. For wider primes, and on the other kernels, values are reduced and b is the
-    /// size of q.
+    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). On AVX-512,
+    /// for primes of at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which
+    /// leaves room for the widest digit. For wider primes, and on the other kernels, values are reduced and
+    /// b is the size of q.
     pub fn lazy_bits(&self) -> u32 {
         match kernels() {
             Kernel::Avx512Ifma if self.bits() <= 44 => (self.bits() + 6).max(48),
@@ -162,8 +163,8 @@ impl Modulus {
         if once { self.reduce_once(quotient) } else { self.reduce(quotient) }
     }
 
-    /// Whether a sum of so many products of a factor below 2^bits and a reduced factor, given as (number, bits), is
-    /// below 2⁵²·q.
+    /// Whether a sum of so many products of a factor below 2^bits and a reduced factor, given as (number,
+    /// bits), is below 2⁵²·q.
     pub(crate) fn reduces_once<const N: usize>(terms: [(usize, u32); N]) -> bool {
         terms.iter().map(|(terms, bits)| (*terms as u128) << bits).sum::<u128>() <= 1 << 52
     }

@@ -127,9 +127,10 @@ fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
 }
 
 /// The portable kernel: Cooley-Tukey and Gentleman-Sande butterflies (Longa and Naehrig 2016) with Shoup
-/// products of 64-bit words, two stages in each pass over memory. Products of any word by a root are below 2q,
-/// and no value is reduced between the stages of a forward transform: each stage adds less than 2q. Values of
-/// an inverse transform double in each stage and are reduced only where the next sum could exceed a word.
+/// products of 64-bit words, two stages in each pass over memory. Products of any word by a root are below
+/// 2q, and no value is reduced between the stages of a forward transform: each stage adds less than 2q.
+/// Values of an inverse transform double in each stage and are reduced only where the next sum could exceed
+/// a word.
 struct PortableNtt {
     modulus: Modulus,
     /// Entry i is ψ^bitrev(i).

@@ -51,12 +51,6 @@ impl<D: Domain> Poly<D> {
         Poly { n, data: Buffer::scratch(n * limbs), domain: PhantomData }
     }
 
-    /// The polynomial with these reduced residues, limb after limb; `data.len()` is a multiple of n.
-    pub fn from_limbs(n: usize, data: Vec<u64>) -> Self {
-        debug_assert!(data.len().is_multiple_of(n));
-        Poly { n, data: Buffer::copy(&data), domain: PhantomData }
-    }
-
     /// Ring degree N.
     pub fn n(&self) -> usize {
         self.n

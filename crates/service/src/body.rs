@@ -1,7 +1,7 @@
 //! Request bodies: their media type, length, rate and memory. A body is read before the request takes a place
 //! among those that are computed, so a slow sender holds nothing that other requests wait for.
 
-use crate::Refusal;
+use crate::Rejection;
 use axum::body::{Body as HttpBody, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{HeaderMap, header};
@@ -13,10 +13,6 @@ use tokio::time::Instant;
 
 /// Bodies up to this length are bounded by the number of connections; longer ones take memory from a budget.
 const SMALL_BYTES: usize = 64 << 10;
-/// A body that has not ended after this time must have come at [`LEAST_RATE`] ever since.
-const BODY_GRACE: Duration = Duration::from_secs(5);
-/// Bytes a second: half a megabit.
-const LEAST_RATE: u64 = 64 << 10;
 /// A refused request's body is read and discarded up to this many bytes.
 pub const DISCARDED_BYTES: u64 = 64 << 20;
 /// Unit of the memory budget: a semaphore counts in 32 bits.
@@ -47,11 +43,34 @@ impl Content {
     }
 }
 
+/// How fast a body must come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// A body that has not ended after this time must have come at `rate` ever since.
+    pub grace: Duration,
+    /// Bytes a second.
+    pub rate: u64,
+}
+
+impl Default for Pace {
+    /// Five seconds, then half a megabit a second.
+    fn default() -> Self {
+        Pace { grace: Duration::from_secs(5), rate: 64 << 10 }
+    }
+}
+
 /// A body in memory, and its part of the budget.
 #[derive(Debug)]
 pub struct Body {
     bytes: Vec<u8>,
     _memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Body {
+    /// The bytes, out of the budget.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 impl std::ops::Deref for Body {
@@ -63,44 +82,56 @@ impl std::ops::Deref for Body {
 
 /// Reads bodies within a budget of memory, which those of 64 KiB and less do not take from.
 #[derive(Debug, Clone)]
-pub struct Bodies(Arc<Semaphore>);
+pub struct Bodies {
+    memory: Arc<Semaphore>,
+    pace: Pace,
+}
 
 impl Bodies {
-    /// A budget of `bytes`.
-    pub fn within(bytes: usize) -> Self {
-        Bodies(Arc::new(Semaphore::new((bytes / UNIT).clamp(1, u32::MAX as usize))))
+    /// A budget of `bytes`, for bodies that come at `pace` or faster.
+    pub fn within(bytes: usize, pace: Pace) -> Self {
+        let units = (bytes / UNIT).clamp(1, u32::MAX as usize);
+        Bodies { memory: Arc::new(Semaphore::new(units)), pace }
     }
 
-    /// The body, of the type `content`, read only if it is at most `limit` bytes.
+    /// The body, of the type `content` if one is asked for, read only if it is at most `limit` bytes.
     ///
     /// # Errors
-    /// [`Refusal::MediaType`], [`Refusal::BodyTooLarge`], [`Refusal::BodyLost`], [`Refusal::Overloaded`].
-    pub async fn read(&self, request: Request, limit: usize, content: Content) -> Result<Body, Refusal> {
+    /// [`Rejection::MediaType`], [`Rejection::BodyTooLarge`], [`Rejection::BodyLost`],
+    /// [`Rejection::Overloaded`].
+    pub async fn read(
+        &self,
+        request: Request,
+        limit: usize,
+        content: Option<Content>,
+    ) -> Result<Body, Rejection> {
         let empty = request.body().is_end_stream();
-        if !content.is_that_of(request.headers()).unwrap_or(empty) {
+        if let Some(content) = content
+            && !content.is_that_of(request.headers()).unwrap_or(empty)
+        {
             discard(request, DISCARDED_BYTES).await;
-            return Err(Refusal::MediaType { want: content.name() });
+            return Err(Rejection::MediaType { want: content.name() });
         }
         let announced = announced(&request);
         if announced.is_some_and(|length| length > limit as u64) {
             discard(request, DISCARDED_BYTES).await;
-            return Err(Refusal::BodyTooLarge { limit });
+            return Err(Rejection::BodyTooLarge { limit });
         }
         let most = announced.map_or(limit, |length| length as usize);
-        let mut reader = Reader::new(request.into_body());
+        let mut reader = Reader::new(request.into_body(), self.pace);
         let (mut bytes, mut memory) = (Vec::new(), None);
         while let Some(chunk) = reader.next().await? {
             let length = bytes.len() + chunk.len();
             if length > limit {
-                return Err(Refusal::BodyTooLarge { limit });
+                return Err(Rejection::BodyTooLarge { limit });
             }
             if length > bytes.capacity() {
                 // By doubling, as a vector grows, but never beyond what may come, and paid for beforehand.
                 let capacity = length.max(2 * bytes.capacity()).min(most.max(length)).max(length);
-                if let Err(refusal) = self.charge(&mut memory, capacity) {
+                if let Err(rejection) = self.charge(&mut memory, capacity) {
                     drop(bytes);
                     reader.discard().await;
-                    return Err(refusal);
+                    return Err(rejection);
                 }
                 bytes.reserve_exact(capacity - bytes.len());
             }
@@ -110,13 +141,13 @@ impl Bodies {
     }
 
     /// Takes permits until they cover a body of `capacity` bytes.
-    fn charge(&self, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Refusal> {
+    fn charge(&self, memory: &mut Option<OwnedSemaphorePermit>, capacity: usize) -> Result<(), Rejection> {
         if capacity <= SMALL_BYTES {
             return Ok(());
         }
         let units = capacity.div_ceil(UNIT) - memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let units = u32::try_from(units).map_err(|_| Refusal::Overloaded)?;
-        let more = self.0.clone().try_acquire_many_owned(units).map_err(|_| Refusal::Overloaded)?;
+        let units = u32::try_from(units).map_err(|_| Rejection::Overloaded)?;
+        let more = self.memory.clone().try_acquire_many_owned(units).map_err(|_| Rejection::Overloaded)?;
         match memory {
             Some(permit) => permit.merge(more),
             None => *memory = Some(more),
@@ -125,11 +156,11 @@ impl Bodies {
     }
 }
 
-/// Reads and discards the body of a request that is refused, if at most `most` bytes are announced: many clients
-/// read an answer only when they have sent everything, and report a broken connection otherwise.
+/// Reads and discards the body of a request that is refused, if at most `most` bytes are announced: many
+/// clients read an answer only when they have sent everything, and report a broken connection otherwise.
 pub async fn discard(request: Request, most: u64) {
     if announced(&request).is_some_and(|length| length <= most) {
-        Reader::new(request.into_body()).discard().await;
+        Reader::new(request.into_body(), Pace::default()).discard().await;
     }
 }
 
@@ -137,37 +168,36 @@ fn announced(request: &Request) -> Option<u64> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A body that comes in parts, at [`LEAST_RATE`] or faster.
+/// A body that comes in parts, at the pace or faster.
 struct Reader {
     body: HttpBody,
-    /// When the next part must be there. Parts that come fast earn no more than [`BODY_GRACE`] from now on:
+    pace: Pace,
+    /// When the next part must be there. Parts that come fast earn no more than the grace from now on:
     /// memory is held for nobody who has stopped sending.
     deadline: Instant,
     received: u64,
 }
 
 impl Reader {
-    fn new(body: HttpBody) -> Self {
-        Reader { body, deadline: Instant::now() + BODY_GRACE, received: 0 }
+    fn new(body: HttpBody, pace: Pace) -> Self {
+        Reader { body, pace, deadline: Instant::now() + pace.grace, received: 0 }
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
-        let late = || Refusal::BodyLost {
-            why: format!(
-                "after {} s it must come at {LEAST_RATE} bytes a second or faster",
-                BODY_GRACE.as_secs()
-            ),
+    async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
+        let Pace { grace, rate } = self.pace;
+        let late = || Rejection::BodyLost {
+            why: format!("after {} s it must come at {rate} bytes a second or faster", grace.as_secs()),
         };
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
             let frame = tokio::time::timeout_at(self.deadline, frame).await.map_err(|_| late())?;
             let Some(frame) = frame else { return Ok(None) };
-            let frame = frame.map_err(|e| Refusal::BodyLost { why: e.to_string() })?;
+            let frame = frame.map_err(|e| Rejection::BodyLost { why: e.to_string() })?;
             // Trailers are no part of the body.
             if let Ok(data) = frame.into_data() {
                 self.received += data.len() as u64;
-                let earned = Duration::from_millis(data.len() as u64 * 1000 / LEAST_RATE);
-                self.deadline = (self.deadline + earned).min(Instant::now() + BODY_GRACE);
+                let earned = Duration::from_millis(data.len() as u64 * 1000 / rate.max(1));
+                self.deadline = (self.deadline + earned).min(Instant::now() + grace);
                 return Ok(Some(data));
             }
         }

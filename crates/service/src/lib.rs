@@ -11,13 +11,13 @@ mod body;
 mod listen;
 mod origin;
 
-pub use body::{Bodies, Body, Content, DISCARDED_BYTES, discard};
+pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
 pub use listen::{Connections, serve};
 pub use origin::{Hosts, is_loopback};
 
 /// Why a request was refused before it reached a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     /// Untrusted: a body above its limit; it was not read.
     #[error("the body is longer than {limit} bytes, the most that this request can need")]
     BodyTooLarge {

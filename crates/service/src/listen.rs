@@ -17,11 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-/// The head of a request must be there after this time, and the next one after the last answer. Clients keep
-/// connections for 15 s and less.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// A connection that has had an answer is not closed for others before this time: its client may still read.
+/// For this time after an answer a connection is not closed to make room: its client may still read.
 const ANSWERED: Duration = Duration::from_secs(5);
 /// Bytes of a head, and of a connection's read buffer, at most.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -31,30 +29,39 @@ const PAUSE: Duration = Duration::from_millis(50);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// Bounds on open connections.
-#[derive(Debug, Clone, Copy)]
+/// Bounds on open connections, in number and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
     /// Connections in all. Each takes a file descriptor and up to some tens of kB.
     pub most: usize,
     /// Connections from one address. The default is large, since behind a proxy all have the proxy's address.
     pub most_an_address: usize,
+    /// The head of a request must be there after this time, and the next one after the last answer. Clients
+    /// keep connections for 15 s and less.
+    pub head: Duration,
+    /// A connection is closed after this time, whatever is under way; `None` bounds it by its requests alone.
+    pub life: Option<Duration>,
+    /// Time for requests under way once the service is told to stop.
+    pub grace: Duration,
 }
 
 impl Default for Connections {
     fn default() -> Self {
-        Connections { most: 512, most_an_address: 448 }
+        let seconds = Duration::from_secs;
+        Connections { most: 512, most_an_address: 448, head: seconds(20), life: None, grace: seconds(30) }
     }
 }
 
-/// Serves `app` on `listener` until `stop`, and then until the requests under way have been answered.
+/// Serves `app` on `listener` until `stop`, and then until the requests under way have been answered. Returns
+/// whether they were, within [`Connections::grace`].
 ///
-/// Must be called within a tokio runtime. A caller that cannot wait for the last requests drops the future.
+/// Must be called within a tokio runtime.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
     connections: Connections,
     stop: impl Future<Output = ()>,
-) {
+) -> bool {
     let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -67,7 +74,8 @@ pub async fn serve(
             Ok((stream, peer)) => match open.admit(id, site(peer.ip()), connections) {
                 Some(slot) => {
                     let guard = Leaves { open: open.clone(), id };
-                    tokio::spawn(answer(stream, app.clone(), slot, guard, graceful.watcher()));
+                    let work = answer(stream, app.clone(), slot, guard, connections, graceful.watcher());
+                    tokio::spawn(work);
                 }
                 // As much of it as fits without waiting; the rest of what the client sends is not read.
                 None => drop(stream.try_write(FULL)),
@@ -83,7 +91,7 @@ pub async fn serve(
     }
     drop(listener);
     open.close_all_waiting();
-    graceful.shutdown().await;
+    timeout(connections.grace, graceful.shutdown()).await.is_ok()
 }
 
 async fn answer(
@@ -91,6 +99,7 @@ async fn answer(
     app: Router,
     slot: Arc<Slot>,
     guard: Leaves,
+    connections: Connections,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     // An answer of several segments must not wait for the client's acknowledgement of the first.
@@ -108,7 +117,7 @@ async fn answer(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(connections.head)
         .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
@@ -116,12 +125,21 @@ async fn answer(
             tracing::debug!(%error, "a connection ended early");
         },
         () = slot.close.notified() => {}
+        () = over(connections.life) => {}
     }
     drop(guard);
 }
 
-/// What counts as one address: of IPv6 the first 64 bits, which one subscriber has for itself; an IPv4
-/// address in IPv6 is itself.
+/// Returns when `life` is over.
+async fn over(life: Option<Duration>) {
+    match life {
+        Some(life) => tokio::time::sleep(life).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The part of an address by which connections are counted: all of an IPv4 address, and the first 64 bits of
+/// an IPv6 address, since one subscriber has all addresses that share them.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

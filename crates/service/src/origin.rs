@@ -1,14 +1,14 @@
 //! Refuses what a page can make a browser send: requests that a page of another origin starts, and requests
 //! to a name that its owner has pointed at this machine (DNS rebinding). Neither reaches a route.
 
-use crate::Refusal;
+use crate::Rejection;
 use axum::extract::Request;
 use axum::http::header;
 use std::net::IpAddr;
 
-/// The names of a service beside loopback addresses and localhost; `None` admits requests for any host. A service
-/// that listens on a loopback address needs a list, if only an empty one: a page of any site can otherwise reach
-/// it from a browser on the same machine, under a name that points there.
+/// The names of a service beside loopback addresses and localhost; `None` admits requests for any host. A
+/// service that listens on a loopback address needs a list, if only an empty one: a page of any site can
+/// otherwise reach it from a browser on the same machine, under a name that points there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts(pub Option<Vec<String>>);
 
@@ -16,22 +16,22 @@ impl Hosts {
     /// Refuses a request with an `Origin` that is not this service's, and one for a host that it is not.
     ///
     /// # Errors
-    /// [`Refusal::WrongHost`], [`Refusal::ForeignOrigin`].
-    pub fn check(&self, request: &Request) -> Result<(), Refusal> {
+    /// [`Rejection::WrongHost`], [`Rejection::ForeignOrigin`].
+    pub fn check(&self, request: &Request) -> Result<(), Rejection> {
         let names = self.0.as_deref();
         let text = |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let given = request.uri().authority().map(|a| a.as_str().into()).or_else(|| text(header::HOST));
         let authority = given.unwrap_or_default().to_ascii_lowercase();
         let known = |host: &str| names.unwrap_or_default().iter().any(|name| name.eq_ignore_ascii_case(host));
         if names.is_some() && !is_loopback(host_of(&authority)) && !known(host_of(&authority)) {
-            return Err(Refusal::WrongHost { host: cut(&authority) });
+            return Err(Rejection::WrongHost { host: cut(&authority) });
         }
         if let Some(origin) = text(header::ORIGIN) {
             let origin = origin.to_ascii_lowercase();
             let from = origin.split_once("://").map_or("", |(_, authority)| authority);
             // The same name and port, whatever the scheme: a proxy may speak TLS for this server.
             if from.is_empty() || (from != authority && !known(host_of(from))) {
-                return Err(Refusal::ForeignOrigin { origin: cut(&origin) });
+                return Err(Rejection::ForeignOrigin { origin: cut(&origin) });
             }
         }
         Ok(())
@@ -68,8 +68,8 @@ mod tests {
         }
         let hosts = Hosts(names.map(<[String]>::to_vec));
         match hosts.check(&request.body(Body::empty()).unwrap()).err()? {
-            Refusal::WrongHost { .. } => Some(421),
-            Refusal::ForeignOrigin { .. } => Some(403),
+            Rejection::WrongHost { .. } => Some(421),
+            Rejection::ForeignOrigin { .. } => Some(403),
             other => panic!("{other}"),
         }
     }

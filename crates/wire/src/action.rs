@@ -1,38 +1,40 @@
 use crate::frame::{self, Kind, Reader};
 use crate::{Error, Limits};
+use protocol::{DecisionId, RefreshId};
 use serde::{Deserialize, Serialize};
 
 /// The encrypted action travels back: server → user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecideReply {
     /// The decision's id, to be named by the feedback.
-    pub decision: [u8; 16],
+    pub decision: DecisionId,
     /// Round t, from 1.
     pub round: u64,
     /// Feedbacks in the model that decided, t_j.
     pub model_feedbacks: u64,
-    /// What the server spent, in seconds of wall time a phase.
+    /// Seconds of wall time that the server spent in each phase.
     pub seconds: Vec<(String, f64)>,
     /// Frame of the encrypted action, at the plan's answer level.
     pub action: Vec<u8>,
     /// Frame of the flooded trace comparison, at the plan's answer level.
     pub trace: Option<Vec<u8>>,
     /// A refresh task: its id, and the frame of the masked model at the plan's refresh level.
-    pub refresh: Option<(u64, Vec<u8>)>,
+    pub refresh: Option<(RefreshId, Vec<u8>)>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    decision: [u8; 16],
+    decision: DecisionId,
     round: u64,
     model_feedbacks: u64,
     seconds: Vec<(String, f64)>,
     trace: bool,
-    refresh: Option<u64>,
+    refresh: Option<RefreshId>,
 }
 
 impl DecideReply {
-    /// The message. Phase names must leave the header below [`crate::MAX_HEADER_BYTES`], or no reader takes it.
+    /// The message. Phase names must leave the header below [`crate::MAX_HEADER_BYTES`], or no reader takes
+    /// it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let header = Header {
             decision: self.decision,
@@ -52,7 +54,8 @@ impl DecideReply {
     /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
+    /// [`Error::Version`].
     pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.decide_reply())?;
         let header: Header = reader.header(Kind::Decision)?;

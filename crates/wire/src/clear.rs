@@ -1,24 +1,26 @@
-//! Messages of bandits in the clear: JSON, both ways.
+//! Messages of bandits with a clear policy, as JSON.
 
 use privacy::PrivacyStatement;
+use privacy::task::Task;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer adds up.
+/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer
+/// adds up.
 pub const MAX_CLEAR_BYTES: usize = 4 << 20;
 
-/// A policy that a server offers.
+/// The card of a policy that a server offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct PolicyCard {
     /// Its name in a creation request.
     pub policy: String,
-    /// What it is for.
+    /// What the policy is for, and the privacy it gives.
     pub about: String,
     /// A creation request with every parameter in it.
     pub example: Value,
-    /// Those that may be left out, and what they then are.
+    /// The parameters that may be left out, with their default values.
     pub defaults: Map<String, Value>,
     /// What a feedback holds.
     pub feedback: FeedbackKind,
@@ -26,7 +28,7 @@ pub struct Offer {
     pub contextual: bool,
 }
 
-/// What a policy learns from.
+/// What a policy learns from, and hence the field that feedback must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackKind {
@@ -36,11 +38,11 @@ pub enum FeedbackKind {
     Reward,
     /// The rewards of all arms.
     Rewards,
-    /// The sum of all that arrived since the decision before, whoever earned it.
+    /// The sum of all rewards that arrived since the decision before, whichever decision earned them.
     Sum,
-    /// The reward as its user's randomiser sends it.
+    /// The reward as the user's randomiser sends it.
     Share,
-    /// Nothing: users answer an intermediary, which sends batches.
+    /// No feedback: users answer an intermediary, which sends batches of sums.
     Batch,
 }
 
@@ -58,17 +60,17 @@ pub struct PolicyCreated {
     pub privacy: Privacy,
 }
 
-/// What a bandit promises for its whole run, and how much of that is spent.
+/// The guarantee of a bandit for its whole run, and how much of its budget is spent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Privacy {
-    /// The promise.
+    /// The guarantee.
     pub statement: PrivacyStatement,
-    /// The cost so far; null where nothing is promised, so that nothing can be spent.
+    /// The budget spent so far; null if nothing is guaranteed.
     pub spent: Option<Spent>,
 }
 
-/// What the person worst off has paid so far.
+/// The privacy that the person with the largest loss has lost so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spent {
@@ -82,7 +84,7 @@ pub struct Spent {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRequest {
-    /// Features, a row an arm.
+    /// Features, one row for each arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contexts: Option<Vec<Vec<f64>>>,
 }
@@ -91,19 +93,19 @@ pub struct DecideRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decided {
-    /// Names it in the feedback.
+    /// Id of the decision, which the feedback names.
     pub decision: String,
     /// Number of the decision, from 1.
     pub round: u64,
-    /// The arm to play, from 0; `None` if the device chooses, from what is `published`.
+    /// The arm to play, from 0; `None` if the device chooses it from what is `published`.
     pub arm: Option<usize>,
-    /// Estimate and metric of every batch so far, for devices that choose themselves.
+    /// Estimate and metric of each complete batch, for devices that choose their arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
-    /// The batch that the user's answer will be in.
+    /// The task that the user's answer belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited: Option<Awaited>,
-    /// What is promised and spent.
+    pub awaited: Option<Task>,
+    /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
 
@@ -117,15 +119,15 @@ pub struct ClearFeedback {
     /// The rewards of all arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewards: Option<Vec<f64>>,
-    /// The sum of what arrived, whoever earned it.
+    /// The sum of the rewards that arrived, whichever decision earned them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<f64>,
-    /// What the user's randomiser made of the reward: a residue of the batch's modulus.
+    /// The randomised reward: a residue of the batch's modulus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u64>,
 }
 
-/// The server's word that feedback or a batch counted; the same each time it is sent again.
+/// The answer to feedback or a batch that was counted; the same each time the same message is sent again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counted {
@@ -133,25 +135,25 @@ pub struct Counted {
     pub of: String,
     /// Feedbacks, or users of batches, counted so far.
     pub feedbacks: u64,
-    /// What was promised and spent then.
+    /// The guarantee, and the budget spent at that time.
     pub privacy: Privacy,
 }
 
-/// A bandit in the clear and where it stands.
+/// The public state of a bandit with a clear policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyView {
-    /// As it was created; its privacy is that of now.
+    /// The bandit as it was created, with the budget spent until now.
     pub created: PolicyCreated,
     /// Decisions made.
     pub round: u64,
     /// Feedbacks, or users of batches, counted.
     pub feedbacks: u64,
-    /// Decisions that feedback would still be taken for.
+    /// Number of decisions that still accept feedback.
     pub pending_decisions: usize,
-    /// The batch that the server waits for.
+    /// The sum that the server waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaited: Option<Awaited>,
+    pub awaited: Option<Task>,
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
@@ -164,121 +166,15 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a server waits for from the intermediary between it and its users: a shuffler, or who adds shares.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Awaited {
-    /// Number of the exchange, from 1; a [`ShuffledBatch`] names it.
-    pub exchange: u64,
-    /// Number of the batch, from 1.
-    pub batch: u32,
-    /// Users that must be in it, neither more nor fewer: noise is sized for them.
-    pub users: u64,
-    /// What each of them sends.
-    pub ask: Ask,
-}
-
-/// What users of a batch send.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ask {
-    /// The reward of `arm`, randomised, as numbers that add up to it modulo `modulus`: the reward, in [0, 1], times
-    /// `steps`, rounded at random to a whole number with the same mean, plus `noise`.
-    Share {
-        /// The arm.
-        arm: usize,
-        /// The modulus.
-        modulus: u64,
-        /// Steps of a reward, g.
-        steps: u64,
-        /// What the user adds.
-        noise: Noise,
-        /// What the noise pays for.
-        epsilon: f64,
-    },
-    /// The reward of `arm`, randomised, as the number of ones among `steps + 2 margin` bits of one label: the reward, in
-    /// [0, 1], times `steps`, rounded at random to a whole number with the same mean, plus `noise`, cut off to
-    /// `-margin..=steps + margin`, plus `margin`.
-    Count {
-        /// The arm.
-        arm: usize,
-        /// Steps of a reward, g.
-        steps: u64,
-        /// Noise to either side, C.
-        margin: u64,
-        /// What the user adds.
-        noise: Noise,
-        /// What the noise pays for.
-        epsilon: f64,
-    },
-    /// Bits of their row's entry in the metric, a label an entry of the upper triangle, row by row.
-    Metric {
-        /// How many entries there are, `d (d + 1)/2`.
-        entries: usize,
-        /// How an entry becomes bits.
-        bits: Bits,
-    },
-    /// Bits of their gradient at a point, a label a coordinate.
-    Gradient {
-        /// The point.
-        at: Vec<f64>,
-        /// How a coordinate becomes bits.
-        bits: Bits,
-    },
-}
-
-impl Ask {
-    /// The labels that each user sends bits of, and how many of each; `None` where no bits are sent.
-    pub fn labels(&self) -> Option<(usize, u64)> {
-        let each = |bits: &Bits| bits.steps.saturating_add(bits.noise);
-        match self {
-            Self::Share { .. } => None,
-            Self::Count { steps, margin, .. } => Some((1, steps.saturating_add(margin.saturating_mul(2)))),
-            Self::Metric { entries, bits } => Some((*entries, each(bits))),
-            Self::Gradient { at, bits } => Some((at.len(), each(bits))),
-        }
-    }
-}
-
-/// How a number x of [-bound, bound] becomes `steps + noise` bits, which are shuffled with everybody's of their label: as
-/// many ones as (x + bound)/(2 bound) times `steps`, rounded at random to a whole number with the same mean, and `noise`
-/// random bits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bits {
-    /// Size of the number, at most.
-    pub bound: f64,
-    /// Bits of the number.
-    pub steps: u64,
-    /// Bits of noise, each one with probability 1/4.
-    pub noise: u64,
-}
-
-/// What each user adds, a whole number, with the `steps` g and `epsilon` of [`Ask::Share`] or [`Ask::Count`] and the n users
-/// of the batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Noise {
-    /// The difference of two Polya variates of shape 1/n and probability e^(-epsilon/g): all users' add up to one discrete
-    /// Laplace of scale g/epsilon.
-    Polya,
-    /// A Skellam variate of variance g²/(n epsilon²).
-    Skellam,
-    /// A discrete Gaussian of that variance parameter.
-    DiscreteGaussian,
-    /// A discrete Laplace variate of scale g/epsilon: private by itself.
-    DiscreteLaplace,
-}
-
-/// What an intermediary lets out of a batch. Nothing in it has an origin.
+/// The sums that an intermediary lets out of a batch. No number in it can be attributed to a user.
 ///
-/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum likewise. So an
-/// intermediary may split a label's sum up as it likes, into bits or totals of its parts; but not by users, whose single
-/// numbers hold little noise.
+/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum
+/// likewise. So an intermediary may split a label's sum up as it likes, into bits or totals of its parts; but
+/// not by users, whose single numbers hold little noise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffledBatch {
-    /// [`Awaited::exchange`].
+    /// [`Task::exchange`].
     pub exchange: u64,
     /// Users whose messages are in it.
     pub users: u64,

@@ -1,4 +1,5 @@
 use crate::BundleKind;
+use fault::Fault;
 
 /// Why bytes were refused, or could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,12 @@ pub enum Error {
     /// Untrusted: not what it should be.
     #[error("rejected: {0}")]
     Malformed(&'static str),
+    /// Misuse: a file without an access token.
+    #[error("{} holds no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` makes one", path.display())]
+    TokenFile {
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// Untrusted: a format version this program does not read.
     #[error("{what} has format version {got}, this program reads version {want}")]
     Version {
@@ -110,6 +117,28 @@ pub enum Error {
     /// A shape has no parameters.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::TooLong { .. } => Fault::TooLong,
+            Error::Truncated { .. } | Error::Trailing { .. } | Error::Malformed(_) => Fault::Malformed,
+            Error::Version { .. } => Fault::Version,
+            Error::Ckks(error) => error.fault(),
+            Error::Protocol(error) => error.fault(),
+            Error::Level { .. }
+            | Error::WrongBundle { .. }
+            | Error::BadManifest(_)
+            | Error::UnknownParams { .. }
+            | Error::Manifest { .. }
+            | Error::MissingKey { .. }
+            | Error::FrameCount { .. }
+            | Error::TokenFile { .. }
+            | Error::Io { .. } => Fault::Internal,
+        }
+    }
 }
 
 fn wrong_bundle(want: BundleKind) -> &'static str {

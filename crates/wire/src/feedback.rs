@@ -1,8 +1,9 @@
 use crate::frame::{self, Kind, Reader};
 use crate::{Error, Limits};
+use protocol::RefreshId;
 use serde::{Deserialize, Serialize};
 
-/// What a user returns for a decision: user → server.
+/// The feedback on a decision: user → server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedbackRequest {
     /// Frame of the encrypted statistics, at the plan's statistics level.
@@ -13,13 +14,13 @@ pub struct FeedbackRequest {
     /// public, where nothing was asked, and from a device that has answered as often as it may.
     pub trace_answer: Option<bool>,
     /// The answer to a refresh task: its id, and the frame of the model at the plan's model level.
-    pub refreshed: Option<(u64, Vec<u8>)>,
+    pub refreshed: Option<(RefreshId, Vec<u8>)>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Header {
     trace_answer: Option<bool>,
-    refreshed: Option<u64>,
+    refreshed: Option<RefreshId>,
 }
 
 impl FeedbackRequest {
@@ -35,7 +36,8 @@ impl FeedbackRequest {
     /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`], [`Error::Version`].
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
+    /// [`Error::Version`].
     pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.feedback_request())?;
         let header: Header = reader.header(Kind::Feedback)?;

@@ -23,7 +23,7 @@ pub(crate) const fn overhead(blobs: usize) -> usize {
     MAGIC.len() + LENGTH_BYTES + MAX_HEADER_BYTES + blobs * LENGTH_BYTES
 }
 
-/// So that no message is taken for another one.
+/// The kind of a message, first in its header, so that no message is taken for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Decision,

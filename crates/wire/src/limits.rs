@@ -2,7 +2,8 @@ use crate::{Error, frame};
 use ckks::Params;
 use protocol::Plan;
 
-/// The most bytes that each ciphertext of a bandit can have: fixed by parameters and plan, so nobody can ask for more.
+/// The largest number of bytes of each ciphertext of a bandit. Parameters and plan fix it, so no sender can
+/// make a reader take more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The encrypted contexts: the whole body of a decision request.
@@ -22,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a bandit with this plan. Seeded ciphertexts are shorter, so both forms fit.
+    /// The limits of a bandit with this plan. Seeded ciphertexts are shorter, so both forms fit.
     ///
     /// # Errors
     /// [`Error::Level`] if the plan names a level that `params` do not have.

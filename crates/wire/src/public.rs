@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// The public half of a key pair, loaded and checked: complete for its shape.
 #[derive(Debug, Clone)]
 pub struct PublicBundle {
-    /// What the bundle says of itself.
+    /// The manifest.
     pub manifest: Manifest,
     /// The parameters it names.
     pub params: Params,
     /// The public key.
     pub public_key: PublicKey,
-    /// Its name.
+    /// The name of the key pair.
     pub key_id: KeyId,
     /// Relinearisation and Galois keys.
     pub keys: EvaluationKeys,
@@ -33,12 +33,12 @@ impl PublicBundle {
         Self::read(BufReader::new(File::open(path).map_err(io)?))
     }
 
-    /// Reads a bundle and checks it: manifest against parameters, every frame, the key ids, and that every key which
-    /// [`KeyPlan`] lists for its shape is there.
+    /// Reads a bundle and checks it: manifest against parameters, every frame, the key ids, and that every
+    /// key that [`KeyPlan`] lists for its shape is there.
     ///
     /// # Errors
-    /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`], [`Error::Ckks`] for a
-    /// frame; as [`BundleReader`].
+    /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
+    /// [`Error::Ckks`] for a frame; as [`BundleReader`].
     pub fn read(input: impl Read) -> Result<Self, Error> {
         let mut reader = BundleReader::of_kind(BundleKind::Public, input)?;
         let manifest = reader.manifest().clone();

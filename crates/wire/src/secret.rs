@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 /// The container of a secret key: its manifest, the key's frame, unread, and the token that admits its
 /// bearers to the server. No Debug; zeroed on drop.
 pub struct SecretBundle {
-    /// What the bundle says of itself.
+    /// The manifest.
     pub manifest: Manifest,
     /// The parameters it names.
     pub params: Params,
@@ -18,7 +18,8 @@ pub struct SecretBundle {
 }
 
 impl SecretBundle {
-    /// Reads a bundle and checks its manifest. Pass an unbuffered file: a buffer would keep a copy of the key.
+    /// Reads a bundle and checks its manifest. Pass an unbuffered file: a buffer would keep a copy of the
+    /// key.
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a public bundle; [`Error::Manifest`]; as [`BundleReader`].

@@ -8,6 +8,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// Bytes of an [`AccessToken`].
 pub const TOKEN_BYTES: usize = 32;
+const BEARER: &str = "Bearer ";
 const NOT_HEX: &str = "an access token that is not 64 hexadecimal digits";
 /// The most bytes read of a token's file: more than 64 digits and an end of line.
 const MAX_TOKEN_FILE: usize = 256;
@@ -49,15 +50,15 @@ impl AccessToken {
     /// Reads a file of 64 hexadecimal digits.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path, [`Error::Malformed`].
+    /// [`Error::Io`] and [`Error::TokenFile`], both with the path.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |error| Error::Io { what: format!("cannot read the token in {}", path.display()), error };
         let mut text = Zeroizing::new(Vec::with_capacity(MAX_TOKEN_FILE));
         File::open(path)
             .and_then(|file| file.take(MAX_TOKEN_FILE as u64).read_to_end(&mut text))
             .map_err(io)?;
-        let text = std::str::from_utf8(&text).map_err(|_| Error::Malformed(NOT_HEX))?;
-        Self::from_hex(text)
+        let token = std::str::from_utf8(&text).ok().and_then(|text| Self::from_hex(text).ok());
+        token.ok_or_else(|| Error::TokenFile { path: path.into() })
     }
 
     /// The 32 bytes, for a bundle's frame.
@@ -66,13 +67,19 @@ impl AccessToken {
     }
 
     /// 64 hexadecimal digits, for a file or a request's header.
-    pub fn to_hex(&self) -> String {
-        to_hex(&self.0)
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        let mut out = Zeroizing::new(String::with_capacity(2 * TOKEN_BYTES));
+        push_hex(&mut out, &self.0);
+        out
     }
 
     /// The value of the `Authorization` header: `Bearer` and the digits.
-    pub fn authorization(&self) -> String {
-        format!("Bearer {}", self.to_hex())
+    pub fn authorization(&self) -> Zeroizing<String> {
+        // All room at once: a string that grows leaves what it held behind.
+        let mut out = Zeroizing::new(String::with_capacity(BEARER.len() + 2 * TOKEN_BYTES));
+        out.push_str(BEARER);
+        push_hex(&mut out, &self.0);
+        out
     }
 
     /// The digest that a server keeps.
@@ -114,7 +121,9 @@ impl Eq for TokenDigest {}
 
 impl Serialize for TokenDigest {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&to_hex(&self.0))
+        let mut digits = String::new();
+        push_hex(&mut digits, &self.0);
+        to.serialize_str(&digits)
     }
 }
 
@@ -126,8 +135,9 @@ impl<'de> Deserialize<'de> for TokenDigest {
     }
 }
 
-fn to_hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn push_hex(out: &mut String, bytes: &[u8; 32]) {
+    let digit = |d: u8| char::from(b"0123456789abcdef"[usize::from(d)]);
+    bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(byte & 15)]));
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
@@ -152,12 +162,14 @@ mod tests {
     fn tokens_travel_as_hexadecimal_digits_and_digests_do_not_spell_them() {
         let token = AccessToken::generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1));
         let other = AccessToken::generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(2));
-        assert!(AccessToken::from_hex(&format!(" {}\n", token.to_hex())).unwrap().digest() == token.digest());
+        assert!(
+            AccessToken::from_hex(&format!(" {}\n", *token.to_hex())).unwrap().digest() == token.digest()
+        );
         assert!(AccessToken::from_bytes(token.as_bytes()).unwrap().digest() == token.digest());
         assert!(token.digest() != other.digest());
         let digest = serde_json::to_string(&token.digest()).unwrap();
         assert!(serde_json::from_str::<TokenDigest>(&digest).unwrap() == token.digest());
-        assert!(!digest.contains(&token.to_hex()));
+        assert!(!digest.contains(token.to_hex().as_str()));
         for bad in ["", "0", &"0".repeat(63), &"0".repeat(65), &"g".repeat(64), &"é".repeat(32)] {
             assert!(AccessToken::from_hex(bad).is_err(), "{bad}");
         }

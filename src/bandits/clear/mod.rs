@@ -1,14 +1,13 @@
 //! Bandits with a clear policy: the server sees contexts and rewards, and adds the noise that is promised.
 
 mod state;
-mod summed;
 
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{Work, rng};
-use crate::policy::Config;
 use crate::store::{Store, Stored, lock};
 use bandit::Features;
+use policies::PolicyConfig;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
 use serde::de::{DeserializeOwned, DeserializeSeed};
@@ -32,7 +31,7 @@ pub(super) struct ClearBandit {
     id: String,
     policy: String,
     parameters: Map<String, Value>,
-    config: Config,
+    config: PolicyConfig,
     statement: PrivacyStatement,
     store: Arc<Store>,
     /// For this time an open decision is kept.
@@ -49,7 +48,7 @@ impl New {
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
-    pub(super) fn make(config: Config) -> Result<Self, Error> {
+    pub(super) fn make(config: PolicyConfig) -> Result<Self, Error> {
         ClearState::new(config).map(New)
     }
 
@@ -63,8 +62,8 @@ impl New {
     }
 }
 
-/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with a
-/// privacy promise then begins anew, all in one commit.
+/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with
+/// a privacy promise then begins anew, all in one commit.
 ///
 /// # Errors
 /// [`Error::CorruptState`], and those of the disk.
@@ -93,7 +92,7 @@ pub(super) fn load(
 impl ClearBandit {
     fn new(id: String, state: ClearState, store: Arc<Store>, hold: Duration) -> Result<Self, Error> {
         let config = state.config().clone();
-        let (policy, parameters) = config.to_parts()?;
+        let (policy, parameters) = (config.name().into(), config.parameters()?);
         let statement = state.statement()?;
         let live = Mutex::new(Some(state));
         Ok(ClearBandit { id, policy, parameters, config, statement, store, hold, live })
@@ -139,9 +138,9 @@ impl ClearBandit {
     /// Contexts of the shape that the policy takes, or none.
     fn context(&self, request: DecideRequest) -> Result<Option<Features>, Error> {
         let bad = |why: String| Err(Error::BadParameter { why });
-        match (self.config.shape(), request.contexts) {
+        match (self.config.profile().shape(), request.contexts) {
             (None, None) => Ok(None),
-            (None, Some(_)) if self.config.chooses_on_devices() => {
+            (None, Some(_)) if self.config.profile().devices_choose => {
                 bad("contexts: devices choose their arms themselves here, contexts stay with them".into())
             }
             (None, Some(_)) => bad("contexts: this policy takes none".into()),
@@ -164,7 +163,7 @@ impl ClearBandit {
             (FeedbackKind::Sum, "sum", sum.is_some()),
             (FeedbackKind::Share, "share", share.is_some()),
         ];
-        let wanted = self.config.feedback();
+        let wanted = self.config.profile().feedback;
         let bad = |name, what| Err(Error::BadParameter { why: format!("{name}: {what}") });
         if let Some((_, name, _)) = given.iter().find(|(kind, _, is_given)| *kind == wanted && !is_given) {
             return bad(name, "missing, it is what this policy learns from");
@@ -200,7 +199,7 @@ impl Served for ClearBandit {
     }
 
     fn decision_body(&self) -> BodyLimit {
-        let values = self.config.shape().map_or(0, |(d, k)| d * k);
+        let values = self.config.profile().shape().map_or(0, |(d, k)| d * k);
         BodyLimit { bytes: BODY_BYTES + values * NUMBER_BYTES, content: Content::Json }
     }
 
@@ -233,7 +232,7 @@ impl Served for ClearBandit {
     }
 
     fn feedback_body(&self) -> Result<BodyLimit, Error> {
-        if self.config.feedback() == FeedbackKind::Batch {
+        if self.config.profile().feedback == FeedbackKind::Batch {
             return Err(Error::TakesBatches { id: self.id.clone() });
         }
         let rewards = self.parameters.get("arms").and_then(Value::as_u64).unwrap_or(0) as usize;
@@ -250,14 +249,14 @@ impl Served for ClearBandit {
     }
 
     fn batch_body(&self) -> Result<BodyLimit, Error> {
-        if self.config.feedback() != FeedbackKind::Batch {
+        if self.config.profile().feedback != FeedbackKind::Batch {
             return Err(Error::TakesFeedback { id: self.id.clone() });
         }
         Ok(BodyLimit { bytes: MAX_CLEAR_BYTES, content: Content::Json })
     }
 
     fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
-        let batch = seeded(SummedBatch::of(self.config.labels()), "a shuffled batch", &body)?;
+        let batch = seeded(SummedBatch::of(self.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
         let mut rng = rng()?;
         let answer = self.change(|state| state.receive(&batch, &self.statement, &mut rng))?;

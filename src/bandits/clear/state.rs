@@ -1,22 +1,22 @@
-//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered and
-//! spent. No HTTP and no disk.
+//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered
+//! and spent. No HTTP and no disk.
 //!
-//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's state
-//! whole, and of the rows only those that come or go.
+//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's
+//! state whole, and of the rows only those that come or go.
 
-use super::summed;
 use crate::error::Error;
-use crate::policy::{Config, Learner};
 use crate::store::{Edits, Stored};
 use bandit::Features;
 use helba::journal::{self, Edit, Numbered, Recent};
+use policies::{PolicyConfig, PolicyState, Profile};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
+use privacy::task::Task;
 use protocol::DecisionId;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wire::{Awaited, ClearFeedback, FeedbackKind, Spent, SummedBatch};
+use wire::{ClearFeedback, FeedbackKind, Spent, SummedBatch};
 
 /// Decisions and receipts remembered, the oldest forgotten first; fewer where contexts are kept with them.
 const REMEMBERED: usize = 1024;
@@ -35,8 +35,7 @@ pub(super) struct ClearState {
 /// Everything but the rows; a change writes it whole.
 #[derive(Clone, Serialize, Deserialize)]
 struct Core {
-    config: Config,
-    learner: Learner,
+    policy: PolicyState,
     /// `None` where no privacy is promised.
     ledger: Option<Accountant>,
     round: u64,
@@ -167,18 +166,27 @@ impl Core {
         Ok(())
     }
 
+    fn profile(&self) -> Profile {
+        self.policy.config().profile()
+    }
+
     /// Whether callers know a decision by an alias each.
     fn has_aliases(&self) -> bool {
-        self.learner.in_turn() && self.config.shape().is_none()
+        let profile = self.profile();
+        profile.in_turn && profile.features.is_none()
     }
 
     /// Whether policy, ledger and the kept decisions belong together.
     fn check<'a>(&self, mut open: impl Iterator<Item = &'a Open>) -> Result<(), String> {
-        let fits = |arm, context| self.config.fits(&self.learner, arm, context);
-        if !fits(0, None) || !open.all(|open| fits(open.arm, open.context.as_ref())) {
-            return Err("policy and state disagree".into());
+        let profile = self.profile();
+        let fits = |open: &Open| {
+            let shape = open.context.as_ref().map(|c| (c.d(), c.k()));
+            open.arm < profile.arms && (shape.is_none() || shape == profile.shape())
+        };
+        if !open.all(fits) {
+            return Err("policy and decisions disagree".into());
         }
-        let statement = self.learner.privacy().map_err(|e| e.to_string())?;
+        let statement = self.policy.privacy().map_err(|e| e.to_string())?;
         let budget = statement.epsilon.map(|e| Cost::Approximate(e, statement.delta));
         if self.ledger.as_ref().map(Accountant::budget) != budget {
             return Err("the ledger is not that of the promise".into());
@@ -188,8 +196,8 @@ impl Core {
 }
 
 /// Decisions kept with contexts of the policy's shape.
-fn remembered(config: &Config) -> usize {
-    config.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
+fn remembered(profile: &Profile) -> usize {
+    profile.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
 }
 
 impl ClearState {
@@ -197,13 +205,12 @@ impl ClearState {
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
-    pub(super) fn new(config: Config) -> Result<Self, Error> {
-        let learner = config.make()?;
-        let statement = learner.privacy()?;
+    pub(super) fn new(config: PolicyConfig) -> Result<Self, Error> {
+        let policy = PolicyState::new(config)?;
+        let statement = policy.privacy()?;
         let core = Core {
             ledger: statement.epsilon.map(|e| Accountant::new(Cost::Approximate(e, statement.delta))),
-            config,
-            learner,
+            policy,
             round: 0,
             feedbacks: 0,
             newest: None,
@@ -232,7 +239,7 @@ impl ClearState {
             return Err(format!("{} bytes after its end", rest.len()));
         }
         let why = |error: helba::Error| error.to_string();
-        let open = Recent::read(remembered(&core.config), decisions).map_err(why)?;
+        let open = Recent::read(remembered(&core.profile()), decisions).map_err(why)?;
         core.check(open.iter().map(|(_, open)| open))?;
         Ok(ClearState {
             core,
@@ -247,8 +254,8 @@ impl ClearState {
         Ok(Edits { state: self.core.to_bytes()?, ..Edits::default() })
     }
 
-    pub(super) fn config(&self) -> &Config {
-        &self.core.config
+    pub(super) fn config(&self) -> &PolicyConfig {
+        self.core.policy.config()
     }
 
     pub(super) fn round(&self) -> u64 {
@@ -265,7 +272,7 @@ impl ClearState {
 
     /// What the policy promises.
     pub(super) fn statement(&self) -> Result<PrivacyStatement, Error> {
-        self.core.learner.privacy()
+        Ok(self.core.policy.privacy()?)
     }
 
     pub(super) fn spent(&self) -> Option<Spent> {
@@ -273,18 +280,18 @@ impl ClearState {
     }
 
     /// The batch that the policy waits for, where users answer an intermediary.
-    pub(super) fn awaited(&self) -> Result<Option<Awaited>, Error> {
-        summed::awaited(&self.core.learner)
+    pub(super) fn awaited(&self) -> Result<Option<Task>, Error> {
+        Ok(self.core.policy.task()?)
     }
 
     /// What devices choose their arms from.
     pub(super) fn published(&self) -> Result<Vec<Value>, Error> {
-        summed::published(&self.core.learner)
+        Ok(self.core.policy.published()?)
     }
 
     /// Decisions that can be answered: where they come in turn, only the newest.
     pub(super) fn pending(&self) -> usize {
-        match self.core.learner.in_turn() {
+        match self.core.profile().in_turn {
             true => self.core.newest.is_some_and(|id| self.open.contains(&id)).into(),
             false => self.open.len(),
         }
@@ -298,11 +305,12 @@ impl ClearState {
     /// fresh noise. The budget that was spent stays spent. Where users add the noise themselves, the folder
     /// holds no answer without noise, and a message that is sent again reveals nothing new.
     pub(super) fn begin_anew(&mut self) -> Result<Option<ClearChange<'_, ()>>, Error> {
-        if self.core.ledger.is_none() || self.core.learner.users_add_noise() {
+        if self.core.ledger.is_none() || self.core.profile().users_add_noise {
             return Ok(None);
         }
-        let (learner, restored) = (self.core.config.make()?, self.core.restored + 1);
-        let core = Core { learner, newest: None, restored, ..self.core.clone() };
+        let policy = PolicyState::new(self.core.policy.config().clone())?;
+        let restored = self.core.restored + 1;
+        let core = Core { policy, newest: None, restored, ..self.core.clone() };
         let open = self.open.clear();
         let (receipts, exchanges) = (Vec::new(), Vec::new());
         Ok(Some(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out: () }))
@@ -323,20 +331,20 @@ impl ClearState {
         rng: &mut impl Rng,
     ) -> Result<Option<Decision>, Error> {
         let core = &self.core;
-        if core.config.feedback() == FeedbackKind::Batch {
+        if core.profile().feedback == FeedbackKind::Batch {
             return Ok(None);
         }
-        if core.learner.in_turn() {
+        if core.profile().in_turn {
             let waiting = core.newest.and_then(|id| Some((id, self.open.get(&id)?)));
             let Some((id, open)) = waiting else { return Ok(None) };
-            if core.config.shape().is_some() {
+            if core.profile().shape().is_some() {
                 return clock.left(open).map_or(Ok(None), |wait| Err(Error::TurnTaken { wait }));
             }
             let (round, arm) = (open.round, Some(open.arm));
             let (awaited, published) = (self.awaited()?, self.published()?);
             return Ok(Some(Decision { id: alias(id, rng), round, arm, awaited, published }));
         }
-        let limit = remembered(&core.config);
+        let limit = remembered(&core.profile());
         if self.open.len() < limit {
             return Ok(None);
         }
@@ -356,16 +364,17 @@ impl ClearState {
         rng: &mut impl Rng,
     ) -> Result<ClearChange<'_, Decision>, Error> {
         let mut core = self.core.clone();
-        let arm = core.learner.decide(context.as_ref(), rng)?;
+        let arm = core.policy.decide(context.as_ref(), rng)?;
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         core.round += 1;
         let round = core.round;
-        let awaited = summed::awaited(&core.learner)?;
+        let awaited = core.policy.task()?;
         let mut open = Vec::new();
-        if let Some(arm) = arm.filter(|_| core.config.feedback() != FeedbackKind::Batch) {
-            // The decision before is void now, if this policy learns in turn: its context is not needed any more.
-            let before = core.newest.filter(|_| core.learner.in_turn());
+        if let Some(arm) = arm.filter(|_| core.profile().feedback != FeedbackKind::Batch) {
+            // The decision before is void now, if this policy learns in turn: its context is not needed any
+            // more.
+            let before = core.newest.filter(|_| core.profile().in_turn);
             if let Some((before, void)) = before.and_then(|id| Some((id, self.open.get(&id)?)))
                 && void.context.is_some()
             {
@@ -376,7 +385,7 @@ impl ClearState {
             core.newest = Some(id);
         }
         let id = if core.has_aliases() { alias(id, rng) } else { id };
-        let out = Decision { id, round, arm, awaited, published: summed::published(&core.learner)? };
+        let out = Decision { id, round, arm, awaited, published: core.policy.published()? };
         let (receipts, exchanges) = (Vec::new(), Vec::new());
         Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
     }
@@ -406,17 +415,17 @@ impl ClearState {
             None => id,
         };
         let open = self.open.get(&base).ok_or_else(unknown)?;
-        if core.learner.in_turn() && core.newest != Some(base) {
+        if core.profile().in_turn && core.newest != Some(base) {
             return Err(Error::OutOfTurn { id: id.to_string() });
         }
-        if core.config.feedback() == FeedbackKind::Share {
+        if core.profile().feedback == FeedbackKind::Share {
             let exchange = open.exchange.ok_or_else(|| Error::Settled { id: id.to_string() })?;
             if self.awaited()?.is_none_or(|a| a.exchange != exchange) {
                 return Err(Error::BatchOver { exchange });
             }
         }
         let mut core = self.core.clone();
-        core.learner.learn(open.context.as_ref(), open.arm, feedback, rng)?;
+        core.policy.learn(open.context.as_ref(), open.arm, feedback, rng)?;
         core.feedbacks += 1;
         core.charge(core.feedbacks, statement)?;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
@@ -441,13 +450,15 @@ impl ClearState {
             return Ok(self.unchanged(out));
         }
         let mut core = self.core.clone();
-        let received = summed::receive(&mut core.learner, batch, rng)?;
+        let task = core.policy.task()?.filter(|task| task.exchange == batch.exchange);
+        let task = task.ok_or(Error::BatchOver { exchange: batch.exchange })?;
+        let reported = core.policy.report(&task, batch, rng)?;
         // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the
         // same.
-        if received.pays.is_some() {
+        if reported.first {
             core.charge(batch.exchange, statement)?;
         }
-        core.feedbacks += received.users;
+        core.feedbacks += reported.users;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
         let exchanges = self.exchanges.set(batch.exchange, out);
         let (open, receipts) = (Vec::new(), Vec::new());
@@ -465,7 +476,7 @@ pub(super) struct Decision {
     pub(super) id: DecisionId,
     pub(super) round: u64,
     pub(super) arm: Option<usize>,
-    pub(super) awaited: Option<Awaited>,
+    pub(super) awaited: Option<Task>,
     pub(super) published: Vec<Value>,
 }
 
@@ -495,12 +506,14 @@ fn alias_tag(base: DecisionId, id: DecisionId) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::offers;
+    use crate::policy::cards;
     use crate::store::Table;
+    use bandit::stochastic::AnytimeLazyUcb;
     use helba::journal::StoredRow;
+    use privacy::laplace::GridLaplace;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
-    use wire::Offer;
+    use wire::PolicyCard;
 
     /// A bandit as a store holds it.
     fn stored(bandit: &ClearState) -> Stored {
@@ -522,8 +535,8 @@ mod tests {
     const CLOCK: Clock = Clock { now: 1_800_000_000, hold: 60 };
 
     fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>, Error> {
-        let statement = bandit.core.learner.privacy()?;
-        let shape = bandit.core.config.shape();
+        let statement = bandit.core.policy.privacy()?;
+        let shape = bandit.core.profile().shape();
         let context = shape.map(|(d, k)| {
             let values = (0..d * k).map(|_| rng.random::<f64>() / (d as f64).sqrt()).collect();
             Features::new(values, d).unwrap()
@@ -531,7 +544,7 @@ mod tests {
         let Decision { id, arm, .. } = bandit.decide(context, CLOCK, rng)?.apply();
         let value = rng.random::<f64>();
         let none = ClearFeedback::default();
-        let feedback = match bandit.core.config.feedback() {
+        let feedback = match bandit.core.profile().feedback {
             FeedbackKind::Reward => ClearFeedback { reward: Some(value), ..none },
             FeedbackKind::Rewards => ClearFeedback { rewards: Some(vec![value; 5]), ..none },
             FeedbackKind::Sum => ClearFeedback { sum: Some(value), ..none },
@@ -549,9 +562,9 @@ mod tests {
         (0..rounds).map(|_| round(bandit, rng).unwrap()).collect()
     }
 
-    fn example(offer: Offer) -> ClearState {
-        let Value::Object(example) = offer.example else { panic!("{}", offer.policy) };
-        ClearState::new(Config::from_request(example).unwrap()).unwrap()
+    fn example(card: PolicyCard) -> ClearState {
+        let Value::Object(example) = card.example else { panic!("{}", card.policy) };
+        ClearState::new(PolicyConfig::from_request(example).unwrap()).unwrap()
     }
 
     /// Two callers get the decision that waits. After one has answered, the other's guesses at the answer all
@@ -560,11 +573,11 @@ mod tests {
     fn attack_an_answer_is_not_found_by_guesses() {
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         let mut seen = 0;
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let name = offer.policy.clone();
-            let mut bandit = example(offer);
-            let statement = bandit.core.learner.privacy().unwrap();
-            if !bandit.core.has_aliases() || bandit.core.config.feedback() != FeedbackKind::Reward {
+        for card in cards().unwrap().into_iter().skip(1) {
+            let name = card.policy.clone();
+            let mut bandit = example(card);
+            let statement = bandit.core.policy.privacy().unwrap();
+            if !bandit.core.has_aliases() || bandit.core.profile().feedback != FeedbackKind::Reward {
                 continue;
             }
             seen += 1;
@@ -600,9 +613,9 @@ mod tests {
     fn damaged_states_do_no_harm() {
         let mut rng = ChaCha20Rng::seed_from_u64(4);
         let (mut refused, mut read) = (0, 0);
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let name = offer.policy.clone();
-            let mut bandit = example(offer);
+        for card in cards().unwrap().into_iter().skip(1) {
+            let name = card.policy.clone();
+            let mut bandit = example(card);
             play(&mut bandit, 30, &mut rng);
             let whole = stored(&bandit);
             assert!(ClearState::read(&whole).is_ok(), "{name}");
@@ -634,38 +647,41 @@ mod tests {
                 assert!(ClearState::read(&stored(&bandit)).is_err(), "{name}");
                 bandit.core.ledger = ledger;
             }
-            let request =
-                serde_json::json!({"policy": if name == "ucb1" { "ars-ucb" } else { "ucb1" }, "arms": 5});
-            let Value::Object(request) = request else { unreachable!() };
-            bandit.core.config = Config::from_request(request).unwrap();
-            assert!(ClearState::read(&stored(&bandit)).is_err(), "{name}");
+            let other = if name == "ucb1" { "ars-ucb" } else { "ucb1" };
+            let mixed = (other, r#"{"arms":5}"#.to_string(), bandit.core.policy.state().unwrap());
+            let mixed = postcard::to_stdvec(&mixed).unwrap();
+            assert!(postcard::from_bytes::<PolicyState>(&mixed).is_err(), "{name}");
         }
         assert!(refused > 30 && read > 30, "{refused} refused, {read} read");
     }
 
-    /// An elimination behind a shuffler from before its users sent bits is refused: they sent other numbers.
+    /// The state of an elimination under one model is refused under another: their users sent other numbers.
     #[test]
     fn another_model_is_refused() {
-        let shuffle = offers().unwrap().into_iter().find(|offer| offer.example["model"] == "shuffle");
-        let mut bandit = example(shuffle.unwrap());
-        let config = bandit.core.config.elimination().unwrap();
-        assert!(ClearState::read(&stored(&bandit)).is_ok());
-        let config = bandit::distributed::Config { model: bandit::distributed::Model::Shuffle, ..config };
-        bandit.core.learner = Learner::Sums(Box::new(crate::collect::Sums::new(config).unwrap()));
-        let refused = ClearState::read(&stored(&bandit));
-        assert_eq!(refused.err().unwrap(), "policy and state disagree");
+        let policy = |model: &str| {
+            let request = serde_json::json!({"policy": "elimination", "model": model, "arms": 5,
+                "horizon": 999, "epsilon": 1});
+            let Value::Object(request) = request else { unreachable!() };
+            PolicyState::new(PolicyConfig::from_request(request).unwrap()).unwrap()
+        };
+        let (pure, local) = (policy("pure"), policy("local"));
+        let read = |config: &PolicyState, state: &PolicyState| {
+            let parameters = serde_json::to_string(&config.config().parameters().unwrap()).unwrap();
+            let stored = postcard::to_stdvec(&("elimination", parameters, state.state().unwrap())).unwrap();
+            postcard::from_bytes::<PolicyState>(&stored)
+        };
+        assert!(read(&pure, &pure).is_ok());
+        assert!(read(&pure, &local).is_err() && read(&local, &pure).is_err());
     }
 
-    /// Noise that was found is stored, and a stored bandit with less noise than its promise needs is refused.
-    /// Reading a bandit back searches for no noise, so the cost of a creation is not paid again at each
-    /// start.
+    /// Noise that calibration found is stored. Reading a bandit back searches for no noise, so the cost of a
+    /// creation is not paid again at each start.
     #[test]
-    fn attack_stored_noise_is_checked_and_not_sized_again() {
+    fn attack_stored_noise_is_not_sized_again() {
         let request = serde_json::json!({"policy": "shuffle-glm", "arms": 2, "features": 2, "batches": [125_000],
             "epsilon": 4, "delta": 1e-6, "gamma": 1, "steps": 1000});
         let Value::Object(request) = request else { unreachable!() };
-        let bandit = ClearState::new(Config::from_request(request).unwrap()).unwrap();
-        let Learner::ShuffledGlm(policy) = &bandit.core.learner else { unreachable!() };
+        let bandit = ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap();
         let begun = std::time::Instant::now();
         let stored = stored(&bandit);
         for _ in 0..10 {
@@ -673,15 +689,8 @@ mod tests {
         }
         // A search takes some sixty times as long as a check.
         let (checks, begun) = (begun.elapsed(), std::time::Instant::now());
-        bandit.core.config.make().unwrap();
+        PolicyState::new(bandit.config().clone()).unwrap();
         assert!(checks < begun.elapsed() * 3, "{checks:?}");
-        let noise = serde_json::to_value(&**policy).unwrap()["noise"][0].clone();
-        for field in ["matrix", "gradient"] {
-            let mut value = serde_json::to_value(&**policy).unwrap();
-            value["noise"][0][field] = (noise[field].as_u64().unwrap() - 1).into();
-            let refused = serde_json::from_value::<crate::collect::ShuffledGlm>(value).err().unwrap();
-            assert!(refused.to_string().contains("noise_bits"), "{refused}");
-        }
     }
 
     /// A policy that learns in turn and is asked repeatedly gives the decision that still waits, and does not
@@ -691,7 +700,7 @@ mod tests {
     fn attack_empty_requests_void_no_decision() {
         let make = |value: Value| {
             let Value::Object(request) = value else { unreachable!() };
-            ClearState::new(Config::from_request(request).unwrap()).unwrap()
+            ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap()
         };
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let mut bandit = make(serde_json::json!({"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}));
@@ -705,7 +714,7 @@ mod tests {
             assert_ne!(again.id, first.id);
         }
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.core.learner.privacy().unwrap();
+        let statement = bandit.core.policy.privacy().unwrap();
         bandit.feedback(first.id, &feedback, &statement, &mut rng).unwrap().apply();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none());
 
@@ -721,7 +730,7 @@ mod tests {
         let mut late = bandit.clone();
         assert!(late.in_place_of_new(after(60), &mut rng).unwrap().is_none());
         late.decide(context(), after(60), &mut rng).unwrap().apply();
-        let statement = bandit.core.learner.privacy().unwrap();
+        let statement = bandit.core.policy.privacy().unwrap();
         assert!(matches!(
             late.feedback(first.id, &feedback, &statement, &mut rng).map(ClearChange::apply),
             Err(Error::OutOfTurn { .. })
@@ -735,7 +744,7 @@ mod tests {
     fn attack_floods_push_out_no_open_decision() {
         let config = serde_json::json!({"policy": "oful", "arms": 2, "features": 1});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
+        let mut bandit = ClearState::new(PolicyConfig::from_request(config).unwrap()).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
@@ -752,7 +761,7 @@ mod tests {
         assert!(bandit.in_place_of_new(later, &mut rng).unwrap().is_none(), "the oldest has had its time");
         assert!(bandit.in_place_of_new(Clock { hold: 0, ..CLOCK }, &mut rng).unwrap().is_none(), "control");
         let feedback = ClearFeedback { reward: Some(1.0), ..ClearFeedback::default() };
-        let statement = bandit.core.learner.privacy().unwrap();
+        let statement = bandit.core.policy.privacy().unwrap();
         bandit.feedback(first, &feedback, &statement, &mut rng).unwrap().apply();
         assert!(bandit.in_place_of_new(CLOCK, &mut rng).unwrap().is_none(), "an answer makes room");
     }
@@ -764,8 +773,8 @@ mod tests {
     fn attack_backups_release_no_reward_again() {
         let request = serde_json::json!({"policy": "anytime-lazy-ucb", "arms": 1, "epsilon": 1e6});
         let Value::Object(request) = request else { unreachable!() };
-        let mut backup = ClearState::new(Config::from_request(request).unwrap()).unwrap();
-        let statement = backup.core.learner.privacy().unwrap();
+        let mut backup = ClearState::new(PolicyConfig::from_request(request).unwrap()).unwrap();
+        let statement = backup.core.policy.privacy().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let mut give = |bandit: &mut ClearState, reward: f64, times: u32| {
             for _ in 0..times {
@@ -773,7 +782,8 @@ mod tests {
                 let feedback = ClearFeedback { reward: Some(reward), ..ClearFeedback::default() };
                 bandit.feedback(id, &feedback, &statement, &mut rng).unwrap().apply();
             }
-            let Learner::AnytimeLazyUcb(policy) = &bandit.core.learner else { unreachable!() };
+            let state = bandit.core.policy.state().unwrap();
+            let (_, policy): (String, AnytimeLazyUcb<GridLaplace>) = postcard::from_bytes(&state).unwrap();
             policy.means().next().unwrap()
         };
         // Releases come at the pulls 1, 3 and 7: three of these six rewards wait for the next.
@@ -794,21 +804,21 @@ mod tests {
     #[test]
     fn restored_bandits_begin_anew() {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let (name, mut bandit) = (offer.policy.clone(), example(offer));
+        for card in cards().unwrap().into_iter().skip(1) {
+            let (name, mut bandit) = (card.policy.clone(), example(card));
             play(&mut bandit, 30, &mut rng);
             let context =
-                bandit.core.config.shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
+                bandit.core.profile().shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
             let _ = bandit.decide(context, CLOCK, &mut rng).map(ClearChange::apply);
-            let central = bandit.core.ledger.is_some() && !bandit.core.learner.users_add_noise();
+            let central = bandit.core.ledger.is_some() && !bandit.core.profile().users_add_noise;
             let mut restored = bandit.clone();
             let begun = restored.begin_anew().unwrap().map(ClearChange::apply);
             assert_eq!(begun.is_some(), central, "{name}");
             if begun.is_none() {
                 continue;
             }
-            let fresh = bandit.core.config.make().unwrap();
-            assert_eq!(postcard::to_stdvec(&restored.core.learner), postcard::to_stdvec(&fresh), "{name}");
+            let fresh = PolicyState::new(bandit.config().clone()).unwrap();
+            assert_eq!(postcard::to_stdvec(&restored.core.policy), postcard::to_stdvec(&fresh), "{name}");
             assert_eq!((restored.pending(), restored.core.restored), (0, 1), "{name}");
             assert_eq!(
                 (restored.core.round, restored.core.feedbacks),
@@ -827,9 +837,9 @@ mod tests {
     /// randomness, and is stored again to the same bytes.
     #[test]
     fn stored_states_go_on_exactly() {
-        for offer in offers().unwrap().into_iter().skip(1) {
-            let policy = offer.policy.clone();
-            let mut bandit = example(offer);
+        for card in cards().unwrap().into_iter().skip(1) {
+            let policy = card.policy.clone();
+            let mut bandit = example(card);
             let mut rng = ChaCha20Rng::seed_from_u64(1);
             for part in 0..4 {
                 play(&mut bandit, 25 * part, &mut rng);
@@ -851,7 +861,7 @@ mod tests {
         let reals = [5e-324, 1e-300, 1e-30, 1e-9, 1e-6, 0.999_999, 1e6, 1e9, 1e30, 1.7e308].map(Value::from);
         let wholes = [0, 1, 2, 4096, 1 << 32, u64::MAX].map(Value::from);
         let (mut refused, mut made) = (0, 0);
-        for Offer { policy, example, .. } in offers().unwrap().into_iter().skip(1) {
+        for PolicyCard { policy, example, .. } in cards().unwrap().into_iter().skip(1) {
             let Value::Object(example) = example else { panic!("{policy}") };
             // The noise of every batch of ShuffleGLM takes a while; what it is made of, it has in common with
             // JointGLM.
@@ -861,7 +871,9 @@ mod tests {
             {
                 let mut request = example.clone();
                 request.insert(name.clone(), value.clone());
-                let Ok(mut bandit) = Config::from_request(request).and_then(ClearState::new) else {
+                let Ok(mut bandit) =
+                    PolicyConfig::from_request(request).map_err(Error::from).and_then(ClearState::new)
+                else {
                     refused += 1;
                     continue;
                 };
@@ -883,10 +895,10 @@ mod tests {
     fn memory_is_bounded() {
         let config = serde_json::json!({"policy": "oful", "arms": 4, "features": 64});
         let Value::Object(config) = config else { unreachable!() };
-        let mut bandit = ClearState::new(Config::from_request(config).unwrap()).unwrap();
-        let most = remembered(&bandit.core.config);
+        let mut bandit = ClearState::new(PolicyConfig::from_request(config).unwrap()).unwrap();
+        let most = remembered(&bandit.core.profile());
         assert_eq!(most, KEPT_VALUES / 256);
-        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.core.learner.privacy().unwrap());
+        let (mut rng, statement) = (ChaCha20Rng::seed_from_u64(3), bandit.core.policy.privacy().unwrap());
         let context = || Some(Features::new(vec![0.1; 256], 64).unwrap());
         let first = bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
         let ids: Vec<DecisionId> =
@@ -906,7 +918,7 @@ mod tests {
         let Value::Object(config) = config else { unreachable!() };
         let mut rng = ChaCha20Rng::seed_from_u64(9);
         let mut bytes = |open: usize| {
-            let mut bandit = ClearState::new(Config::from_request(config.clone()).unwrap()).unwrap();
+            let mut bandit = ClearState::new(PolicyConfig::from_request(config.clone()).unwrap()).unwrap();
             let context = || Some(Features::new(vec![0.5; 2], 1).unwrap());
             let mut decide = || bandit.decide(context(), CLOCK, &mut rng).unwrap().apply().id;
             let first = decide();

@@ -1,9 +1,10 @@
 //! The device against the server's engine, in one process and without HTTP.
 
 use bandit::Schedule;
-use helba::{Bandit, Engine, Feedback, Scalars};
+use helba::clear::ClearTwin;
+use helba::{Bandit, Engine, Feedback};
 use keygen::{Keys, Request, generate_in_memory};
-use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
+use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
@@ -87,16 +88,16 @@ fn decide(bandit: &mut Bandit, created: &Created, contexts: &[u8], rng: &mut Cha
     let (params, key) = (engine.params(), engine.key_id());
     let contexts = ckks::read_ciphertext(params, key, created.plan.context_level, contexts).unwrap();
     let output = engine.decide(bandit.begin_decision(), &contexts, rng).unwrap();
-    let reply = bandit.finish_decision(engine, output, rng).unwrap().apply();
+    let reply = bandit.finish_decision(engine, output, rng).apply();
     let write = |ct| ckks::write_ciphertext(params, key, ct);
     DecideReply {
-        decision: reply.id.0,
+        decision: reply.id,
         round: reply.round,
         model_feedbacks: reply.model_feedbacks,
         seconds: Vec::new(),
         action: write(&reply.action),
         trace: reply.trace.as_ref().map(write),
-        refresh: reply.refresh.as_ref().map(|(id, ct)| (id.0, ckks::write_ciphertext(params, key, ct))),
+        refresh: reply.refresh.as_ref().map(|(id, ct)| (*id, ckks::write_ciphertext(params, key, ct))),
     }
     .to_bytes()
 }
@@ -112,7 +113,7 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
         statistics: read(&request.statistics, created.plan.statistics_level),
         trace: read(&request.trace, created.plan.trace_level),
         trace_answer: request.trace_answer,
-        refreshed: request.refreshed.map(|(id, b)| (RefreshId(id), read(&b, created.plan.model_level))),
+        refreshed: request.refreshed.map(|(id, b)| (id, read(&b, created.plan.model_level))),
     };
     bandit.feedback(engine, id, feedback).unwrap().apply();
     if let Some(inputs) = bandit.begin_update().unwrap() {
@@ -126,7 +127,7 @@ fn feedback(bandit: &mut Bandit, created: &Created, id: DecisionId, answer: &[u8
 fn rounds_play_the_arms_of_the_clear_bandit() {
     let (device, mut rng) = (&world().device, rng(3));
     let (mut bandit, created) = bandit();
-    let mut twin = Twin::new(&created.config);
+    let mut twin = ClearTwin::new(created.config.clone());
     let (mut asked, mut refreshed) = (0, 0);
     for _ in 0..12 {
         let rows = rows(&mut rng);
@@ -147,60 +148,36 @@ fn rounds_play_the_arms_of_the_clear_bandit() {
         refreshed += usize::from(request.refreshed.is_some());
         assert_eq!(request.refreshed.is_some(), decision.has_refresh());
         feedback(&mut bandit, &created, decision.id, &answer, &mut rng);
-        twin.history.push((features.clone(), reward));
+        twin.learn(features, reward);
     }
     let status = bandit.status();
     assert_eq!(status.feedbacks, 12);
     assert!(asked > 0 && refreshed > 0 && status.refreshes > 0 && status.model_feedbacks > 0, "{status:?}");
 }
 
-/// The indices of two features in the clear, from all feedbacks up to the model's.
-struct Twin {
-    config: BanditConfig,
-    history: Vec<(Vec<f64>, f64)>,
-}
-
-impl Twin {
-    fn new(config: &BanditConfig) -> Self {
-        Twin { config: config.clone(), history: Vec::new() }
-    }
-
-    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let lambda = self.config.linear.lambda;
-        let (mut v, mut g) = ([lambda, 0.0, lambda], [0.0; 2]);
-        for (x, reward) in &self.history[..feedbacks as usize] {
-            v = [v[0] + x[0] * x[0], v[1] + x[0] * x[1], v[2] + x[1] * x[1]];
-            g = [g[0] + reward * x[0], g[1] + reward * x[1]];
-        }
-        let det = v[0] * v[2] - v[1] * v[1];
-        let a = [v[2] / det, -v[1] / det, v[0] / det];
-        let omega = [a[0] * g[0] + a[1] * g[1], a[1] * g[0] + a[2] * g[1]];
-        let s = Scalars::new(&self.config, round, feedbacks);
-        rows.iter()
-            .map(|x| {
-                let z = a[0] * x[0] * x[0] + 2.0 * a[1] * x[0] * x[1] + a[2] * x[1] * x[1];
-                omega[0] * x[0] + omega[1] * x[1] + s.beta * (z + s.c1).sqrt()
-            })
-            .collect()
-    }
-}
-
 #[test]
 fn what_must_not_be_encrypted_is_refused() {
+    use protocol::Error as Refused;
     let device = &world().device;
     let (_, created) = bandit();
     let contexts = |rows: &[Vec<f64>]| device.encrypt_contexts(&created, rows, &mut rng(1)).unwrap_err();
     let good = vec![0.5, 0.5];
-    assert!(matches!(contexts(std::slice::from_ref(&good)), Error::ArmCount { got: 1, want: 2 }));
+    assert!(matches!(
+        contexts(std::slice::from_ref(&good)),
+        Error::Protocol(Refused::ArmCount { got: 1, want: 2 })
+    ));
     assert!(matches!(
         contexts(&[good.clone(), vec![0.1; 3]]),
-        Error::FeatureCount { row: 2, got: 3, want: 2 }
+        Error::Protocol(Refused::FeatureCount { row: 2, got: 3, want: 2 })
     ));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert!(matches!(contexts(&[good.clone(), vec![0.1, bad]]), Error::NotANumber { row: 2, column: 2 }));
+        assert!(matches!(
+            contexts(&[good.clone(), vec![0.1, bad]]),
+            Error::Protocol(Refused::NotANumber { row: 2, column: 2 })
+        ));
     }
     let long = contexts(&[vec![0.8, 0.7], good.clone()]);
-    assert!(matches!(long, Error::NormAboveBound { row: 1, bound: 1.0 }));
+    assert!(matches!(long, Error::Protocol(Refused::NormAboveBound { row: 1, bound: 1.0 })));
     assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
 
     let (mut bandit, created) = bandit();
@@ -209,11 +186,14 @@ fn what_must_not_be_encrypted_is_refused() {
     let decision = device.read_decision(&created, &reply).unwrap();
     let answer = |x: &[f64], r| device.answer(&created, &decision, x, r, &mut rng(3)).map(drop);
     for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
-        assert!(matches!(answer(&good, bad), Err(Error::RewardOutOfRange)));
+        assert!(matches!(answer(&good, bad), Err(Error::Protocol(Refused::RewardOutOfRange))));
     }
-    assert!(matches!(answer(&[f64::NAN, 0.0], 0.0), Err(Error::NotANumber { row: 1, column: 1 })));
-    assert!(matches!(answer(&[1.0], 0.0), Err(Error::FeatureCount { .. })));
-    assert!(matches!(answer(&[1.0, 1.0], 0.0), Err(Error::NormAboveBound { .. })));
+    assert!(matches!(
+        answer(&[f64::NAN, 0.0], 0.0),
+        Err(Error::Protocol(Refused::NotANumber { row: 1, column: 1 }))
+    ));
+    assert!(matches!(answer(&[1.0], 0.0), Err(Error::Protocol(Refused::FeatureCount { .. }))));
+    assert!(matches!(answer(&[1.0, 1.0], 0.0), Err(Error::Protocol(Refused::NormAboveBound { .. }))));
     answer(&good, -1.0).unwrap();
     answer(&good, 1.0).unwrap();
 }

@@ -1,13 +1,13 @@
 //! The arms of the published experiments.
 
-use super::simulate::normal;
+use crate::sampling::standard_normal;
 use crate::{Environment, Error, Outcome};
 use rand::Rng;
 
 /// Arms whose rewards are normal around their means, clipped to [0, 1].
 ///
-/// Every round draws one normal number, whatever is played. Regret is by the nominal means: clipping moves them by
-/// 3e-4 at most for means in [0.25, 0.75] at a deviation of 0.1.
+/// Every round draws one normal number, whatever is played. Regret is by the nominal means: clipping moves
+/// them by 3e-4 at most for means in [0.25, 0.75] at a deviation of 0.1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NormalArms {
     means: Vec<f64>,
@@ -64,7 +64,7 @@ impl Environment for NormalArms {
     }
 
     fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        self.z = Some(normal(rng));
+        self.z = Some(standard_normal(rng));
         self.feedback = None;
         true
     }
@@ -89,7 +89,8 @@ impl Environment for NormalArms {
 /// Doubles of one generation of [`mersenne_twister`].
 const DOUBLES: usize = 312;
 
-/// The first doubles of numpy's `RandomState(seed).rand`: MT19937 (Matsumoto, Nishimura 1998), 53 bits from two words.
+/// The first doubles of numpy's `RandomState(seed).rand`: MT19937 (Matsumoto, Nishimura 1998), 53 bits from
+/// two words.
 fn mersenne_twister(seed: u32) -> impl Iterator<Item = f64> {
     const N: usize = 2 * DOUBLES;
     let mut state = [seed; N];
@@ -133,7 +134,8 @@ mod tests {
         }
     }
 
-    /// Within five standard errors of the mean; the deviation within a percent of 0.1 where nothing is clipped.
+    /// Within five standard errors of the mean; the deviation within a percent of 0.1 where nothing is
+    /// clipped.
     #[test]
     fn rewards_are_normal_and_clipped() {
         let mut arms = NormalArms::new(vec![0.5, 0.0], 0.1).unwrap();

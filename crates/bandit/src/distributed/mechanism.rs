@@ -1,9 +1,10 @@
-//! What users add, what the server subtracts, and how far the result may be off.
+//! Encoding, noise and analysis of one batch, and the width of its confidence interval.
 
 use crate::Error;
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
 use privacy::rdp::RdpCurve;
 use privacy::source::Words;
+use privacy::task::{Ask, UserNoise};
 use privacy::{Definition, PrivacyStatement, Ratio, Trust, sampler};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -12,48 +13,50 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Model {
-    /// Nobody: the twin without privacy.
+    /// Nobody: the comparison without privacy.
     None,
-    /// Each user a difference of two Polya variates, in all a discrete Laplace (Theorem 1).
+    /// Each user adds the difference of two Polya variates; their sum is a discrete Laplace variate (Theorem
+    /// 1).
     Pure,
-    /// Each user a Skellam variate (Theorem 2).
+    /// Each user adds a Skellam variate (Theorem 2).
     Renyi {
-        /// `s`, at least 1: precision bought with longer shares.
+        /// `s`, at least 1: a larger scale gives more precision and longer shares.
         scale: Ratio,
-        /// At which the guarantee is stated.
+        /// The delta at which the guarantee is stated.
         delta: Delta,
     },
-    /// Each user a discrete Gaussian (Theorem 4).
+    /// Each user adds a discrete Gaussian variate (Theorem 4).
     Concentrated {
         /// `s`, at least 1.
         scale: Ratio,
-        /// At which the guarantee is stated.
+        /// The delta at which the guarantee is stated.
         delta: Delta,
     },
-    /// The server one discrete Laplace (Theorem 5).
+    /// The server adds one discrete Laplace variate (Theorem 5).
     Central,
-    /// Each user a whole discrete Laplace (Theorem 6).
+    /// Each user adds a discrete Laplace variate that is private by itself (Theorem 6).
     Local,
-    /// As [`Pure`](Self::Pure) with half of epsilon, for sums that leak `epsilon/4` and are wrong with probability
-    /// `1/(2T)` (Theorem 3).
+    /// As [`Pure`](Self::Pure) with half of epsilon, for secure sums that leak `epsilon/4` and are wrong with
+    /// probability `1/(2T)` (Theorem 3). For simulation.
     Shuffle,
-    /// As [`Pure`](Self::Pure), in bits that a shuffler counts: each user's part is cut off where the noise of all is not
-    /// with probability `1 - delta/(1 + e^epsilon)`, so that [`margin`](Mechanism::margin) bits to either side carry it.
+    /// As [`Pure`](Self::Pure), in bits that a shuffler counts. Each user's noise is clamped to
+    /// [`margin`](Mechanism::margin) bits to either side; with probability `1 - delta/(1 + e^epsilon)`
+    /// nobody's is.
     Bits {
-        /// What cutting off costs at most, above 0.
+        /// The largest cost of clamping, above 0.
         delta: Delta,
     },
 }
 
-/// Everything that users and server must agree on for one batch. One value owns n, epsilon and scale, so that
-/// precision, noise and modulus cannot come from different batches.
+/// The mechanism of one batch, on which users and server must agree. One value owns n, epsilon and scale, so
+/// that precision, noise and modulus cannot come from different batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mechanism {
     model: Model,
     /// The part of epsilon that the noise pays for.
     epsilon: Ratio,
     users: u64,
-    /// Users whose noise is counted on.
+    /// Users whose noise the guarantee relies on.
     honest: u64,
     g: u64,
     tau: u64,
@@ -62,12 +65,13 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// For one batch of `users`. `confidence` is the probability with which the noise may pass the threshold; under
-    /// [`Model::Shuffle`] that is `1/(2 horizon)` instead.
+    /// For one batch of `users`. `confidence` is the probability with which the noise may pass the threshold;
+    /// under [`Model::Shuffle`] that is `1/(2 horizon)` instead.
     ///
     /// # Errors
-    /// [`Error::Field`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0, `confidence` is not in
-    /// (0, 1), or a scale is below 1; [`Error::Privacy`] if the modulus, or the bits of all users, would not fit 62 bits.
+    /// [`Error::Field`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0, `confidence`
+    /// is not in (0, 1), or a scale is below 1; [`Error::Privacy`] if the modulus, or the bits of all users,
+    /// would not fit 62 bits.
     pub fn new(
         model: Model,
         epsilon: Ratio,
@@ -167,38 +171,40 @@ impl Mechanism {
         self.model
     }
 
-    /// Users whose noise is counted on: all but those that may collude.
+    /// Users whose noise the guarantee relies on: all but those that may collude.
     pub const fn honest(&self) -> u64 {
         self.honest
     }
 
-    /// Steps of a reward, g.
+    /// Number of steps that a reward is divided into, g.
     pub const fn precision(&self) -> u64 {
         self.g
     }
 
-    /// Size of the total noise that decodes, tau.
+    /// Largest absolute total noise with which a sum decodes correctly, tau.
     pub const fn threshold(&self) -> u64 {
         self.tau
     }
 
-    /// Shares and sums are residues of `m = n g + 2 tau + 1`; `ceil(log2 m)` bits a user.
+    /// Modulus of shares and sums, `m = n g + 2 tau + 1`. A share has `ceil(log2 m)` bits.
     pub const fn modulus(&self) -> u64 {
         self.m
     }
 
-    /// Noise of one user to either side, C: under [`Model::Bits`] more is cut off; 0 otherwise, where nothing is.
+    /// Bound on one user's noise to either side, C, to which [`Model::Bits`] clamps it; 0 for the other
+    /// models.
     ///
     /// With `p = e^(-epsilon/g)`, the least C with `2 p^(C+1)/(1-p) <= delta/(1 + e^epsilon)`, or one more;
     /// where noise is counted on of h among n users, with `2 (n/h)` in place of 2, and an index of `1/h`
     /// below.
     ///
     /// # Why
-    /// A Polya variate A of index `r = 1/n` is k >= 1 with probability `(r/k) (1-p)^r p^k` times the product of `1 + r/j`
-    /// over j < k. That product is at most k, since r is at most 1, so that `P(A > C) <= r p^(C+1)/(1-p)`. What a user
-    /// sends is cut off only if one of its two variates is above C, whatever the reward: the `2n` of a batch are so with
-    /// probability at most `eta = 2 p^(C+1)/(1-p)`. Else the sum is that of [`Model::Pure`], which is epsilon-private; so for
-    /// neighbours D, D' and any set of sums `P(D) <= e^epsilon (P(D') + eta) + eta`, and `delta = (1 + e^epsilon) eta`.
+    /// A Polya variate A of index `r = 1/n` is k >= 1 with probability `(r/k) (1-p)^r p^k` times the product
+    /// of `1 + r/j` over j < k. That product is at most k, since r is at most 1, so that `P(A > C) <= r
+    /// p^(C+1)/(1-p)`. What a user sends is cut off only if one of its two variates is above C, whatever the
+    /// reward: the `2n` of a batch are so with probability at most `eta = 2 p^(C+1)/(1-p)`. Else the sum is
+    /// that of [`Model::Pure`], which is epsilon-private; so for neighbours D, D' and any set of sums `P(D)
+    /// <= e^epsilon (P(D') + eta) + eta`, and `delta = (1 + e^epsilon) eta`.
     pub const fn margin(&self) -> u64 {
         self.margin
     }
@@ -208,16 +214,26 @@ impl Mechanism {
         self.g + 2 * self.margin
     }
 
-    /// R under [`Model::Bits`]: how many of a user's [`bits`](Self::bits) are ones.
+    /// What each user of a batch that plays `arm` is asked to send; `None` if users add no noise.
+    pub fn ask(&self, arm: usize) -> Option<Ask> {
+        let (steps, noise, epsilon) = (self.g, self.model.user_noise()?, self.epsilon.to_f64());
+        Some(match self.model {
+            Model::Bits { .. } => Ask::Count { arm, steps, margin: self.margin, noise, epsilon },
+            _ => Ask::Share { arm, modulus: self.m, steps, noise, epsilon },
+        })
+    }
+
+    /// R under [`Model::Bits`]: the number of ones among a user's [`bits`](Self::bits).
     ///
     /// # Errors
     /// As [`randomise`](Self::randomise).
     pub fn ones(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
-        // Cut off, it lies within the bits.
+        // The clamped value lies within the bits.
         Ok((self.noised(reward, rng)? + i128::from(self.margin)) as u64)
     }
 
-    /// The sum of shares that all users' `ones` stand for, as [`analyse`](Self::analyse) takes it.
+    /// The sum of shares that corresponds to the total number of ones of all users, as
+    /// [`analyse`](Self::analyse) takes it.
     ///
     /// # Errors
     /// [`Error::Field`] if there are more ones than bits.
@@ -230,8 +246,8 @@ impl Mechanism {
         Ok(self.residue(ones as i128, -(all(self.margin) as i128)))
     }
 
-    /// A reward as a whole number of steps, `0..=g`, rounded at random to either side. Bits of the reward below
-    /// `2^-60` are dropped. No word is drawn if it is whole.
+    /// A reward as a whole number of steps, `0..=g`, rounded at random to either side. Bits of the reward
+    /// below `2^-60` are dropped. No word is drawn if it is whole.
     ///
     /// # Errors
     /// [`Error::Field`] if the reward is outside [0, 1].
@@ -265,7 +281,8 @@ impl Mechanism {
         })
     }
 
-    /// The noise of all users together, in one draw where its law allows: **simulation**, since no party may know it.
+    /// The noise of all users together, in one draw where its distribution allows it: for **simulation**,
+    /// since no party may know it.
     ///
     /// # Errors
     /// As [`noise`](Self::noise).
@@ -288,16 +305,17 @@ impl Mechanism {
         })
     }
 
-    /// The noise of all users together in constant time, from its law in double precision: **simulation**.
+    /// The noise of all users together in constant time and double precision: for **simulation**.
     ///
     /// # Errors
-    /// As [`noise`](Self::noise); [`Error::Field`] under [`Model::Concentrated`] if a user's variance is below 10.
+    /// As [`noise`](Self::noise); [`Error::Field`] under [`Model::Concentrated`] if a user's variance is
+    /// below 10.
     pub fn simulated_noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
         let rate = self.epsilon.over(Ratio::integer(self.g))?;
         super::simulate::total(self.model, self.users, rate, self.variance()?, rng)
     }
 
-    /// `g²/(h epsilon²)` of one user's noise, where the noise of h users is counted on.
+    /// Variance of one user's noise, `g²/(h epsilon²)`, where the guarantee relies on the noise of h users.
     fn variance(&self) -> Result<Ratio, Error> {
         let step = Ratio::integer(self.g).over(self.epsilon)?;
         Ok(step.times(Ratio::new(1, u128::from(self.honest))?)?.times(step)?)
@@ -306,12 +324,13 @@ impl Mechanism {
     /// R: what a user sends, a residue of the modulus; encoding is drawn before noise.
     ///
     /// # Errors
-    /// [`Error::Field`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate overflows.
+    /// [`Error::Field`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate
+    /// overflows.
     pub fn randomise(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
         Ok(self.residue(self.noised(reward, rng)?, 0))
     }
 
-    /// The reward in steps plus the user's noise, cut off where [`Model::Bits`] does.
+    /// The reward in steps plus the user's noise, clamped under [`Model::Bits`].
     fn noised(&self, reward: f64, rng: &mut dyn Rng) -> Result<i128, Error> {
         let steps = self.encode(reward, rng)?;
         let noised = i128::from(steps).saturating_add(self.noise(rng)?);
@@ -327,11 +346,13 @@ impl Mechanism {
         (value.rem_euclid(m) + noise.rem_euclid(m)).rem_euclid(m) as u64
     }
 
-    /// A: estimate of the sum of rewards, from the sum of shares. Right unless the total noise passed the threshold;
-    /// then it is off by `m/g`, which concerns accuracy and not privacy. Words are drawn for [`Model::Central`] only.
+    /// A: estimate of the sum of rewards, from the sum of shares. Right unless the total noise passed the
+    /// threshold; then it is off by `m/g`, which concerns accuracy and not privacy. Words are drawn for
+    /// [`Model::Central`] only.
     ///
     /// # Errors
-    /// [`Error::Field`] if `sum` is no residue of the modulus, [`Error::Privacy`] as for [`noise`](Self::noise).
+    /// [`Error::Field`] if `sum` is no residue of the modulus, [`Error::Privacy`] as for
+    /// [`noise`](Self::noise).
     pub fn analyse(&self, sum: u64, rng: &mut dyn Rng) -> Result<f64, Error> {
         if sum >= self.m {
             return Err(Error::Field { field: "sum", got: sum as f64, want: "below the modulus" });
@@ -351,9 +372,10 @@ impl Mechanism {
     /// Half width of the confidence interval of a batch mean, with `arms` arms in batch `number` from 1:
     /// `sqrt(ln(4 arms number²/p)/(2n)) + (sigma sqrt L + h L)/n`, `L = ln(2 arms number²/p)` (Lemma 2).
     ///
-    /// Pure, central and bits: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s epsilon)`,
-    /// `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local: `sqrt(2L)/epsilon` for the rounding
-    /// and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln 2)`; the paper leaves `c` open.
+    /// Pure, central and bits: `sigma = sqrt 2/epsilon`, `h = 1/epsilon`. Skellam: `2/epsilon + sqrt 2/(s
+    /// epsilon)`, `1/(s epsilon)`. Gaussian: `sqrt 2/epsilon + sqrt 2/(s epsilon)`, 0. Local:
+    /// `sqrt(2L)/epsilon` for the rounding and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln
+    /// 2)`; the paper leaves `c` open.
     ///
     /// Where noise is counted on of h among n users, sigma is `sqrt(n/h)` times as large: the noise of each
     /// user is infinitely divisible or Gaussian, so that the logarithm of the sum's moment generating
@@ -380,8 +402,8 @@ impl Mechanism {
     }
 }
 
-/// `2 sqrt(ln 2)`: the discrete Laplace of scale t is (4 ln 2 t², sqrt 2 t)-sub-exponential, since its moment generating
-/// function is at most `1/(1 - l² t²)` and `-ln(1 - u) <= 2 u ln 2` up to 1/2.
+/// `2 sqrt(ln 2)`: the discrete Laplace of scale t is (4 ln 2 t², sqrt 2 t)-sub-exponential, since its moment
+/// generating function is at most `1/(1 - l² t²)` and `-ln(1 - u) <= 2 u ln 2` up to 1/2.
 const LOCAL: f64 = 1.665_109_222_315_395_4;
 
 /// C of [`Mechanism::margin`].
@@ -394,7 +416,8 @@ fn margin(epsilon: f64, delta: Delta, users: u64, excess: f64, g: u64) -> Result
     let log = (2.0 * excess).ln() + epsilon + (-epsilon).exp().ln_1p()
         - delta.get().ln()
         - (-(-rate).exp_m1()).ln();
-    // C itself in place of C + 1: a whole step more than is needed covers the rounding of a number below 2^50.
+    // C itself in place of C + 1: a whole step more than is needed covers the rounding of a number below
+    // 2^50.
     let margin = (log / rate).ceil();
     let bits = (g as f64 + 2.0 * margin) * users as f64;
     if !(margin < 2f64.powi(50) && bits < 2f64.powi(62)) {
@@ -421,6 +444,32 @@ fn precision(factor: Ratio, users: u64) -> Result<u64, Error> {
 }
 
 impl Model {
+    /// The name of the model in [`EliminationParameters`](super::EliminationParameters), and of the models
+    /// that only simulations have.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pure => "pure",
+            Self::Renyi { .. } => "renyi",
+            Self::Concentrated { .. } => "concentrated",
+            Self::Central => "central",
+            Self::Local => "local",
+            Self::Shuffle => "relaxed",
+            Self::Bits { .. } => "shuffle",
+        }
+    }
+
+    /// The noise that each user adds; `None` if users add none.
+    pub const fn user_noise(self) -> Option<UserNoise> {
+        match self {
+            Self::None | Self::Central => None,
+            Self::Pure | Self::Shuffle | Self::Bits { .. } => Some(UserNoise::Polya),
+            Self::Renyi { .. } => Some(UserNoise::Skellam),
+            Self::Concentrated { .. } => Some(UserNoise::DiscreteGaussian),
+            Self::Local => Some(UserNoise::DiscreteLaplace),
+        }
+    }
+
     /// The delta at which the guarantee is stated, if it has one.
     pub const fn delta(self) -> Option<Delta> {
         match self {
@@ -431,8 +480,8 @@ impl Model {
         }
     }
 
-    /// What a whole run promises: batches are disjoint, so it is what the worst batch does, which is the first, of
-    /// `first` users. Neighbours differ in one user's reward.
+    /// The guarantee of a whole run. Batches have disjoint users, so it is that of the worst batch, which is
+    /// the first, of `first` users. Neighbours differ in one user's reward.
     ///
     /// # Errors
     /// [`Error::Privacy`] if `epsilon` is 0 or a `delta` is 0 where Renyi divergences are converted.
@@ -488,8 +537,9 @@ impl Model {
     }
 }
 
-/// Users of the largest batch that can close when batch b has `growth^b`: the batches before it went to two arms at
-/// least. The paper's `T/2` bounds it where batches double; where they grow faster, the first may take all users.
+/// Users of the largest batch that can close when batch b has `growth^b`: the batches before it went to two
+/// arms at least. The paper's `T/2` bounds it where batches double; where they grow faster, the first may
+/// take all users.
 fn largest_batch(growth: u64, horizon: u64) -> u64 {
     let (mut before, mut users) = (0u64, 1);
     loop {
@@ -501,8 +551,9 @@ fn largest_batch(growth: u64, horizon: u64) -> u64 {
     }
 }
 
-/// How far sums of `n` discrete Gaussians are from one: `xi = 10 sum over k < n of e^(-2 pi² s² k/(k+1))` (Theorem 4, after
-/// Kairouz, Liu, Steinke 2021). Terms fall with k: those beyond the first 65536 are bounded by the next one.
+/// How far sums of `n` discrete Gaussians are from one: `xi = 10 sum over k < n of e^(-2 pi² s² k/(k+1))`
+/// (Theorem 4, after Kairouz, Liu, Steinke 2021). Terms fall with k: those beyond the first 65536 are bounded
+/// by the next one.
 fn gaussian_gap(scale: f64, n: u64) -> f64 {
     const SUMMED: u64 = 1 << 16;
     let term = |k: u64| (-2.0 * (std::f64::consts::PI * scale).powi(2) * k as f64 / (k + 1) as f64).exp();

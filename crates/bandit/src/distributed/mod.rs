@@ -1,9 +1,16 @@
-//! Successive elimination under distributed differential privacy: the server learns from sums that it never sees whole.
+//! Successive elimination under distributed differential privacy: the server learns from noisy sums of users'
+//! rewards.
 //!
-//! Every user answers once, with a reward in [0, 1]. Three parties work on each batch of one arm: the users'
-//! randomiser ([`Mechanism::randomise`]: a reward in, an integer share out), an intermediary that adds shares and lets
-//! nothing else out ([`SecureSum`]), and the server's analyser ([`Mechanism::analyse`]). They share no state but the
-//! [`Mechanism`], so that each can run where it belongs.
+//! Each user answers once, with a reward in [0, 1]. Three roles work on each batch of one arm. They share no
+//! state but the [`Mechanism`], so that each can run on its own machine.
+//!
+//! | role | file | here |
+//! |---|---|---|
+//! | what all agree on | `parameters.rs`, `mechanism.rs` | [`EliminationParameters`], [`EliminationConfig`], [`Mechanism`] |
+//! | device: a reward in, an integer share out | `device.rs` | [`EliminationParameters::answer`], [`Mechanism::randomise`] |
+//! | intermediary: adds shares, lets out the sum alone | `intermediary.rs` | [`SecureSum`] |
+//! | server: poses tasks, learns from sums | `server.rs` | [`EliminationServer`], [`Mechanism::analyse`] |
+//! | all roles in one policy, for simulation | `whole.rs` | [`Elimination`] |
 //!
 //! | paper | here |
 //! |---|---|
@@ -12,20 +19,24 @@
 //! | `beta(b)` | [`Mechanism::width`] |
 //! | Dist-DP-SE, Dist-RDP-SE, central, local, shuffle | [`Elimination`] with [`Model`] |
 //!
-//! What leaves the sums is private; arms, widths and eliminations follow from it. Users are disjoint across batches, so
-//! the run costs what its worst batch costs. **A batch that lacks users is refused**: noise is sized for all of them.
+//! The sums are private; arms, widths and eliminations are functions of them. Batches have disjoint users, so
+//! the run costs as much privacy as its worst batch. **A batch that lacks users is refused**: noise is sized
+//! for all of them.
 //!
 //! Source throughout: Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits".
 
-mod elimination;
+mod device;
 mod environment;
+mod intermediary;
 mod mechanism;
-mod secure_sum;
+mod parameters;
+mod server;
 mod simulate;
-mod stage;
+mod whole;
 
-pub use elimination::{Config, Elimination, MOST_DELTA, NoiseAt};
 pub use environment::NormalArms;
+pub use intermediary::{IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
-pub use secure_sum::{AdditiveShares, BitShuffle, IdealSum, RelaxedSum, SecureSum};
-pub use stage::{Stage, survivors};
+pub use parameters::{EliminationConfig, EliminationParameters, MOST_DELTA, NoiseAt};
+pub use server::{EliminationServer, Stage, survivors};
+pub use whole::Elimination;

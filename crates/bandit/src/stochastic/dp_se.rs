@@ -7,19 +7,19 @@ use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Pulls the arms left in turn, an [`Epoch`] of equal shares at a time, and drops those whose noisy mean of the epoch
-/// is `2h + 2c` below the best. One arm left is played for ever.
+/// Pulls the arms left in turn, an [`Epoch`] of equal shares at a time, and drops those whose noisy mean of
+/// the epoch is `2h + 2c` below the best. One arm left is played for ever.
 ///
-/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward enters one
-///   release, `sum + Lap(1/epsilon)`, which is `Lap(1/(epsilon R))` on a mean of R; an epoch cut short releases
-///   nothing.
+/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward
+///   enters one release, `sum + Lap(1/epsilon)`, which is `Lap(1/(epsilon R))` on a mean of R; an epoch cut
+///   short releases nothing.
 /// - `beta` is the probability with which it may drop the best arm; `1/T` for the regret bound over T rounds.
-/// - Cost: O(1) a round, O(K) at the end of an epoch. Rewards are in [0, 1], rounded to steps of 2^-20. One decision,
-///   one reward.
+/// - Cost: O(1) a round, O(K) at the end of an epoch. Rewards are in [0, 1], rounded to steps of 2^-20. One
+///   decision, one reward.
 ///
 /// # Source
-/// Sajed, Sheffet, "An Optimal Private Stochastic-MAB Algorithm Based on an Optimal Private Stopping Rule", 2019,
-/// Algorithm 2; the baseline of Hu, Huang, Mehta, who take `beta = 1/T`. Departure: none known.
+/// Sajed, Sheffet, "An Optimal Private Stochastic-MAB Algorithm Based on an Optimal Private Stopping Rule",
+/// 2019, Algorithm 2; the baseline of Hu, Huang, Mehta, who take `beta = 1/T`. Departure: none known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct DpSe<N: Noise>(State<N>);
@@ -36,9 +36,9 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Epoch `number`, from 1, with `arms` arms left. With `D = 2^-number`, `A = ln(8 arms number^2 / beta)` and
-    /// `B = ln(4 arms number^2 / beta)`: `R = ceil(max(32 A/D^2, 8 B/(epsilon D))) + 1`, `h = sqrt(A/(2R))`,
-    /// `c = B/(R epsilon)`.
+    /// Epoch `number`, from 1, with `arms` arms left. With `D = 2^-number`, `A = ln(8 arms number^2 / beta)`
+    /// and `B = ln(4 arms number^2 / beta)`: `R = ceil(max(32 A/D^2, 8 B/(epsilon D))) + 1`, `h =
+    /// sqrt(A/(2R))`, `c = B/(R epsilon)`.
     pub fn new(arms: usize, number: u32, beta: f64, epsilon: Epsilon) -> Self {
         let (epsilon, d) = (epsilon.get(), 0.5f64.powi(number.min(1000) as i32));
         let per_beta = 4.0 * arms as f64 * f64::from(number).powi(2) / beta;
@@ -49,7 +49,7 @@ impl Epoch {
 }
 
 impl<N: Noise> DpSe<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0 or `beta` is not in (0, 1).
@@ -85,11 +85,6 @@ impl<N: Noise> DpSe<N> {
         &self.0.means
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        statement(self.0.epsilon, Neighbours::ReplaceOne)
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
@@ -100,15 +95,18 @@ impl<N: Noise> Policy for DpSe<N> {
     type Context = ();
     type Feedback = f64;
 
+    fn privacy(&self) -> PrivacyStatement {
+        statement(self.0.epsilon, Neighbours::ReplaceOne)
+    }
+
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let arm = self.0.left[self.0.next].arm; // `next` is below the length, which is never 0
         Ok(self.0.turn.decide(arm))
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
-    /// [`Error::Overflow`] after 2^33 rewards of one arm in an epoch, [`Error::Privacy`] from the noise. The state is
-    /// then unchanged.
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
+    /// rewards of one arm in an epoch, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
         state.turn.check(arm)?;

@@ -127,8 +127,8 @@ impl Environment for FullInformation {
 
 /// 64 independent coins, each 1 with probability `threshold / 2^53`.
 ///
-/// Lane by lane an integer of 53 random bits is compared with the threshold, from the highest bit down, until every
-/// lane is decided.
+/// Lane by lane an integer of 53 random bits is compared with the threshold, from the highest bit down, until
+/// every lane is decided.
 fn coins(threshold: u64, rng: &mut dyn Rng) -> u64 {
     if threshold >> 53 != 0 {
         return u64::MAX;

@@ -1,24 +1,24 @@
 //! Follow the noisy leader under full information, in epochs of 1, 2, 4, ... rounds.
 
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// FTNL: plays one arm for an epoch of `2^s` rounds, then the [noisy maximum](report_noisy_max) of that epoch's sums;
-/// the first is arm 0. Anytime. As [`NoisyMax`] says it is the private algorithm, its naive form, or the lazy leader
-/// without privacy.
+/// FTNL: plays one arm for an epoch of `2^s` rounds, then the [noisy maximum](report_noisy_max) of that
+/// epoch's sums; the first is arm 0. Anytime. As [`NoisyMax`] says it is the private algorithm, its naive
+/// form, or the lazy leader without privacy.
 ///
-/// - Privacy: for the sequence of decisions, what [`NoisyMax`] says; every round enters one call, and an epoch cut
-///   short none.
-/// - Cost: O(K) a round and in memory. Rewards are in [0, 1], rounded to steps of 2^-20. One decision, then the
-///   rewards of all arms.
+/// - Privacy: for the sequence of decisions, what [`NoisyMax`] says; every round enters one call, and an
+///   epoch cut short none.
+/// - Cost: O(K) a round and in memory. Rewards are in [0, 1], rounded to steps of 2^-20. One decision, then
+///   the rewards of all arms.
 ///
 /// # Source
-/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 2.
-/// Departure: the scale of [`NoisyMax::Leader`].
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
+/// Algorithm 2. Departure: the scale of [`NoisyMax::Leader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct FollowTheNoisyLeader<N: Noise>(State<N>);
@@ -38,22 +38,17 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         self.0.epoch_size() - self.0.sums[0].count() // `new` makes at least one sum
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        self.0.max.privacy()
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
     }
 
-    /// Takes in `rounds` rounds at once: the sum of each arm's rewards. As many calls of [`learn`](Policy::learn)
-    /// would leave the same, for they only add.
+    /// Takes in `rounds` rounds at once: the sum of each arm's rewards. As many calls of
+    /// [`learn`](Policy::learn) would leave the same, for they only add.
     ///
     /// # Errors
-    /// As `learn`; [`Error::Field`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if a sum is
-    /// outside [0, rounds].
+    /// As `learn`; [`Error::Field`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if a sum
+    /// is outside [0, rounds].
     pub fn learn_sums(
         &mut self,
         arm: usize,
@@ -71,6 +66,10 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
 impl<N: Noise> Policy for FollowTheNoisyLeader<N> {
     type Context = ();
     type Feedback = [f64];
+
+    fn privacy(&self) -> PrivacyStatement {
+        self.0.max.privacy()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         Ok(self.0.turn.decide(self.0.leader))

@@ -7,7 +7,7 @@
 //! | p-sums of the active tree nodes | `Arm::nodes` |
 
 use super::{Noise, OpenSum, Turn, check_arms, no_privacy, statement};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 /// Plays the arm with the largest
 /// `mean + sqrt(3 log2 t / O) + 6 sqrt(8) log2 t floor(log2(O + 1)) / (epsilon O)`; anytime.
 ///
-/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Half of epsilon pays for
-///   the array a reward ends in, `Lap(2/epsilon)`, half for the r nodes of the tree over array r that it is in,
-///   `Lap(2r/epsilon)` each. With [`Tree::Paper`] it is 1.5 epsilon.
+/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Half of epsilon
+///   pays for the array a reward ends in, `Lap(2/epsilon)`, half for the r nodes of the tree over array r
+///   that it is in, `Lap(2r/epsilon)` each. With [`Tree::Paper`] it is 1.5 epsilon.
 /// - Cost: O(K) a round; O(K log T) memory.
 /// - Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward.
 ///
 /// # Source
-/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": appendix E,
-/// Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and kept, since noise drawn
-/// afresh each round, as the pseudo-code can be read, averages away.
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
+/// appendix E, Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and
+/// kept, since noise drawn afresh each round, as the pseudo-code can be read, averages away.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct HybridUcb<N: Noise>(State<N>);
@@ -38,13 +38,13 @@ pub enum Tree {
     /// The sum of the array.
     #[default]
     Corrected,
-    /// The root of its tree, and afterwards the sum of the array. The scale `2r/epsilon` pays for r nodes over each
-    /// reward and the root is one more: up to 1.5 epsilon. For reproduction only.
+    /// The root of its tree, and afterwards the sum of the array. The scale `2r/epsilon` pays for r nodes
+    /// over each reward and the root is one more: up to 1.5 epsilon. For reproduction only.
     Paper,
 }
 
 impl<N: Noise> HybridUcb<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.
@@ -72,16 +72,6 @@ impl<N: Noise> HybridUcb<N> {
         self.0.arms.iter().map(|a| a.pulls)
     }
 
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        let epsilon = match self.0.tree {
-            Tree::Corrected => Ok(self.0.epsilon),
-            Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
-        };
-        // Fails where it is infinite.
-        epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
-    }
-
     /// The source of noise.
     pub fn noise(&self) -> &N {
         &self.0.noise
@@ -91,6 +81,15 @@ impl<N: Noise> HybridUcb<N> {
 impl<N: Noise> Policy for HybridUcb<N> {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        let epsilon = match self.0.tree {
+            Tree::Corrected => Ok(self.0.epsilon),
+            Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
+        };
+        // Fails where it is infinite.
+        epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let State { epsilon, turn, arms, .. } = &mut self.0;
@@ -105,9 +104,8 @@ impl<N: Noise> Policy for HybridUcb<N> {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
-    /// [`Error::Overflow`] after 2^33 rewards of one arm, [`Error::Privacy`] from the noise. The state is then
-    /// unchanged.
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
+    /// rewards of one arm, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let State { epsilon, tree, noise, turn, arms } = &mut self.0;
         turn.check(arm)?;
@@ -169,7 +167,8 @@ impl Arm {
         }
         let r = self.open_array();
         let fill = self.pulls + 2 - (1 << r);
-        // Like a carry in a binary counter: the nodes of the trailing zeros and the reward make the next node.
+        // Like a carry in a binary counter: the nodes of the trailing zeros and the reward make the next
+        // node.
         let kept = self.nodes.len() - fill.trailing_zeros() as usize;
         let mut sum = OpenSum::default();
         sum.add(reward)?;

@@ -7,7 +7,7 @@
 //! | open array | `Arm::open`, of size `2 * Arm::size` |
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 /// Plays the arm with the largest `mean + sqrt(3 ln t / size) + 3 ln t / (epsilon size)`; anytime.
 ///
-/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward enters one
-///   release, `sum + Lap(1/epsilon)`; arm j releases at its pulls 1, 3, 7, 15, ...
-/// - Cost: O(1) a round while one arm stays ahead, which is decided once for many rounds; O(K) when that ends. O(K)
-///   memory.
+/// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward
+///   enters one release, `sum + Lap(1/epsilon)`; arm j releases at its pulls 1, 3, 7, 15, ...
+/// - Cost: O(1) a round while one arm stays ahead, which is decided once for many rounds; O(K) when that
+///   ends. O(K) memory.
 /// - Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward.
 ///
 /// # Source
-/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 1
-/// in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is a release like any other, with noise
-/// `Lap(1/epsilon)`; the paper leaves it open, and without noise there is no privacy.
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
+/// Algorithm 1 in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is a release like
+/// any other, with noise `Lap(1/epsilon)`; the paper leaves it open, and without noise there is no privacy.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct AnytimeLazyUcb<N: Noise> {
@@ -34,7 +34,7 @@ pub struct AnytimeLazyUcb<N: Noise> {
 }
 
 impl<N: Noise> AnytimeLazyUcb<N> {
-    /// `k` arms at `epsilon`, nothing pulled yet.
+    /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.
@@ -52,11 +52,6 @@ impl<N: Noise> AnytimeLazyUcb<N> {
         let arms = &self.state.arms;
         let a = arms.get(arm).ok_or(Error::Arm { arm, k: arms.len() })?;
         Ok(if a.size == 0 { f64::INFINITY } else { a.index(t, self.state.epsilon.get()) })
-    }
-
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        statement(self.state.epsilon, Neighbours::ReplaceOne)
     }
 
     /// The source of noise.
@@ -94,6 +89,10 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
     type Context = ();
     type Feedback = f64;
 
+    fn privacy(&self) -> PrivacyStatement {
+        statement(self.state.epsilon, Neighbours::ReplaceOne)
+    }
+
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let (t, k) = (self.state.turn.round(), self.state.arms.len());
         if t > k as u64 && t > self.lead.until {
@@ -104,9 +103,8 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
-    /// [`Error::Overflow`] after 2^33 rewards in one array, [`Error::Privacy`] from the noise. The state is then
-    /// unchanged.
+    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
+    /// rewards in one array, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let State { epsilon, noise, turn, arms } = &mut self.state;
         turn.check(arm)?;
@@ -165,10 +163,10 @@ impl Arm {
 
 /// The last round up to which `ahead`, which leads in round `t`, surely stays above `rival` or level with it.
 ///
-/// With `x = sqrt(ln t)` the lead is `a - b x - c x^2`, and `b` and `c` have the sign of `1/rival.size - 1/ahead.size`:
-/// a rival with the larger array falls behind for ever, another overtakes at the root. `slack` is far above the
-/// rounding of two indices at any t below 2^64 and far below what matters, so that the rounds skipped are exactly
-/// those in which the comparison, carried out, would have said the same.
+/// With `x = sqrt(ln t)` the lead is `a - b x - c x^2`, and `b` and `c` have the sign of `1/rival.size -
+/// 1/ahead.size`: a rival with the larger array falls behind for ever, another overtakes at the root. `slack`
+/// is far above the rounding of two indices at any t below 2^64 and far below what matters, so that the
+/// rounds skipped are exactly those in which the comparison, carried out, would have said the same.
 fn overtaken(ahead: &Arm, rival: &Arm, t: u64, epsilon: f64) -> u64 {
     if (ahead.mean, ahead.size) == (rival.mean, rival.size) {
         return u64::MAX; // Level for ever: also the leader itself.

@@ -8,13 +8,14 @@
 //! | UCB1, not private | [`Ucb1`] | no | reward of the arm |
 //! | Follow the noisy leader, naive and not private forms | [`FollowTheNoisyLeader`] | no | rewards of all arms |
 //!
-//! Privacy is event-level and pure: two reward tables are neighbours if one round's rewards are replaced, and what is
-//! published is the sequence of decisions. Decisions depend on rewards through released noisy sums alone.
+//! Privacy is event-level and pure: two reward tables are neighbours if one round's rewards are replaced, and
+//! what is published is the sequence of decisions. Decisions depend on rewards through released noisy sums
+//! alone.
 //!
-//! Each policy carries its source of noise: [`GridLaplace`](privacy::laplace::GridLaplace) where people are protected,
-//! with a cryptographic generator as the `rng` of [`Policy`](crate::Policy);
-//! [`HarnessLaplace`](privacy::laplace::HarnessLaplace) for simulation. Rewards are in [0, 1] and rounded to steps of
-//! `2^-20`, so that sums are exact. Each decision is answered by one reward before the next.
+//! Each policy carries its source of noise: [`GridLaplace`](privacy::laplace::GridLaplace) where people are
+//! protected, with a cryptographic generator as the `rng` of [`Policy`](crate::Policy);
+//! [`HarnessLaplace`](privacy::laplace::HarnessLaplace) for simulation. Rewards are in [0, 1] and rounded to
+//! steps of `2^-20`, so that sums are exact. Each decision is answered by one reward before the next.
 //!
 //! Source throughout: Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic
 //! Environment".
@@ -48,7 +49,7 @@ pub trait Noise: LaplaceNoise + Clone + Serialize + DeserializeOwned {}
 
 impl<N: LaplaceNoise + Clone + Serialize + DeserializeOwned> Noise for N {}
 
-/// Whose turn it is: a decision, then its reward.
+/// Whether a decision or its reward comes next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turn {

@@ -1,32 +1,33 @@
-//! Report Noisy Max: which of several sums is the largest, privately.
+//! Report Noisy Max: the position of the largest of several sums, under differential privacy.
 
 use super::{Noise, no_privacy, statement};
 use crate::Error;
-use crate::oful::argmax;
+use crate::vector::argmax;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the leader of an epoch is chosen: what its noise protects against.
+/// How the leader of an epoch is chosen, and what its noise protects.
 ///
 /// # Source
-/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment": Algorithm 3,
-/// section 5. Departure: they take `1/epsilon` for replaced rounds and cite a claim about added ones; under
-/// replacement two sums may move in opposite directions, and `1/epsilon` costs up to `2 epsilon`
+/// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
+/// Algorithm 3, section 5. Departure: they take `1/epsilon` for replaced rounds and cite a claim about added
+/// ones; under replacement two sums may move in opposite directions, and `1/epsilon` costs up to `2 epsilon`
 /// (`tests/all/stochastic_privacy.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoisyMax {
-    /// The leader alone is private. `Lap(2/epsilon)` if one round's rewards are replaced; `Lap(1/epsilon)`, the
-    /// paper's, if they are added or removed (set to 0), which is up to 2 epsilon under replacement.
+    /// The leader alone is private. `Lap(2/epsilon)` if one round's rewards are replaced; `Lap(1/epsilon)`,
+    /// the paper's, if they are added or removed (set to 0), which is up to 2 epsilon under replacement.
     Leader {
         /// Privacy parameter.
         epsilon: Epsilon,
         /// What neighbours differ in.
         neighbours: Neighbours,
     },
-    /// The naive form, `Lap(K/epsilon)`: the K noisy sums could be published, one round's rewards being replaced.
+    /// The naive form, `Lap(K/epsilon)`: the K noisy sums could be published, one round's rewards being
+    /// replaced.
     EverySum {
         /// Privacy parameter.
         epsilon: Epsilon,
@@ -47,7 +48,7 @@ impl NoisyMax {
         }
     }
 
-    /// What it promises when every round enters one call.
+    /// The guarantee if every round enters one call.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         match *self {
             Self::Leader { epsilon, neighbours } => statement(epsilon, neighbours),
@@ -57,7 +58,8 @@ impl NoisyMax {
     }
 }
 
-/// Position of the largest of `sums` after noise of the given scale on each, drawn in order; 0 if there is none.
+/// Position of the largest of `sums` after noise of the given scale on each, drawn in order; 0 if there is
+/// none.
 ///
 /// - Privacy: per call, `2/scale` if neighbours move every sum by at most 1, `1/scale` if all the same way.
 ///   Nothing but the position leaves: neither the noisy sums nor their gap may be published.

@@ -1,11 +1,12 @@
-//! Rewards that no release has seen yet.
+//! Sums of rewards that no release has used.
 
 use super::Noise;
 use crate::Error;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters two.
+/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters
+/// two.
 ///
 /// Counted in whole steps of `2^-20`: exact, as the noise's guarantee needs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +22,11 @@ impl OpenSum {
     /// So many rewards of up to 1 sum to at most `2^53` steps, which a double holds exactly.
     pub(super) const MAX_COUNT: u64 = 1 << 33;
 
-    /// Takes in one reward.
+    /// Adds one reward.
     ///
     /// # Errors
-    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has changed then.
+    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
+    /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&reward) {
             return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
@@ -62,7 +64,7 @@ impl OpenSum {
     /// The sum with noise of the given scale; empties it.
     ///
     /// # Errors
-    /// [`Error::Privacy`] from the noise. Nothing has changed then.
+    /// [`Error::Privacy`] from the noise. The state is then unchanged.
     pub(super) fn release(
         &mut self,
         scale: f64,

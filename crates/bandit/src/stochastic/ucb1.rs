@@ -1,7 +1,7 @@
-//! UCB1: what the private policies are measured against.
+//! UCB1, the baseline without privacy.
 
 use super::{OpenSum, Turn, check_arms, no_privacy};
-use crate::oful::argmax;
+use crate::vector::argmax;
 use crate::{Error, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -18,18 +18,13 @@ use serde::{Deserialize, Serialize};
 pub struct Ucb1(State);
 
 impl Ucb1 {
-    /// `k` arms, nothing pulled yet.
+    /// `k` arms, before the first pull.
     ///
     /// # Errors
     /// [`Error::Field`] if `k` is 0.
     pub fn new(k: usize) -> Result<Self, Error> {
         check_arms(k)?;
         Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
-    }
-
-    /// What this policy promises.
-    pub fn privacy(&self) -> PrivacyStatement {
-        no_privacy()
     }
 
     /// Pulls, arm by arm.
@@ -41,6 +36,10 @@ impl Ucb1 {
 impl Policy for Ucb1 {
     type Context = ();
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        no_privacy()
+    }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
         let State { turn, arms } = &mut self.0;

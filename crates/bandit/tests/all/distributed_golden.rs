@@ -1,8 +1,9 @@
-//! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be counted.
+//! Distributed elimination and its mechanisms, equal to recorded values; exact laws where they can be
+//! counted.
 
+use crate::intermediaries::{AdditiveShares, BitShuffle};
 use bandit::distributed::{
-    AdditiveShares, BitShuffle, Config, Elimination, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum,
-    SecureSum,
+    Elimination, EliminationConfig, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum, SecureSum,
 };
 use bandit::{Error, Policy};
 use privacy::budget::Delta;
@@ -144,8 +145,9 @@ fn encoder() {
 /// A batch: number, means of all arms but the last, width, arms left after it.
 type Batch = (u32, Vec<f64>, f64, Vec<usize>);
 
-/// Plays 0/1 arms, one uniform a round; gives pulls, and after each batch its number, means, width and arms left.
-fn play(config: Config, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
+/// Plays 0/1 arms, one uniform a round; gives pulls, and after each batch its number, means, width and arms
+/// left.
+fn play(config: EliminationConfig, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
     let horizon = config.horizon;
     let mut policy = Elimination::new(config, IdealSum).unwrap();
     let (mut arms, mut noise) = (SplitMix64::new(seed), SplitMix64::noise(seed));
@@ -169,10 +171,12 @@ fn play(config: Config, means: &[f64], seed: u64) -> (Vec<u64>, Vec<Batch>) {
     (pulls, batches)
 }
 
-/// Runs of 4000 users, equal to the last pull: means (all but the last arm's, which closes the batch), widths and arms.
+/// Runs of 4000 users, equal to the last pull: means (all but the last arm's, which closes the batch), widths
+/// and arms.
 #[test]
 fn golden_runs() {
-    let config = |model| Config { confidence: 0.1, ..Config::new(3, 4000, model, Ratio::ONE) };
+    let config =
+        |model| EliminationConfig { confidence: 0.1, ..EliminationConfig::new(3, 4000, model, Ratio::ONE) };
     type Row = (&'static [f64], f64, &'static [usize]);
     let pure: [Row; 8] = [
         (&[1.5, 0.25], 4.571983445, &[0, 1, 2]),
@@ -215,7 +219,10 @@ fn golden_runs() {
 #[test]
 fn without_noise() {
     for (horizon, regret) in [(100u64, 45.0), (1000, 93.0)] {
-        let config = Config { confidence: 0.1, ..Config::new(3, horizon, Model::None, Ratio::ONE) };
+        let config = EliminationConfig {
+            confidence: 0.1,
+            ..EliminationConfig::new(3, horizon, Model::None, Ratio::ONE)
+        };
         let mut policy = Elimination::new(config, IdealSum).unwrap();
         let rng = &mut SplitMix64::new(1);
         let (mut lost, mut widths) = (0.0, vec![policy.stage().width()]);
@@ -240,7 +247,7 @@ fn stored_and_read_back_it_goes_on() {
     for (model, noise) in
         [(Model::Pure, NoiseAt::Users), (renyi(2), NoiseAt::Sum), (Model::Central, NoiseAt::Users)]
     {
-        let config = Config { noise, ..Config::new(3, 500, model, Ratio::ONE) };
+        let config = EliminationConfig { noise, ..EliminationConfig::new(3, 500, model, Ratio::ONE) };
         let mut policy = Elimination::new(config, AdditiveShares::new(3).unwrap()).unwrap();
         let (mut a, mut b) = (SplitMix64::new(3), SplitMix64::new(3));
         let reward = |t: u32| f64::from(t % 7) / 7.0;
@@ -280,14 +287,14 @@ fn stored_and_read_back_it_goes_on() {
 
 #[test]
 fn misuse_is_refused_and_changes_nothing() {
-    let good = Config::new(2, 100, Model::Pure, Ratio::ONE);
+    let good = EliminationConfig::new(2, 100, Model::Pure, Ratio::ONE);
     for (field, bad) in [
-        ("arms", Config { arms: 0, ..good.clone() }),
-        ("growth", Config { growth: 1, ..good.clone() }),
-        ("epsilon", Config { epsilon: Ratio::ZERO, ..good.clone() }),
-        ("horizon", Config { horizon: 0, ..good.clone() }),
-        ("confidence", Config { confidence: 1.0, ..good.clone() }),
-        ("scale", Config { model: renyi(0), ..good.clone() }),
+        ("arms", EliminationConfig { arms: 0, ..good.clone() }),
+        ("growth", EliminationConfig { growth: 1, ..good.clone() }),
+        ("epsilon", EliminationConfig { epsilon: Ratio::ZERO, ..good.clone() }),
+        ("horizon", EliminationConfig { horizon: 0, ..good.clone() }),
+        ("confidence", EliminationConfig { confidence: 1.0, ..good.clone() }),
+        ("scale", EliminationConfig { model: renyi(0), ..good.clone() }),
     ] {
         let error = Elimination::new(bad, IdealSum).unwrap_err();
         assert!(matches!(error, Error::Field { field: f, .. } if f == field), "{field}: {error}");
@@ -336,7 +343,8 @@ fn additive_shares_hide() {
         let ideal = IdealSum.sum(&shares, 9, m, &mut rng).unwrap();
         assert_eq!(sharing.sum(&shares, 9, m, &mut rng), Ok(ideal));
     }
-    // Pairs of parts, all three ways, of a fixed share: 121 cells, 120 degrees of freedom; 186 is passed once in 10^4.
+    // Pairs of parts, all three ways, of a fixed share: 121 cells, 120 degrees of freedom; 186 is passed once
+    // in 10^4.
     for (i, j) in [(0, 1), (0, 2), (1, 2)] {
         let (draws, mut counts) = (121_000, vec![0.0f64; 121]);
         for _ in 0..draws {
@@ -422,7 +430,8 @@ fn bit_shuffle_leaks_what_it_says() {
     }
 }
 
-/// The sampler draws from that law: chi-square over 26 counts, 25 degrees of freedom; 63 is passed once in 10^4.
+/// The sampler draws from that law: chi-square over 26 counts, 25 degrees of freedom; 63 is passed once in
+/// 10^4.
 #[test]
 fn bit_shuffle_draws_its_law() {
     let (shuffle, mut rng) = (BitShuffle { bits: 25, failure: r(1, 10) }, SplitMix64::new(4));
@@ -440,7 +449,8 @@ fn bit_shuffle_draws_its_law() {
         assert!(chi < 63.0, "{share}: {chi}");
     }
     // And it runs end to end.
-    let config = Config { epsilon: r(1, 4), ..Config::new(2, 6, Model::Pure, Ratio::ONE) };
+    let config =
+        EliminationConfig { epsilon: r(1, 4), ..EliminationConfig::new(2, 6, Model::Pure, Ratio::ONE) };
     let mut policy = Elimination::new(config, BitShuffle { bits: 4000, failure: r(1, 12) }).unwrap();
     for _ in 0..6 {
         let arm = policy.decide(&(), &mut rng).unwrap();
@@ -450,7 +460,7 @@ fn bit_shuffle_draws_its_law() {
 
 #[test]
 fn statements() {
-    let of = |model| Config::new(10, 1_000_000, model, Ratio::ONE).privacy().unwrap();
+    let of = |model| EliminationConfig::new(10, 1_000_000, model, Ratio::ONE).privacy().unwrap();
     for (model, trust) in [
         (Model::Pure, Trust::Distributed),
         (Model::Central, Trust::Central),

@@ -2,7 +2,9 @@
 //!
 //! Attacks: events are fixed beforehand; all bounds hold together with probability above 0.999.
 
-use bandit::distributed::{Config, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage};
+use bandit::distributed::{
+    EliminationConfig, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage,
+};
 use privacy::audit::epsilon_at_least;
 use privacy::budget::Delta;
 use privacy::source::SplitMix64;
@@ -36,7 +38,8 @@ fn worst_ratio(index: f64, rate: f64, g: usize) -> f64 {
     (-g..reach as i64 / 2 - g).map(|x| (at(x) / at(x + g)).ln().abs()).fold(0.0, f64::max)
 }
 
-/// Precision and noise of one batch belong together: the ratio is epsilon, and is not with the precision of another.
+/// Precision and noise of one batch belong together: the ratio is epsilon, and is not with the precision of
+/// another.
 #[test]
 fn pure_ratio_is_exact() {
     for users in [16, 64, 256] {
@@ -52,7 +55,8 @@ fn bits(delta: f64) -> Model {
     Model::Bits { delta: Delta::new(delta).unwrap() }
 }
 
-/// P of the number of ones that a user sends, of whose reward `steps` steps are left, when noise beyond `margin` is cut off.
+/// P of the number of ones that a user sends, of whose reward `steps` steps are left, when noise beyond
+/// `margin` is cut off.
 fn ones_law(users: u64, rate: f64, g: usize, margin: usize, steps: usize) -> Vec<f64> {
     let (index, reach) = (1.0 / users as f64, (60.0 / rate) as usize + margin);
     let mut one = vec![(1.0 - (-rate).exp()).powf(index)];
@@ -77,7 +81,8 @@ fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// The delta of a batch's number of ones at `epsilon`: the worst hockey-stick divergence over who else earned what.
+/// The delta of a batch's number of ones at `epsilon`: the worst hockey-stick divergence over who else earned
+/// what.
 fn exact_delta(users: u64, epsilon: f64, g: usize, margin: usize) -> f64 {
     let [none, all] = [0, g].map(|steps| ones_law(users, epsilon / g as f64, g, margin, steps));
     let worst = |earners: u64| {
@@ -92,7 +97,8 @@ fn exact_delta(users: u64, epsilon: f64, g: usize, margin: usize) -> f64 {
     (0..users).map(worst).fold(0.0, f64::max)
 }
 
-/// Noise that is cut off costs no more than the delta that was asked for, and with half of the margin it does.
+/// Noise that is cut off costs no more than the delta that was asked for, and with half of the margin it
+/// does.
 #[test]
 fn cut_off_noise_costs_its_delta() {
     for (users, epsilon, delta) in [(2, 1, 1e-6), (3, 1, 1e-4), (4, 2, 1e-3), (16, 1, 1e-5)] {
@@ -156,18 +162,21 @@ fn attack_made_up_users_leave_enough_noise() {
 fn runs_state_their_guarantee_at_a_small_delta() {
     let config = |delta| {
         let delta = Delta::new(delta).unwrap();
-        Config::new(2, 1000, Model::Renyi { scale: Ratio::ONE, delta }, Ratio::ONE)
+        EliminationConfig::new(2, 1000, Model::Renyi { scale: Ratio::ONE, delta }, Ratio::ONE)
     };
     assert!(Stage::new(config(MOST_DELTA)).is_ok());
     for delta in [0.011, 0.99] {
         let refused = Stage::new(config(delta)).unwrap_err().to_string();
         assert!(refused.contains("delta is") && refused.contains("at most 0.01"), "{refused}");
     }
-    let part = Config { colluding: r(1, 4), ..config(1e-6) };
+    let part = EliminationConfig { colluding: r(1, 4), ..config(1e-6) };
     assert!(part.privacy().unwrap().sentence.contains("all users of a batch but a part of 0.25"));
     // Rounded up: of the first batch's two one.
     assert_eq!([1, 2, 3].map(|number| part.mechanism(number).unwrap().honest()), [1, 3, 6]);
-    for bad in [Config { colluding: r(5, 4), ..part.clone() }, Config { noise: NoiseAt::Sum, ..part }] {
+    for bad in [
+        EliminationConfig { colluding: r(5, 4), ..part.clone() },
+        EliminationConfig { noise: NoiseAt::Sum, ..part },
+    ] {
         assert!(matches!(Stage::new(bad), Err(bandit::Error::Field { field: "colluding", .. })));
     }
 }
@@ -192,7 +201,8 @@ fn ones_have_their_law() {
     }
 }
 
-/// The number of ones stands for the sum of the shares that the same words make, over the whole range of the count.
+/// The number of ones stands for the sum of the shares that the same words make, over the whole range of the
+/// count.
 #[test]
 fn counts_are_sums_of_shares() {
     for (users, delta) in [(1, 0.5), (9, 0.9), (64, 1e-6)] {
@@ -214,7 +224,8 @@ fn counts_are_sums_of_shares() {
     }
 }
 
-/// If a fraction of the users answers only (or the rest tell the server their noise), the others have this epsilon.
+/// If a fraction of the users answers only (or the rest tell the server their noise), the others have this
+/// epsilon.
 #[test]
 fn users_who_do_not_answer_cost_the_others() {
     for (users, e, g, want) in [
@@ -281,8 +292,8 @@ fn attacks(runs: u64) {
     let local = made(Model::Local, 4);
     let (g, half) = (local.precision(), local.modulus() / 2);
     below("Local", shown(runs, 0.0, |x, rng| (g..half).contains(&local.randomise(x, rng).unwrap())), 1.0);
-    // Tails of noise near the Gaussian of deviation 1 (very negative noise wraps to 5 and above), rare: twice the runs. What is
-    // stated is epsilon at delta 1e-5.
+    // Tails of noise near the Gaussian of deviation 1 (very negative noise wraps to 5 and above), rare: twice
+    // the runs. What is stated is epsilon at delta 1e-5.
     for model in [renyi(), gauss()] {
         let stated = model.privacy(Ratio::ONE, 4, 1_000_000).unwrap();
         let (epsilon, delta) = (stated.epsilon.unwrap().get(), stated.delta.get());
@@ -335,7 +346,8 @@ fn attacks_of_a_million_show_less_than_is_stated() {
     attacks(1_000_000);
 }
 
-/// Chi-square of homogeneity between estimates of two mechanisms, 24 degrees of freedom: 60 is passed once in 10^4.
+/// Chi-square of homogeneity between estimates of two mechanisms, 24 degrees of freedom: 60 is passed once in
+/// 10^4.
 fn apart(runs: u64, mechanisms: [&Mechanism; 2]) -> f64 {
     let mut rng = SplitMix64::new(6);
     let mut counts = [[0.0f64; 25]; 2];
@@ -348,8 +360,8 @@ fn apart(runs: u64, mechanisms: [&Mechanism; 2]) -> f64 {
     (0..25).map(|c| (counts[0][c] - counts[1][c]).powi(2) / (counts[0][c] + counts[1][c]).max(1.0)).sum()
 }
 
-/// One discrete Laplace at the server, or one spread over the users: the estimates have the same law. Of an epsilon a
-/// tenth smaller they have not, and that is seen.
+/// One discrete Laplace at the server, or one spread over the users: the estimates have the same law. Of an
+/// epsilon a tenth smaller they have not, and that is seen.
 fn laws_of_central_and_distributed(runs: u64, users: u64) {
     let [pure, central] = [Model::Pure, Model::Central].map(|model| made(model, users));
     let chi = apart(runs, [&pure, &central]);

@@ -1,7 +1,7 @@
-//! Errors of the estimate and regret of distributed elimination, against the tables of an independent prototype.
-//! Means agree within three standard errors of both sides, on fixed seeds.
+//! Errors of the estimate and regret of distributed elimination, against the tables of an independent
+//! prototype. Means agree within three standard errors of both sides, on fixed seeds.
 
-use bandit::distributed::{Config, Elimination, IdealSum, Mechanism, Model, NoiseAt};
+use bandit::distributed::{Elimination, EliminationConfig, IdealSum, Mechanism, Model, NoiseAt};
 use bandit::stochastic::DpSe;
 use bandit::{Policy, Summary};
 use privacy::Ratio;
@@ -44,7 +44,8 @@ fn errors_of_the_estimate() {
     ] {
         let mechanism = Mechanism::new(model, Ratio::ONE, 16, 0.1, 1000).unwrap();
         let mut rng = SplitMix64::new(2);
-        // Decoding is right until noise passes the threshold; far out it is not, so only sums that decode count here.
+        // Decoding is right until noise passes the threshold; far out it is not, so only sums that decode
+        // count here.
         let reach = mechanism.threshold() as f64 / mechanism.precision() as f64;
         let errors: Vec<f64> = (0..runs)
             .map(|_| {
@@ -74,8 +75,14 @@ fn errors_of_the_estimate() {
     }
 }
 
-/// Pseudo-regret of one run, which is followed until one arm is left; `reward` draws what an arm of that mean gives.
-fn regret(config: Config, means: &[f64], seed: u64, reward: impl FnMut(f64, &mut SplitMix64) -> f64) -> f64 {
+/// Pseudo-regret of one run, which is followed until one arm is left; `reward` draws what an arm of that mean
+/// gives.
+fn regret(
+    config: EliminationConfig,
+    means: &[f64],
+    seed: u64,
+    reward: impl FnMut(f64, &mut SplitMix64) -> f64,
+) -> f64 {
     let horizon = config.horizon;
     let policy = Elimination::new(config, IdealSum).unwrap();
     follow(policy, horizon, means, seed, reward, |policy| match policy.left() {
@@ -111,7 +118,11 @@ fn bernoulli(mean: f64, rng: &mut SplitMix64) -> f64 {
 }
 
 fn two_arms(model: Model, epsilon: Ratio, horizon: u64, runs: u64) -> Vec<f64> {
-    let config = Config { confidence: 0.1, noise: NoiseAt::Sum, ..Config::new(2, horizon, model, epsilon) };
+    let config = EliminationConfig {
+        confidence: 0.1,
+        noise: NoiseAt::Sum,
+        ..EliminationConfig::new(2, horizon, model, epsilon)
+    };
     (0..runs).map(|seed| regret(config.clone(), &[0.6, 0.4], 1000 + seed, bernoulli)).collect()
 }
 
@@ -133,8 +144,8 @@ fn regret_of_two_arms() {
     }
 }
 
-/// The order that the paper claims, each step beyond two standard errors: exact, then central and distributed alike,
-/// then local.
+/// The order that the paper claims, each step beyond two standard errors: exact, then central and distributed
+/// alike, then local.
 #[test]
 fn order_of_the_models() {
     let at = |model| Summary::of(&two_arms(model, Ratio::ONE, 100_000, 30)).unwrap();
@@ -173,7 +184,12 @@ fn ten_arms_of(
     growth: u64,
     range: (f64, f64),
 ) -> Vec<f64> {
-    let config = Config { confidence: 0.1, growth, noise, ..Config::new(10, users, model, epsilon) };
+    let config = EliminationConfig {
+        confidence: 0.1,
+        growth,
+        noise,
+        ..EliminationConfig::new(10, users, model, epsilon)
+    };
     let run = |(seed, means): (u64, Vec<f64>)| regret(config.clone(), &means, 500 + seed, normal);
     (0..).zip(instances(count, range)).map(run).collect()
 }

@@ -2,14 +2,15 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
-mod anonymous_environment;
-mod anonymous_golden;
-mod anonymous_state;
-mod anonymous_statistics;
 mod bounds;
+mod delayed_environment;
+mod delayed_golden;
+mod delayed_state;
+mod delayed_statistics;
 mod distributed_golden;
 mod distributed_privacy;
 mod distributed_statistics;
+mod intermediaries;
 mod paper_figure_1;
 mod purchases;
 mod state;

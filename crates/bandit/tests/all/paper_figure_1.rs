@@ -34,8 +34,8 @@ where
     Ok(Repeated { regret: Summary::of(&regrets).unwrap(), mean_updates: updates as f64 / SEEDS as f64, arms })
 }
 
-/// Rare updates cost less regret than one standard error. RSOFUL and RSOFUL-Tr update about 11 times, as the paper
-/// says. HELBA updates 33 times where the paper says 20: its growth rule alone forces about 32.
+/// Rare updates cost less regret than one standard error. RSOFUL and RSOFUL-Tr update about 11 times, as the
+/// paper says. HELBA updates 33 times where the paper says 20: its growth rule alone forces about 32.
 #[test]
 fn rare_updates_cost_little_regret() -> Result<(), Error> {
     let helba = LinearConfig::figure_1();

@@ -1,6 +1,6 @@
 //! The figures of `data/README.md`, to the digits printed there.
 
-use bandit::choice::{PurchaseLog, Purchases};
+use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, Features, HelbaClear};
 use bandit::{Error, History, LinearConfig, Oful, Policy, Schedule, UniformRandom, Width, play};
 use rand_chacha::ChaCha8Rng;
@@ -74,7 +74,8 @@ fn random_play_hits_one_in_four() -> Result<(), Error> {
     Ok(())
 }
 
-/// HELBA's own index adds `c1` under the root, which fades as t_j^(-2): the hit rate stays that of the lazy rule.
+/// HELBA's own index adds `c1` under the root, which fades as t_j^(-2): the hit rate stays that of the lazy
+/// rule.
 #[test]
 fn helba_matches_the_lazy_rule() -> Result<(), Error> {
     let data = Arc::new(Purchases::yogurt()?);

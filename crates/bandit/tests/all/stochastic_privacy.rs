@@ -1,5 +1,5 @@
-//! What the decisions give away: exact probabilities, one release an observation, and attacks that estimate epsilon
-//! from runs on neighbouring tables.
+//! What the decisions give away: exact probabilities, one release an observation, and attacks that estimate
+//! epsilon from runs on neighbouring tables.
 
 use bandit::Policy;
 use bandit::stochastic::{AnytimeLazyUcb, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, Tree, Ucb1};
@@ -83,7 +83,8 @@ fn noisy_max_needs_twice_the_papers_scale_under_replacement() {
     }
 }
 
-/// Rewards differ in one round, noise is equal: how many of the values that a policy of one arm released differ.
+/// Rewards differ in one round, noise is equal: how many of the values that a policy of one arm released
+/// differ.
 fn releases_touched<P: Policy<Context = (), Feedback = f64>>(
     new: impl Fn() -> P,
     means: impl Fn(&P) -> Vec<f64>,
@@ -195,7 +196,8 @@ fn decisions_wait_for_the_release() {
     assert!(changed_later > 10);
 }
 
-/// Which noise values are in the mean after each pull, read off it: the k-th value is `2^k`, all rewards are 0.
+/// Which noise values are in the mean after each pull, read off it: the k-th value is `2^k`, all rewards
+/// are 0.
 fn noise_in_each_mean(tree: Tree, pulls: u64) -> (Vec<u64>, Vec<f64>) {
     let values: Vec<f64> = (0..48).map(|k| 2f64.powi(k)).collect();
     let mut policy = HybridUcb::new(1, eps(1.0), tree, ScriptedLaplace::new(values)).unwrap();
@@ -209,8 +211,9 @@ fn noise_in_each_mean(tree: Tree, pulls: u64) -> (Vec<u64>, Vec<f64>) {
     (sets, policy.noise().scales().to_vec())
 }
 
-/// What each observation pays: the sum of `1/scale` over the released sums that it is in. The released sums of a mean
-/// stand one after another and cover all observations, each draw covering what the older ones leave.
+/// What each observation pays: the sum of `1/scale` over the released sums that it is in. The released sums
+/// of a mean stand one after another and cover all observations, each draw covering what the older ones
+/// leave.
 fn paid(tree: Tree, pulls: u64) -> Vec<f64> {
     let (sets, scales) = noise_in_each_mean(tree, pulls);
     let mut cover: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
@@ -245,7 +248,8 @@ fn hybrid_ucb_pays_epsilon_and_the_papers_form_more() {
     }
 }
 
-/// Active nodes: of the noises of the mean those that are not of finished arrays, by the sizes of what they cover.
+/// Active nodes: of the noises of the mean those that are not of finished arrays, by the sizes of what they
+/// cover.
 #[test]
 fn hybrid_ucb_draws_once_an_observation_and_the_papers_form_at_each_root_again() {
     let draws = |tree, pulls| noise_in_each_mean(tree, pulls).1.len();
@@ -287,9 +291,9 @@ fn statements_say_what_is_promised() {
     assert_eq!(Ucb1::new(2).unwrap().privacy().definition, Definition::None);
 }
 
-/// A lower bound on epsilon from so many pairs, wrong with probability below 1e-3: `attack(neighbour, rng)` runs the
-/// algorithm on one of two neighbouring tables and returns what an observer notes. Other runs, a tenth as many, choose the
-/// event.
+/// A lower bound on epsilon from so many pairs, wrong with probability below 1e-3: `attack(neighbour, rng)`
+/// runs the algorithm on one of two neighbouring tables and returns what an observer notes. Other runs, a
+/// tenth as many, choose the event.
 fn audit(pairs: u64, attack: impl Fn(bool, &mut ChaCha20Rng) -> u64) -> f64 {
     let mut rng = ChaCha20Rng::seed_from_u64(2024);
     let mut count = |runs: u64| {
@@ -355,7 +359,8 @@ fn attack_lazy_mean(epsilon: f64) -> impl Fn(bool, &mut ChaCha20Rng) -> u64 {
     }
 }
 
-/// The means of one arm, observation 2 being 0 or 1: the sums that contain it, less what is known of the others.
+/// The means of one arm, observation 2 being 0 or 1: the sums that contain it, less what is known of the
+/// others.
 fn attack_hybrid(epsilon: f64, tree: Tree) -> impl Fn(bool, &mut ChaCha20Rng) -> u64 {
     move |neighbour, rng| {
         let mut policy = HybridUcb::new(1, eps(epsilon), tree, grid()).unwrap();

@@ -26,7 +26,8 @@ fn grid() -> GridLaplace {
     GridLaplace::new(20).unwrap()
 }
 
-/// Stored and read back after each of the first rounds (between decision and reward, too) and now and then later.
+/// Stored and read back after each of the first rounds (between decision and reward, too) and now and then
+/// later.
 fn storing_changes_nothing<P, E, F: ?Sized>(mut policy: P, mut environment: E)
 where
     P: Policy<Context = (), Feedback = F>,

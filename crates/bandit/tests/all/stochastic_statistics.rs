@@ -1,5 +1,5 @@
-//! Regret against the tables of an independent prototype: means agree within three standard errors of both sides, and
-//! half of the last digit that the tables print; on fixed seeds.
+//! Regret against the tables of an independent prototype: means agree within three standard errors of both
+//! sides, and half of the last digit that the tables print; on fixed seeds.
 
 use bandit::stochastic::{
     AnytimeLazyUcb, BernoulliArms, DpSe, FollowTheNoisyLeader, HybridUcb, NoisyMax, SETTING_1, SETTING_2,
@@ -229,8 +229,8 @@ fn pulls_of_anytime_lazy_ucb_are_predictable() {
     }
 }
 
-/// Pulls of the worse arms plus 1 are powers of two, but for an arm caught inside an array, and rarely exceed the
-/// prediction; never the bound `2^(d+1) - 1`.
+/// Pulls of the worse arms plus 1 are powers of two, but for an arm caught inside an array, and rarely exceed
+/// the prediction; never the bound `2^(d+1) - 1`.
 fn pulls_have_structure(rounds: u64, runs: u64, first_setting: usize, least_powers: f64, most_above: f64) {
     for (setting, means) in SETTINGS.iter().enumerate().skip(first_setting - 1) {
         for epsilon in [0.1, 0.25, 0.5, 1.0, 8.0] {
@@ -270,7 +270,8 @@ fn pulls_of_long_runs_have_structure() {
     pulls_have_structure(1 << 20, 60, 1, 0.995, 0.075);
 }
 
-/// Regret of one run of the noisy leader at scale `b` (0 for none), an epoch at a time; and the leader of each epoch.
+/// Regret of one run of the noisy leader at scale `b` (0 for none), an epoch at a time; and the leader of
+/// each epoch.
 fn lead(means: &[f64], b: f64, rounds: u64, seed: u64) -> (f64, Vec<usize>) {
     let max = Epsilon::new(2.0 / b)
         .map_or(NoisyMax::Exact, |epsilon| NoisyMax::Leader { epsilon, neighbours: Neighbours::ReplaceOne });
@@ -291,8 +292,8 @@ fn lead(means: &[f64], b: f64, rounds: u64, seed: u64) -> (f64, Vec<usize>) {
     (regret, leaders)
 }
 
-/// K = 2, means 0.5 and 0.6: how often the leader is the wrong one after each epoch, and the regret, both exact from
-/// the binomial law of the sums and the law of the difference of two Laplace values.
+/// K = 2, means 0.5 and 0.6: how often the leader is the wrong one after each epoch, and the regret, both
+/// exact from the binomial law of the sums and the law of the difference of two Laplace values.
 #[test]
 fn the_noisy_leader_errs_as_often_as_it_should() {
     let (runs, mut sheet) = (20_000, Sheet::default());
@@ -338,8 +339,8 @@ fn the_noisy_leader_errs_as_often_as_it_should() {
     sheet.done();
 }
 
-/// K, gap, and for FTL and scales 1, 2, 10, 20 and the naive form at epsilon 0.1: mean regret at 2^17 - 1 of 2000 runs
-/// and its standard error. The best arm is the last.
+/// K, gap, and for FTL and scales 1, 2, 10, 20 and the naive form at epsilon 0.1: mean regret at 2^17 - 1 of
+/// 2000 runs and its standard error. The best arm is the last.
 const LEADER: [(usize, f64, [Cell; 6]); 8] = [
     (2, 0.1, [(8.18, 0.22), (7.69, 0.22), (9.36, 0.24), (25.2, 0.6), (47.6, 1.1), (47.6, 1.1)]),
     (8, 0.1, [(24.6, 0.4), (24.4, 0.4), (27.9, 0.5), (69.5, 1.0), (127.0, 2.0), (475.0, 7.0)]),

@@ -11,13 +11,15 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use zeroize::Zeroize;
 
-/// Bytes that occur in one value only. They are kept inverted: the search must not find the pattern it looks for.
+/// Bytes that occur in one value only. They are kept inverted: the search must not find the pattern it looks
+/// for.
 struct Pattern {
     inverted: [u8; 64],
 }
 
 impl Pattern {
-    /// Of the 64 bytes from the middle of `bytes`: an allocator writes lists of its own into the ends of freed memory.
+    /// Of the 64 bytes from the middle of `bytes`: an allocator writes lists of its own into the ends of
+    /// freed memory.
     fn of(bytes: impl Iterator<Item = u8>, len: usize) -> Self {
         let mut inverted = [0; 64];
         for (out, byte) in inverted.iter_mut().zip(bytes.skip(len / 2)) {
@@ -99,7 +101,8 @@ fn attack_memory_that_was_freed_holds_no_key() {
     for (pattern, name) in patterns.iter().zip(names) {
         assert_eq!(pattern.found(), 0, "{name} of a dropped key are still in memory");
     }
-    // The control: what is dropped without being zeroed is found. There are several, since the search allocates too.
+    // The control: what is dropped without being zeroed is found. There are several, since the search
+    // allocates too.
     for pattern in &patterns {
         let left: [Vec<u8>; 16] = std::array::from_fn(|_| {
             let mut left = vec![0; 8192];

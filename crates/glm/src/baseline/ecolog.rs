@@ -1,20 +1,20 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
-use crate::matrix::{dot, norm};
 use crate::{Error, Link, Problem, Symmetric};
+use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// ECOLog: an exact proximal step a round, and widths in the metric of the true curvature. Logistic link only.
+/// ECOLog: an exact proximal step a round, and widths in the metric of the true curvature. Logistic link
+/// only.
 ///
 /// Cost: O(K d^2) a round; O(d^3) where the ball binds.
 ///
 /// # Source
-/// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022, as
-/// parametrised in the published experiments: `lambda = 10`; their squared radius is
-/// `2 lambda S^2 + (1 + S)^2 g_t + c`, with norms, not their squares, in `c`.
+/// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022,
+/// as parametrised in the published experiments: `lambda = 10`; their squared radius is `2 lambda S^2 + (1 +
+/// S)^2 g_t + c`, with norms, not their squares, in `c`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct Ecolog {
@@ -36,12 +36,7 @@ struct Statistics {
 const LAMBDA: f64 = 10.0;
 
 impl Ecolog {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// [`Error::Field`], also for a link that is not logistic.
@@ -80,7 +75,8 @@ impl Ecolog {
         let link = Link::Logistic;
         let gradient = |u: f64| link.mean(u) - reward;
         let theta = proximal(&state.w, &state.w_inverse, &state.theta, x, s, gradient)?;
-        // The same around the new point with the gradient of twice the mean: where the curvature could be largest.
+        // The same around the new point with the gradient of twice the mean: where the curvature could be
+        // largest.
         let bar = proximal(&state.w, &state.w_inverse, &theta, x, s, |u| 2.0 * link.mean(u) - 1.0)?;
         let (u, u_bar) = (dot(x, &theta), dot(x, &bar));
         let difference: Vec<f64> = theta.iter().zip(&bar).map(|(a, b)| a - b).collect();
@@ -95,7 +91,8 @@ impl Ecolog {
     }
 }
 
-/// Minimises `1/2 ||theta - centre||^2_W + f(<x, theta>)` over the ball of radius `s`, `gradient = f'` increasing.
+/// Minimises `1/2 ||theta - centre||^2_W + f(<x, theta>)` over the ball of radius `s`, `gradient = f'`
+/// increasing.
 fn proximal(
     w: &Symmetric,
     w_inverse: &Symmetric,
@@ -145,6 +142,10 @@ fn on_line(w_inverse: &Symmetric, centre: &[f64], x: &[f64], gradient: impl Fn(f
 impl Policy for Ecolog {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {

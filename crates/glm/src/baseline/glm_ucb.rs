@@ -1,9 +1,8 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
 use crate::error::in_round;
-use crate::matrix::dot;
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
+use bandit::vector::{argmax, dot};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -14,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Cost: O(t d^2) a refit, O(K d^2) a round.
 ///
 /// # Source
-/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate is not
-/// projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d ln(2dT/delta) ln t)`,
-/// without `ln t` where `log_factor` is off; `lambda = d`.
+/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
+/// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
+/// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct GlmUcb {
@@ -30,12 +29,7 @@ pub struct GlmUcb {
 }
 
 impl GlmUcb {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// [`Error::Field`].
@@ -64,6 +58,10 @@ impl GlmUcb {
 impl Policy for GlmUcb {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {

@@ -1,7 +1,6 @@
 use super::{finite, observed, stored};
-use crate::design::argmax;
-use crate::matrix::{dot, norm};
 use crate::{Error, Problem, Symmetric};
+use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
@@ -12,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Cost: O(K d^2 + d^3) a round, whatever the round.
 ///
 /// # Source
-/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing", 2017, with
-/// `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
+/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing",
+/// 2017, with `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct Gloc {
@@ -38,11 +37,6 @@ struct Statistics {
 }
 
 impl Gloc {
-    /// None is given.
-    pub fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Exact statistics decide every arm.")
-    }
-
     /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
     ///
     /// # Errors
@@ -63,8 +57,8 @@ impl Gloc {
         Ok(Self { config, as_published: false, state })
     }
 
-    /// The variant of the published experiments: the iterate is scaled to norm `s` exactly, which uses that the
-    /// parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
+    /// The variant of the published experiments: the iterate is scaled to norm `s` exactly, which uses that
+    /// the parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
     ///
     /// # Errors
     /// [`Error::Field`].
@@ -112,8 +106,8 @@ impl Gloc {
     }
 }
 
-/// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a y`, with the
-/// multiplier found by bisection.
+/// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a
+/// y`, with the multiplier found by bisection.
 fn onto_ball_in(a: &Symmetric, y: &[f64], s: f64) -> Vec<f64> {
     let eigen = a.eigen();
     let b = eigen.eigenvectors.tr_mul(&nalgebra::DVector::from_column_slice(y));
@@ -134,6 +128,10 @@ fn onto_ball_in(a: &Symmetric, y: &[f64], s: f64) -> Vec<f64> {
 impl Policy for Gloc {
     type Context = Features;
     type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::none("Exact statistics decide every arm.")
+    }
 
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
@@ -190,7 +188,8 @@ impl From<Gloc> for State {
 mod tests {
     use super::*;
 
-    /// The projection lies on the sphere, and its residual's gradient is radial: the conditions of optimality.
+    /// The projection lies on the sphere, and its residual's gradient is radial: the conditions of
+    /// optimality.
     #[test]
     fn projection_is_optimal() {
         let a = Symmetric::new(2, vec![5.0, 1.0, 1.0, 2.0]).unwrap();

@@ -1,4 +1,5 @@
-//! Policies without privacy to compare with. RS-GLinUCB is [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
+//! Policies without privacy to compare with. RS-GLinUCB is
+//! [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
 
 mod ecolog;
 mod glm_ucb;

@@ -10,8 +10,8 @@ use privacy::composition::per_release;
 use privacy::tree::Tree;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`JointGlm`](super::JointGlm). Every field is public knowledge: what is tuned on private data, or
-/// on `theta` as `kappa` may be, is not accounted for.
+/// Configuration of [`JointGlm`](super::JointGlm). Every field is public knowledge: what is tuned on private
+/// data, or on `theta` as `kappa` may be, is not accounted for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointConfig {
@@ -63,8 +63,8 @@ pub enum Growth {
 pub enum Trigger {
     /// In every round, before its arm set is seen: renewals depend on released values alone.
     EveryRound,
-    /// As the paper has it: only in rounds that do not explore. Whether the round of a renewal explored, which its
-    /// user's arm set decides, then shows in every later estimate; no noise hides it.
+    /// As the paper has it: only in rounds that do not explore. Whether the round of a renewal explored,
+    /// which its user's arm set decides, then shows in every later estimate; no noise hides it.
     Exploiting,
 }
 
@@ -93,7 +93,8 @@ pub enum Release {
         /// Standard deviation at a node of H's tree.
         sigma_h: f64,
     },
-    /// One tree over (V, H in units of its largest leaf, count) with discrete Gaussian noise on a dyadic grid.
+    /// One tree over (V, H in units of its largest leaf, count) with discrete Gaussian noise on a dyadic
+    /// grid.
     Joint {
         /// Standard deviation at a node, the same in every coordinate.
         sigma: f64,
@@ -142,7 +143,8 @@ pub struct Published {
     pub scaled_leaf: bool,
     /// Warm-up rows count for the running estimate as well.
     pub shared_rows: bool,
-    /// The H of the last renewal is an alias of H itself: the bonus follows H and criterion II is met only once.
+    /// The H of the last renewal is an alias of H itself: the bonus follows H and criterion II is met only
+    /// once.
     pub aliased: bool,
 }
 
@@ -171,9 +173,9 @@ impl JointConfig {
         }
     }
 
-    /// RS-GLinUCB as the code of the published experiments runs it: all of [`Published`], and estimates with next to no
-    /// regulariser. With `lambda = 0.5` in its place, as in [`rs_glinucb`](Self::rs_glinucb), regret at large kappa is a
-    /// tenth higher.
+    /// RS-GLinUCB as the code of the published experiments runs it: all of [`Published`], and estimates with
+    /// next to no regulariser. With `lambda = 0.5` in its place, as in [`rs_glinucb`](Self::rs_glinucb),
+    /// regret at large kappa is a tenth higher.
     pub fn rs_glinucb_as_run(problem: Problem) -> Self {
         Self {
             estimate: Estimate::Exact { lambda: 1e-5 },
@@ -182,9 +184,10 @@ impl JointConfig {
         }
     }
 
-    /// The private profile of the published experiments, `zeta = delta`. Every constant in it is that of the published
-    /// code, tuned there by its authors; `kappa` and `kappa_star` come from the parameter itself. Its accounting does not stand, and
-    /// [`privacy`](Self::privacy) says so: for comparison with the published figures only.
+    /// The private profile of the published experiments, `zeta = delta`. Every constant in it is that of the
+    /// published code, tuned there by its authors; `kappa` and `kappa_star` come from the parameter itself.
+    /// Its accounting does not stand, and [`privacy`](Self::privacy) says so: for comparison with the
+    /// published figures only.
     ///
     /// # Errors
     /// [`Error::Field`], [`Error::Privacy`].
@@ -235,21 +238,24 @@ impl JointConfig {
         })
     }
 
-    /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP whatever the data, by noise that is
-    /// made of integers. `gamma` and `beta` are the widths to play with. It states `epsilon` or a little less, never more.
+    /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP whatever the data, by noise
+    /// that is made of integers. `gamma` and `beta` are the widths to play with. It states `epsilon` or a
+    /// little less, never more.
     ///
-    /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in full.
-    /// `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with probability
-    /// `1 - delta`. Departure: estimates have no regulariser. The paper's, of the size of `lambda`, outweighs the data
-    /// as long as there are fewer rows than that, which here is most of the run; projection and average do its work.
+    /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in
+    /// full. `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with
+    /// probability `1 - delta`. Departure: estimates have no regulariser. The paper's, of the size of
+    /// `lambda`, outweighs the data as long as there are fewer rows than that, which here is most of the run;
+    /// projection and average do its work.
     ///
     /// # Errors
-    /// [`Error::Field`], also for an `epsilon` that is so small that rounding to the grid of the noise, which has 2^28
-    /// steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
+    /// [`Error::Field`], also for an `epsilon` that is so small that rounding to the grid of the noise, which
+    /// has 2^28 steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
     pub fn private(problem: Problem, epsilon: Epsilon, gamma: f64, beta: f64) -> Result<Self, Error> {
         problem.validate()?;
         let budget = Rho::within(epsilon, Delta::new(problem.delta)?).map(Rho::get).unwrap_or(0.0);
-        // One part in a thousand pays for rounding; where grids are coarse beside what items move by, that is not enough.
+        // One part in a thousand pays for rounding; where grids are coarse beside what items move by, that is
+        // not enough.
         let mut rho = 0.999 * budget;
         while rho > 0.25 * budget {
             let config = Self::spending(problem.clone(), rho, gamma, beta)?;

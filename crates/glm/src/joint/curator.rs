@@ -1,6 +1,6 @@
-//! The only code that sees data: rows and exact counts go in, noisy sums come out.
+//! The curator, the only code that sees data: rows and exact counts go in, noisy sums come out.
 
-use super::board::Board;
+use super::billboard::Billboard;
 use super::config::{Estimate, JointConfig, Region, Release};
 use crate::descent::{Descent, onto_ball};
 use crate::matrix::triangle;
@@ -32,11 +32,11 @@ impl Curator {
         })
     }
 
-    /// Takes in one round and publishes the prefixes that it completes.
+    /// Adds one round and publishes the prefixes that it completes.
     pub(super) fn observe(
         &mut self,
         c: &JointConfig,
-        board: &mut Board,
+        billboard: &mut Billboard,
         explored: bool,
         x: &[f64],
         reward: f64,
@@ -46,10 +46,11 @@ impl Curator {
         let mut v = Symmetric::identity(c.problem.d, 0.0);
         let mut h = v.clone();
         if explored {
-            let scale = if c.published.scaled_leaf { 1.0 + board.v_inverse.quadratic_form(x) } else { 1.0 };
+            let scale =
+                if c.published.scaled_leaf { 1.0 + billboard.v_inverse.quadratic_form(x) } else { 1.0 };
             v.add_outer(1.0 / scale, x);
         } else {
-            let slope = c.problem.link.slope(crate::matrix::dot(x, &board.warm_up));
+            let slope = c.problem.link.slope(bandit::vector::dot(x, &billboard.warm_up));
             h.add_outer((slope / std::f64::consts::E / w_max).min(1.0), x);
         }
         let mut leaf = Vec::with_capacity(2 * triangle(c.problem.d) + 1);
@@ -73,7 +74,7 @@ impl Curator {
         let v = with_lambda(Symmetric::from_coordinates(c.problem.d, &prefix[..edge]));
         let mut h = Symmetric::from_coordinates(c.problem.d, &prefix[edge..2 * edge]);
         h.scale(w_max);
-        board.advance(c, v, with_lambda(h), prefix[2 * edge])
+        billboard.advance(c, v, with_lambda(h), prefix[2 * edge])
     }
 
     /// Whether the number of explorations is a power of two. Reveals it, where it is asked.
@@ -85,15 +86,15 @@ impl Curator {
     pub(super) fn warm_up_estimate(
         &self,
         c: &JointConfig,
-        board: &Board,
+        billboard: &Billboard,
         rng: &mut dyn Rng,
     ) -> Result<Vec<f64>, Error> {
         match c.estimate {
-            Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &board.warm_up),
+            Estimate::Exact { lambda } => mle::fit(c.problem.link, &self.warm_up, lambda, &billboard.warm_up),
             Estimate::Descent { descent, sigma_warm_up, discrete, .. } => {
                 let noise = c.sum_noise(&descent, "sigma_warm_up", sigma_warm_up, discrete)?;
                 let noisy = noisy_sums(c, &descent, &self.warm_up, sigma_warm_up, noise, rng);
-                descent.run(c.problem.d, board.explorations.max(1.0), noisy, onto_ball(c.problem.s))
+                descent.run(c.problem.d, billboard.explorations.max(1.0), noisy, onto_ball(c.problem.s))
             }
         }
     }
@@ -102,22 +103,22 @@ impl Curator {
     pub(super) fn running_estimate(
         &self,
         c: &JointConfig,
-        board: &Board,
+        billboard: &Billboard,
         rng: &mut dyn Rng,
     ) -> Result<Vec<f64>, Error> {
         let radius = c.gamma * c.problem.kappa.sqrt();
-        let ellipsoid = Ellipsoid { centre: &board.warm_up, metric: &board.v, radius };
+        let ellipsoid = Ellipsoid { centre: &billboard.warm_up, metric: &billboard.v, radius };
         match (c.estimate, c.region) {
             (Estimate::Exact { lambda }, Region::Ellipsoid) => {
-                mle::fit_in(c.problem.link, &self.running, lambda, &ellipsoid, &board.warm_up)
+                mle::fit_in(c.problem.link, &self.running, lambda, &ellipsoid, &billboard.warm_up)
             }
             (Estimate::Exact { lambda }, Region::Ball) => {
                 let (centre, metric) = (vec![0.0; c.problem.d], Symmetric::identity(c.problem.d, 1.0));
                 let ball = Ellipsoid { centre: &centre, metric: &metric, radius: c.problem.s };
-                mle::fit_in(c.problem.link, &self.running, lambda, &ball, &board.warm_up)
+                mle::fit_in(c.problem.link, &self.running, lambda, &ball, &billboard.warm_up)
             }
             (Estimate::Descent { descent, sigma_running, discrete, .. }, region) => {
-                let n = board.running_rows(c).max(1.0);
+                let n = billboard.running_rows(c).max(1.0);
                 let noise = c.sum_noise(&descent, "sigma_running", sigma_running, discrete)?;
                 let noisy = noisy_sums(c, &descent, &self.running, sigma_running, noise, rng);
                 match region {
@@ -155,7 +156,8 @@ fn noisy_sums(
     move |theta, sum| {
         for (x, r) in rows.iter() {
             let factor = descent.gradient(c.problem.link, x, r, theta);
-            // Row by row: sums on the grid are exact, so that neighbours' differ by one row's values and no more.
+            // Row by row: sums on the grid are exact, so that neighbours' differ by one row's values and no
+            // more.
             for (s, x) in sum.iter_mut().zip(x) {
                 *s += gaussian.round(factor * x)?;
             }

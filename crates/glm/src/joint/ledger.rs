@@ -10,8 +10,8 @@ use privacy::tree::Tree;
 use privacy::{Definition, PrivacyStatement, Trust};
 
 impl JointConfig {
-    /// Zero-concentrated cost of a whole run: of everything published, between runs that differ in the arm set and
-    /// rewards of one round. `None` where something is published that no noise hides.
+    /// Zero-concentrated cost of a whole run: of everything published, between runs that differ in the arm
+    /// set and rewards of one round. `None` where something is published that no noise hides.
     ///
     /// A person explores in both runs, in neither, or in one: the dearest of the three cases is the cost.
     ///
@@ -22,8 +22,8 @@ impl JointConfig {
     /// | in one | root 3 | clip | clip |
     ///
     /// # Source
-    /// Departure: the paper charges the tree twice and the estimates of each family in full, and bounds the tree's
-    /// leaves by `1 / kappa*`, which does not hold for V.
+    /// Departure: the paper charges the tree twice and the estimates of each family in full, and bounds the
+    /// tree's leaves by `1 / kappa*`, which does not hold for V.
     pub fn rho(&self) -> Option<Rho> {
         let Release::Joint { sigma } = self.release else { return None };
         let Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete: true } = self.estimate

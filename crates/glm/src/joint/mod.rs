@@ -1,11 +1,11 @@
 //! JointGLM: an update in every round, joint differential privacy.
 
-mod board;
+mod billboard;
 mod config;
 mod curator;
 mod ledger;
 
-pub use board::Board;
+pub use billboard::Billboard;
 pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trigger, WarmUp};
 
 use crate::Error;
@@ -16,42 +16,37 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all others play
-/// optimistically on the running one, which is renewed when H has grown.
+/// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all
+/// others play optimistically on the running one, which is renewed when H has grown.
 ///
-/// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order: [`Policy::learn`]
-///   answers the last [`Policy::decide`], whose arm need not be the one played.
-/// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms are chosen
-///   from the [`Board`] and the round's own arm set.
+/// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
+///   [`Policy::learn`] answers the last [`Policy::decide`], whose arm need not be the one played.
+/// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms
+///   are chosen from the [`Billboard`] and the round's own arm set.
 /// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
 ///
 /// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits", Algorithm 2.
-/// Departures, each a field of [`JointConfig`]: `docs/joint-privacy.md` proves what they are for.
+/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
+/// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub struct JointGlm {
     config: JointConfig,
-    board: Board,
+    billboard: Billboard,
     curator: Curator,
     /// Of the round decided but not learnt: whether it explores.
     pending: Option<bool>,
 }
 
 impl JointGlm {
-    /// Without data.
+    /// The policy before any data.
     ///
     /// # Errors
     /// Those of [`JointConfig::validate`].
     pub fn new(config: JointConfig) -> Result<Self, Error> {
         config.validate()?;
-        let (board, curator) = (Board::new(&config), Curator::new(&config)?);
-        Ok(Self { config, board, curator, pending: None })
-    }
-
-    /// [`JointConfig::privacy`]; none where it cannot be stated.
-    pub fn privacy(&self) -> PrivacyStatement {
-        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+        let (billboard, curator) = (Billboard::new(&config), Curator::new(&config)?);
+        Ok(Self { config, billboard, curator, pending: None })
     }
 
     /// The configuration.
@@ -60,8 +55,8 @@ impl JointGlm {
     }
 
     /// What is published.
-    pub fn board(&self) -> &Board {
-        &self.board
+    pub fn billboard(&self) -> &Billboard {
+        &self.billboard
     }
 
     /// Whether the round decided but not learnt explores.
@@ -70,35 +65,35 @@ impl JointGlm {
     }
 
     fn renew_running(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
-        let spent = self.board.running_calls >= self.config.max_running_calls;
-        let theta = if spent || self.board.running_rows(&self.config) < 1.0 {
-            self.board.warm_up.clone()
+        let spent = self.billboard.running_calls >= self.config.max_running_calls;
+        let theta = if spent || self.billboard.running_rows(&self.config) < 1.0 {
+            self.billboard.warm_up.clone()
         } else {
-            self.board.running_calls += 1;
-            self.curator.running_estimate(&self.config, &self.board, rng)?
+            self.billboard.running_calls += 1;
+            self.curator.running_estimate(&self.config, &self.billboard, rng)?
         };
-        self.board.renew_running(theta)
+        self.billboard.renew_running(theta)
     }
 
     fn warm_up_due(&self, explored: bool) -> bool {
-        let board = &self.board;
-        board.warm_up_calls < self.config.max_warm_up_calls
+        let billboard = &self.billboard;
+        billboard.warm_up_calls < self.config.max_warm_up_calls
             && match self.config.warm_up {
                 WarmUp::EveryExploration => explored,
                 WarmUp::PowersOfTwo => explored && self.curator.explorations_are_a_power_of_two(),
-                WarmUp::Doubling => board.log_det_v > board.log_det_v_fitted + std::f64::consts::LN_2,
+                WarmUp::Doubling => billboard.log_det_v > billboard.log_det_v_fitted + std::f64::consts::LN_2,
             }
     }
 
     fn after(&mut self, explored: bool, x: &[f64], reward: f64, rng: &mut dyn Rng) -> Result<(), Error> {
-        let Self { config, board, curator, .. } = self;
-        curator.observe(config, board, explored, x, reward, rng)?;
+        let Self { config, billboard, curator, .. } = self;
+        curator.observe(config, billboard, explored, x, reward, rng)?;
         if self.warm_up_due(explored) {
-            self.board.warm_up = self.curator.warm_up_estimate(&self.config, &self.board, rng)?;
-            self.board.warm_up_calls += 1;
-            self.board.log_det_v_fitted = self.board.log_det_v;
+            self.billboard.warm_up = self.curator.warm_up_estimate(&self.config, &self.billboard, rng)?;
+            self.billboard.warm_up_calls += 1;
+            self.billboard.log_det_v_fitted = self.billboard.log_det_v;
         }
-        if self.config.trigger == Trigger::EveryRound && self.board.renewal_due(&self.config)? {
+        if self.config.trigger == Trigger::EveryRound && self.billboard.renewal_due(&self.config)? {
             self.renew_running(rng)?;
         }
         Ok(())
@@ -109,19 +104,24 @@ impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
 
+    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    fn privacy(&self) -> PrivacyStatement {
+        self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
+    }
+
     /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
-        self.config.problem.admit(self.board.rounds)?;
+        self.config.problem.admit(self.billboard.rounds)?;
         self.config.problem.check(context)?;
-        let exploring = self.board.explores(&self.config, context);
+        let exploring = self.billboard.explores(&self.config, context);
         if exploring.is_none()
             && self.config.trigger == Trigger::Exploiting
-            && self.board.renewal_due(&self.config).map_err(in_round)?
+            && self.billboard.renewal_due(&self.config).map_err(in_round)?
         {
             self.renew_running(rng).map_err(in_round)?;
         }
         self.pending = Some(exploring.is_some());
-        Ok(exploring.unwrap_or_else(|| self.board.exploits(&self.config, context)))
+        Ok(exploring.unwrap_or_else(|| self.billboard.exploits(&self.config, context)))
     }
 
     /// Besides the usual: [`bandit::Error::NoRound`] if no decision is open.
@@ -135,7 +135,7 @@ impl Policy for JointGlm {
         self.config.problem.check(context)?;
         self.config.problem.link.check(self.config.reward_max, *reward)?;
         let x = context.row(arm).ok_or(bandit::Error::Arm { arm, k: self.config.problem.k })?;
-        self.config.problem.admit(self.board.rounds)?;
+        self.config.problem.admit(self.billboard.rounds)?;
         let explored = self.pending.take().ok_or(bandit::Error::NoRound)?;
         self.after(explored, x, *reward, rng).map_err(in_round)
     }
@@ -145,25 +145,25 @@ impl Policy for JointGlm {
 #[serde(deny_unknown_fields)]
 struct State {
     config: JointConfig,
-    board: Board,
+    billboard: Billboard,
     curator: Curator,
     pending: Option<bool>,
 }
 
 impl TryFrom<State> for JointGlm {
     type Error = Error;
-    fn try_from(State { config, board, curator, pending }: State) -> Result<Self, Error> {
+    fn try_from(State { config, billboard, curator, pending }: State) -> Result<Self, Error> {
         config.validate()?;
         let what = "statistics that do not fit the configuration or each other";
-        if !board.is_consistent(&config) || !curator.is_consistent(&config, board.rounds) {
+        if !billboard.is_consistent(&config) || !curator.is_consistent(&config, billboard.rounds) {
             return Err(bandit::Error::State { what }.into());
         }
-        Ok(Self { config, board, curator, pending })
+        Ok(Self { config, billboard, curator, pending })
     }
 }
 
 impl From<JointGlm> for State {
-    fn from(JointGlm { config, board, curator, pending }: JointGlm) -> Self {
-        Self { config, board, curator, pending }
+    fn from(JointGlm { config, billboard, curator, pending }: JointGlm) -> Self {
+        Self { config, billboard, curator, pending }
     }
 }

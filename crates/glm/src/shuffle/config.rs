@@ -1,4 +1,4 @@
-//! What ShuffleGLM is told: batches, widths, and how sums are protected.
+//! Configuration of ShuffleGLM: batches, widths, and the protection of sums.
 
 use super::Summation;
 use crate::Problem;
@@ -52,7 +52,7 @@ pub struct BatchSums {
 /// Noise bits of each person in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Noise {
+pub struct NoiseBits {
     /// Noise bits in each entry of the metric.
     pub matrix: u64,
     /// Noise bits in each coordinate of a gradient.
@@ -61,12 +61,9 @@ pub struct Noise {
 
 impl BatchSums {
     /// The noise of sums in shuffled bits; `None` for other sums.
-    pub fn noise(&self) -> Option<Noise> {
-        let bits = |summation: &Summation| match summation {
-            Summation::Bits(bits) => Some(bits.noise_bits()),
-            _ => None,
-        };
-        Some(Noise { matrix: bits(&self.matrix)?, gradient: bits(&self.gradient)? })
+    pub fn noise(&self) -> Option<NoiseBits> {
+        let bits = |summation: &Summation| summation.in_bits().map(BitSum::noise_bits);
+        Some(NoiseBits { matrix: bits(&self.matrix)?, gradient: bits(&self.gradient)? })
     }
 }
 
@@ -167,14 +164,14 @@ impl ShuffleConfig {
     /// # Errors
     /// [`Error::Privacy`] if it is not; [`bandit::Error::State`] if `noise` has another number of batches, or
     /// if no noise is calibrated; those of [`validate`](Self::validate).
-    pub fn sums_with(&self, noise: &[Noise]) -> Result<Vec<BatchSums>, Error> {
+    pub fn sums_with(&self, noise: &[NoiseBits]) -> Result<Vec<BatchSums>, Error> {
         self.check()?;
         let calibrated = matches!(self.protection, Protection::Calibrated { .. })
             && matches!(self.estimator, Estimator::Descent { .. });
         if noise.len() != self.batches.len() || !calibrated {
             return Err(bandit::Error::State { what: "noise of other batches" }.into());
         }
-        let sums = |(k, noise): (usize, &Noise)| {
+        let sums = |(k, noise): (usize, &NoiseBits)| {
             let matrix = self.matrix_sum_with(k, Some(noise.matrix))?;
             let gradient = self.gradient_sum_with(k, Some(noise.gradient))?;
             Ok(BatchSums { lambda: self.lambda_over(&matrix), matrix, gradient })

@@ -1,17 +1,21 @@
-//! A person's device: it chooses the arm from what is published, and answers with its own row.
+//! The device: it chooses its person's arm from what is published, and answers the server's tasks in bits.
 
-use super::{Batch, ShuffleConfig};
+use super::{Batch, Estimator, ShuffleConfig, ShuffleParameters, Summation};
 use crate::descent::clipped;
-use crate::design::argmax;
 use crate::error::in_round;
-use crate::matrix::dot;
+use crate::matrix::triangle;
 use crate::{Design, Error};
 use bandit::Features;
+use bandit::vector::{argmax, dot, norm_is_within};
+use privacy::shuffle::BitSum;
+use privacy::task::{Ask, DeviceBounds, Refusal, Task};
 use rand::Rng;
 
-/// What a device does in the batch after those that are published: a function of public knowledge and its own row.
+/// What a device does in the batch after those that are published: a function of public knowledge and its own
+/// row.
 ///
-/// [`ShuffleGlm`](super::ShuffleGlm) is all devices and the server in one; a service's devices do the same, each by itself.
+/// [`ShuffleGlm`](super::ShuffleGlm) is all devices and the server in one; a service's devices do the same,
+/// each by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
     config: &'a ShuffleConfig,
@@ -112,5 +116,304 @@ impl<'a> Device<'a> {
     pub(super) fn gradient_entry(&self, factor: f64, a: f64) -> f64 {
         let bound = self.config.reward_max;
         (factor * a).clamp(-bound, bound)
+    }
+}
+
+/// What all devices of one batch know: the configuration, what is published, and the noise that follows.
+#[derive(Debug, Clone)]
+pub struct BatchDevices {
+    config: ShuffleConfig,
+    published: Vec<Batch>,
+    metric: BitSum,
+    gradient: BitSum,
+}
+
+impl BatchDevices {
+    /// The devices of the batch after those that are `published`, to which `task` belongs.
+    ///
+    /// - Cost: the noise of the batch is calibrated, which takes up to some seconds for the most people and
+    ///   steps that [`ShuffleParameters::config`] allows.
+    ///
+    /// # Errors
+    /// As [`DeviceBounds::admit`], [`ShuffleParameters::config`], [`Device::new`] and
+    /// [`ShuffleConfig::validate`]; [`Refusal::Overasked`] if parameters, published batches and task do not
+    /// fit together.
+    pub fn new(
+        parameters: &ShuffleParameters,
+        published: Vec<Batch>,
+        task: &Task,
+        bounds: &DeviceBounds,
+    ) -> Result<Self, Error> {
+        bounds.admit(parameters.epsilon.get(), parameters.delta, parameters.colluding)?;
+        let (config, k) = (parameters.config()?, published.len());
+        config.problem.validate()?;
+        Device::new(&config, &published)?;
+        if !published.iter().all(|batch| norm_is_within(&batch.theta, config.problem.s)) {
+            // As in `Row::answer`.
+            return Err(Refusal::Overasked { what: "an estimate outside the ball" }.into());
+        }
+        if config.batches.get(k) != Some(&task.users) || task.batch as usize != k + 1 {
+            return Err(Refusal::Overasked { what: "another batch, or another number of users" }.into());
+        }
+        let (Summation::Bits(metric), Summation::Bits(gradient)) =
+            (config.matrix_sum(k)?, config.gradient_sum(k)?)
+        else {
+            return Err(Refusal::Overasked { what: "sums that are not in bits" }.into());
+        };
+        Ok(Self { config, published, metric, gradient })
+    }
+
+    /// The bandit's configuration.
+    pub const fn config(&self) -> &ShuffleConfig {
+        &self.config
+    }
+
+    /// What each device does by itself.
+    pub fn device(&self) -> Device<'_> {
+        Device::of_sound(&self.config, &self.published)
+    }
+
+    fn number(&self) -> u32 {
+        self.published.len() as u32 + 1
+    }
+}
+
+/// The row of one device, and how often it has answered.
+#[derive(Debug, Clone)]
+pub struct Row {
+    batch: u32,
+    x: Vec<f64>,
+    reward: f64,
+    /// Number of the newest exchange that it answered; 0 before the first.
+    answered: u64,
+    metric: bool,
+    gradients: u32,
+}
+
+impl Row {
+    /// The row of a device that played `arm` of `set` in `batch` and earned `reward`.
+    ///
+    /// # Errors
+    /// [`bandit::Error::Arm`] if there is no such arm, [`bandit::Error::Reward`] for a reward outside [0, 1].
+    pub fn new(batch: &BatchDevices, set: &Features, arm: usize, reward: f64) -> Result<Self, Error> {
+        let x = set.row(arm).ok_or(bandit::Error::Arm { arm, k: set.k() })?.to_vec();
+        let max = batch.config.reward_max;
+        if !(0.0..=max).contains(&reward) {
+            return Err(bandit::Error::Reward { got: reward, max }.into());
+        }
+        Ok(Self { batch: batch.number(), x, reward, answered: 0, metric: false, gradients: 0 })
+    }
+
+    /// For each label of `task`, the number of ones among the bits that this device sends. A device that
+    /// sends again must send the same numbers: each answer draws its own noise, so a second call is refused.
+    ///
+    /// # Errors
+    /// [`Refusal::Overasked`] for other bits than follow from the parameters, a second metric, more gradients
+    /// than the descent has steps, an exchange that was answered, or another batch. The row is then
+    /// unchanged.
+    pub fn answer(
+        &mut self,
+        batch: &BatchDevices,
+        task: &Task,
+        rng: &mut dyn Rng,
+    ) -> Result<Vec<u64>, Error> {
+        let refuse = |what| Err(Refusal::Overasked { what }.into());
+        let (config, device) = (&batch.config, batch.device());
+        let d = config.problem.d;
+        if task.batch != self.batch || batch.number() != self.batch {
+            return refuse("a row of another batch");
+        }
+        if task.exchange <= self.answered {
+            return refuse("an exchange that this device has answered");
+        }
+        if config.batches.get(self.batch as usize - 1) != Some(&task.users) {
+            return refuse("another number of users");
+        }
+        let (sum, asked, values) = match &task.ask {
+            Ask::Metric { .. } if self.metric => return refuse("a row's metric a second time"),
+            Ask::Metric { entries, .. } if *entries != triangle(d) => return refuse("another metric"),
+            Ask::Metric { bits, .. } => (&batch.metric, bits, device.metric(&self.x)),
+            // Outside the ball a link may overflow for some rows and not for others: a device that failed
+            // there would reveal its row without noise.
+            Ask::Gradient { at, .. } if at.len() != d || !norm_is_within(at, config.problem.s) => {
+                return refuse("a gradient at no point");
+            }
+            Ask::Gradient { at, bits } => {
+                let Estimator::Descent { steps } = config.estimator else {
+                    return refuse("a gradient for an estimate that needs none");
+                };
+                if self.gradients >= steps {
+                    return refuse("more gradients than the descent has steps");
+                }
+                (&batch.gradient, bits, device.gradient(&self.x, self.reward, at))
+            }
+            _ => return refuse("no bits of a row"),
+        };
+        if *asked != sum.bits() {
+            return refuse("other bits, or another noise");
+        }
+        let ones = values.into_iter().map(|v| Ok(sum.randomise(v, rng)?)).collect::<Result<_, Error>>()?;
+        // From here on the answer counts as sent, whether or not it arrives.
+        self.answered = task.exchange;
+        match task.ask {
+            Ask::Metric { .. } => self.metric = true,
+            _ => self.gradients += 1,
+        }
+        Ok(ones)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use privacy::task::{Bits, UserNoise};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+    use serde_json::{Value, json};
+
+    const BOUNDS: DeviceBounds = DeviceBounds { epsilon: 8.0, delta: 0.01, colluding: 0.0 };
+
+    /// Batches, steps and budgets for which noise would take minutes or leave its range are refused by name.
+    #[test]
+    fn parameters_out_of_range_are_named() {
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        for (name, value, says) in [
+            ("steps", json!(0), "steps is 0"),
+            ("steps", json!(1001), "steps is 1001"),
+            ("steps", json!(u32::MAX), "steps is 4294967295"),
+            ("batches", json!([40, u64::MAX]), "batches in sum"),
+            ("batches", json!([40, 1_000_000]), "batches in sum is 1000040"),
+            ("batches", json!([]), "batches is 0"),
+            ("batches", json!([1, 1, 1, 1, 1, 1, 1, 1, 1]), "batches is 9"),
+            ("features", json!(1u64 << 40), "d is"),
+            ("epsilon", json!(0.01), "epsilon is 0.01"),
+            ("epsilon", json!(8.5), "epsilon is 8.5, and --most-epsilon 8"),
+            ("delta", json!(1e-40), "delta is"),
+            ("delta", json!(0.011), "delta is 0.011, and --most-delta 0.01"),
+            ("delta", json!(-1.0), "delta is -1"),
+        ] {
+            let mut request = parameters();
+            request[name] = value;
+            let refused = devices(&request, &task(1, silent.clone()), &BOUNDS).unwrap_err().to_string();
+            assert!(refused.contains(says), "{name}: {refused}");
+        }
+    }
+
+    fn parameters() -> Value {
+        json!({"arms": 2, "features": 1, "batches": [40, 50], "epsilon": 8.0, "delta": 0.01, "gamma": 1.0,
+            "steps": 2})
+    }
+
+    fn task(exchange: u64, ask: Ask) -> Task {
+        Task { exchange, batch: 1, users: 40, ask }
+    }
+
+    /// The devices of the first batch.
+    fn devices(parameters: &Value, task: &Task, bounds: &DeviceBounds) -> Result<BatchDevices, Error> {
+        BatchDevices::new(&serde_json::from_value(parameters.clone()).unwrap(), Vec::new(), task, bounds)
+    }
+
+    /// A device answers a metric and as many gradients as the descent has steps, with the noise that follows
+    /// from the parameters; for whatever else is asked, it says nothing and stays as it is.
+    #[test]
+    fn devices_refuse_what_costs_more() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let bits = BitSum::bits;
+        let silent = Bits { bound: 1.0, steps: 4, noise: 0 };
+        let first = task(1, Ask::Metric { entries: 1, bits: silent });
+        let batch = devices(&parameters(), &first, &BOUNDS).unwrap();
+        let (metric, gradient) = (bits(&batch.metric), bits(&batch.gradient));
+        assert!(metric.noise > 0 && gradient.noise > metric.noise);
+        let metric = |bits| Ask::Metric { entries: 1, bits: Bits { ..bits } };
+        let gradient = |at: &[f64]| Ask::Gradient { at: at.to_vec(), bits: gradient };
+        let noised = bits(&batch.metric);
+        let set = Features::new(vec![0.5, -0.5], 1).unwrap();
+        let mut row = Row::new(&batch, &set, 0, 1.0).unwrap();
+        let mut says = |exchange, ask: Ask, what: Option<&str>| {
+            let said = row.answer(&batch, &task(exchange, ask), &mut rng);
+            match (said, what) {
+                (Ok(ones), None) => assert_eq!(ones.len(), 1),
+                (Err(Error::Task(Refusal::Overasked { what: why })), Some(what)) => {
+                    assert!(why.contains(what), "{why}");
+                }
+                other => panic!("{exchange}: {other:?}"),
+            }
+        };
+        says(1, metric(silent), Some("another noise"));
+        says(1, metric(Bits { noise: noised.noise - 1, ..noised }), Some("another noise"));
+        says(1, metric(Bits { bound: 1e9, ..noised }), Some("another noise"));
+        says(1, Ask::Metric { entries: 3, bits: noised }, Some("another metric"));
+        says(1, metric(noised), None);
+        says(1, metric(noised), Some("has answered"));
+        says(2, metric(noised), Some("second time"));
+        says(1, gradient(&[0.0]), Some("has answered"));
+        says(2, gradient(&[f64::NAN]), Some("no point"));
+        says(2, gradient(&[0.0, 0.0]), Some("no point"));
+        says(2, gradient(&[0.0]), None);
+        says(3, gradient(&[0.1]), None);
+        says(4, gradient(&[0.2]), Some("more gradients"));
+        let share = Ask::Share { arm: 0, modulus: 9, steps: 1, noise: UserNoise::Polya, epsilon: 1.0 };
+        says(4, share, Some("no bits"));
+        assert!(Row::new(&batch, &set, 2, 1.0).is_err() && Row::new(&batch, &set, 0, 1.5).is_err());
+    }
+
+    /// A device that asks for noise that is enough without a part of the others refuses a bandit that sizes
+    /// it for all, and adds more to one that does not.
+    #[test]
+    fn attack_made_up_rows_are_reckoned_with() {
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        let wary = DeviceBounds { colluding: 0.25, ..BOUNDS };
+        let (mut request, task) = (parameters(), task(1, silent));
+        let refused = devices(&request, &task, &wary);
+        assert!(matches!(refused, Err(Error::Task(Refusal::FewColluding { .. }))));
+        let noise = |batch: BatchDevices| [batch.metric.noise_bits(), batch.gradient.noise_bits()];
+        let all = noise(devices(&request, &task, &BOUNDS).unwrap());
+        request["colluding"] = 0.25.into();
+        let honest = noise(devices(&request, &task, &wary).unwrap());
+        // The same sum of noise from three quarters of the users, but for rounding.
+        assert!(
+            (0..2).all(|i| 3 * honest[i] >= 4 * all[i] - 3 && 3 * honest[i] <= 4 * all[i] + 7),
+            "{all:?} {honest:?}"
+        );
+        for bad in [-0.1, 1.0, f64::MAX] {
+            request["colluding"] = bad.into();
+            assert!(devices(&request, &task, &BOUNDS).is_err(), "{bad}");
+        }
+    }
+
+    /// Far out a link leaves double precision for some rows: a device that failed there would tell which is
+    /// its own. So points outside the ball of parameters are refused whatever the row, and estimates too.
+    #[test]
+    fn points_outside_the_ball_are_refused_by_every_row() {
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let silent = Ask::Metric { entries: 1, bits: Bits { bound: 1.0, steps: 4, noise: 0 } };
+        let (mut request, mut task) = (parameters(), task(1, silent));
+        request["link"] = "poisson".into();
+        let batch = devices(&request, &task, &BOUNDS).unwrap();
+        let bits = batch.gradient.bits();
+        for (at, inside) in [(1.0, true), (-1.0, true), (1.1, false), (2000.0, false), (-f64::MAX, false)] {
+            for x in [0.5, -0.5] {
+                task.ask = Ask::Gradient { at: vec![at], bits };
+                let mut row = Row::new(&batch, &Features::new(vec![x], 1).unwrap(), 0, 1.0).unwrap();
+                let said = row.answer(&batch, &task, &mut rng);
+                match said {
+                    Ok(_) => assert!(inside, "{at}"),
+                    Err(Error::Task(Refusal::Overasked { what })) => {
+                        assert!(!inside && what.contains("no point"), "{what}");
+                    }
+                    Err(other) => panic!("{at}, {x}: {other}"),
+                }
+            }
+        }
+        (task.batch, task.users) = (2, 50);
+        let parameters: ShuffleParameters = serde_json::from_value(request).unwrap();
+        let after = |theta: f64| {
+            let unit = json!({"d": 1, "values": [1.0]});
+            let estimate = json!({"theta": [theta], "metric": unit, "inverse": unit});
+            let published = vec![serde_json::from_value(estimate).unwrap()];
+            BatchDevices::new(&parameters, published, &task, &BOUNDS)
+        };
+        assert!(after(-1.0).is_ok());
+        assert!(matches!(after(1.1), Err(Error::Task(Refusal::Overasked { .. }))));
     }
 }

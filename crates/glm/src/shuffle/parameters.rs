@@ -1,4 +1,4 @@
-//! What a service is told to make a policy, and what its devices are told of it.
+//! ShuffleParameters of ShuffleGLM as a service and its devices exchange them.
 
 use super::{Estimator, Protection, ShuffleConfig};
 use crate::error::{Error, field};
@@ -6,10 +6,11 @@ use crate::{Link, Problem};
 use privacy::budget::Epsilon;
 use serde::{Deserialize, Serialize};
 
-/// A [`ShuffleConfig`] as people write it: rewards in [0, 1], calibrated noise, the paper's design.
+/// The parameters that a creation request states. Rewards lie in [0, 1], noise is calibrated, and the design
+/// is the paper's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Parameters {
+pub struct ShuffleParameters {
     /// Arms of a set, K.
     pub arms: usize,
     /// Features of an arm, d.
@@ -48,21 +49,23 @@ fn one() -> f64 {
     1.0
 }
 
-/// Bounds on what services and devices size noise for: beyond them sizing takes long, or the values make no
-/// sense.
-const BATCHES: usize = 8;
-const PEOPLE: u64 = 1_000_000;
-const STEPS: u32 = 1000;
-const LEAST_EPSILON: f64 = 0.1;
-const LEAST_DELTA: f64 = 1e-30;
+// Bounds on the parameters whose noise a service or a device calibrates. Calibration takes some tenths of a
+// second for each batch; beyond these bounds it takes longer, or the guarantee is of no use.
+const MAX_BATCHES: usize = 8;
+const MAX_PEOPLE: u64 = 1_000_000;
+const MAX_STEPS: u32 = 1000;
+/// Sums that all batches together may ask of users.
+const MAX_ALL_STEPS: u64 = 2000;
+const MIN_EPSILON: f64 = 0.1;
+const MIN_DELTA: f64 = 1e-30;
 
-impl Parameters {
+impl ShuffleParameters {
     /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked
     /// out in seconds, and its delta is one at which a guarantee means something.
     ///
     /// # Errors
-    /// [`Error::Field`] above 8 batches, a million people in all or 1000 steps; for an epsilon below 0.1, and
-    /// a delta below 10^-30 or [above 0.01](Problem::check_delta).
+    /// [`Error::Field`] for more than 8 batches, a million people in all, 1000 steps, or 2000 steps in all
+    /// batches; for an epsilon below 0.1; for a delta below 10^-30 or [above 0.01](Problem::check_delta).
     pub fn config(&self) -> Result<ShuffleConfig, Error> {
         let &Self {
             arms,
@@ -80,11 +83,13 @@ impl Parameters {
         } = self;
         let horizon = batches.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
         let count = batches.len();
-        field("batches", count as f64, (1..=BATCHES).contains(&count), "from 1 to 8")?;
-        field("batches in sum", horizon as f64, (1..=PEOPLE).contains(&horizon), "from 1 to 1000000")?;
-        field("steps", steps.into(), (1..=STEPS).contains(&steps), "from 1 to 1000")?;
-        field("epsilon", epsilon.get(), epsilon.get() >= LEAST_EPSILON, "at least 0.1")?;
-        field("delta", delta, delta >= LEAST_DELTA, "at least 1e-30")?;
+        field("batches", count as f64, (1..=MAX_BATCHES).contains(&count), "from 1 to 8")?;
+        field("batches in sum", horizon as f64, (1..=MAX_PEOPLE).contains(&horizon), "from 1 to 1000000")?;
+        field("steps", steps.into(), (1..=MAX_STEPS).contains(&steps), "from 1 to 1000")?;
+        let all = u64::from(steps) * count as u64;
+        field("steps times batches", all as f64, all <= MAX_ALL_STEPS, "from 1 to 2000")?;
+        field("epsilon", epsilon.get(), epsilon.get() >= MIN_EPSILON, "at least 0.1")?;
+        field("delta", delta, delta >= MIN_DELTA, "at least 1e-30")?;
         let kappa = kappa.unwrap_or(link.kappa(s));
         let problem = Problem { d: features, k: arms, link, s, kappa, delta, horizon };
         problem.check_delta()?;

@@ -1,6 +1,6 @@
-//! What an observer of all other people can tell of one person, measured: lower bounds on epsilon from many pairs of
-//! runs stay below what is proved, come close to it, and rise above what the configuration states where noise is too
-//! little.
+//! What an observer of all other people can tell of one person, measured: lower bounds on epsilon from many
+//! pairs of runs stay below what is proved, come close to it, and rise above what the configuration states
+//! where noise is too little.
 
 use bandit::{Features, Policy};
 use glm::joint::{Estimate, Growth, JointConfig, JointGlm, Release, Trigger};
@@ -24,11 +24,11 @@ struct Audit {
     arm: [Vec<f64>; 2],
     /// The arm set of everybody else in round `t`, chosen by who knows the noise.
     others: fn(t: u64, sigma: f64) -> Vec<f64>,
-    /// What is seen when round `t` is published: all of the board, and of the round, if it is not the person's, the
-    /// arm and whether it explored.
+    /// What is seen when round `t` is published: all of the billboard, and of the round, if it is not the
+    /// person's, the arm and whether it explored.
     seen: fn(&JointGlm, t: u64, other: Option<(usize, bool)>) -> f64,
-    /// Norm of what moves in the nodes that are seen, all of them together: the noise hides it as that of one Gaussian
-    /// would, with deviation `due`.
+    /// Norm of what moves in the nodes that are seen, all of them together: the noise hides it as that of one
+    /// Gaussian would, with deviation `due`.
     moves: f64,
 }
 
@@ -54,8 +54,8 @@ impl Audit {
         score
     }
 
-    /// Lower bound on epsilon at `DELTA`, wrong with probability below 1e-3: the event is chosen on one half of the
-    /// pairs, its probabilities are bounded on the other.
+    /// Lower bound on epsilon at `DELTA`, wrong with probability below 1e-3: the event is chosen on one half
+    /// of the pairs, its probabilities are bounded on the other.
     fn lower_bound(&self, pairs: usize) -> f64 {
         let half = pairs / 2;
         let mut rng = ChaCha8Rng::seed_from_u64(99);
@@ -70,7 +70,8 @@ impl Audit {
                 scores.iter().filter(|&&v| sign * v >= sign * cut).count() as u64
             })
         };
-        // What the event would show, were its frequencies its probabilities; rare ones are held for a little likelier.
+        // What the event would show, were its frequencies its probabilities; rare ones are held for a little
+        // likelier.
         let worth = |event| {
             let [p, q] = hits(&choose, event).map(|h| h as f64 / half as f64);
             ((p - DELTA) / (q + 10.0 / half as f64)).max(0.0)
@@ -91,8 +92,8 @@ impl Audit {
         self.config.privacy().unwrap().epsilon.unwrap().get()
     }
 
-    /// The epsilon at `DELTA` of these two neighbours by the proof: that of one Gaussian, exactly (Balle and Wang
-    /// 2018). No attack can show more, whatever it looks at.
+    /// The epsilon at `DELTA` of these two neighbours by the proof: that of one Gaussian, exactly (Balle and
+    /// Wang 2018). No attack can show more, whatever it looks at.
     fn proved(&self) -> f64 {
         let mu = self.moves / self.due;
         let normal = |z: f64| 0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2);
@@ -125,8 +126,8 @@ fn config(d: usize, k: usize, horizon: u64, lambda: f64, explore_at: f64, sigma:
     }
 }
 
-/// Everything the tree tells of the first leaf, which moves by root 3 as the person explores in one run only: its node
-/// of every level, projected on the move. Costs 1/2.
+/// Everything the tree tells of the first leaf, which moves by root 3 as the person explores in one run only:
+/// its node of every level, projected on the move. Costs 1/2.
 fn tree() -> Audit {
     let due = 3.0;
     Audit {
@@ -137,18 +138,19 @@ fn tree() -> Audit {
         arm: [vec![1.0], vec![0.9999]],
         others: |_, _| vec![0.0],
         seen: |policy, _, _| {
-            let board = policy.board();
-            if !board.rounds().is_power_of_two() {
+            let billboard = policy.billboard();
+            if !billboard.rounds().is_power_of_two() {
                 return 0.0;
             }
-            board.v().values()[0] - 1e6 + board.explorations() - (board.h().values()[0] - 1e6) / W_MAX
+            billboard.v().values()[0] - 1e6 + billboard.explorations()
+                - (billboard.h().values()[0] - 1e6) / W_MAX
         },
         moves: 3.0,
     }
 }
 
-/// Criterion I, whether to explore: all others have one arm that is on the edge of it. The person's is as long as can
-/// be, or nothing. Others see the nodes of one and of two leaves.
+/// Criterion I, whether to explore: all others have one arm that is on the edge of it. The person's is as
+/// long as can be, or nothing. Others see the nodes of one and of two leaves.
 fn who_explores() -> Audit {
     let due = 3.0;
     Audit {
@@ -163,8 +165,8 @@ fn who_explores() -> Audit {
     }
 }
 
-/// Criterion I, what to explore: all others compare the two directions that the person's arm may have, and play the
-/// one that V has less of.
+/// Criterion I, what to explore: all others compare the two directions that the person's arm may have, and
+/// play the one that V has less of.
 fn which_arm() -> Audit {
     let due = 3.0;
     Audit {
@@ -182,8 +184,8 @@ fn which_arm() -> Audit {
     }
 }
 
-/// Criterion II: whether the second round, which is the person's and exploits, makes H grow over that of the first,
-/// and if so, the H that is then used.
+/// Criterion II: whether the second round, which is the person's and exploits, makes H grow over that of the
+/// first, and if so, the H that is then used.
 fn renewing() -> Audit {
     let due = 6f64.sqrt();
     let config = config(1, 1, 2, 1e4 * W_MAX, 1e9, due);
@@ -194,11 +196,11 @@ fn renewing() -> Audit {
         arm: [vec![1.0], vec![0.0]],
         others: |_, _| vec![0.0],
         seen: |policy, t, _| {
-            let board = policy.board();
-            let renewed = board.running().is_some_and(|(_, round)| round == board.rounds());
+            let billboard = policy.billboard();
+            let renewed = billboard.running().is_some_and(|(_, round)| round == billboard.rounds());
             match t {
                 0 => 0.0,
-                _ if renewed => board.h().values()[0] / W_MAX - 1e4,
+                _ if renewed => billboard.h().values()[0] / W_MAX - 1e4,
                 _ => -1e3,
             }
         },
@@ -208,8 +210,8 @@ fn renewing() -> Audit {
 
 type Row = (&'static str, fn() -> Audit, f64, f64);
 
-/// Each audit, the noise that it must find too little, and the share of what is proved that it must find with what is
-/// due.
+/// Each audit, the noise that it must find too little, and the share of what is proved that it must find with
+/// what is due.
 const AUDITS: [Row; 4] = [
     ("tree", tree, 1.0 / 3.0, 0.6),
     ("who explores", who_explores, 1.0 / 5.0, 0.4),
@@ -242,8 +244,8 @@ fn lower_bounds_stay_below_what_is_proved_long() {
     audit(1_000_000);
 }
 
-/// The paper looks at criterion II in rounds that do not explore only. Whether the first person explored is then
-/// written into the round of the first renewal, whatever the noise.
+/// The paper looks at criterion II in rounds that do not explore only. Whether the first person explored is
+/// then written into the round of the first renewal, whatever the noise.
 #[test]
 fn renewals_that_wait_for_exploitation_leak() {
     let mut leak = renewing();
@@ -254,7 +256,7 @@ fn renewals_that_wait_for_exploitation_leak() {
     leak.config.explore_at = 0.5 / leak.config.lambda;
     leak.person = 0;
     leak.seen = |policy, t, _| {
-        if t == 0 { 0.0 } else { policy.board().running().map_or(9.0, |(_, round)| round as f64) }
+        if t == 0 { 0.0 } else { policy.billboard().running().map_or(9.0, |(_, round)| round as f64) }
     };
     let bound = leak.lower_bound(20_000);
     println!("at least {bound:.3}, stated {stated:.3}");

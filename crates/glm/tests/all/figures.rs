@@ -1,6 +1,6 @@
 //! The paper's figure 1 on the published instances, against an independent implementation; purchases; speed.
 
-use bandit::choice::{CRACKER, PurchaseLog, Purchases, YOGURT};
+use bandit::datasets::{CRACKER, PurchaseLog, Purchases, YOGURT};
 use bandit::{Features, History, Policy, Summary, play};
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
@@ -101,8 +101,8 @@ fn a_whole_private_run_is_quick() {
     assert!(start.elapsed().as_secs() < 20);
 }
 
-/// The logistic link on real purchases: without noise the policy beats always proposing the commonest brand, and the
-/// private profile runs on the same data and states its privacy.
+/// The logistic link on real purchases: without noise the policy beats always proposing the commonest brand,
+/// and the private profile runs on the same data and states its privacy.
 #[test]
 fn purchases_are_learnt() {
     for (name, file) in [("Yogurt", YOGURT), ("Cracker", CRACKER)] {

@@ -67,7 +67,8 @@ fn ledger_matches_hand_calculations() {
     check(&shared, 0.21875 + 0.24 + 1.0 / 3.0);
 }
 
-/// What is stated is what was asked for or less, however small; or the request is refused, by the name of what is wrong.
+/// What is stated is what was asked for or less, however small; or the request is refused, by the name of
+/// what is wrong.
 #[test]
 fn no_promise_is_larger_than_what_was_asked_for() {
     let mut refused = 0;
@@ -146,14 +147,14 @@ fn calls_keep_to_what_is_paid_for() {
         let mut policy = JointGlm::new(config).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(4);
         (0..64).for_each(|_| learn(&mut policy, &[0.6, 0.8], &mut rng));
-        let (warm_up, running) = policy.board().calls();
+        let (warm_up, running) = policy.billboard().calls();
         assert!(warm_up <= calls && running == calls, "{warm_up} and {running} of {calls}");
-        assert!(policy.board().running().is_some());
+        assert!(policy.billboard().running().is_some());
     }
 }
 
-/// Whatever is accepted learns: budgets, deltas, widths and shapes at their ends. What the noise cannot carry is
-/// refused when the policy is made, by name.
+/// Whatever is accepted learns: budgets, deltas, widths and shapes at their ends. What the noise cannot carry
+/// is refused when the policy is made, by name.
 #[test]
 fn what_is_accepted_learns() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -198,7 +199,8 @@ fn what_is_accepted_learns() {
     assert!(accepted > 2000 && refused > 500);
 }
 
-/// The last noise that can be drawn, and the first that cannot; the last values that add up exactly, and more.
+/// The last noise that can be drawn, and the first that cannot; the last values that add up exactly, and
+/// more.
 #[test]
 fn noise_beyond_its_grid_is_refused_by_name() {
     let most = 2f64.powi(28);
@@ -246,9 +248,9 @@ fn learn(policy: &mut JointGlm, x: &[f64], rng: &mut ChaCha8Rng) {
     policy.learn(&set, 0, &1.0, rng).unwrap();
 }
 
-/// V's prefixes on zero leaves: variance `popcount(t) sigma^2` on the diagonal, half of that off it, and a node that
-/// two prefixes share is the same noise in both (covariances of prefix 4 with 5, 6, 7). 3000 runs; every figure within
-/// 5 standard errors of its own (24 figures, false alarm below 2e-5).
+/// V's prefixes on zero leaves: variance `popcount(t) sigma^2` on the diagonal, half of that off it, and a
+/// node that two prefixes share is the same noise in both (covariances of prefix 4 with 5, 6, 7). 3000 runs;
+/// every figure within 5 standard errors of its own (24 figures, false alarm below 2e-5).
 #[test]
 fn released_prefixes_carry_each_nodes_noise_once() {
     let mut config = private(2, 1, 8, 4.0);
@@ -261,7 +263,7 @@ fn released_prefixes_carry_each_nodes_noise_once() {
         let mut policy = JointGlm::new(config.clone()).unwrap();
         for prefix in run {
             learn(&mut policy, &[0.0, 0.0], &mut rng);
-            let v = policy.board().v().values();
+            let v = policy.billboard().v().values();
             *prefix = [(v[0] - 1e5) / sigma, v[1] / sigma];
         }
     }
@@ -278,8 +280,8 @@ fn released_prefixes_carry_each_nodes_noise_once() {
     }
 }
 
-/// One person's arm set changes: the noisy nodes without that leaf stay what they were, to the last bit, and the
-/// board before that round as well; the nodes with it change.
+/// One person's arm set changes: the noisy nodes without that leaf stay what they were, to the last bit, and
+/// the billboard before that round as well; the nodes with it change.
 #[test]
 fn only_nodes_with_the_leaf_change() {
     let mut config = private(2, 1, 8, 4.0);
@@ -307,30 +309,31 @@ fn only_nodes_with_the_leaf_change() {
     }
 }
 
-/// What one round adds to V, to H in units of its largest leaf, and to the count, read off exact prefixes; and whether
-/// it explored.
+/// What one round adds to V, to H in units of its largest leaf, and to the count, read off exact prefixes;
+/// and whether it explored.
 fn leaf(config: &JointConfig, warm_up: &[f64], x: &[f64]) -> (Vec<f64>, bool) {
     let config = JointConfig { release: Release::Exact, ..config.clone() };
     let (lambda, w_max) =
         (config.lambda, config.problem.link.max_slope(config.problem.s) / std::f64::consts::E);
     let mut state = serde_json::to_value(JointGlm::new(config).unwrap()).unwrap();
-    state["board"]["warm_up"] = warm_up.into();
+    state["billboard"]["warm_up"] = warm_up.into();
     let mut policy: JointGlm = serde_json::from_value(state).unwrap();
     learn(&mut policy, x, &mut ChaCha8Rng::seed_from_u64(1));
-    let board = policy.board();
+    let billboard = policy.billboard();
     let diagonal = |i| if i % 3 == 0 { lambda } else { 0.0 };
     let added = |m: &glm::Symmetric, unit: f64| -> Vec<f64> {
         m.values().iter().enumerate().map(|(i, v)| (v - diagonal(i)) / unit).collect()
     };
-    let all = [added(board.v(), 1.0), added(board.h(), w_max), vec![board.explorations()]].concat();
-    (all, board.explorations() == 1.0)
+    let all =
+        [added(billboard.v(), 1.0), added(billboard.h(), w_max), vec![billboard.explorations()]].concat();
+    (all, billboard.explorations() == 1.0)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The lemma of `docs/joint-privacy.md` on one leaf: whatever the link, the estimate and the arms, leaves differ by
-    /// at most root 2 where both explore or neither does, by at most root 3 where one does.
+    /// The lemma of `docs/joint-privacy.md` on one leaf: whatever the link, the estimate and the arms, leaves
+    /// differ by at most root 2 where both explore or neither does, by at most root 3 where one does.
     #[test]
     fn leaves_move_by_root_two_or_root_three(
         angles in (0.0..6.3f64, 0.0..6.3f64),

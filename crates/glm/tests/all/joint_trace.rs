@@ -58,24 +58,24 @@ fn trace_without_noise() {
     let near = |a: f64, b: f64| assert!((a - b).abs() < 6e-7, "{a} {b}");
     for t in 1..=20 {
         let set = Features::new(sets[t % 2].to_vec(), 2).unwrap();
-        let v_inverse = policy.board().v().inverse().unwrap();
+        let v_inverse = policy.billboard().v().inverse().unwrap();
         let leverage = set.rows().map(|x| v_inverse.quadratic_form(x)).fold(0.0, f64::max);
         let arm = policy.decide(&set, rng).unwrap();
         assert_eq!(policy.exploring(), Some(t <= 7));
         let reward = f64::from(set.row(arm).unwrap()[0] >= 0.7);
-        let index: Vec<f64> = set.rows().map(|x| policy.board().index(&exact(), x)).collect();
-        let running = policy.board().running().map(|(theta, round)| (theta.to_vec(), round));
+        let index: Vec<f64> = set.rows().map(|x| policy.billboard().index(&exact(), x)).collect();
+        let running = policy.billboard().running().map(|(theta, round)| (theta.to_vec(), round));
         policy.learn(&set, arm, &reward, rng).unwrap();
-        let det_h = policy.board().h().log_det().unwrap().exp();
+        let det_h = policy.billboard().h().log_det().unwrap().exp();
         match t {
             1..=7 => {
                 let (want, q, theta) = explorations[t - 1];
                 assert_eq!(arm, want);
                 near(leverage, q);
-                policy.board().warm_up().iter().zip(theta).for_each(|(a, b)| near(*a, b));
+                policy.billboard().warm_up().iter().zip(theta).for_each(|(a, b)| near(*a, b));
             }
             8 => {
-                assert_eq!((running.unwrap().0.as_slice(), arm), (policy.board().warm_up(), 1));
+                assert_eq!((running.unwrap().0.as_slice(), arm), (policy.billboard().warm_up(), 1));
                 near(index[0], -0.127013);
                 near(index[1], 1.623776);
                 near(det_h, 1.068107);
@@ -98,11 +98,11 @@ fn trace_without_noise() {
             _ => assert_eq!(running.unwrap().1, 7, "renewed in round {t}"),
         }
     }
-    policy.board().v().values().iter().zip([4.36, 0.48, 0.48, 4.64]).for_each(|(a, b)| near(*a, b));
+    policy.billboard().v().values().iter().zip([4.36, 0.48, 0.48, 4.64]).for_each(|(a, b)| near(*a, b));
 }
 
-/// On random arms the number of explorations without noise is that of an independent implementation: it depends on
-/// the arms alone. And it is within the bound `8 d R^2 kappa gamma^2 ln T`.
+/// On random arms the number of explorations without noise is that of an independent implementation: it
+/// depends on the arms alone. And it is within the bound `8 d R^2 kappa gamma^2 ln T`.
 #[test]
 fn explorations_without_noise() {
     let (d, k, t, s) = (2, 10, 40_000, 2.0);
@@ -123,10 +123,10 @@ fn explorations_without_noise() {
         let history = play(&mut policy, &mut environment, t, &mut rng(1), &mut rng(2)).unwrap();
         println!(
             "gamma {gamma}: {} explorations, regret {:.1}",
-            policy.board().explorations(),
+            policy.billboard().explorations(),
             history.regret()
         );
-        assert_eq!(policy.board().explorations(), want);
+        assert_eq!(policy.billboard().explorations(), want);
         assert!(want <= 8.0 * d as f64 * kappa * gamma * gamma * (t as f64).ln());
     }
 }

@@ -150,8 +150,8 @@ fn certificates_hold_on_random_sets() {
     }
 }
 
-/// On sets that are short in two directions: the leverage that fresh sets have under the information gathered, in
-/// expectation, is lower than for uniform play, and no design can go below the dimension.
+/// On sets that are short in two directions: the leverage that fresh sets have under the information
+/// gathered, in expectation, is lower than for uniform play, and no design can go below the dimension.
 #[test]
 fn distributional_design_lowers_expected_leverage() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);

@@ -1,6 +1,6 @@
-//! The paper's table: probit, d = 3, K = 20, T = 5000, on the published instance. Our own figures are compared with
-//! those of an independent implementation in numpy (ten repetitions; mean and standard error), not with the paper's,
-//! whose private rows come from code that was corrected later.
+//! The paper's table: probit, d = 3, K = 20, T = 5000, on the published instance. Our own figures are
+//! compared with those of an independent implementation in numpy (ten repetitions; mean and standard error),
+//! not with the paper's, whose private rows come from code that was corrected later.
 
 use bandit::{Features, Policy, Summary, play};
 use glm::baseline::{GlmUcb, Gloc};
@@ -131,9 +131,9 @@ fn whole_table() {
     }
 }
 
-/// The paper's own RS-GLinUCB row, 295.27, 168.83, 194.53: ten runs each, no errors given. With the regulariser of
-/// the bonus, 0.5, in the estimates too, each lies within three deviations of a mean of ten; with next to none, as in
-/// the code that was published, the last does not.
+/// The paper's own RS-GLinUCB row, 295.27, 168.83, 194.53: ten runs each, no errors given. With the
+/// regulariser of the bonus, 0.5, in the estimates too, each lies within three deviations of a mean of ten;
+/// with next to none, as in the code that was published, the last does not.
 #[test]
 #[ignore = "long: a minute"]
 fn paper_regularised_its_estimates() {

@@ -86,8 +86,8 @@ fn drops(gamma: f64) -> (usize, f64) {
     (dropped, regret / 3.0)
 }
 
-/// Wide enough widths keep the best arm; narrow ones lose it for a few users. Regret against an independent run of the
-/// same setting on other arms: 519, 538, 613 (it dropped the best arm for 1312, 659 and 7 users).
+/// Wide enough widths keep the best arm; narrow ones lose it for a few users. Regret against an independent
+/// run of the same setting on other arms: 519, 538, 613 (it dropped the best arm for 1312, 659 and 7 users).
 #[test]
 fn narrow_widths_trade_the_best_arm_for_regret() {
     let [half, one, two] = [0.5, 1.0, 2.0].map(drops);
@@ -109,12 +109,13 @@ fn reference(protection: Protection, seed: u64) -> f64 {
     play(&mut policy, &mut environment, 40_000, &mut rng(seed), &mut rng(50 + seed)).unwrap().regret()
 }
 
-/// Total regret of a second implementation in numpy under fractions of the stated noise: mean and standard error of 300
-/// runs.
+/// Total regret of a second implementation in numpy under fractions of the stated noise: mean and standard
+/// error of 300 runs.
 const WITH_NOISE: [(f64, f64, f64); 3] = [(0.002, 1167.0, 7.9), (0.004, 1455.0, 23.7), (0.008, 2269.0, 79.0)];
 
-/// Without noise, and with two fractions of it: within three standard errors of the difference from the second
-/// implementation, and not within three of what that loses under twice the noise. Uniform play loses 0.25 a round.
+/// Without noise, and with two fractions of it: within three standard errors of the difference from the
+/// second implementation, and not within three of what that loses under twice the noise. Uniform play loses
+/// 0.25 a round.
 #[test]
 fn regret_grows_with_the_noise() {
     let regrets = |protection| {
@@ -138,9 +139,9 @@ fn regret_grows_with_the_noise() {
     assert!((uniform / 40_000.0 - 0.25).abs() < 0.01);
 }
 
-/// What a person pays for calibrated bits, by hand: half of (4, 10^-3) for the three entries of the metric, composed one by
-/// one; half for 20 steps, by advanced composition, of two coordinates each. The noise is enough for that, and with a
-/// twentieth less it would not be.
+/// What a person pays for calibrated bits, by hand: half of (4, 10^-3) for the three entries of the metric,
+/// composed one by one; half for 20 steps, by advanced composition, of two coordinates each. The noise is
+/// enough for that, and with a twentieth less it would not be.
 #[test]
 fn calibrated_bits_spend_the_budget() {
     let mut c = config(vec![400, 600], 1.0, 1.0);
@@ -162,7 +163,8 @@ fn calibrated_bits_spend_the_budget() {
     }
 }
 
-/// By hand: what covers the noise is `sqrt 2 + 6 sqrt(ln(2 · 2 · 2 · 1000 / 10^-3))` deviations, once and twice.
+/// By hand: what covers the noise is `sqrt 2 + 6 sqrt(ln(2 · 2 · 2 · 1000 / 10^-3))` deviations, once and
+/// twice.
 #[test]
 fn lambda_covers_the_noise() {
     let mut c = config(vec![400, 600], 3.0, 1.0);
@@ -175,9 +177,9 @@ fn lambda_covers_the_noise() {
     }
 }
 
-/// Arms `(1, 0)` and `(-1/2, 0)` under an estimate of `(1, 0)` and the identity, `kappa = 4`: with a width of `w ||x||`
-/// the second stays as long as `-1/2 + w/2 >= 1 - w`, so from `w = 1` on. That is `2 gamma` in the first batch, `gamma`
-/// in the second, whose first says nothing.
+/// Arms `(1, 0)` and `(-1/2, 0)` under an estimate of `(1, 0)` and the identity, `kappa = 4`: with a width of
+/// `w ||x||` the second stays as long as `-1/2 + w/2 >= 1 - w`, so from `w = 1` on. That is `2 gamma` in the
+/// first batch, `gamma` in the second, whose first says nothing.
 #[test]
 fn only_the_first_width_has_the_root_of_kappa() {
     let set = Features::new(vec![1.0, 0.0, -0.5, 0.0], 2).unwrap();
@@ -200,7 +202,8 @@ fn only_the_first_width_has_the_root_of_kappa() {
     assert!(stays(&[0.0, 1.0], 1.0) && !stays(&[0.0, 1.0], 0.999));
 }
 
-/// Shuffled bits with the least noise: the whole protocol, every message, and estimates that stay in the ball.
+/// Shuffled bits with the least noise: the whole protocol, every message, and estimates that stay in the
+/// ball.
 #[test]
 fn calibrated_bits_run_end_to_end() {
     let epsilon = Epsilon::new(4.0).unwrap();

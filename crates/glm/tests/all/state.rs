@@ -102,16 +102,16 @@ fn damaged_states_are_refused() {
             ("/config/lambda", json!(-1.0), "lambda"),
             ("/config/problem/delta", json!(1.0), "delta"),
             ("/config/problem/d", json!(3), "fit"),
-            ("/board/warm_up", json!([0.0]), "fit"),
-            ("/board/rounds", json!(7), "fit"),
-            ("/board/v/values", json!([1.0, 2.0, 3.0, 4.0]), "matrix"),
+            ("/billboard/warm_up", json!([0.0]), "fit"),
+            ("/billboard/rounds", json!(7), "fit"),
+            ("/billboard/v/values", json!([1.0, 2.0, 3.0, 4.0]), "matrix"),
             ("/curator/explorations", json!(1), "fit"),
             ("/curator/running/r", json!([1.0]), "fit"),
             // A tree with less noise, or another length, than the privacy that the configuration states.
             ("/curator/tree/sigmas/0", json!(0.0), "fit"),
             ("/curator/tree/horizon", json!(7), "reach"),
             ("/curator/tree/blocks", json!([]), "reach"),
-            ("/board/running_calls", json!(1000), "fit"),
+            ("/billboard/running_calls", json!(1000), "fit"),
         ],
     );
     refused(
@@ -270,7 +270,8 @@ fn spoilt(good: &Value) -> Vec<Value> {
     out
 }
 
-/// A damaged policy is refused when it is read, or plays on; it never panics. How many were refused, of how many.
+/// A damaged policy is refused when it is read, or plays on; it never panics. How many were refused, of how
+/// many.
 fn damage_never_panics<P: Policy<Context = Features, Feedback = f64>>(mut policy: P) -> (usize, usize) {
     let mut environment = environment();
     let (mut rng, mut own) = (ChaCha8Rng::seed_from_u64(3), ChaCha8Rng::seed_from_u64(4));

@@ -1,11 +1,11 @@
 //! The state machine of one bandit, without I/O.
 //!
-//! A batch goes through open → closing (the update runs) → refreshing (a user is asked) → open. Decisions go on
-//! with the model there is, and feedback is counted, in every phase.
+//! A batch goes through open → closing (the update runs) → refreshing (a user is asked) → open. Decisions go
+//! on with the model there is, and feedback is counted, in every phase.
 //!
 //! A transition returns a [`Change`]: the small state that is to be stored, its ciphertexts, and the rows of
-//! decisions and receipts that come and go. The caller stores the change and then [applies](Change::apply) it;
-//! a change that is dropped has changed nothing. Neither the time nor the size of a change grows with the
+//! decisions and receipts that come and go. The caller stores the change and then [applies](Change::apply)
+//! it; a change that is dropped has changed nothing. Neither the time nor the size of a change grows with the
 //! number of decisions that wait.
 
 mod decisions;
@@ -37,8 +37,8 @@ pub struct Bandit {
     receipts: Recent<DecisionId, Counted>,
 }
 
-/// Everything but the rows. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in
-/// a store. Cheap to clone in either form.
+/// Everything but the rows. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest
+/// in a store. Cheap to clone in either form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State<C> {
     config: BanditConfig,
@@ -51,8 +51,8 @@ struct State<C> {
     /// Feedbacks up to which the trace of this batch is known to be below C: those of the batches before,
     /// where nobody is asked.
     trace_tested_to: u64,
-    /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came in
-    /// during an update than the levels have steps for.
+    /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came
+    /// in during an update than the levels have steps for.
     residual: f64,
     model: C,
     statistics: C,
@@ -216,12 +216,12 @@ impl Bandit {
         Ok(Bandit { state, pending: Recent::new(REMEMBERED), receipts: Recent::new(REMEMBERED) })
     }
 
-    /// A bandit from what a store kept: [`SavedState::to_bytes`] and the rows. `read` gets each ciphertext by its
-    /// digest, at the level that it must have.
+    /// A bandit from what a store kept: [`SavedState::to_bytes`] and the rows. `read` gets each ciphertext by
+    /// its digest, at the level that it must have.
     ///
     /// # Errors
-    /// Those of `read`; [`Error::BadState`] if bytes cannot be read, or the plan is not the one that these keys
-    /// give.
+    /// Those of `read`; [`Error::BadState`] if bytes cannot be read, or the plan is not the one that these
+    /// keys give.
     pub fn restore<E: From<Error>>(
         engine: &Engine,
         state: &[u8],
@@ -296,21 +296,16 @@ impl Bandit {
     }
 
     /// Floods the result and remembers what is needed when its feedback comes.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] if the trace question cannot be encrypted under the engine's public key.
     pub fn finish_decision<R: CryptoRng>(
         &mut self,
         engine: &Engine,
         output: DecisionOutput,
         rng: &mut R,
-    ) -> Result<Change<'_, DecisionReply>, Error> {
+    ) -> Change<'_, DecisionReply> {
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         let DecisionOutput { action, trace, inputs, .. } = output;
-        let trace = trace
-            .map(|t| refresh::trace_question(engine.params(), engine.public_key(), &t, rng))
-            .transpose()?;
+        let trace = trace.map(|t| refresh::trace_question(engine.params(), engine.public_key(), t, rng));
         let mut state = self.state.clone();
         state.round += 1;
         let (round, model_feedbacks) = (state.round, inputs.model_feedbacks);
@@ -321,7 +316,7 @@ impl Bandit {
         let task = refresh.as_ref().map(|(id, _)| id.0);
         let pending = self.pending.set(id, Pending { round, tested: inputs.tested(), refresh: task });
         let out = DecisionReply { id, round, model_feedbacks, action, trace, refresh };
-        Ok(Change { bandit: self, state: Some(state), pending, receipts: Vec::new(), out })
+        Change { bandit: self, state: Some(state), pending, receipts: Vec::new(), out }
     }
 
     /// Counts a feedback once; the same call again returns the same receipt and changes nothing.
@@ -359,8 +354,8 @@ impl Bandit {
     /// What [`Engine::update`] reads, if a batch update is due or was interrupted.
     ///
     /// # Errors
-    /// [`Error::Circuit`] if no Newton iteration converges from where the last model is, which closing the batch
-    /// would have reported.
+    /// [`Error::Circuit`] if no Newton iteration converges from where the last model is, which closing the
+    /// batch would have reported.
     pub fn begin_update(&self) -> Result<Option<UpdateInputs>, Error> {
         let s = &self.state;
         let Phase::Closing { at, untested, snapshot, .. } = &s.phase else { return Ok(None) };
@@ -394,7 +389,7 @@ impl State<Arc<Ciphertext>> {
     /// Counts the feedback `f` on `decision`, and closes the batch where the schedule says so.
     fn count(&mut self, engine: &Engine, decision: &Pending, f: Feedback) -> Result<(), Error> {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| decision.refresh == Some(id.0)) {
-            self.install(engine, refresh_id, &model);
+            self.install(engine, refresh_id, model);
         }
         if let (Some(tested), Some(reached)) = (&decision.tested, f.trace_answer)
             && tested.batch == self.batches
@@ -453,7 +448,7 @@ impl State<Arc<Ciphertext>> {
     }
 
     /// Puts a refreshed model into use, if it answers the refresh task under way.
-    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: &Ciphertext) {
+    fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: Ciphertext) {
         let Phase::Refreshing { at, residual, id, seed, .. } = self.phase else { return };
         if RefreshId(id) != refresh_id {
             return;

@@ -1,20 +1,19 @@
 //! The phases of a batch and its update. Each phase owns the ciphertexts that exist in it alone.
 
 use super::Part;
-use ckks::Ciphertext;
+use ckks::{Ciphertext, MaskSeed};
 use protocol::{Factors, Plan};
-use rns::sample::Seed;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a batch stands. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in a
-/// store.
+/// Where a batch stands. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in
+/// a store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C> {
     /// Feedback is counted into the batch.
     Open,
-    /// The batch is closed at `at` feedbacks and its update is due or runs. Of these, `untested` came since the
-    /// batch before was closed or, where the schedule asks, since the trace was last known to be below C.
+    /// The batch is closed at `at` feedbacks and its update is due or runs. Of these, `untested` came since
+    /// the batch before was closed or, where the schedule asks, since the trace was last known to be below C.
     Closing {
         at: u64,
         untested: u64,
@@ -24,7 +23,7 @@ pub(super) enum Phase<C> {
         snapshot: C,
     },
     /// The next model is computed and waits, masked, for a user who encrypts it anew.
-    Refreshing { at: u64, residual: f64, id: u64, seed: Seed, masked: C },
+    Refreshing { at: u64, residual: f64, id: u64, seed: MaskSeed, masked: C },
 }
 
 impl<C> Phase<C> {
@@ -55,7 +54,7 @@ pub struct UpdateInputs {
 #[derive(Debug, Clone)]
 pub struct UpdateOutput {
     pub(crate) masked: Ciphertext,
-    pub(crate) seed: Seed,
+    pub(crate) seed: MaskSeed,
     pub(crate) closed_at: u64,
     /// Wall time by phase.
     pub seconds: Vec<(String, f64)>,

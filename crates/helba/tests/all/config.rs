@@ -2,9 +2,10 @@
 
 use bandit::{LinearConfig, Schedule};
 use circuits::inverse::Newton;
-use circuits::{Clear, Complex64};
-use helba::score::{ScoreInputs, optimistic_index};
-use helba::{Scalars, compare, update};
+use circuits::{Clear, Complex64, SlotAlgebra};
+use helba::decide::DecisionCircuit;
+use helba::{Scalars, update};
+use protocol::levels::UpdateLevels;
 use protocol::{Automorphism, BanditConfig, Error, KeyPlan, Plan, Shape};
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ fn a_shape_says_what_it_is_for() {
     assert_eq!(Shape::for_problem(2, 40).to_string(), "1 to 8 features, 33 to 64 arms");
 }
 
-/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a decision.
+/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a
+/// decision.
 #[test]
 fn only_crowded_problems_conjugate() {
     for (d, k, crowded) in [(2, 2, false), (16, 16, false), (8, 64, false), (16, 17, true), (9, 64, true)] {
@@ -119,8 +121,9 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
 }
 
-/// Decisions and updates of every shape, with the finest settings its parameters have levels for: every rotation and conjugation
-/// finds a key of its level, and no key is there for nothing.
+/// Decisions and updates of every shape, with the finest settings its parameters have levels for: every
+/// rotation and conjugation finds a key of its level, no key is there for nothing, and the circuits end at
+/// the levels that the protocol states.
 #[test]
 fn keys_reach_the_levels_of_their_use() {
     let (mut shapes, mut conjugating) = (0, 0);
@@ -145,24 +148,17 @@ fn keys_reach_the_levels_of_their_use() {
             let Ok(plan) = config.plan(&params, shape) else { continue };
             let alg = Clear::new(shape.decision_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-            let inputs = ScoreInputs {
-                shape,
-                arms: k,
-                sqrt_degree,
-                scalars: Scalars::new(&config, 1, 0),
-                trace_bound: 5.0,
-            };
-            let index = optimistic_index(&alg, &inputs, &fresh(plan.context_level), &fresh(plan.model_level))
-                .unwrap();
-            let argmax = compare::argmax(&config, shape).unwrap();
-            let wins = compare::wins(&alg, &argmax, &index, 0.1).unwrap();
-            argmax.one_hot(&alg, &wins).unwrap();
+            let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
+            let (contexts, model) = (fresh(plan.context_level), fresh(plan.model_level));
+            let decided = circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
+            assert_eq!(alg.level(&decided.action), plan.answer_level);
             note(&alg);
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
             let newton = Newton::new(d, 1.0, &vec![1.0; plan.newton_steps], plan.design_scale).unwrap();
-            update::batch_update(&alg, &newton, &fresh(plan.statistics_level), &fresh(plan.model_level))
-                .unwrap();
+            let (statistics, model) = (fresh(plan.statistics_level), fresh(plan.model_level));
+            let model = update::batch_update(&alg, &newton, &statistics, &model).unwrap();
+            assert_eq!(alg.level(&model) - UpdateLevels::new(0).scale, plan.refresh_level);
             note(&alg);
         }
         let made: BTreeMap<_, _> = keys.galois.iter().map(|key| (key.automorphism, key.level)).collect();

@@ -1,47 +1,16 @@
-//! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same history.
+//! Whole rounds on ciphertexts, device and server in one process, against exact arithmetic on the same
+//! history.
 
 use bandit::Schedule;
-use ckks::{Ciphertext, EvaluationKeys, KeyId, Plaintext};
-use ckks_secret::SecretKey;
-use helba::{Bandit, Change, Engine, Feedback, Scalars};
-use nalgebra::{DMatrix, DVector};
-use num_complex::Complex64;
-use protocol::{BanditConfig, GaloisKey, KeyPlan, Layout, Shape, Status, exchange};
+use ckks::Ciphertext;
+use helba::clear::ClearTwin;
+use helba::{Bandit, Change, Engine, Feedback};
+use protocol::{BanditConfig, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-struct Party {
-    engine: Engine,
-    secret: SecretKey,
-    rng: ChaCha20Rng,
-}
-
-fn party(shape: Shape, seed: u64) -> Party {
-    let plan = KeyPlan::new(shape, true).unwrap();
-    let params = plan.params.validate().unwrap();
-    let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let secret = SecretKey::generate(&params, &mut rng);
-    let public = ckks_secret::public_key(&secret, &mut rng);
-    let mut keys = EvaluationKeys {
-        relin: Some(Arc::new(ckks_secret::relin_key(&secret, plan.relin_level, &mut rng))),
-        ..EvaluationKeys::default()
-    };
-    for GaloisKey { automorphism, level, kept } in plan.galois {
-        let g = automorphism.element(&params);
-        keys.galois.insert(g, Arc::new(ckks_secret::galois_key(&secret, g, level, &mut rng).keep(kept)));
-    }
-    let id: KeyId = public.id(&params);
-    Party { engine: Engine::new(params, public, id, shape, keys).unwrap(), secret, rng }
-}
-
-impl Party {
-    fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
-        let m = Plaintext::encode(self.engine.params(), slots, level).unwrap();
-        ckks_secret::encrypt(&self.secret, &m, &mut self.rng).expand(&self.secret)
-    }
-}
+use testkit::Party;
 
 /// What a store holds of one bandit: the rows that changes wrote, and ciphertexts by their place in a list.
 #[derive(Default)]
@@ -86,38 +55,6 @@ impl Stored {
     }
 }
 
-/// Exact twin: inverse, root and argmax on the history that the model in use was made of.
-struct Twin {
-    config: BanditConfig,
-    history: Vec<(DVector<f64>, f64)>,
-}
-
-impl Twin {
-    fn model(&self, feedbacks: u64) -> (DMatrix<f64>, DVector<f64>) {
-        let d = self.config.linear.d;
-        let mut v = DMatrix::identity(d, d) * self.config.linear.lambda;
-        let mut g = DVector::zeros(d);
-        for (x, r) in &self.history[..feedbacks as usize] {
-            v += x * x.transpose();
-            g += x * *r;
-        }
-        let a = v.try_inverse().unwrap();
-        let omega = &a * g;
-        (a, omega)
-    }
-
-    fn indices(&self, rows: &[Vec<f64>], round: u64, feedbacks: u64) -> Vec<f64> {
-        let (a, omega) = self.model(feedbacks);
-        let s = Scalars::new(&self.config, round, feedbacks);
-        rows.iter()
-            .map(|x| {
-                let x = DVector::from_column_slice(x);
-                omega.dot(&x) + s.beta * ((x.transpose() * &a * &x)[0] + s.c1).sqrt()
-            })
-            .collect()
-    }
-}
-
 fn unit_rows(rng: &mut ChaCha20Rng, k: usize, d: usize) -> Vec<Vec<f64>> {
     (0..k)
         .map(|_| {
@@ -136,22 +73,24 @@ fn run(d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Stat
 
 fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize, burst: usize) -> Status {
     let shape = Shape::for_problem(d, k);
-    let mut party = party(shape, 7);
+    let mut party = Party::for_plan(&KeyPlan::new(shape, true).unwrap(), 7).unwrap();
+    let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
+    let engine = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
     let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
     config.linear.schedule = schedule;
-    let mut bandit = Bandit::create(&party.engine, config.clone()).unwrap();
+    let mut bandit = Bandit::create(&engine, config.clone()).unwrap();
     let mut stored = Stored::default();
     let plan = bandit.plan().clone();
     let layout = Layout::new(&config, &plan);
-    let mut twin = Twin { config: config.clone(), history: Vec::new() };
+    let mut twin = ClearTwin::new(config.clone());
     let mut world = ChaCha20Rng::seed_from_u64(8);
     let theta: Vec<f64> = unit_rows(&mut world, 1, d).remove(0);
     let mut closed = 0;
     for t in 1..=rounds {
         let rows = unit_rows(&mut world, k, d);
         let contexts = party.encrypt(&layout.contexts(&rows).unwrap(), plan.context_level);
-        let output = party.engine.decide(bandit.begin_decision(), &contexts, &mut party.rng.clone()).unwrap();
-        let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+        let output = engine.decide(bandit.begin_decision(), &contexts, &mut party.rng.clone()).unwrap();
+        let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng);
         let reply = stored.take(reply);
         let values = ckks_secret::decrypt(&party.secret, &reply.action, shape.decision_slots())
             .with(|slots| layout.action_values(slots));
@@ -171,7 +110,7 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
         let reward = x.iter().zip(&theta).map(|(a, b)| a * b).sum::<f64>();
         assert!(reply.trace.is_none() || !schedule.is_public(), "a public schedule asks nothing");
         let trace_answer = reply.trace.as_ref().map(|question| {
-            let params = party.engine.params();
+            let params = engine.params();
             ckks_secret::constant_coefficient(&party.secret, question).at_least(
                 exchange::trace_threshold(params),
                 params.prime(0),
@@ -197,21 +136,17 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             refreshed,
         };
         let before = bandit.status().batches;
-        drop(bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap());
-        assert_eq!(
-            bandit.status().feedbacks,
-            twin.history.len() as u64,
-            "what is dropped has changed nothing"
-        );
-        let receipt = stored.take(bandit.feedback(&party.engine, reply.id, feedback.clone()).unwrap());
-        let again = bandit.feedback(&party.engine, reply.id, feedback).unwrap();
+        drop(bandit.feedback(&engine, reply.id, feedback.clone()).unwrap());
+        assert_eq!(bandit.status().feedbacks, twin.feedbacks(), "what is dropped has changed nothing");
+        let receipt = stored.take(bandit.feedback(&engine, reply.id, feedback.clone()).unwrap());
+        let again = bandit.feedback(&engine, reply.id, feedback).unwrap();
         assert!(again.is_empty());
         assert_eq!(again.apply(), receipt);
         assert_eq!(receipt.feedbacks, (t + if t > 6 { burst } else { 0 }) as u64);
         closed += bandit.status().batches - before;
-        twin.history.push((DVector::from_column_slice(x), reward));
+        twin.learn(x, reward);
         if let Some(inputs) = bandit.begin_update().unwrap() {
-            let output = party.engine.update(&inputs, &mut party.rng).unwrap();
+            let output = engine.update(&inputs, &mut party.rng).unwrap();
             stored.take(bandit.finish_update(output));
         }
         if t == 6 && burst > 0 {
@@ -219,16 +154,16 @@ fn run_on(schedule: Schedule, d: usize, k: usize, unanswered: u64, rounds: usize
             let statistics = party.encrypt(&layout.statistics(x, reward).unwrap(), plan.statistics_level);
             let trace = party.encrypt(&layout.trace_features(x).unwrap(), plan.trace_level);
             for _ in 0..burst {
-                let reply = bandit.finish_decision(&party.engine, output.clone(), &mut party.rng).unwrap();
+                let reply = bandit.finish_decision(&engine, output.clone(), &mut party.rng);
                 let reply = stored.take(reply);
                 let (statistics, trace) = (statistics.clone(), trace.clone());
                 let feedback = Feedback { statistics, trace, trace_answer: None, refreshed: None };
-                stored.take(bandit.feedback(&party.engine, reply.id, feedback).unwrap());
-                twin.history.push((DVector::from_column_slice(x), reward));
+                stored.take(bandit.feedback(&engine, reply.id, feedback).unwrap());
+                twin.learn(x, reward);
             }
         }
         // A restart between any two calls changes nothing.
-        bandit = stored.restart(&party.engine, &bandit);
+        bandit = stored.restart(&engine, &bandit);
     }
     let status = bandit.status();
     assert!(status.refreshes >= 3 && closed >= 3, "{status:?}");
@@ -262,7 +197,8 @@ fn a_burst_is_worked_off_on_a_public_schedule() {
     run_on(Schedule::GrowthOrEvery { rounds: 2 }, 2, 2, 1, 25, 400);
 }
 
-/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters, N = 2¹⁶.
+/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters,
+/// N = 2¹⁶.
 #[test]
 #[ignore = "long: N = 2^16"]
 fn two_features_forty_arms() {
@@ -282,8 +218,8 @@ fn sixteen_features_sixty_four_arms() {
     run(16, 64, 4, 8, 0);
 }
 
-/// The trace is tested while a model is on its way too, with the one in use: otherwise every feedback after the first
-/// batch would find the one before it untested, and end its batch.
+/// The trace is tested while a model is on its way too, with the one in use: otherwise every feedback after
+/// the first batch would find the one before it untested, and end its batch.
 #[test]
 fn a_batch_outlives_the_refresh_of_the_one_before() {
     let status = run(2, 2, 1, 25, 0);
@@ -291,8 +227,8 @@ fn a_batch_outlives_the_refresh_of_the_one_before() {
     assert!(status.batches <= 18, "{status:?}");
 }
 
-/// Far more feedbacks during one update than the next has steps for: its result is not the inverse yet, the bandit knows,
-/// and the batches after it get there.
+/// Far more feedbacks during one update than the next has steps for: its result is not the inverse yet, the
+/// bandit knows, and the batches after it get there.
 #[test]
 fn a_burst_is_worked_off() {
     run(2, 2, 1, 25, 400);

@@ -1,4 +1,5 @@
-//! Budgets, conversions, composition and the ledger, against numbers worked out by hand or by another program.
+//! Budgets, conversions, composition and the ledger, against numbers worked out by hand or by another
+//! program.
 
 use privacy::accountant::{Accountant, Cost};
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho, Sensitivity};
@@ -75,7 +76,8 @@ fn per_release_budgets() {
     );
 }
 
-/// The split printed for private gradient descent spends other than it says; advanced composition shows how much.
+/// The split printed for private gradient descent spends other than it says; advanced composition shows how
+/// much.
 #[test]
 fn printed_split_of_gradient_descent() {
     for (e, d, n, want) in [(1.0, 0.02, 100, 0.770), (1.0, 0.02, 1_000_000, 1.096), (14.0, 0.02, 1000, 18.16)]
@@ -111,8 +113,8 @@ fn renyi_conversions() {
     assert!(RdpCurve::Pure(eps(1.0)).epsilon(Delta::ZERO).is_err());
 }
 
-/// Exact Renyi divergence of Skellam noise at its sensitivity, below the bound and equal to the recorded values (made
-/// with 60 digits, mpmath).
+/// Exact Renyi divergence of Skellam noise at its sensitivity, below the bound and equal to the recorded
+/// values (made with 60 digits, mpmath).
 #[test]
 fn skellam_bound_holds() {
     /// ln of the mass of a difference of two Poisson(v/2), by the series of the Bessel function.
@@ -151,8 +153,8 @@ fn skellam_bound_holds() {
     }
 }
 
-/// Shuffled randomised response, its exact hockey-stick divergence: below delta at the amplified epsilon, and above it
-/// at a twentieth, so that the bound says something.
+/// Shuffled randomised response, its exact hockey-stick divergence: below delta at the amplified epsilon, and
+/// above it at a twentieth, so that the bound says something.
 #[test]
 fn amplification_by_shuffling_holds_for_randomised_response() {
     let (n, local, delta) = (2000u64, 1.0f64, 1e-4);

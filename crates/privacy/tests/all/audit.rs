@@ -1,4 +1,5 @@
-//! Attacks on single mechanisms: what they show stays below the stated epsilon, and above it for noise too small.
+//! Attacks on single mechanisms: what they show stays below the stated epsilon, and above it for noise too
+//! small.
 //!
 //! Events are fixed beforehand; all bounds hold together with probability above 0.999.
 
@@ -40,7 +41,8 @@ fn laplace(runs: u64) {
     verdict("Laplace in floating point", at(runs, 1.0, HarnessLaplace), at(runs, 0.5, HarnessLaplace), 1.0);
 }
 
-/// One user in a tree over eight rounds at (4, 0.02): the first item is in four blocks. Wrong: noise for one block.
+/// One user in a tree over eight rounds at (4, 0.02): the first item is in four blocks. Wrong: noise for one
+/// block.
 fn tree(runs: u64) {
     fn at(runs: u64, sigma: f64, mut noise: impl GaussianNoise) -> f64 {
         let cut = 4.0 + sigma * 2.0 * 1.1;

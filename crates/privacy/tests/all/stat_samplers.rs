@@ -1,5 +1,5 @@
-//! Chi-square tests of the samplers, against laws that are computed independently. Fixed seeds; a right sampler passes
-//! the limit once in 10^4.
+//! Chi-square tests of the samplers, against laws that are computed independently. Fixed seeds; a right
+//! sampler passes the limit once in 10^4.
 
 use privacy::Ratio;
 use privacy::sampler::*;
@@ -10,7 +10,8 @@ fn r(num: u128, den: u128) -> Ratio {
     Ratio::new(num, den).unwrap()
 }
 
-/// Compares `draws` of `draw` with `law` on `low..=high`; cells are pooled to an expectation of 8, and all beyond is one.
+/// Compares `draws` of `draw` with `law` on `low..=high`; cells are pooled to an expectation of 8, and all
+/// beyond is one.
 fn fits(
     name: &str,
     draws: u32,
@@ -36,7 +37,8 @@ fn fits(
     // The rest: what no cell took.
     let (want, got) = (f64::from(draws) - inside, f64::from(draws) - seen);
     chi += (got - want).powi(2) / want.max(8.0);
-    // Wilson and Hilferty: the cube root of chi-square over its degrees of freedom is nearly normal; 3.72 is 10^-4.
+    // Wilson and Hilferty: the cube root of chi-square over its degrees of freedom is nearly normal; 3.72 is
+    // 10^-4.
     let spread = 2.0 / (9.0 * cells);
     let z = ((chi / cells).cbrt() - 1.0 + spread) / spread.sqrt();
     assert!(cells >= 3.0 && z < 3.72, "{name}: chi-square {chi:.1} over {cells} cells, z = {z:.2}");
@@ -119,7 +121,8 @@ fn polya_and_its_sums() {
         let law = polya_law(1.0 / n as f64, 1.0 / g as f64, 200);
         fits("polya", 50_000, (0, 200), law, |w| polya(w, n, r(1, g)).unwrap() as i64);
     }
-    // The differences of all users together are discrete Laplace; one Polya a user in place of a difference is not.
+    // The differences of all users together are discrete Laplace; one Polya a user in place of a difference
+    // is not.
     for (n, g) in [(8u64, 4u128), (32, 6)] {
         let one = |w: &mut SplitMix64| polya(w, n, r(1, g)).unwrap() as i64;
         fits("sum of differences", 4000, (-80, 80), laplace_law(1.0 / g as f64), |w| {

@@ -64,7 +64,8 @@ impl Kernel {
         }
     }
 
-    /// The version to run if the environment asks for `wanted`, and a warning if that is not what it asks for.
+    /// The version to run if the environment asks for `wanted`, and a warning if that is not what it asks
+    /// for.
     fn choose(wanted: Option<&str>) -> (Self, Option<String>) {
         let best = Self::ALL.into_iter().rfind(|kernel| kernel.is_available()).unwrap_or(Kernel::Scalar);
         let Some(word) = wanted.filter(|word| !word.is_empty()) else { return (best, None) };
@@ -92,9 +93,10 @@ impl std::fmt::Display for Kernel {
     }
 }
 
-/// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the features
-/// for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `avx2` or `avx512`). If the CPU
-/// cannot run that one, or there is none of this name, a warning goes to the standard error and the fastest runs.
+/// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
+/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `avx2` or `avx512`).
+/// If the CPU cannot run that one, or there is none of this name, a warning goes to the standard error and
+/// the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
     #[cfg(test)]

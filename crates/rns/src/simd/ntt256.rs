@@ -23,18 +23,19 @@ const BLOCK: usize = 1 << 12;
 /// The largest size of a prime for forward transforms without any reduction between stages: entries start
 /// below 2q and grow by less than (½ + |x|·2⁻⁵³)·q in each stage, to less than 14q in sixteen stages.
 const FORWARD_LAZY_BITS: u32 = 48;
-/// The largest size of a prime for which inverse stages reduce only sums of the last stage of each pass: entries
-/// start below q, and differences of the fourth stage are below 16q.
+/// The largest size of a prime for which inverse stages reduce only sums of the last stage of each pass:
+/// entries start below q, and differences of the fourth stage are below 16q.
 const INVERSE_PASS_BITS: u32 = 48;
-/// The largest size in bits of the product of q and the ring degree for inverse transforms without any reduction.
+/// The largest size in bits of the product of q and the ring degree for inverse transforms without any
+/// reduction.
 const INVERSE_LAZY_BITS: u32 = 51;
 
 /// Mode of a pass: no reduction.
 const LAZY: u8 = 0;
 /// Mode of an inverse pass: the last stage centres its sums.
 const PASS: u8 = 1;
-/// Mode of a forward pass: the first stage centres the x of its butterflies. Of an inverse pass: of two adjacent
-/// stages at least one centres its sums, and the last does.
+/// Mode of a forward pass: the first stage centres the x of its butterflies. Of an inverse pass: of two
+/// adjacent stages at least one centres its sums, and the last does.
 const TIGHT: u8 = 2;
 
 /// The transform for one prime and a ring degree N ≥ 64.
@@ -59,8 +60,8 @@ impl Ntt256 {
     /// The smallest ring degree that this kernel transforms.
     const MIN_N: usize = 4 * TAIL;
 
-    /// The transform of length n, a power of two, with the root `psi` of order 2n; `None` if this process does
-    /// not run the AVX2 kernels, or n is out of range.
+    /// The transform of length n, a power of two, with the root `psi` of order 2n; `None` if this process
+    /// does not run the AVX2 kernels, or n is out of range.
     pub(crate) fn new(modulus: Modulus, n: usize, psi: u64) -> Option<Self> {
         if kernels() != Kernel::Avx2 || !(Self::MIN_N..=1 << 16).contains(&n) {
             return None;
@@ -164,8 +165,8 @@ impl Ntt256 {
         }
     }
 
-    /// Transforms one block by log₂ W stages. `root` is the root of the first stage; the length of the block is a
-    /// multiple of 4·W.
+    /// Transforms one block by log₂ W stages. `root` is the root of the first stage; the length of the block
+    /// is a multiple of 4·W.
     ///
     /// SAFETY: `source` must have the length of `block`.
     #[target_feature(enable = "avx2,fma")]
@@ -210,8 +211,8 @@ impl Ntt256 {
         w
     }
 
-    /// The last four stages of all groups of a block, an even number. The first group has root `root`, and its first
-    /// entry is entry `at` of the limb.
+    /// The last four stages of all groups of a block, an even number. The first group has root `root`, and
+    /// its first entry is entry `at` of the limb.
     ///
     /// SAFETY: `sink` must have all entries of the limb that `block` covers.
     #[target_feature(enable = "avx2,fma")]
@@ -318,9 +319,9 @@ impl Ntt256 {
         }
     }
 
-    /// The log₂ W stages that complete one block. `root` is the root of the last stage. If `SCALED`, which is for
-    /// the last pass, the outputs are multiplied by `scale` and `last`, which are N⁻¹·factor and N⁻¹·factor times
-    /// the last root, and reduced.
+    /// The log₂ W stages that complete one block. `root` is the root of the last stage. If `SCALED`, which
+    /// is for the last pass, the outputs are multiplied by `scale` and `last`, which are N⁻¹·factor and
+    /// N⁻¹·factor times the last root, and reduced.
     #[target_feature(enable = "avx2,fma")]
     fn inverse_pass<const W: usize, const MODE: u8, const SCALED: bool>(
         &self,
@@ -368,8 +369,8 @@ impl Ntt256 {
         }
     }
 
-    /// The first four stages of all groups of a block, which read `from` if it is given, or the block itself. Its
-    /// first group is group `first` of the limb.
+    /// The first four stages of all groups of a block, which read `from` if it is given, or the block
+    /// itself. Its first group is group `first` of the limb.
     #[target_feature(enable = "avx2,fma")]
     fn inverse_tails<const MODE: u8>(
         &self,
@@ -546,8 +547,8 @@ trait Sink {
     /// Writes four unreduced values of the last stage, which belong to the entries from `at` on of the limb.
     /// `tail` holds the entries of the limb from `at − i` on.
     ///
-    /// SAFETY: `at + 4` must be at most the length of the limb and `i + 4` that of `tail`, and the CPU must have
-    /// the features of the transform.
+    /// SAFETY: `at + 4` must be at most the length of the limb and `i + 4` that of `tail`, and the CPU must
+    /// have the features of the transform.
     unsafe fn store(&mut self, lanes: &Lanes, tail: &mut [u64], i: usize, at: usize, v: __m256d);
 }
 
@@ -568,8 +569,8 @@ struct Quotient<'a> {
 impl Sink for Quotient<'_> {
     #[inline(always)]
     unsafe fn store(&mut self, lanes: &Lanes, _: &mut [u64], _: usize, at: usize, v: __m256d) {
-        // SAFETY: by the caller's promise, x being as long as the limb. The difference to a centred value is below
-        // 3q/2, so the product is below q.
+        // SAFETY: by the caller's promise, x being as long as the limb. The difference to a centred value is
+        // below 3q/2, so the product is below q.
         unsafe {
             let difference = _mm256_sub_pd(load_doubles(self.x, at), lanes.center(v));
             store(self.x, at, lanes.reduce_once(lanes.mul(difference, self.w)));

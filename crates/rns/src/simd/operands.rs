@@ -137,7 +137,7 @@ impl Permutation {
         Permutation { indices, targets }
     }
 
-    /// The N indices p[i].
+    /// The N indices `p[i]`.
     pub fn indices(&self) -> &[u32] {
         &self.indices
     }
@@ -279,7 +279,8 @@ impl LimbPairs {
         self.pairs * self.pair_bytes()
     }
 
-    /// The bytes of the eight entries from `i` on, i a multiple of eight, of yⱼ (`half` 0) or of zⱼ (`half` 1).
+    /// The bytes of the eight entries from `i` on, i a multiple of eight, of yⱼ (`half` 0) or of zⱼ (`half`
+    /// 1).
     #[inline(always)]
     pub(crate) fn row(&self, j: usize, half: usize, i: usize) -> &[u8] {
         let at = i / LANES * self.step() + j * self.pair_bytes() + half * self.row_bytes();

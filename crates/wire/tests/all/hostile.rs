@@ -1,9 +1,10 @@
-//! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the original.
+//! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the
+//! original.
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use proptest::prelude::*;
-use protocol::{BanditConfig, Shape};
+use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::process::Command;
@@ -38,19 +39,19 @@ fn samples() -> &'static Samples {
         let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
         writer.frame(&ckks::write_public_key(&params, &public_key)).unwrap();
         let reply = DecideReply {
-            decision: [1; 16],
+            decision: DecisionId([1; 16]),
             round: 1,
             model_feedbacks: 0,
             seconds: vec![("score".into(), 0.5)],
             action: vec![1; 50],
             trace: Some(vec![2; 40]),
-            refresh: Some((3, vec![3; 30])),
+            refresh: Some((RefreshId(3), vec![3; 30])),
         };
         let request = FeedbackRequest {
             statistics: vec![1; 50],
             trace: vec![2; 40],
             trace_answer: Some(true),
-            refreshed: Some((3, vec![3; 30])),
+            refreshed: Some((RefreshId(3), vec![3; 30])),
         };
         Samples {
             limits: Limits::new(&params, &plan).unwrap(),
@@ -175,8 +176,8 @@ fn shapes_that_overflow_are_refused() {
     }
 }
 
-/// Runs itself under a limit on address space, which an allocation of 4 GiB would break; and once with such an allocation,
-/// to see that the limit holds.
+/// Runs itself under a limit on address space, which an allocation of 4 GiB would break; and once with such
+/// an allocation, to see that the limit holds.
 #[cfg(unix)]
 #[test]
 fn huge_lengths_take_no_memory() {

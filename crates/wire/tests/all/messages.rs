@@ -1,7 +1,7 @@
 //! Messages come back as they went, and nothing else is taken for one.
 
 use ckks::{Params, TOY_LOGN12_DEPTH21};
-use protocol::{BanditConfig, Plan, Shape};
+use protocol::{BanditConfig, DecisionId, Plan, RefreshId, Shape};
 use wire::{BanditView, Created, DecideReply, Error, FeedbackRequest, Limits, Problem};
 
 fn plan() -> (Params, BanditConfig, Plan) {
@@ -18,13 +18,13 @@ fn limits() -> Limits {
 
 fn reply() -> DecideReply {
     DecideReply {
-        decision: [7; 16],
+        decision: DecisionId([7; 16]),
         round: 3,
         model_feedbacks: 2,
         seconds: vec![("parse".into(), 0.001), ("score".into(), 0.2)],
         action: vec![1, 2, 3],
         trace: Some(vec![4]),
-        refresh: Some((9, vec![5, 6])),
+        refresh: Some((RefreshId(9), vec![5, 6])),
     }
 }
 
@@ -33,7 +33,7 @@ fn request() -> FeedbackRequest {
         statistics: vec![1; 10],
         trace: vec![2; 20],
         trace_answer: Some(true),
-        refreshed: Some((1, vec![3; 30])),
+        refreshed: Some((RefreshId(1), vec![3; 30])),
     }
 }
 
@@ -41,7 +41,7 @@ fn request() -> FeedbackRequest {
 fn every_message_round_trips() {
     let limits = limits();
     for trace in [None, Some(vec![4])] {
-        for refresh in [None, Some((u64::MAX, vec![5, 6])), Some((0, vec![]))] {
+        for refresh in [None, Some((RefreshId(u64::MAX), vec![5, 6])), Some((RefreshId(0), vec![]))] {
             let message = DecideReply { trace: trace.clone(), refresh: refresh.clone(), ..reply() };
             assert_eq!(DecideReply::read(&message.to_bytes(), &limits).unwrap(), message);
             let message = FeedbackRequest { refreshed: refresh, ..request() };
@@ -79,14 +79,14 @@ fn every_part_has_its_limit() {
     let most = FeedbackRequest {
         statistics: vec![0; limits.statistics],
         trace: vec![0; limits.trace],
-        refreshed: Some((0, vec![0; limits.refreshed])),
+        refreshed: Some((RefreshId(0), vec![0; limits.refreshed])),
         ..request()
     };
     assert_eq!(read(most.clone()).unwrap(), most);
     too_long(read(FeedbackRequest { statistics: vec![0; limits.statistics + 1], ..request() }), "statistics");
     too_long(read(FeedbackRequest { trace: vec![0; limits.trace + 1], ..request() }), "trace");
     too_long(
-        read(FeedbackRequest { refreshed: Some((0, vec![0; limits.refreshed + 1])), ..request() }),
+        read(FeedbackRequest { refreshed: Some((RefreshId(0), vec![0; limits.refreshed + 1])), ..request() }),
         "refreshed",
     );
     too_long(FeedbackRequest::read(&vec![0; limits.feedback_request() + 1], &limits), "message");
@@ -94,7 +94,7 @@ fn every_part_has_its_limit() {
     let most = DecideReply {
         action: vec![0; limits.action],
         trace: Some(vec![0; limits.trace_question]),
-        refresh: Some((0, vec![0; limits.refresh])),
+        refresh: Some((RefreshId(0), vec![0; limits.refresh])),
         ..reply()
     };
     assert_eq!(DecideReply::read(&most.to_bytes(), &limits).unwrap(), most);

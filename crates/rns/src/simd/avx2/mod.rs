@@ -356,7 +356,8 @@ pub(super) unsafe fn pick(block: [__m256i; 2], indices: &[u32]) -> __m256i {
     debug_assert!(indices.len() >= LANES);
     // SAFETY: by the caller's promise; the load is unaligned.
     let lanes = unsafe { _mm256_cvtepu32_epi64(_mm_loadu_si128(indices.as_ptr().cast())) };
-    // Indices of halves of lanes, which the instruction takes modulo eight; bit 2 of an index says which register.
+    // Indices of halves of lanes, which the instruction takes modulo eight; bit 2 of an index says which
+    // register.
     let first = _mm256_add_epi64(lanes, lanes);
     let halves =
         _mm256_or_si256(first, _mm256_slli_epi64::<32>(_mm256_or_si256(first, _mm256_set1_epi64x(1))));
@@ -370,8 +371,8 @@ pub(super) fn gather_into(out: &mut [u64], a: &[u64], permutation: &Permutation)
     for i in (0..out.len()).step_by(LANES) {
         let indices = &permutation.indices()[i..i + LANES];
         let block = indices[0] as usize / (2 * LANES) * (2 * LANES);
-        // SAFETY: i + 4 <= all lengths. The indices are below the length of the permutation, which is a multiple
-        // of eight, and all in one block of eight entries.
+        // SAFETY: i + 4 <= all lengths. The indices are below the length of the permutation, which is a
+        // multiple of eight, and all in one block of eight entries.
         unsafe { store(out, i, pick([load(a, block), load(a, block + LANES)], indices)) }
     }
 }

@@ -235,8 +235,9 @@ fn pair_products<S: Sum>(
                 for (b, sums) in sums.iter_mut().enumerate() {
                     let at = at + b * LANES * width;
                     debug_assert!(at + row + Words::read(width) <= bytes.len() + row);
-                    // SAFETY: the entries of a block end before the padding, which is longer than what is read from
-                    // the last four on; i + 8 <= all lengths; the CPU has the features of this function.
+                    // SAFETY: the entries of a block end before the padding, which is longer than what is
+                    // read from the last four on; i + 8 <= all lengths; the CPU has the features of this
+                    // function.
                     unsafe {
                         let x = S::factor(load(x, i + b * LANES));
                         sums[0].add(x, S::stored(&words, bytes.as_ptr().add(at)));
@@ -283,8 +284,8 @@ fn pair_products<S: Sum>(
             }
             for (b, sum) in sums.into_iter().enumerate() {
                 let at = at + b * LANES;
-                // SAFETY: at + 4 <= all lengths: `at` is in a block from i on, or in one that the permutation, which
-                // is as long as a sum, has as a target.
+                // SAFETY: at + 4 <= all lengths: `at` is in a block from i on, or in one that the
+                // permutation, which is as long as a sum, has as a target.
                 unsafe {
                     let sum = match mode {
                         Mode::Write => sum,
@@ -425,8 +426,8 @@ fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affin
     end
 }
 
-/// Factors are cut in two, so that products with words of 32 bits can be added up in a lane. Returns the number
-/// of entries written.
+/// Factors are cut in two, so that products with words of 32 bits can be added up in a lane. Returns the
+/// number of entries written.
 #[target_feature(enable = "avx2,fma")]
 fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], c: Affine, start: usize) -> usize {
     // Sums of products of 48 bits fit doubles as they are.
@@ -528,8 +529,8 @@ pub(in crate::simd) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
     let end = whole(out.len());
     for i in (0..end).step_by(LANES) {
         let mut sum = _mm256_set1_pd(0.5);
-        // SAFETY: i + 4 <= end <= all lengths; the load of short words is unaligned. The product is rounded before
-        // it is added, as in the scalar version.
+        // SAFETY: i + 4 <= end <= all lengths; the load of short words is unaligned. The product is rounded
+        // before it is added, as in the scalar version.
         unsafe {
             let mut add = |x: __m256i, f: f64| {
                 sum = _mm256_add_pd(sum, _mm256_mul_pd(to_doubles(x), _mm256_set1_pd(f)));

@@ -1,0 +1,235 @@
+//! CLW, the composite loss wrapper: exponential weights fed with the last d slots of randomly long rounds.
+
+use super::stored::{one_finite_an_arm, stored};
+use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, exp3, field, privacy_statement};
+use crate::{Error, Policy};
+use privacy::PrivacyStatement;
+use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Longest interval; the window is kept in memory.
+const MAX_INTERVAL: u32 = 1 << 20;
+
+/// Which slots end a round. A coin of probability `1 / 2d` is thrown for every slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateRule {
+    /// The coin shows heads and no round ended in the last `2d - 1` slots: `4d - 1` slots a round on average.
+    Spaced,
+    /// The coin shows heads, and tails in the `2d - 1` slots to come: every slot has the same chance.
+    LookAhead,
+}
+
+/// What [`Clw`] is told beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClwConfig {
+    /// N.
+    pub arms: usize,
+    /// T. It sets the mixing; play may go on after it.
+    pub horizon: u64,
+    /// d, the slots within which all of a pull's reward arrives. 2^20 at most.
+    pub interval: u32,
+    /// The paper's sketch of the baseline: [`UpdateRule::Spaced`].
+    pub rule: UpdateRule,
+}
+
+impl ClwConfig {
+    /// The baseline.
+    pub fn new(arms: usize, horizon: u64, interval: u32) -> Self {
+        Self { arms, horizon, interval, rule: UpdateRule::Spaced }
+    }
+
+    /// # Errors
+    /// [`Error::Field`] where a field is out of its range.
+    pub fn validate(&self) -> Result<(), Error> {
+        check_arms(self.arms)?;
+        check_horizon(self.horizon)?;
+        let d = self.interval;
+        field((1..=MAX_INTERVAL).contains(&d), "interval", f64::from(d), "from 1 to 2^20")
+    }
+
+    /// `gamma = min(1, sqrt(2 d N ln N / (T + d)))`, the share of uniform play.
+    pub fn gamma(&self) -> f64 {
+        let (n, d) = (self.arms as f64, f64::from(self.interval));
+        (2.0 * d * n * n.ln() / (self.horizon as f64 + d)).sqrt().min(1.0)
+    }
+
+    /// Slots that a coin must look back, or ahead.
+    fn reach(&self) -> u64 {
+        2 * u64::from(self.interval) - 1
+    }
+}
+
+/// Plays one arm a round; at its end `w_a += gamma x / (N p_a)` with x the feedback of the last d slots over
+/// 2d, 1 at most. No earlier arm reaches those slots, since rounds have 2d slots or more.
+///
+/// - Cost: O(N + d) a round, O(1) a slot.
+/// - Privacy: none.
+///
+/// # Source
+/// Cesa-Bianchi, Gentile, Mansour, "Nonstochastic Bandits with Composite Anonymous Feedback"; the look-ahead
+/// rule is that of Wang, Wang, Huang, Algorithm 3. Departure: gamma is EXP3's mixing, for `T / 2d` updates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    try_from = "super::stored::Stored<ClwConfig, State>",
+    into = "super::stored::Stored<ClwConfig, State>"
+)]
+pub struct Clw {
+    config: ClwConfig,
+    gamma: f64,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    weights: Vec<f64>,
+    arm: Option<usize>,
+    /// Feedback of the last d slots.
+    window: VecDeque<f64>,
+    slot: u64,
+    /// Slot of the last update.
+    updated: Option<u64>,
+    updates: u64,
+    /// Coins thrown ahead, one a slot, and the last slot that shows heads.
+    thrown: u64,
+    heads: Option<u64>,
+}
+
+impl Clw {
+    /// Before its first slot.
+    ///
+    /// # Errors
+    /// Those of [`ClwConfig::validate`].
+    pub fn new(config: ClwConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let state = State {
+            weights: vec![0.0; config.arms],
+            arm: None,
+            window: VecDeque::new(),
+            slot: 0,
+            updated: None,
+            updates: 0,
+            thrown: 0,
+            heads: None,
+        };
+        Ok(Self { gamma: config.gamma(), config, state })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClwConfig {
+        &self.config
+    }
+
+    /// `p` for the next draw; `gamma / N` at least.
+    pub fn probabilities(&self) -> Vec<f64> {
+        exp3::probabilities(&self.state.weights, 1.0, self.gamma)
+    }
+
+    /// Updates so far.
+    pub fn updates(&self) -> u64 {
+        self.state.updates
+    }
+
+    /// Slots learnt of.
+    pub(super) fn slot(&self) -> u64 {
+        self.state.slot
+    }
+
+    /// Throws the coins for all slots up to and including `last`.
+    fn throw(&mut self, last: u64, rng: &mut dyn Rng) {
+        let chance = 1.0 / (2.0 * f64::from(self.config.interval));
+        for slot in self.state.thrown + 1..=last {
+            if rng.random::<f64>() < chance {
+                self.state.heads = Some(slot);
+            }
+        }
+        self.state.thrown = self.state.thrown.max(last);
+    }
+
+    /// Whether `slot`, the one just played, ends a round.
+    fn ends(&mut self, slot: u64, rng: &mut dyn Rng) -> bool {
+        let reach = self.config.reach();
+        match self.config.rule {
+            UpdateRule::Spaced => {
+                self.throw(slot, rng);
+                // `reach` slots between two updates.
+                let rested = self.state.updated.is_none_or(|last| slot - last > reach);
+                rested && self.state.heads == Some(slot)
+            }
+            UpdateRule::LookAhead => {
+                self.throw(slot + reach, rng);
+                self.state.heads == Some(slot)
+            }
+        }
+    }
+
+    fn admits(&self, state: &State) -> Result<(), &'static str> {
+        let State { weights, arm, window, slot, updated, updates, thrown, heads } = state;
+        one_finite_an_arm(weights, self.config.arms)?;
+        if *slot > MAX_SLOTS {
+            return Err("too many slots");
+        }
+        let in_window = window.len() as u64 == (*slot).min(u64::from(self.config.interval));
+        if !in_window || !window.iter().all(|y| y.is_finite() && *y >= 0.0) {
+            return Err("the window does not hold the last slots");
+        }
+        if weights.iter().any(|w| *w < 0.0) || arm.is_some_and(|a| a >= self.config.arms) {
+            return Err("no such arm or weight");
+        }
+        let coins = match self.config.rule {
+            UpdateRule::LookAhead if *slot > 0 => slot + self.config.reach(),
+            _ => *slot,
+        };
+        let counted = updates <= slot && updated.is_none_or(|at| (1..=*slot).contains(&at));
+        if *thrown != coins || !counted || heads.is_some_and(|at| at == 0 || at > *thrown) {
+            return Err("slots, coins and updates differ");
+        }
+        Ok(())
+    }
+}
+
+impl Policy for Clw {
+    type Context = ();
+    type Feedback = f64;
+
+    fn privacy(&self) -> PrivacyStatement {
+        privacy_statement()
+    }
+
+    fn decide(&mut self, (): &(), rng: &mut dyn Rng) -> Result<usize, Error> {
+        let arm = match self.state.arm {
+            Some(arm) => arm,
+            None => exp3::draw(&self.probabilities(), rng),
+        };
+        self.state.arm = Some(arm);
+        Ok(arm)
+    }
+
+    fn learn(&mut self, (): &(), arm: usize, feedback: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
+        check_feedback(self.state.arm, arm, *feedback)?;
+        if self.state.slot >= MAX_SLOTS {
+            return Err(Error::Overflow);
+        }
+        let interval = self.config.interval as usize;
+        if self.state.window.len() == interval {
+            self.state.window.pop_front();
+        }
+        self.state.window.push_back(*feedback);
+        self.state.slot += 1;
+        let slot = self.state.slot;
+        if self.ends(slot, rng) {
+            let p = self.probabilities()[arm];
+            let x = (self.state.window.iter().sum::<f64>() / (2.0 * interval as f64)).min(1.0);
+            self.state.weights[arm] += self.gamma * x / (self.config.arms as f64 * p);
+            self.state.arm = None;
+            self.state.updated = Some(slot);
+            self.state.updates += 1;
+        }
+        Ok(())
+    }
+}
+
+stored!(Clw, ClwConfig, State);

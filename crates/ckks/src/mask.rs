@@ -1,0 +1,105 @@
+//! Hides a message from the holder of the secret key, and the origin of a ciphertext: masks, noise, fresh
+//! encryptions of zero. Everything here needs the public key alone.
+//!
+//! | operation | hides |
+//! |---|---|
+//! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a mask that a seed stands for |
+//! | [`flood_assign`] | the error of the message, under uniform noise of a width the caller chooses |
+//! | [`rerandomise_assign`] | the ciphertexts this one was computed from, as the scheme hides messages |
+
+use crate::{Ciphertext, Params, Plaintext, PublicKey, encrypt};
+use rand::{CryptoRng, Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rns::{Basis, Ntt, Poly};
+
+/// The seed of a mask.
+pub type MaskSeed = [u8; 32];
+
+/// Draws a fresh seed.
+pub fn mask_seed<R: CryptoRng>(rng: &mut R) -> MaskSeed {
+    rns::sample::seed(rng)
+}
+
+/// b, the width of a mask at `level`: its coefficients are uniform in [−2^(b − 1), 2^(b − 1)). That is two
+/// bits below the modulus, so that a message under the mask does not wrap, and at most 126.
+pub fn mask_bits(params: &Params, level: usize) -> u32 {
+    (params.log_q(level) as u32 - 2).min(126)
+}
+
+/// Adds the mask that `seed` stands for at the ciphertext's level to every coefficient of the message.
+pub fn mask_assign(params: &Params, a: &mut Ciphertext, seed: &MaskSeed) {
+    let basis = params.q_basis(a.level);
+    a.c0.add_assign(basis, &mask(params, a.level, seed, 1, basis));
+}
+
+/// Subtracts the mask that `seed` stands for at `level` from a message of `slots` values that came back at
+/// another level, in a fresh encryption.
+///
+/// Only every N/(2·slots)-th coefficient of such a message is not 0, and only these carry the mask. The
+/// coefficients between them held noise when the mask was added, and the fresh encryption left it out.
+pub fn unmask_assign(params: &Params, a: &mut Ciphertext, level: usize, slots: usize, seed: &MaskSeed) {
+    let basis = params.q_basis(a.level);
+    a.c0.sub_assign(basis, &mask(params, level, seed, params.max_slots() / slots, basis));
+}
+
+/// Adds uniform noise of ± 2^−`bits` times the scale to every coefficient.
+pub fn flood_assign<R: CryptoRng>(params: &Params, a: &mut Ciphertext, bits: u32, rng: &mut R) {
+    let basis = params.q_basis(a.level);
+    let width = 1i64 << (a.scale.log2().round() as i32 - bits as i32).max(1);
+    let noise: Vec<i64> =
+        (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
+    a.c0.add_assign(basis, &Poly::from_signed(basis, &noise).into_ntt(basis));
+}
+
+/// Adds a fresh encryption of zero under `key`. The error grows by that of [`encrypt`].
+pub fn rerandomise_assign<R: CryptoRng>(params: &Params, key: &PublicKey, a: &mut Ciphertext, rng: &mut R) {
+    let poly = Poly::zero(params.n(), a.level + 1);
+    let zero = encrypt(params, key, &Plaintext { poly, level: a.level, scale: a.scale }, rng);
+    let basis = params.q_basis(a.level);
+    a.c0.add_assign(basis, &zero.c0);
+    a.c1.add_assign(basis, &zero.c1);
+}
+
+/// The mask of `seed` at `level` as a polynomial over `basis`; only every `stride`-th coefficient is kept.
+fn mask(params: &Params, level: usize, seed: &MaskSeed, stride: usize, basis: &Basis) -> Poly<Ntt> {
+    let bits = mask_bits(params, level);
+    let mut rng = ChaCha20Rng::from_seed(*seed);
+    let coefficients: Vec<i128> = (0..params.n())
+        .map(|_| {
+            let word = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+            (word >> (128 - bits)) as i128 - (1i128 << (bits - 1))
+        })
+        .collect();
+    let mut out = Poly::<rns::Coeff>::zero(params.n(), basis.len());
+    out.for_each_limb(|i, limb| {
+        for (x, &c) in limb.iter_mut().zip(&coefficients).step_by(stride) {
+            *x = basis.modulus(i).reduce_i128(c);
+        }
+    });
+    out.into_ntt(basis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mask goes away under the same seed alone, and of a message of fewer slots only its own coefficients
+    /// carry it.
+    #[test]
+    fn masks_go_away_under_their_seed() {
+        let params = crate::TOY_LOGN12_DEPTH21.validate().unwrap();
+        let zero = Ciphertext::zero(&params, 2);
+        let mut masked = zero.clone();
+        mask_assign(&params, &mut masked, &[1; 32]);
+        assert!(masked != zero);
+        for (slots, seed, same) in [
+            (params.max_slots(), 1, true),
+            (params.max_slots(), 2, false),
+            (params.max_slots() / 4, 1, false),
+        ] {
+            let mut unmasked = masked.clone();
+            unmask_assign(&params, &mut unmasked, 2, slots, &[seed; 32]);
+            assert_eq!(unmasked == zero, same, "{slots} slots, seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Whose fault an error is, as the error types of all crates say it. No HTTP: `wire::ProblemType` gives each
+//! fault its code and status.
+
+/// Whose fault an error is. Each crate's error type says it by a method `fault`, whose match has no wildcard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller: a value is outside the range that the receiver takes.
+    Value,
+    /// The caller: a configuration that these keys and parameters do not carry.
+    Configuration,
+    /// The caller: the run is over, or its budget is spent.
+    Over,
+    /// The caller: nothing has that name.
+    Unknown,
+    /// The caller: the bytes are not such a message.
+    Malformed,
+    /// The caller: the message is longer than it can be.
+    TooLong,
+    /// The caller: the message has a format version that this program does not read.
+    Version,
+    /// The caller: the ciphertext is of other parameters.
+    Parameters,
+    /// The caller: the ciphertext is under another key.
+    Key,
+    /// The caller: a residue of the ciphertext is not below its prime.
+    Residue,
+    /// The caller: the ciphertext is at another level than the one agreed.
+    Level,
+    /// This program, its disk, or a misuse of its interfaces: not the sender of a message.
+    Internal,
+}

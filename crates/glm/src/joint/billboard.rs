@@ -1,0 +1,189 @@
+//! The billboard of joint privacy: all that is published, and the choice of arms from it and the round's arm
+//! set.
+
+use super::config::{Growth, JointConfig};
+use crate::{Error, Symmetric};
+use bandit::Features;
+use bandit::vector::{argmax, dot};
+use serde::{Deserialize, Serialize};
+
+/// What every user may know after `rounds` rounds. Nothing in here, and nothing that is computed from it
+/// alone, costs privacy beyond its release.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Billboard {
+    pub(super) rounds: u64,
+    /// Number of explorations, as released.
+    pub(super) explorations: f64,
+    pub(super) v_inverse: Symmetric,
+    pub(super) v: Symmetric,
+    pub(super) h: Symmetric,
+    pub(super) warm_up: Vec<f64>,
+    pub(super) warm_up_calls: u32,
+    /// Running maxima of the log-determinants, and where they stood at the last renewals.
+    pub(super) log_det_v: f64,
+    pub(super) log_det_v_fitted: f64,
+    pub(super) log_det_h: f64,
+    pub(super) running: Option<Running>,
+    pub(super) running_calls: u32,
+}
+
+/// The running estimate and the H it was made under.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Running {
+    pub(super) theta: Vec<f64>,
+    pub(super) h: Symmetric,
+    pub(super) h_inverse: Symmetric,
+    pub(super) log_det_h: f64,
+    pub(super) round: u64,
+}
+
+impl Billboard {
+    pub(super) fn new(c: &JointConfig) -> Self {
+        let log_det = c.problem.d as f64 * c.lambda.ln();
+        Self {
+            rounds: 0,
+            explorations: 0.0,
+            v_inverse: Symmetric::identity(c.problem.d, 1.0 / c.lambda),
+            v: Symmetric::identity(c.problem.d, c.lambda),
+            h: Symmetric::identity(c.problem.d, c.lambda),
+            warm_up: vec![0.0; c.problem.d],
+            warm_up_calls: 0,
+            log_det_v: log_det,
+            log_det_v_fitted: log_det,
+            log_det_h: log_det,
+            running: None,
+            running_calls: 0,
+        }
+    }
+
+    /// Rounds published.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// Number of explorations, as released.
+    pub fn explorations(&self) -> f64 {
+        self.explorations
+    }
+
+    /// V with `lambda I`, as released.
+    pub fn v(&self) -> &Symmetric {
+        &self.v
+    }
+
+    /// H with `lambda I`, as released.
+    pub fn h(&self) -> &Symmetric {
+        &self.h
+    }
+
+    /// The warm-up estimate.
+    pub fn warm_up(&self) -> &[f64] {
+        &self.warm_up
+    }
+
+    /// The running estimate, and the number of rounds before it; none before the first renewal.
+    pub fn running(&self) -> Option<(&[f64], u64)> {
+        self.running.as_ref().map(|r| (&r.theta[..], r.round))
+    }
+
+    /// How often each estimate was computed from data: warm-up, running.
+    pub fn calls(&self) -> (u32, u32) {
+        (self.warm_up_calls, self.running_calls)
+    }
+
+    /// Rows behind a running estimate, as far as is known.
+    pub(super) fn running_rows(&self, c: &JointConfig) -> f64 {
+        self.rounds as f64 - if c.published.shared_rows { 0.0 } else { self.explorations }
+    }
+
+    /// Criterion I: the arm to explore, or none. The only place where the arm set decides which data a round
+    /// gives.
+    pub fn explores(&self, c: &JointConfig, set: &Features) -> Option<usize> {
+        let arm = argmax(set.rows().map(|x| self.v_inverse.quadratic_form(x)));
+        set.row(arm).filter(|x| self.v_inverse.quadratic_form(x) >= c.explore_at).map(|_| arm)
+    }
+
+    /// Criterion II.
+    pub(super) fn renewal_due(&self, c: &JointConfig) -> Result<bool, Error> {
+        let Some(running) = &self.running else {
+            return Ok(true);
+        };
+        if c.published.aliased || self.running_calls >= c.max_running_calls {
+            return Ok(false);
+        }
+        match c.growth {
+            Growth::Determinant(factor) => Ok(self.log_det_h > running.log_det_h + factor.ln()),
+            Growth::Eigenvalue(factor) => Ok(self.h.largest_eigenvalue_against(&running.h)? > factor),
+        }
+    }
+
+    /// The arm that a round that does not explore plays.
+    pub fn exploits(&self, c: &JointConfig, set: &Features) -> usize {
+        let width = |x: &[f64]| c.gamma * c.problem.kappa.sqrt() * self.v_inverse.norm(x);
+        let lower = |x: &[f64]| dot(x, &self.warm_up) - width(x);
+        let best_lower = set.rows().map(lower).fold(f64::NEG_INFINITY, f64::max);
+        let index = |x: &[f64]| {
+            if dot(x, &self.warm_up) + width(x) < best_lower { f64::NEG_INFINITY } else { self.index(c, x) }
+        };
+        argmax(set.rows().map(index))
+    }
+
+    /// Optimistic index of an arm under the running estimate; under the warm-up estimate before the first
+    /// renewal.
+    pub fn index(&self, c: &JointConfig, x: &[f64]) -> f64 {
+        let warm_up = dot(x, &self.warm_up);
+        let Some(running) = &self.running else {
+            return warm_up + c.beta * self.v_inverse.norm(x);
+        };
+        let estimate = dot(x, &running.theta);
+        let estimate = if c.published.averaged { 0.5 * (estimate + warm_up) } else { estimate };
+        estimate + c.beta * running.h_inverse.norm(x)
+    }
+
+    /// Takes in the prefixes that were just released.
+    pub(super) fn advance(
+        &mut self,
+        c: &JointConfig,
+        v: Symmetric,
+        h: Symmetric,
+        explorations: f64,
+    ) -> Result<(), Error> {
+        let invert = |m: &Symmetric| m.inverse().ok_or(Error::NotPositive { field: "design" });
+        let log_det = |m: &Symmetric| m.log_det().ok_or(Error::NotPositive { field: "design" });
+        self.v_inverse = invert(&v)?;
+        self.log_det_v = self.log_det_v.max(log_det(&v)?);
+        self.log_det_h = self.log_det_h.max(log_det(&h)?);
+        (self.v, self.h, self.explorations) = (v, h, explorations);
+        self.rounds += 1;
+        if let Some(running) = self.running.as_mut().filter(|_| c.published.aliased) {
+            running.h_inverse = invert(&self.h)?;
+            running.h = self.h.clone();
+        }
+        Ok(())
+    }
+
+    pub(super) fn renew_running(&mut self, theta: Vec<f64>) -> Result<(), Error> {
+        let h_inverse = self.h.inverse().ok_or(Error::NotPositive { field: "design" })?;
+        let (h, log_det_h, round) = (self.h.clone(), self.log_det_h, self.rounds);
+        self.running = Some(Running { theta, h, h_inverse, log_det_h, round });
+        Ok(())
+    }
+
+    pub(super) fn is_consistent(&self, c: &JointConfig) -> bool {
+        let d = c.problem.d;
+        let running = self.running.iter();
+        let vectors = [&self.warm_up].into_iter().chain(running.clone().map(|r| &r.theta));
+        let matrices =
+            [&self.v, &self.v_inverse, &self.h].into_iter().chain(running.flat_map(|r| [&r.h, &r.h_inverse]));
+        self.warm_up_calls <= c.max_warm_up_calls
+            && self.running_calls <= c.max_running_calls
+            && self.running.iter().all(|r| r.round <= self.rounds && r.log_det_h.is_finite())
+            && vectors.into_iter().all(|v| v.len() == d && v.iter().all(|x| x.is_finite()))
+            && matrices.into_iter().all(|m| m.d() == d && m.is_finite())
+            && [self.explorations, self.log_det_v, self.log_det_v_fitted, self.log_det_h]
+                .iter()
+                .all(|v| v.is_finite())
+    }
+}

@@ -1,0 +1,14 @@
+//! Plans an encrypted bandit before any key is made: the parameter set that carries the problem, and the
+//! levels, keys, messages, memory and seconds that it will cost.
+//!
+//! For key authorities (`helba-keygen plan`) and for programs that show costs. Depths, keys and bytes are
+//! exact. The operations are counted by running the server's circuits on vectors of an operation counter;
+//! seconds are prices of operations, measured at one parameter set and carried over by the work in limbs.
+
+mod count;
+mod error;
+mod plan;
+mod price;
+
+pub use error::Error;
+pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};

@@ -1,0 +1,253 @@
+//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in
+//! limbs.
+
+use crate::count::Op;
+use ckks::{Gadget, Params, ParamsSpec};
+use std::collections::BTreeMap;
+
+/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`];
+/// `expand_key` is `rotate_seeded` less `rotate`.
+const MEASURED: &str = include_str!("measured.csv");
+pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
+
+/// Cost of the embedding in floating point, in transforms of one limb, at any level.
+const EMBEDDING: f64 = 24.0;
+/// The kernels' times over that of a transform of one limb of the same length (`rns/…` in the record).
+const COMBINE_A_TERM: f64 = 0.075;
+const INNER_PRODUCTS_A_DIGIT: f64 = 0.20;
+const PASS: f64 = 0.15;
+/// A limb of an operand, which comes from memory.
+const OPERAND: f64 = 0.4;
+
+/// The sizes at a level of a parameter set that the work of an operation depends on.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    n: f64,
+    /// Limbs of the level and of P.
+    q: f64,
+    p: f64,
+    /// Rotations and products are cut into digits of different sizes.
+    galois: Digits,
+    relin: Digits,
+}
+
+/// The number of digits, the rows that one digit is computed from, and the transforms of all digits together.
+#[derive(Debug, Clone, Copy)]
+struct Digits {
+    count: f64,
+    rows: f64,
+    transforms: f64,
+}
+
+impl Sizes {
+    fn new(params: &Params, level: usize) -> Self {
+        let digits = |gadget: &Gadget| Digits {
+            count: gadget.digits(level) as f64,
+            rows: gadget.rows(level) as f64,
+            transforms: gadget.transforms(level, params.qp_basis(level).len()) as f64,
+        };
+        Sizes {
+            n: params.n() as f64,
+            q: (level + 1) as f64,
+            p: params.p_basis().len() as f64,
+            galois: digits(params.galois_gadget()),
+            relin: digits(params.relin_gadget()),
+        }
+    }
+
+    /// A polynomial to digits modulo QP, once for all keys.
+    fn decompose(&self, digits: Digits) -> f64 {
+        self.q + digits.transforms * (1.0 + COMBINE_A_TERM * (digits.rows + 1.0))
+    }
+
+    /// Digits times a key.
+    fn key(&self, digits: Digits) -> f64 {
+        (self.q + self.p) * (digits.count * INNER_PRODUCTS_A_DIGIT + PASS)
+    }
+
+    /// Two polynomials modulo QP divided by `dropped` primes.
+    fn divide(&self, dropped: f64) -> f64 {
+        let kept = self.q + self.p - dropped;
+        2.0 * (dropped + kept * (1.0 + COMBINE_A_TERM * (dropped + 1.0) + PASS))
+    }
+
+    /// In transforms of one limb.
+    fn work(&self, op: Op) -> f64 {
+        let rescale = 2.0 * (1.0 + (self.q - 1.0) * (1.0 + PASS));
+        match op {
+            Op::Add => 2.0 * self.q * PASS,
+            Op::PlainProduct { terms } => 2.0 * self.q * OPERAND * terms as f64 + rescale,
+            Op::Adjust => 2.0 * self.q * OPERAND + rescale,
+            // A plaintext of fewer values than slots is repeated, not transformed.
+            Op::Encode { values, wide } => {
+                let limbs = self.q + if wide { self.p } else { 0.0 };
+                (EMBEDDING + limbs) * values as f64 / (self.n / 2.0)
+            }
+            Op::Product { products, terms } => {
+                // Of a product both parts of both factors; the second once more to be decomposed, and again
+                // where a digit has it.
+                let operands = (8 * products + 2 * terms) as f64;
+                let sums = self.q * OPERAND * operands;
+                self.decompose(self.relin) + self.key(self.relin) + sums + self.divide(self.p + 1.0)
+            }
+            Op::Rotations { count } => {
+                self.decompose(self.galois) + count as f64 * self.key(self.galois) + self.divide(self.p)
+            }
+            Op::Expand { keys } => keys as f64 * (self.q + self.p) * self.galois.count,
+            Op::Transform { babies, giants, diagonals } => {
+                let (babies, giants, diagonals) = (babies as f64, giants as f64, diagonals as f64);
+                let wide = self.q + self.p;
+                let (decompose, key) = (self.decompose(self.galois), self.key(self.galois));
+                let baby = decompose + babies * key;
+                let giant = giants * (decompose + key + 0.5 * self.divide(self.p));
+                let sums = diagonals * wide * INNER_PRODUCTS_A_DIGIT;
+                baby + giant + sums + self.divide(self.p + 1.0)
+            }
+        }
+    }
+
+    /// The cost of a transform is proportional to N log N; log N of the shipped rings differs by about a
+    /// twentieth.
+    fn limb(&self) -> f64 {
+        self.n * self.n.log2()
+    }
+}
+
+/// Prices at one parameter set on a number of threads.
+pub(crate) struct Prices<'a> {
+    params: &'a Params,
+    reference: Params,
+    threads: usize,
+    /// (operation, threads) → nanoseconds by level.
+    measured: BTreeMap<(&'static str, usize), BTreeMap<usize, f64>>,
+}
+
+impl<'a> Prices<'a> {
+    /// For one or two threads, as measured.
+    pub(crate) fn new(params: &'a Params, threads: usize) -> Result<Self, ckks::Error> {
+        let mut measured: BTreeMap<_, BTreeMap<usize, f64>> = BTreeMap::new();
+        for line in MEASURED.lines().skip(1) {
+            if let [op, level, threads, ns] = line.split(',').collect::<Vec<_>>()[..]
+                && let (Ok(level), Ok(threads), Ok(ns)) = (level.parse(), threads.parse(), ns.parse())
+            {
+                measured.entry((op, threads)).or_default().insert(level, ns);
+            }
+        }
+        Ok(Prices { params, reference: MEASURED_AT.validate()?, threads, measured })
+    }
+
+    /// Seconds of `op` at `level`.
+    pub(crate) fn seconds(&self, op: Op, level: usize) -> f64 {
+        // What was measured of the same kind; its price over its work is what carries over.
+        let (name, alike) = match op {
+            Op::Add => ("add", Op::Add),
+            Op::PlainProduct { .. } | Op::Adjust => ("mul_plain", Op::PlainProduct { terms: 1 }),
+            Op::Encode { .. } => ("encode", Op::Encode { values: self.reference.max_slots(), wide: false }),
+            Op::Product { .. } => ("mul", Op::Product { products: 1, terms: 0 }),
+            Op::Rotations { count: 1 } => ("rotate", Op::Rotations { count: 1 }),
+            Op::Rotations { .. } => ("sum_of_4_rotations", Op::Rotations { count: 4 }),
+            Op::Expand { .. } => ("expand_key", Op::Expand { keys: 1 }),
+            Op::Transform { .. } => ("rotate", Op::Rotations { count: 1 }),
+        };
+        let here = Sizes::new(self.params, level);
+        here.work(op) * here.limb() * self.rate(name, alike, level)
+    }
+
+    /// Seconds of an encryption under the public key at `level`, by its limbs.
+    pub(crate) fn encryption(&self, level: usize) -> f64 {
+        let rate = self.interpolated("encrypt_public", level, |s| s.q * s.limb());
+        let here = Sizes::new(self.params, level);
+        here.q * here.limb() * rate
+    }
+
+    fn rate(&self, name: &'static str, op: Op, level: usize) -> f64 {
+        self.interpolated(name, level, |s| s.work(op) * s.limb())
+    }
+
+    /// Seconds a unit of work, between the levels measured.
+    fn interpolated(&self, name: &'static str, level: usize, work: impl Fn(&Sizes) -> f64) -> f64 {
+        let Some(measured) = self.measured.get(&(name, self.threads)) else { return f64::NAN };
+        let rate = |(l, ns): (&usize, &f64)| (*l as f64, ns * 1e-9 / work(&Sizes::new(&self.reference, *l)));
+        let below = measured.range(..=level).next_back().or_else(|| measured.first_key_value());
+        let above = measured.range(level..).next().or_else(|| measured.last_key_value());
+        let (Some(below), Some(above)) = (below.map(rate), above.map(rate)) else { return f64::NAN };
+        let share = if above.0 > below.0 { (level as f64 - below.0) / (above.0 - below.0) } else { 0.0 };
+        below.1 + share * (above.1 - below.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every line of the table is read, and every price is a positive number that grows with the level.
+    #[test]
+    fn prices_exist_and_grow() {
+        let params = MEASURED_AT.validate().unwrap();
+        for threads in [1, 2] {
+            let prices = Prices::new(&params, threads).unwrap();
+            let read: usize = prices.measured.values().map(BTreeMap::len).sum();
+            assert_eq!(read, MEASURED.lines().count() - 1);
+            for (op, growth) in [
+                (Op::Add, 2.0),
+                (Op::PlainProduct { terms: 1 }, 2.0),
+                (Op::Adjust, 2.0),
+                // Half of it or more is the embedding.
+                (Op::Encode { values: 1024, wide: true }, 1.0),
+                (Op::Product { products: 2, terms: 3 }, 2.0),
+                (Op::Rotations { count: 3 }, 2.0),
+                (Op::Expand { keys: 1 }, 2.0),
+                (Op::Transform { babies: 4, giants: 4, diagonals: 16 }, 2.0),
+            ] {
+                let all: Vec<f64> = (1..=18).map(|l| prices.seconds(op, l)).collect();
+                assert!(all[0] > 0.0 && all[17] > growth * all[0], "{op:?}: {all:?}");
+            }
+            assert!(prices.encryption(0) > 0.0);
+        }
+    }
+
+    /// Where a price was measured it is the measurement.
+    #[test]
+    fn measured_prices_come_back() {
+        let params = MEASURED_AT.validate().unwrap();
+        let prices = Prices::new(&params, 1).unwrap();
+        for (name, op) in
+            [("mul", Op::Product { products: 1, terms: 0 }), ("rotate", Op::Rotations { count: 1 })]
+        {
+            for (level, ns) in &prices.measured[&(name, 1)] {
+                assert!((prices.seconds(op, *level) / (ns * 1e-9) - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+
+    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those
+    /// that are read again.
+    #[test]
+    fn operands_have_their_price() {
+        let sizes = Sizes::new(&MEASURED_AT.validate().unwrap(), 6);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let product = |products, terms| sizes.work(Op::Product { products, terms });
+        let (limbs, one) = (7.0, product(1, 0));
+        assert!(near(product(3, 0) - one, 2.0 * 8.0 * limbs * OPERAND));
+        assert!(near(product(1, 5) - one, 5.0 * 2.0 * limbs * OPERAND));
+        let plain = |terms| sizes.work(Op::PlainProduct { terms });
+        assert!(near(plain(4) - plain(1), 3.0 * 2.0 * limbs * OPERAND));
+        assert!(near(sizes.work(Op::Adjust), plain(1)));
+    }
+
+    /// Between two measured levels a unit of work costs something between what it costs at both.
+    #[test]
+    fn levels_in_between_are_interpolated() {
+        let params = MEASURED_AT.validate().unwrap();
+        for threads in [1, 2] {
+            let prices = Prices::new(&params, threads).unwrap();
+            let op = Op::Product { products: 1, terms: 0 };
+            let rate = |level: usize| prices.rate("mul", op, level);
+            let (low, middle, high) = (rate(2), rate(9), rate(18));
+            assert!(low != middle && middle != high);
+            assert!((rate(5) - (low + 3.0 / 7.0 * (middle - low))).abs() < 1e-18);
+            assert!((rate(12) - (middle + 3.0 / 9.0 * (high - middle))).abs() < 1e-18);
+            assert_eq!(rate(1), low);
+        }
+    }
+}

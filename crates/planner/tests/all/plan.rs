@@ -1,0 +1,156 @@
+//! A plan says of keys, messages and levels what is then made, and refuses with a way out.
+
+use circuits::{Clear, Complex64};
+use ckks::KeyStorage;
+use helba::Scalars;
+use helba::decide::DecisionCircuit;
+use keygen::{Request, generate, generate_in_memory};
+use planner::{Error, Report, plan};
+use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+
+fn toy() -> Report {
+    plan(2, 2, 1000, true).unwrap()
+}
+
+/// To the byte: the bundle's file and its keys in memory.
+#[test]
+fn planned_bytes_are_those_made() {
+    let request = Request { shape: Shape::for_problem(2, 2), toy: true, created: 0 };
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut file = Vec::new();
+    let summary = generate(request, &mut file, Vec::new(), &mut rng, |_, _| {}).unwrap();
+    let manifest = serde_json::to_vec(&summary.manifest).unwrap().len();
+    let report = toy();
+    let frames: usize = report.keys.iter().map(|k| k.count).sum();
+    let bytes: u64 = report.keys.iter().map(|k| k.bytes).sum();
+    assert_eq!(frames, summary.manifest.frames as usize);
+    assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64);
+
+    let keys = generate_in_memory(request, &mut rng).unwrap();
+    let memory: u64 = report.keys.iter().skip(1).map(|k| k.memory).sum();
+    assert_eq!(memory, keys.public.keys.bytes() as u64);
+}
+
+/// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a
+/// word of 64 bits a residue: keys stop at the level of their use, a residue takes the bytes of its prime,
+/// and keys that only batch updates use are kept with their seed in place of one half.
+#[test]
+fn evaluation_keys_take_half_their_unpacked_memory() {
+    // To the thousandth.
+    let shares = [
+        (2, 2, 0.469),
+        (7, 4, 0.402),
+        (8, 8, 0.397),
+        (16, 16, 0.379),
+        (8, 32, 0.337),
+        (16, 32, 0.335),
+        (16, 64, 0.293),
+    ];
+    for (d, k, want) in shares {
+        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
+        let params = keys.params.validate().unwrap();
+        let bytes = |gadget, level, storage| ckks::KeySwitchKey::bytes_at(&params, gadget, level, storage);
+        let relin = bytes(params.relin_gadget(), keys.relin_level, KeyStorage::Expanded);
+        let rotations = keys.galois.iter().map(|key| bytes(params.galois_gadget(), key.level, key.storage));
+        let memory = relin + rotations.sum::<usize>();
+        let top = params.max_level();
+        let digits =
+            params.galois_gadget().digits(top) * keys.galois.len() + params.relin_gadget().digits(top);
+        let unpacked = 2 * digits * params.qp_basis(top).len() * params.n() * size_of::<u64>();
+        let share = memory as f64 / unpacked as f64;
+        assert!(
+            (share - want).abs() < 0.0005,
+            "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked"
+        );
+    }
+}
+
+/// What every decision uses is kept as it is multiplied.
+#[test]
+fn rotations_of_updates_alone_are_seeded() {
+    for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
+        let shape = Shape::for_problem(d, k);
+        let keys = KeyPlan::new(shape, false).unwrap();
+        let config = BanditConfig::new(d, k);
+        let levels = config.plan(&keys.params.validate().unwrap(), shape).unwrap();
+        let alg = Clear::new(shape.decision_slots()).unwrap();
+        let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
+        let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
+        let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
+        circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
+        let decision = alg.rotations_used();
+        for key in &keys.galois {
+            let of_decisions = match key.automorphism {
+                Automorphism::Rotation(k) => decision.contains(&k),
+                Automorphism::Conjugation => true,
+            };
+            let want = if of_decisions { KeyStorage::Expanded } else { KeyStorage::Seeded };
+            assert_eq!(key.storage, want, "{} of {d}, {k}", key.automorphism);
+        }
+        assert!(keys.galois.iter().any(|key| key.storage == KeyStorage::Seeded));
+    }
+}
+
+/// Steps add up to the levels that a bandit is given.
+#[test]
+fn depth_by_step_is_the_bandits_plan() {
+    for (d, k) in [(1, 1), (2, 2), (7, 4), (8, 8), (3, 16), (16, 16), (8, 32), (16, 32), (16, 64)] {
+        let report = plan(d, k, 1000, false).unwrap();
+        let shape = Shape::for_problem(d, k);
+        let keys = KeyPlan::new(shape, false).unwrap();
+        let levels = BanditConfig::new(d, k).plan(&keys.params.validate().unwrap(), shape).unwrap();
+        let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
+        assert_eq!(sum(&report.decision_depth), levels.context_level);
+        assert_eq!(sum(&report.update_depth), levels.statistics_level);
+        assert_eq!(report.params, keys.params.name);
+        assert!(report.log2_qp <= f64::from(report.log2_qp_allowed.unwrap()) && report.security_bits == 128);
+        assert!(report.slots.iter().all(|&s| s <= report.slots_available));
+    }
+    assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
+}
+
+/// Predictions on one and two threads against steps measured in the record that the prices are of.
+#[test]
+fn steps_take_what_is_predicted() {
+    let record = std::fs::read_to_string("../../benches/record/2026-11-22-costs.csv").unwrap();
+    let mut compared = 0;
+    for (d, k) in [(2, 2), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
+        for s in plan(d, k, 1000, false).unwrap().seconds {
+            let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
+            for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
+                let (start, end) = (format!("helba/{step}/d={d};K={k}/"), format!("/threads={}", s.threads));
+                let mut rows = record.lines().map(|line| line.split(',').collect::<Vec<_>>());
+                let row = rows.find(|f| f[4].starts_with(&start) && f[4].ends_with(&end)).unwrap();
+                let measured = row[5].parse::<f64>().unwrap() * 1e-9;
+                let ratio = measured / predicted;
+                assert!((0.9..1.3).contains(&ratio), "{}: {measured} s, predicted {predicted}", row[4]);
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 48);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_a_way_out() {
+    // Too many arms for any set, too many slots, and nonsense.
+    let refused = |d: usize, k: usize| match plan(d, k, 1000, false) {
+        Err(e @ Error::NoPlan { .. }) => e.to_string(),
+        other => panic!("{d}, {k}: {other:?}"),
+    };
+    let arms = refused(16, 65);
+    assert!(arms.contains("from 1 to 64") && arms.contains("16 features with up to 64 arms"), "{arms}");
+    let slots = refused(64, 4);
+    assert!(slots.contains("slots are needed") && slots.contains("4 arms with up to 16 features"), "{slots}");
+    let large = refused(256, 256);
+    assert!(large.contains("no ring has slots for more than 16 features with 64 arms"), "{large}");
+    assert!(refused(0, 2).contains("features = 0") && refused(2, 999).contains("arms = 999"));
+    assert!(refused(2, 2_usize.pow(40)).contains("2 features with up to 64 arms"));
+    assert!(refused(1, 65).contains("1 feature with up to 64 arms"));
+    // What a refusal proposes does work.
+    for (d, k) in [(16, 64), (1, 64), (16, 4)] {
+        plan(d, k, 1000, false).unwrap();
+    }
+}

@@ -1,0 +1,221 @@
+//! PolicyParameters of a policy, typed for the policy and erased for callers.
+
+use crate::state::{State, decode};
+use crate::{Error, limits, registry};
+use privacy::budget::Epsilon;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use std::fmt::Debug;
+use std::sync::Arc;
+use wire::FeedbackKind;
+
+/// PolicyParameters of one policy, as a creation request gives them.
+pub(crate) trait PolicyParameters:
+    Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// Name of the policy in requests.
+    const NAME: &'static str;
+    /// The state of the policy.
+    type State: State + Serialize + DeserializeOwned + 'static;
+
+    /// What a service must know of the policy.
+    fn profile(&self) -> Profile;
+
+    /// The state before the first round. Arms, shape and epsilon have been checked.
+    fn make(&self) -> Result<Self::State, Error>;
+
+    /// Whether `state` is one of a policy with these parameters, as far as the type does not say so.
+    fn fits(&self, _: &Self::State) -> bool {
+        true
+    }
+}
+
+/// Declares the parameters of a policy that runs in the server: name in requests, type, fields, policy,
+/// profile, and how the policy is made. The fields are those of the creation request.
+macro_rules! policy {
+    (
+        $name:literal, $type:ident { $($(#[$attr:meta])* $field:ident: $of:ty),* $(,)? } => $policy:ty;
+        profile($this:ident) $profile:expr;
+        make($maker:ident) $make:expr
+    ) => {
+        #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $type { $($(#[$attr])* $field: $of),* }
+
+        impl crate::config::PolicyParameters for $type {
+            const NAME: &'static str = $name;
+            type State = crate::state::Direct<$policy>;
+
+            fn profile(&self) -> crate::config::Profile {
+                let $this = self;
+                $profile
+            }
+
+            fn make(&self) -> Result<Self::State, crate::Error> {
+                let $maker = self;
+                Ok(crate::state::Direct($make))
+            }
+        }
+    };
+}
+pub(crate) use policy;
+
+/// What a service must know of a policy with its parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Profile {
+    /// Number of arms.
+    pub arms: usize,
+    /// Number of features of each arm; `None` if decisions take no context.
+    pub features: Option<usize>,
+    /// The guarantee asked for, if there is one.
+    pub epsilon: Option<Epsilon>,
+    /// What the policy learns from.
+    pub feedback: FeedbackKind,
+    /// Whether a decision must be answered before the next one is made, or else becomes void.
+    pub in_turn: bool,
+    /// Whether users add the noise, so that feedback contains it when it arrives.
+    pub users_add_noise: bool,
+    /// Whether devices choose the arms, so that decisions name none.
+    pub devices_choose: bool,
+    /// Whether [`PolicyState::new`](crate::PolicyState::new) calibrates noise by bisection of an exact
+    /// divergence, which may take seconds.
+    pub calibrates: bool,
+    /// The largest number of labels of a batch of sums.
+    pub labels: usize,
+}
+
+impl Profile {
+    /// A policy that learns in turn from the reward of the arm played.
+    pub(crate) const fn of(arms: usize) -> Self {
+        Profile {
+            arms,
+            features: None,
+            epsilon: None,
+            feedback: FeedbackKind::Reward,
+            in_turn: true,
+            users_add_noise: false,
+            devices_choose: false,
+            calibrates: false,
+            labels: 1,
+        }
+    }
+
+    /// The same for a contextual policy.
+    pub(crate) const fn contextual(features: usize, arms: usize) -> Self {
+        Profile { features: Some(features), ..Self::of(arms) }
+    }
+
+    /// The same with this guarantee.
+    pub(crate) const fn private(self, epsilon: Epsilon) -> Self {
+        Profile { epsilon: Some(epsilon), ..self }
+    }
+
+    /// The same for a policy that learns from other feedback.
+    pub(crate) const fn from(self, feedback: FeedbackKind) -> Self {
+        Profile { feedback, ..self }
+    }
+
+    /// Features of an arm, and arms; `None` if decisions take no context.
+    pub fn shape(&self) -> Option<(usize, usize)> {
+        self.features.map(|features| (features, self.arms))
+    }
+}
+
+/// [`PolicyParameters`] whose type is erased.
+trait Erased: Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn parameters(&self) -> Result<Map<String, Value>, Error>;
+    fn profile(&self) -> Profile;
+    fn make(&self) -> Result<Box<dyn State>, Error>;
+    fn read(&self, bytes: &[u8]) -> Result<Box<dyn State>, String>;
+}
+
+impl<P: PolicyParameters> Erased for P {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn parameters(&self) -> Result<Map<String, Value>, Error> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(parameters)) => Ok(parameters),
+            _ => Err(Error::Broken("parameters that are not an object")),
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        PolicyParameters::profile(self)
+    }
+
+    fn make(&self) -> Result<Box<dyn State>, Error> {
+        check(self)?;
+        Ok(Box::new(PolicyParameters::make(self)?))
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Box<dyn State>, String> {
+        check(self).map_err(|e| e.to_string())?;
+        let state: P::State = decode(P::NAME, bytes)?;
+        if !self.fits(&state) {
+            return Err("policy and state disagree".into());
+        }
+        Ok(Box::new(state))
+    }
+}
+
+/// Refuses parameters beyond what a service carries.
+fn check(parameters: &impl PolicyParameters) -> Result<(), Error> {
+    let Profile { arms, features, epsilon, .. } = parameters.profile();
+    limits::check_arms(arms)?;
+    epsilon.map_or(Ok(()), limits::check_epsilon)?;
+    features.map_or(Ok(()), |features| limits::check_shape(features, arms))
+}
+
+/// The parameters of a policy, checked and with all defaults filled in.
+#[derive(Debug, Clone)]
+pub struct PolicyConfig(Arc<dyn Erased>);
+
+impl PolicyConfig {
+    pub(crate) fn new(parameters: impl PolicyParameters) -> Self {
+        PolicyConfig(Arc::new(parameters))
+    }
+
+    /// Reads the body of a creation request: `{"policy": NAME, PARAMETER: …}`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`], which names the parameter.
+    pub fn from_request(mut body: Map<String, Value>) -> Result<Self, Error> {
+        match body.remove("policy") {
+            Some(Value::String(name)) => registry::read(&name, body),
+            _ => {
+                Err(Error::Parameter { why: "policy: must be a string; GET /v1/policies lists them".into() })
+            }
+        }
+    }
+
+    /// Name of the policy in requests.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// The parameters as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] only.
+    pub fn parameters(&self) -> Result<Map<String, Value>, Error> {
+        self.0.parameters()
+    }
+
+    /// What a service must know of the policy.
+    pub fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    /// The state before the first round.
+    pub(crate) fn make(&self) -> Result<Box<dyn State>, Error> {
+        self.0.make()
+    }
+
+    /// The state that was stored as `bytes`.
+    pub(crate) fn restore(&self, bytes: &[u8]) -> Result<Box<dyn State>, String> {
+        self.0.read(bytes)
+    }
+}

@@ -1,0 +1,21 @@
+//! The registry of policies that learn in the clear, for the server and for `helba-lab`.
+//!
+//! A policy is registered by a type of parameters that implements the crate's trait `PolicyParameters`, one
+//! line in `registry.rs` and one card in `card.rs`. Callers see no type of a policy: [`PolicyConfig`] holds
+//! checked parameters and [`PolicyState`] a configured policy with all it has learnt, for every policy alike.
+
+mod card;
+mod config;
+mod delayed;
+mod error;
+mod limits;
+mod linear;
+mod registry;
+mod state;
+mod stochastic;
+mod summed;
+
+pub use card::{SIMULATED, cards};
+pub use config::{PolicyConfig, Profile};
+pub use error::Error;
+pub use state::{PolicyState, Reported};

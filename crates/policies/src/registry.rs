@@ -1,0 +1,138 @@
+//! The table of policies, and how requests are read.
+
+use crate::config::{PolicyConfig, PolicyParameters};
+use crate::delayed::{ArsClwParameters, ArsExp3Parameters, ArsUcbParameters, ClwParameters, OdaafParameters};
+use crate::linear::{
+    EcologParameters, GlmUcbParameters, GlocParameters, JointGlmParameters, OfulParameters,
+    RsGlinucbParameters,
+};
+use crate::stochastic::{
+    AnytimeLazyUcbParameters, DpSeParameters, HybridUcbParameters, LeaderParameters, NoisyLeaderParameters,
+    Ucb1Parameters,
+};
+use crate::{Error, summed};
+use glm::shuffle;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Reads the parameters of one policy.
+type Read = fn(&str, Value) -> Result<PolicyConfig, Error>;
+
+/// Every policy by its name in requests.
+const POLICIES: [(&str, Read); 19] = [
+    entry::<AnytimeLazyUcbParameters>(),
+    entry::<HybridUcbParameters>(),
+    entry::<DpSeParameters>(),
+    entry::<Ucb1Parameters>(),
+    entry::<NoisyLeaderParameters>(),
+    entry::<LeaderParameters>(),
+    ("elimination", |name, parameters| Ok(summed::elimination(parse(name, parameters)?))),
+    entry::<ArsUcbParameters>(),
+    entry::<ArsExp3Parameters>(),
+    entry::<ArsClwParameters>(),
+    entry::<ClwParameters>(),
+    entry::<OdaafParameters>(),
+    entry::<OfulParameters>(),
+    entry::<RsGlinucbParameters>(),
+    entry::<GlmUcbParameters>(),
+    entry::<GlocParameters>(),
+    entry::<EcologParameters>(),
+    entry::<JointGlmParameters>(),
+    entry::<shuffle::ShuffleParameters>(),
+];
+
+const fn entry<P: PolicyParameters>() -> (&'static str, Read) {
+    (P::NAME, |name, parameters| Ok(PolicyConfig::new(parse::<P>(name, parameters)?)))
+}
+
+/// The parameters of the policy `name`.
+///
+/// # Errors
+/// [`Error::Parameter`], which names the parameter.
+pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<PolicyConfig, Error> {
+    match POLICIES.iter().find(|(known, _)| *known == name) {
+        Some((_, read)) => read(name, Value::Object(parameters)),
+        None => {
+            let why = format!("policy: `{name}` is none of those that GET /v1/policies lists");
+            Err(Error::Parameter { why })
+        }
+    }
+}
+
+fn parse<P: DeserializeOwned>(name: &str, parameters: Value) -> Result<P, Error> {
+    serde_path_to_error::deserialize(parameters).map_err(|e| {
+        let path = e.path().to_string();
+        let field = Some(path.as_str()).filter(|path| ![".", "", "?"].contains(path));
+        Error::Parameter { why: named(name, field, &e.into_inner().to_string()) }
+    })
+}
+
+/// What is wrong with a parameter of `policy`, with the name of the parameter first.
+fn named(policy: &str, field: Option<&str>, why: &str) -> String {
+    let why = ["usize", "u64", "u32"].iter().fold(why.to_string(), |why, integer| {
+        why.replace(&format!("expected {integer}"), "expected a whole number")
+    });
+    let missing = why.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+    match (field, missing) {
+        (None, Some((missing, _))) => format!("{missing}: missing, {policy} needs it"),
+        // Types that check their own range name themselves.
+        (Some(field), _) if !why.starts_with(&format!("{field} ")) => format!("{field}: {why}"),
+        _ => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PolicyState, cards};
+
+    /// Every policy has a card, and every card's example is accepted and stated back whole.
+    #[test]
+    fn every_policy_has_a_card() {
+        let cards = cards().unwrap();
+        for (name, _) in POLICIES {
+            assert!(cards.iter().any(|card| card.policy == name), "{name}");
+        }
+        for card in cards {
+            let Value::Object(example) = card.example else { panic!("{}", card.policy) };
+            let config = PolicyConfig::from_request(example.clone()).unwrap();
+            let mut stated = config.parameters().unwrap();
+            stated.insert("policy".into(), card.policy.into());
+            assert_eq!(stated, example);
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_parameter() {
+        let refused = |request: Value| {
+            let Value::Object(request) = request else { unreachable!() };
+            let made = PolicyConfig::from_request(request).and_then(PolicyState::new);
+            made.err().unwrap().to_string()
+        };
+        let json = |text: &str| serde_json::from_str(text).unwrap();
+        for (request, says) in [
+            (r#"{"policy": "ucb1"}"#, "arms: missing, ucb1 needs it"),
+            (
+                r#"{"policy": "ucb1", "arms": 2.5}"#,
+                "arms: invalid type: floating point `2.5`, expected a whole number",
+            ),
+            (r#"{"policy": "ucb1", "arms": 0}"#, "arms is 0, it must be from 1 to 4096"),
+            (
+                r#"{"policy": "dp-se", "arms": 5, "beta": 0.1, "epsilon": 0}"#,
+                "epsilon is 0, it must be finite",
+            ),
+            (
+                r#"{"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 1, "model": "trust-me"}"#,
+                "model: `trust-me` is none of central,",
+            ),
+            (
+                r#"{"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 0.1234567, "model": "pure"}"#,
+                "epsilon is 0.1234567, it must be above 0, below 10⁶, with at most six decimals",
+            ),
+            (r#"{"policy": "ucb2", "arms": 5}"#, "policy: `ucb2` is none of those"),
+        ] {
+            let said = refused(json(request));
+            assert!(said.starts_with(says), "{request}: {said}");
+        }
+    }
+}

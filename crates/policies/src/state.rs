@@ -1,0 +1,325 @@
+//! State of a policy, with its type erased, and its bytes.
+
+use crate::{Error, PolicyConfig, registry};
+use bandit::distributed::EliminationServer;
+use bandit::{Features, Policy};
+use glm::shuffle::ShuffleGlmServer;
+use privacy::PrivacyStatement;
+use privacy::task::{Ask, Task};
+use rand::Rng;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use wire::{ClearFeedback, SummedBatch};
+
+/// State of a policy as a service uses it. Object-safe: contexts, feedback and bytes have one type for all.
+pub(crate) trait State: Copied + Send + Sync {
+    fn privacy(&self) -> Result<PrivacyStatement, Error>;
+
+    fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error>;
+
+    fn learn(
+        &mut self,
+        _: Option<&Features>,
+        _: usize,
+        _: &ClearFeedback,
+        _: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        Err(Error::Broken("feedback for a policy that takes batches"))
+    }
+
+    fn task(&self) -> Result<Option<Task>, Error> {
+        Ok(None)
+    }
+
+    /// Takes the sums that answer the task; the number of users who have answered all that is asked of them.
+    fn report(&mut self, _: &[u128], _: &mut dyn Rng) -> Result<u64, Error> {
+        Err(Error::Broken("a batch for a policy that takes none"))
+    }
+
+    fn published(&self) -> Result<Vec<Value>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// What follows for a [`State`] from its type.
+pub(crate) trait Copied {
+    /// The state under the name of its policy, as [`decode`] reads it.
+    fn encode(&self, name: &str) -> Result<Vec<u8>, Error>;
+
+    fn copy(&self) -> Box<dyn State>;
+}
+
+impl<S: State + Serialize + Clone + 'static> Copied for S {
+    fn encode(&self, name: &str) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(&(name, self)).map_err(|_| Error::Broken("a state that cannot be serialised"))
+    }
+
+    fn copy(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
+}
+
+/// The state that was stored under `name`; all of `bytes`.
+pub(crate) fn decode<S: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<S, String> {
+    let ((stored, state), rest) =
+        postcard::take_from_bytes::<(String, S)>(bytes).map_err(|e| e.to_string())?;
+    if stored != name || !rest.is_empty() {
+        return Err("policy and state disagree".into());
+    }
+    Ok(state)
+}
+
+/// A policy that runs in the server: it sees every context and every reward or noisy sum itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Direct<P>(pub(crate) P);
+
+/// A type of contexts that decisions may take.
+pub(crate) trait Context {
+    fn of(context: Option<&Features>) -> Result<&Self, Error>;
+}
+
+impl Context for () {
+    fn of(_: Option<&Features>) -> Result<&(), Error> {
+        Ok(&())
+    }
+}
+
+impl Context for Features {
+    fn of(context: Option<&Features>) -> Result<&Features, Error> {
+        context.ok_or(Error::Broken("a contextual policy without a context"))
+    }
+}
+
+/// A type of feedback that a policy may learn from.
+pub(crate) trait Feedback {
+    fn of(feedback: &ClearFeedback) -> Result<&Self, Error>;
+}
+
+impl Feedback for f64 {
+    fn of(feedback: &ClearFeedback) -> Result<&f64, Error> {
+        feedback.reward.as_ref().or(feedback.sum.as_ref()).ok_or(Error::Broken("feedback without its number"))
+    }
+}
+
+impl Feedback for [f64] {
+    fn of(feedback: &ClearFeedback) -> Result<&[f64], Error> {
+        feedback.rewards.as_deref().ok_or(Error::Broken("feedback without its rewards"))
+    }
+}
+
+impl<P> State for Direct<P>
+where
+    P: Policy<Context: Context, Feedback: Feedback> + Clone + Send + Sync + 'static,
+{
+    fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        Ok(self.0.privacy())
+    }
+
+    fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
+        Ok(Some(self.0.decide(P::Context::of(context)?, rng)?))
+    }
+
+    fn learn(
+        &mut self,
+        context: Option<&Features>,
+        arm: usize,
+        feedback: &ClearFeedback,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        Ok(self.0.learn(P::Context::of(context)?, arm, P::Feedback::of(feedback)?, rng)?)
+    }
+}
+
+impl State for EliminationServer {
+    fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        Ok(self.privacy()?)
+    }
+
+    fn decide(&mut self, _: Option<&Features>, _: &mut dyn Rng) -> Result<Option<usize>, Error> {
+        Ok(Some(EliminationServer::decide(self)?))
+    }
+
+    fn learn(
+        &mut self,
+        _: Option<&Features>,
+        _: usize,
+        feedback: &ClearFeedback,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        Ok(self.share(feedback.share.ok_or(Error::Broken("feedback without its share"))?, rng)?)
+    }
+
+    fn task(&self) -> Result<Option<Task>, Error> {
+        Ok(self.task())
+    }
+
+    fn report(&mut self, sums: &[u128], rng: &mut dyn Rng) -> Result<u64, Error> {
+        let [total] = sums else { return Err(Error::Broken("another number of sums than was checked")) };
+        Ok(self.report(*total, rng)?)
+    }
+}
+
+impl State for ShuffleGlmServer {
+    fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        Ok(self.privacy()?)
+    }
+
+    fn decide(&mut self, _: Option<&Features>, _: &mut dyn Rng) -> Result<Option<usize>, Error> {
+        Ok(None)
+    }
+
+    fn task(&self) -> Result<Option<Task>, Error> {
+        Ok(self.task()?)
+    }
+
+    fn report(&mut self, sums: &[u128], _: &mut dyn Rng) -> Result<u64, Error> {
+        Ok(self.report(sums)?)
+    }
+
+    fn published(&self) -> Result<Vec<Value>, Error> {
+        let values = self.published().iter().map(serde_json::to_value).collect::<Result<_, _>>();
+        values.map_err(|_| Error::Broken("an estimate that cannot be serialised"))
+    }
+}
+
+/// A configured policy and all that it has learnt. Stored and read back, it continues exactly.
+///
+/// It is stored as the name of the policy, its parameters as JSON, and the [serialised state](Self::state).
+pub struct PolicyState {
+    config: PolicyConfig,
+    state: Box<dyn State>,
+}
+
+impl Clone for PolicyState {
+    fn clone(&self) -> Self {
+        PolicyState { config: self.config.clone(), state: self.state.copy() }
+    }
+}
+
+/// What came of a batch of sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reported {
+    /// Number of users who have now answered all that is asked of them.
+    pub users: u64,
+    /// Whether these are the first sums of their batch. Its users pay for all of them now.
+    pub first: bool,
+}
+
+impl PolicyState {
+    /// The policy before its first round.
+    ///
+    /// # Errors
+    /// Those of the policy, which name the parameter; [`Error::Parameter`] for what a service does not carry.
+    pub fn new(config: PolicyConfig) -> Result<Self, Error> {
+        Ok(PolicyState { state: config.make()?, config })
+    }
+
+    /// The parameters.
+    pub fn config(&self) -> &PolicyConfig {
+        &self.config
+    }
+
+    /// The guarantee of the whole run.
+    ///
+    /// # Errors
+    /// None for a configuration that was accepted.
+    pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
+        self.state.privacy()
+    }
+
+    /// The arm to play; `None` if devices choose. Uses data only through values that were released and paid
+    /// for.
+    ///
+    /// # Errors
+    /// Those of the policy. The state is of no further use.
+    pub fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
+        self.state.decide(context, rng)
+    }
+
+    /// Learns from feedback on `arm`.
+    ///
+    /// # Errors
+    /// Those of the policy. The state is of no further use.
+    pub fn learn(
+        &mut self,
+        context: Option<&Features>,
+        arm: usize,
+        feedback: &ClearFeedback,
+        rng: &mut dyn Rng,
+    ) -> Result<(), Error> {
+        self.state.learn(context, arm, feedback, rng)
+    }
+
+    /// The sum that the policy waits for, if it learns from sums of users' answers.
+    ///
+    /// # Errors
+    /// Those of the policy.
+    pub fn task(&self) -> Result<Option<Task>, Error> {
+        self.state.task()
+    }
+
+    /// Learns from the sums that answer `task`, which must be the policy's [task](Self::task).
+    ///
+    /// # Errors
+    /// [`bandit::Error::Shares`] for another number of users, [`Error::Parameter`] for another number of
+    /// labels; those of the policy. The state is of no further use.
+    pub fn report(&mut self, task: &Task, batch: &SummedBatch, rng: &mut dyn Rng) -> Result<Reported, Error> {
+        if batch.users != task.users {
+            return Err(bandit::Error::Shares { got: batch.users, users: task.users }.into());
+        }
+        let want = task.ask.sums();
+        if batch.labels != want || batch.sums.len() != want {
+            let why = format!("labels are {}, this exchange has {want}", batch.labels);
+            return Err(Error::Parameter { why });
+        }
+        let users = self.state.report(&batch.sums, rng)?;
+        Ok(Reported { users, first: !matches!(task.ask, Ask::Gradient { .. }) })
+    }
+
+    /// What devices that choose their arms need, one value for each batch that is complete.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] only.
+    pub fn published(&self) -> Result<Vec<Value>, Error> {
+        self.state.published()
+    }
+
+    /// The serialised state: the name of the policy, then what it has learnt.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] only.
+    pub fn state(&self) -> Result<Vec<u8>, Error> {
+        self.state.encode(self.config.name())
+    }
+}
+
+impl Serialize for PolicyState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let parameters = self.config.parameters().map_err(S::Error::custom)?;
+        let parameters = serde_json::to_string(&parameters).map_err(S::Error::custom)?;
+        let state = self.state().map_err(S::Error::custom)?;
+        (self.config.name(), parameters, Bytes(&state)).serialize(serializer)
+    }
+}
+
+/// Bytes that are serialised in one piece.
+struct Bytes<'a>(&'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (name, parameters, state) = <(String, String, Vec<u8>)>::deserialize(deserializer)?;
+        let parameters = serde_json::from_str(&parameters).map_err(D::Error::custom)?;
+        let config = registry::read(&name, parameters).map_err(D::Error::custom)?;
+        let state = config.restore(&state).map_err(D::Error::custom)?;
+        Ok(PolicyState { config, state })
+    }
+}

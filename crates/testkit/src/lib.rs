@@ -1,0 +1,79 @@
+//! Key pairs with fixed seeds, for tests and benches that play all parties. It holds secret keys: only
+//! dev-dependencies may name it, which `tests/custody.rs` checks.
+
+use ckks::{
+    Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
+};
+use ckks_secret::SecretKey;
+use num_complex::Complex64;
+use protocol::KeyPlan;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
+
+/// All keys of one pair, for tests that play every party.
+pub struct Party {
+    /// The parameters.
+    pub params: Params,
+    /// The secret key.
+    pub secret: SecretKey,
+    /// The public key.
+    pub public: PublicKey,
+    /// The evaluation keys.
+    pub keys: EvaluationKeys,
+    /// The generator that the keys were drawn from, and encryptions are.
+    pub rng: ChaCha20Rng,
+}
+
+impl Party {
+    /// A key pair from `seed`, with a relinearisation key up to `relin_level` and a key for each Galois
+    /// element up to its level. Keys are drawn in this order: secret, public, relinearisation, Galois keys as
+    /// listed.
+    pub fn generate(
+        params: &Params,
+        relin_level: usize,
+        galois: impl IntoIterator<Item = (GaloisElement, usize, KeyStorage)>,
+        seed: u64,
+    ) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let secret = SecretKey::generate(params, &mut rng);
+        let public = ckks_secret::public_key(&secret, &mut rng);
+        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, relin_level, &mut rng)));
+        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
+        for (element, level, storage) in galois {
+            let key = ckks_secret::galois_key(&secret, element, level, &mut rng).stored_as(storage);
+            keys.galois.insert(element, Arc::new(key));
+        }
+        Party { params: params.clone(), secret, public, keys, rng }
+    }
+
+    /// A key pair from `seed` with the keys of `plan`.
+    ///
+    /// # Errors
+    /// As [`ckks::ParamsSpec::validate`].
+    pub fn for_plan(plan: &KeyPlan, seed: u64) -> Result<Self, ckks::Error> {
+        let params = plan.params.validate()?;
+        let galois =
+            plan.galois.iter().map(|key| (key.automorphism.element(&params), key.level, key.storage));
+        Ok(Self::generate(&params, plan.relin_level, galois, seed))
+    }
+
+    /// The name of the key pair.
+    pub fn key_id(&self) -> KeyId {
+        self.public.id(&self.params)
+    }
+
+    /// An evaluator with all evaluation keys.
+    pub fn evaluator(&self) -> Evaluator {
+        Evaluator::new(self.params.clone(), self.keys.clone())
+    }
+
+    /// `slots`, encrypted under the secret key at `level`.
+    ///
+    /// # Panics
+    /// If the values do not fit the parameters.
+    pub fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
+        let message = Plaintext::encode(&self.params, slots, level).expect("values that fit");
+        ckks_secret::encrypt(&self.secret, &message, &mut self.rng).expand(&self.secret)
+    }
+}

@@ -1,0 +1,195 @@
+//! Figures 1 to 5 of Chowdhury, Zhou: successive elimination under distributed privacy, and what its
+//! parameters do.
+//!
+//! The paper prints no numbers. References come from an independent implementation on the same twenty
+//! instances.
+
+mod beyond;
+mod clusters;
+mod figures;
+mod ranking;
+
+use crate::experiment::{Experiment, PanelResult, Reference, Results, Run, Series, SeriesResult, listed};
+use crate::play::{checkpoints, regret, regret_until};
+use anyhow::Result;
+use bandit::Environment;
+use bandit::distributed::{Elimination, EliminationConfig, Model, NoiseAt, NormalArms, RelaxedSum};
+use bandit::stochastic::DpSe;
+use beyond::{Growth, Skellam};
+use figures::{FIGURE_2, FIGURE_3, Instances, Models};
+use privacy::Ratio;
+use privacy::budget::{Delta, Epsilon};
+use privacy::laplace::HarnessLaplace;
+use ranking::Ranking;
+use std::sync::Arc;
+
+/// Figures 2 to 5 (figure 1 shows curves of them), then growth of batches and the scale of Skellam noise.
+pub const EXPERIMENTS: &[&dyn Experiment] = &[
+    &Instances {
+        name: "distributed-fig2",
+        about: "figures 1a, 1b, 2: Dist-DP-SE, Dist-RDP-SE and DP-SE on easy arms",
+        means: EASY,
+        users: 1_000_000,
+        rows: &FIGURE_2,
+    },
+    &Instances {
+        name: "distributed-fig3",
+        about: "figures 1c, 3: Dist-DP-SE, Dist-RDP-SE and DP-SE on hard arms (minutes)",
+        means: HARD,
+        users: 10_000_000,
+        rows: &FIGURE_3,
+    },
+    &Models,
+    &Ranking,
+    &Growth,
+    &Skellam,
+];
+
+const SOURCE: &str = "Chowdhury, Zhou: Distributed Differential Privacy in Multi-Armed Bandits";
+const SETTING: &str = "Ten arms, rewards of deviation 0.1 around their means, clipped to [0, 1]; the twenty instances of \
+                       the published code, new noise a seed beyond them; p = 0.1. Panels show cumulative regret, which \
+                       the paper divides by the number of users: the last panels do. Noise of all users is drawn at \
+                       once, in double precision where the exact law would take hours: simulation only.";
+const EASY: (f64, f64) = (0.25, 0.75);
+const HARD: (f64, f64) = (0.45, 0.55);
+const EPSILONS: [(u128, u128); 3] = [(1, 10), (1, 2), (1, 1)];
+/// Of figure 5, beside 1.
+const LARGE: [(u128, u128); 2] = [(5, 1), (10, 1)];
+const DP_SE: &str = "DP-SE";
+const PURE: &str = "Dist-DP-SE";
+const RENYI: &str = "Dist-RDP-SE, s = 10";
+const FINER: &str = "Dist-RDP-SE, s = 100";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    DpSe,
+    Sums(Model, u64),
+}
+
+/// At which guarantees with Skellam and discrete Gaussian noise are stated.
+const DELTA: Delta = Delta::one_in(100_000);
+
+const fn renyi(scale: u64) -> Model {
+    Model::Renyi { scale: Ratio::integer(scale), delta: DELTA }
+}
+
+const fn concentrated(scale: u64) -> Model {
+    Model::Concentrated { scale: Ratio::integer(scale), delta: DELTA }
+}
+
+const fn sums(model: Model, growth: u64) -> Kind {
+    Kind::Sums(model, growth)
+}
+
+fn title(epsilon: (u128, u128)) -> String {
+    format!("ε = {}", epsilon.0 as f64 / epsilon.1 as f64)
+}
+
+fn averaged(epsilon: (u128, u128)) -> String {
+    format!("{}, regret by users", title(epsilon))
+}
+
+/// What is played on: the number of arms, and the environment of a seed.
+#[derive(Clone)]
+struct Ground<E> {
+    /// For [`Series::settings`].
+    name: String,
+    arms: usize,
+    users: u64,
+    make: Arc<dyn Fn(u64) -> Result<E> + Send + Sync>,
+}
+
+/// The published instances; seed r beyond the twenty meets instance r mod 20 with new noise.
+fn published((low, high): (f64, f64), users: u64) -> Ground<NormalArms> {
+    let make = move |seed: u64| Ok(NormalArms::published((seed % 20) as u32, 10, low, high)?);
+    let name = format!("{users} users; published instances in [{low}, {high}], deviation 0.1");
+    Ground { name, arms: 10, users, make: Arc::new(make) }
+}
+
+/// One curve.
+fn series<E>(
+    label: impl Into<String>,
+    kind: Kind,
+    epsilon: (u128, u128),
+    ground: &Ground<E>,
+    reference: Option<(f64, f64)>,
+) -> Result<Series>
+where
+    E: Environment<Context = (), Feedback = f64> + 'static,
+{
+    let (ratio, at) = (Ratio::new(epsilon.0, epsilon.1)?, checkpoints(ground.users));
+    let Ground { name, arms, users, make } = ground;
+    let (arms, users, make) = (*arms, *users, make.clone());
+    let (settings, run): (_, Box<dyn Fn(u64) -> Result<Run> + Send + Sync>) = match kind {
+        Kind::DpSe => {
+            let epsilon = Epsilon::new(ratio.to_f64())?;
+            let policy = move || DpSe::new(arms, epsilon, 0.1, HarnessLaplace);
+            let settings = format!("{name}; {:?}", policy()?);
+            (settings, Box::new(move |seed| regret(policy()?, make(seed)?, &at, seed)))
+        }
+        Kind::Sums(model, growth) => {
+            let config = EliminationConfig {
+                confidence: 0.1,
+                growth,
+                noise: NoiseAt::Simulated,
+                ..EliminationConfig::new(arms, users, model, ratio)
+            };
+            // What Theorem 3 allows a shuffled sum to get wrong; all others are ideal.
+            let failure = Ratio::new(u128::from(model == Model::Shuffle), 2 * u128::from(users))?;
+            let policy = move || Elimination::new(config.clone(), RelaxedSum { failure });
+            let settings = format!("{name}; {:?}", policy()?);
+            let settled = |p: &Elimination<RelaxedSum>| match p.left() {
+                [arm] => Some(*arm),
+                _ => None,
+            };
+            // Central and pure noise have one law: on one stream they would agree draw by draw, and tell
+            // nothing.
+            let stream = if model == Model::Central { 20 << 32 } else { 0 };
+            let run = move |seed| regret_until(&mut policy()?, make(seed)?, &at, seed + stream, settled);
+            (format!("{settings}; stream {stream}"), Box::new(run))
+        }
+    };
+    let reference = reference.map(|(mean, standard_error)| Reference { mean, standard_error });
+    Ok(Series { label: label.into(), settings, reference, run })
+}
+/// The panels as the paper draws them: regret divided by the number of users.
+fn time_averages(results: &Results, epsilons: &[(u128, u128)]) -> Vec<PanelResult> {
+    let divided = |run: &Run| Run::curve(run.points.iter().map(|(t, r)| (*t, r / t)).collect());
+    let panel = |&epsilon: &(u128, u128)| {
+        let panel = results.panels.iter().find(|p| p.title == title(epsilon))?;
+        let series = |s: &SeriesResult| SeriesResult {
+            label: s.label.clone(),
+            settings: String::new(),
+            reference: None,
+            runs: s.runs.iter().map(divided).collect(),
+        };
+        Some(PanelResult {
+            title: averaged(epsilon),
+            x_label: panel.x_label,
+            y_label: "regret / users",
+            log_x: true,
+            series: panel.series.iter().map(series).collect(),
+        })
+    };
+    epsilons.iter().filter_map(panel).collect()
+}
+
+/// Two series at each epsilon.
+fn pairs<'a>(results: &'a Results, a: &str, b: &str) -> Vec<(String, &'a SeriesResult, &'a SeriesResult)> {
+    let pair = |e| Some((title(e), results.series(&title(e), a)?, results.series(&title(e), b)?));
+    EPSILONS.into_iter().chain(LARGE).filter_map(pair).collect()
+}
+
+/// What is less than what, by how much: for claims of order.
+fn differences(pairs: &[(String, &SeriesResult, &SeriesResult)]) -> String {
+    listed(pairs.iter().map(|(title, a, b)| {
+        let d = a.less(b);
+        format!(
+            "{title}: {:.0} against {:.0}, {:+.0} ± {:.0}",
+            a.last().mean,
+            b.last().mean,
+            d.mean,
+            d.standard_error
+        )
+    }))
+}

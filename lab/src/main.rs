@@ -1,0 +1,118 @@
+//! `helba-lab list`, `helba-lab experiment NAME`.
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use helba_lab::experiment::Scale;
+use helba_lab::{experiments, report, runner};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(version, about = "Re-creates the figures and tables of the papers behind the policies")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Names every policy and experiment, one line each.
+    List {
+        /// One JSON object on stdout instead of lines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs an experiment, or goes on with an interrupted one; threads: RAYON_NUM_THREADS.
+    Experiment {
+        /// As `list` names it.
+        name: String,
+        /// Short runs, a few seconds: shows that everything works, judges no claim.
+        #[arg(long)]
+        quick: bool,
+        /// Independent repetitions; the experiment's own number unless given.
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        seeds: Option<u64>,
+        /// Where curves.csv, panel-N.svg, results.json and report.html go [default: target/helba-lab/NAME,
+        /// with --quick NAME-quick].
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Writes the experiment's tables as a page of Markdown, where it has one.
+        #[arg(long)]
+        page: Option<PathBuf>,
+        /// One JSON object on stdout instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What is told when the process is interrupted.
+static PROGRESS: runner::Progress = runner::Progress::new();
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends the process on Ctrl-C, at any time: runs are kept whole or not at all.
+fn end_when_interrupted() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+            let (kept, all) = PROGRESS.runs();
+            eprintln!("\ninterrupted, {kept} of {all} runs kept; the same command goes on");
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::List { json } => list(json),
+        Command::Experiment { name, quick, seeds, out, page, json } => {
+            let experiment = experiments::find(&name)
+                .with_context(|| format!("no experiment {name}; `helba-lab list` names them all"))?;
+            let scale = if quick { Scale::Quick } else { Scale::Full };
+            let default = if quick { format!("{name}-quick") } else { name };
+            let folder = out.unwrap_or_else(|| PathBuf::from("target/helba-lab").join(default));
+            let seeds = seeds.unwrap_or_else(|| experiment.seeds(scale));
+            end_when_interrupted().context("listening for Ctrl-C")?;
+            let results = runner::run(experiment, scale, seeds, &folder, &PROGRESS)?;
+            let object = report::write(experiment, &results, &folder)?;
+            if let Some(path) = page {
+                let text = experiment.page(&results).context("this experiment has no page of Markdown")?;
+                runner::write_whole(&path, text.as_bytes())?;
+            }
+            if json {
+                println!("{object}");
+            } else {
+                println!("{}", report::text(&results, &experiment.claims(&results)));
+                println!("{}", folder.join("report.html").display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn list(json: bool) -> Result<()> {
+    let (policies, experiments) = (experiments::policies()?, experiments::all());
+    if json {
+        let experiments: Vec<_> = experiments
+            .iter()
+            .map(|e| e.card())
+            .map(|c| serde_json::json!({ "name": c.name, "about": c.about, "source": c.source }))
+            .collect();
+        println!("{}", serde_json::json!({ "policies": policies, "experiments": experiments }));
+        return Ok(());
+    }
+    println!("policies");
+    policies.iter().for_each(|p| println!("  {:36} {}", p.name, p.about));
+    println!("experiments");
+    experiments.iter().map(|e| e.card()).for_each(|c| println!("  {:28} {}", c.name, c.about));
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Runs an experiment: seeds in parallel, each finished one kept.
+
+use crate::experiment::{Experiment, PanelResult, Results, Run, Scale, SeriesResult};
+use anyhow::{Context, Result, bail};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Repetitions that a claim is judged by, unless an experiment has fewer of its own.
+const JUDGED: u64 = 10;
+
+/// How far an experiment is: what is kept when it is interrupted.
+#[derive(Debug, Default)]
+pub struct Progress {
+    kept: AtomicU64,
+    all: AtomicU64,
+}
+
+impl Progress {
+    /// Before the first run.
+    pub const fn new() -> Self {
+        Self { kept: AtomicU64::new(0), all: AtomicU64::new(0) }
+    }
+
+    /// Runs kept, and runs in all.
+    pub fn runs(&self) -> (u64, u64) {
+        (self.kept.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed))
+    }
+}
+
+/// Runs all that is missing under `folder`, then collects everything.
+///
+/// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, with its settings inside: a run of
+/// other settings (or a damaged file) is done again, an interrupted experiment goes on where it was. What
+/// policies were when a run was kept is not recorded: whoever changes one deletes `runs`, as is said when
+/// there are any.
+///
+/// # Errors
+/// If `seeds` is 0, two series of a panel share a label, a run fails, or `folder` cannot be written.
+pub fn run(
+    experiment: &dyn Experiment,
+    scale: Scale,
+    seeds: u64,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<Results> {
+    if seeds == 0 {
+        bail!("--seeds is 0, it must be at least 1");
+    }
+    let panels = experiment.panels(scale)?;
+    let kept = folder.join("runs");
+    std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
+
+    let mut unique = BTreeMap::new();
+    for panel in &panels {
+        for (i, series) in panel.series.iter().enumerate() {
+            if panel.series[..i].iter().any(|s| s.label == series.label) {
+                bail!("panel {:?} has two series {:?}", panel.title, series.label);
+            }
+            unique.entry(series.settings.as_str()).or_insert(series);
+        }
+    }
+    // Seed by seed, so that an interrupted experiment has all curves.
+    let jobs: Vec<_> =
+        (0..seeds).flat_map(|seed| unique.iter().map(move |(settings, s)| (*settings, seed, *s))).collect();
+    let path = |settings: &str, seed| kept.join(file_name(settings, seed));
+    let before: Vec<_> =
+        jobs.par_iter().map(|(settings, seed, _)| read(&path(settings, *seed), settings, *seed)).collect();
+    let there = before.iter().flatten().count() as u64;
+    progress.all.store(jobs.len() as u64, Ordering::Relaxed);
+    progress.kept.store(there, Ordering::Relaxed);
+    if there > 0 {
+        let (folder, all) = (kept.display(), jobs.len());
+        eprintln!(
+            "{there} of {all} runs are kept from before; if policies have changed since, delete {folder}"
+        );
+    }
+    // Nothing is known of the time left before a run has ended.
+    let left = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let known = state.pos() > there;
+        let _ = if known {
+            write!(out, "{} left", HumanDuration(state.eta()))
+        } else {
+            write!(out, "time left unknown")
+        };
+    };
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} runs, {left}")?;
+    let bar =
+        ProgressBar::new(jobs.len() as u64).with_style(style.progress_chars("=> ").with_key("left", left));
+    bar.set_message(experiment.card().name);
+    bar.set_position(there);
+    bar.reset_eta();
+    let runs = jobs
+        .par_iter()
+        .zip(before)
+        .map(|((settings, seed, series), before)| {
+            let run = match before {
+                Some(run) => run,
+                None => {
+                    let run =
+                        (series.run)(*seed).with_context(|| format!("{}, seed {seed}", series.label))?;
+                    let kept = Kept { settings: (*settings).to_owned(), seed: *seed, run: run.clone() };
+                    write(&path(settings, *seed), &kept)?;
+                    progress.kept.fetch_add(1, Ordering::Relaxed);
+                    bar.inc(1);
+                    run
+                }
+            };
+            Ok(((*settings).to_owned(), *seed, run))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+
+    let mut by_settings: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+    for (settings, _, run) in runs {
+        by_settings.entry(settings).or_default().push(run); // in the order of jobs: by seed
+    }
+    let panels = panels.into_iter().map(|panel| PanelResult {
+        title: panel.title,
+        x_label: panel.x_label,
+        y_label: panel.y_label,
+        log_x: panel.log_x,
+        series: panel
+            .series
+            .into_iter()
+            .map(|s| SeriesResult {
+                runs: by_settings.get(&s.settings).cloned().unwrap_or_default(),
+                label: s.label,
+                settings: s.settings,
+                reference: s.reference,
+            })
+            .collect(),
+    });
+    let enough = seeds >= experiment.seeds(Scale::Full).min(JUDGED);
+    let mut results = Results { scale, seeds, enough, panels: panels.collect() };
+    let derived = experiment.derived(&results);
+    results.panels.extend(derived);
+    Ok(results)
+}
+
+/// Writes `bytes` to `path`, whole or not at all.
+///
+/// # Errors
+/// If the folder cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.tmp", std::process::id()));
+    std::fs::write(&part, bytes)
+        .and_then(|()| std::fs::rename(&part, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    settings: String,
+    seed: u64,
+    run: Run,
+}
+
+fn read(path: &PathBuf, settings: &str, seed: u64) -> Option<Run> {
+    let kept: Kept = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    (kept.settings == settings && kept.seed == seed).then_some(kept.run)
+}
+
+fn write(path: &Path, kept: &Kept) -> Result<()> {
+    write_whole(path, &serde_json::to_vec(kept)?)
+}
+
+/// FNV-1a: names files only; their settings are compared in full.
+fn file_name(settings: &str, seed: u64) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    let hash = settings.bytes().fold(0xCBF2_9CE4_8422_2325, step);
+    format!("{hash:016x}-{seed}.json")
+}

@@ -1,0 +1,267 @@
+//! Who calls the services: users, and the collector.
+
+use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
+use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
+use crate::shuffler::TaskDigest;
+use crate::{BanditTask, Error};
+use ckks::{KeyId, Params, PublicKey};
+use std::time::Duration;
+use ureq::{Agent, Body, http};
+use wire::{AccessToken, OCTET_STREAM, Problem};
+
+/// Bytes of a problem document, at most.
+const PROBLEM_BYTES: usize = 1 << 16;
+
+/// A service, by its address such as `http://127.0.0.1:9001`.
+#[derive(Debug, Clone)]
+pub struct Party {
+    url: String,
+    agent: Agent,
+    /// The token sent with every request.
+    token: Option<AccessToken>,
+}
+
+impl Party {
+    /// At `url`. Requests end after a minute.
+    pub fn new(url: impl Into<String>) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(Duration::from_secs(60)));
+        Self { url: url.into(), agent: config.build().into(), token: None }
+    }
+
+    /// As this one, with `token` sent in every request.
+    pub fn with_token(self, token: Option<AccessToken>) -> Self {
+        Self { token, ..self }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Posts `body` to `path` below `/v1`; the answer, of at most `limit` bytes. Tried a second time if the
+    /// connection breaks, since every request of these services may be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Refused`].
+    pub fn post(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        self.send(path, OCTET_STREAM, body, limit)
+    }
+
+    /// As [`post`](Self::post), of a body in JSON, such as a bandit's service takes.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn post_json(&self, path: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        self.send(path, "application/json", body, limit)
+    }
+
+    fn send(&self, path: &str, content: &str, body: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+        let token = self.token.as_ref().map(AccessToken::authorization);
+        self.ask(path, limit, |url| {
+            let post = self.agent.post(url).content_type(content);
+            let post = token.iter().fold(post, |post, token| post.header("Authorization", token.as_str()));
+            post.send(body)
+        })
+    }
+
+    /// What is at `path` below `/v1`, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn get(&self, path: &str, limit: usize) -> Result<Vec<u8>, Error> {
+        self.ask(path, limit, |url| self.agent.get(url).call())
+    }
+
+    fn ask(
+        &self,
+        path: &str,
+        limit: usize,
+        send: impl Fn(&str) -> Result<http::Response<Body>, ureq::Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let lost = |e: ureq::Error| Error::Unreachable { party: self.url.clone(), reason: e.to_string() };
+        let url = format!("{}/v1/{path}", self.url.trim_end_matches('/'));
+        let mut response = send(&url).or_else(|_| send(&url)).map_err(lost)?;
+        let status = response.status();
+        let limit = if status.is_success() { limit } else { PROBLEM_BYTES };
+        // The reader refuses at its limit, so it gets one byte more than there may be.
+        let bytes = response.body_mut().with_config().limit(limit as u64 + 1).read_to_vec().map_err(lost)?;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        let problem = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Problem::new(status.as_u16(), "no problem document", status.to_string()));
+        Err(Error::Refused { party: self.url.clone(), problem: Box::new(problem) })
+    }
+
+    /// User side: sends this aggregator its report.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn report(&self, report: &Report) -> Result<(), Error> {
+        self.post("reports", &report.to_bytes(), 0).map(|_| ())
+    }
+
+    /// User side: sends this shuffler one user's number of ones for each label of `exchange`, with the
+    /// [digest](BanditTask::digest) of the task that was posed to the user.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn messages(
+        &self,
+        exchange: u64,
+        digest: &TaskDigest,
+        id: &ReportId,
+        ones: &[u64],
+    ) -> Result<(), Error> {
+        let ones: Vec<[u8; 8]> = ones.iter().map(|n| n.to_le_bytes()).collect();
+        let body = [id.as_slice(), digest, ones.as_flattened()].concat();
+        self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
+    }
+
+    /// Makes this aggregator or adder take what users of `batch` send from now on.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn announce(&self, batch: BatchId) -> Result<(), Error> {
+        self.post(&format!("batches/{}/{}", batch.number, batch.at_least), &[], 0).map(|_| ())
+    }
+
+    /// User side: the key of `batch` at this authority, and its name; parameters are those of
+    /// [`LOGN12_LOGQP105_SUM`](crate::encrypted::LOGN12_LOGQP105_SUM).
+    ///
+    /// # Errors
+    /// As [`post`](Self::post); [`Error::Ckks`] for what is no key.
+    pub fn key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
+        // A seed and half a ciphertext.
+        let key = self.get(&key_path(batch), encrypted_bytes(params))?;
+        Ok(ckks::read_public_key(params, &key)?)
+    }
+
+    /// Adder side: makes this authority create a key for `batch`, the same one each time.
+    ///
+    /// # Errors
+    /// As [`key`](Self::key).
+    pub fn make_key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
+        let key = self.post(&key_path(batch), &[], encrypted_bytes(params))?;
+        Ok(ckks::read_public_key(params, &key)?)
+    }
+
+    /// User side: sends this adder an encrypted value under a fresh id.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn value(&self, batch: BatchId, id: &ReportId, value: &[u8]) -> Result<(), Error> {
+        let path = format!("values/{}/{}", batch.number, batch.at_least);
+        self.post(&path, &[id.as_slice(), value].concat(), 0).map(|_| ())
+    }
+
+    /// Has this server close `batch`, and the authority open its sum.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn opened(&self, batch: BatchId) -> Result<Sum, Error> {
+        let path = format!("values/{}/{}/open", batch.number, batch.at_least);
+        read_opened(&self.post(&path, &[], SUM_BYTES)?)
+    }
+
+    /// Server side: asks this authority to open a sum.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn open(&self, batch: BatchId, sum: &[u8]) -> Result<Sum, Error> {
+        let path = format!("sums/{}/{}", batch.number, batch.at_least);
+        read_opened(&self.post(&path, sum, SUM_BYTES)?)
+    }
+
+    /// Asks this shuffler to deliver a complete batch that it kept because the server could not be reached.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn forward(&self, exchange: u64) -> Result<(), Error> {
+        self.post(&format!("messages/{exchange}/forward"), &[], 0).map(|_| ())
+    }
+}
+
+fn key_path(batch: BatchId) -> String {
+    format!("keys/{}/{}", batch.number, batch.at_least)
+}
+
+/// Who learns the sum, and nothing else: the bandit's server.
+#[derive(Debug, Clone)]
+pub struct Collector {
+    aggregators: [Party; 2],
+}
+
+impl Collector {
+    /// Users in one batch, at most.
+    const USERS: usize = 1 << 20;
+
+    /// Of these two, run by parties that do not collude.
+    pub fn new(aggregators: [Party; 2]) -> Self {
+        Self { aggregators }
+    }
+
+    /// Makes both aggregators take reports for `batch` from now on.
+    ///
+    /// # Errors
+    /// As [`Party::post`]. Announcing again completes it.
+    pub fn announce(&self, batch: BatchId) -> Result<(), Error> {
+        self.aggregators.iter().try_for_each(|party| party.announce(batch))
+    }
+
+    /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most
+    /// `2^20`.
+    ///
+    /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for
+    /// which it did, and the other one holds a report of each of those.
+    ///
+    /// # Errors
+    /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked.
+    /// [`Error::Malformed`] for answers that make no sense; as [`Party::post`].
+    pub fn collect(&self, batch: BatchId) -> Result<Sum, Error> {
+        self.collect_of(batch, usize::MAX)
+    }
+
+    /// Collects what a bandit of the service waits for from the reports of batch `number`, and delivers it:
+    /// the sum of exactly as many users as it asks for, those beyond left out, modulo its modulus. Users'
+    /// noise must be sized for as many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of
+    /// the bandit's exchange.
+    ///
+    /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is
+    /// given up: new users are asked under a new number.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no
+    /// shares.
+    pub fn deliver(&self, server: &Party, bandit: &str, number: u64) -> Result<u64, Error> {
+        let task = BanditTask::ask(server, bandit)?;
+        let at_least = task.users();
+        let sum = self.collect_of(BatchId { number, at_least }, at_least as usize)?;
+        task.deliver(server, bandit, &sum)?;
+        Ok(task.exchange())
+    }
+
+    /// Of at most so many users.
+    fn collect_of(&self, batch: BatchId, most: usize) -> Result<Sum, Error> {
+        let path = |verb| format!("batches/{}/{}/{verb}", batch.number, batch.at_least);
+        let [first, second] = &self.aggregators;
+        let mut listed = Vec::new();
+        for party in [first, second] {
+            listed.push(party.post(&path("close"), &[], Self::USERS * 16)?);
+        }
+        let (at_first, at_second) = (ids(&listed[0])?, ids(&listed[1])?);
+        if !at_second.is_sorted() {
+            return Err(Error::Malformed { what: "ids out of order" });
+        }
+        let both = at_first.iter().filter(|id| at_second.binary_search(id).is_ok());
+        let set: Vec<ReportId> = both.copied().take(most).collect();
+        let users = set.len() as u64;
+        if users < u64::from(batch.at_least) {
+            return Err(Error::TooFew { got: users, need: batch.at_least.into() });
+        }
+        let open = |party: &Party| element(&party.post(&path("open"), set.as_flattened(), 8)?);
+        Ok(Sum { total: join([open(first)?, open(second)?]), users })
+    }
+}

@@ -1,0 +1,325 @@
+//! The parties as HTTP services. Put a proxy with TLS in front. Routes marked with * need the token of the
+//! collector; users need none.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | aggregator: `POST /v1/batches/{number}/{at_least}` * | | |
+//! | `POST /v1/reports` | [`Report`]s | |
+//! | `POST /v1/batches/{number}/{at_least}/close` * | | ids, 16 bytes each |
+//! | `POST /v1/batches/{number}/{at_least}/open` * | ids of the set, rising | total, 8 bytes |
+//! | adder: `POST /v1/batches/{number}/{at_least}` * | | |
+//! | `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
+//! | `POST /v1/values/{number}/{at_least}/open` * | | total and users, 24 bytes |
+//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; what the user was told, 16 bytes; ones of each label, 8 bytes each, little endian | |
+//! | `POST /v1/messages/{exchange}/forward` | | |
+//!
+//! Shuffler and collector ask a bandit's service what it waits for, `GET /v1/bandits/{id}`, and hand it a
+//! [`ShuffledBatch`](wire::ShuffledBatch), `POST /v1/bandits/{id}/shuffled`.
+
+use crate::Error;
+use crate::aggregator::Aggregator;
+use crate::client::Party;
+use crate::encrypted::{Server, encrypted_bytes, write_opened};
+pub use crate::serve::{Gate, RequestLimits, accept, serve, serve_guarded};
+use crate::share::{BatchId, Report, element_bytes, ids};
+use crate::shuffler::{MAX_LABELS, Shuffler};
+use crate::task::{BanditTask, deliver};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use rand::SeedableRng;
+use rand::rngs::SysRng;
+use rand_chacha::ChaCha20Rng;
+use service::{Hosts, Rejection};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use wire::{AccessToken, PROBLEM_JSON, Problem, ProblemType};
+
+/// Reports in one request.
+const REPORTS: usize = 4096;
+/// Users in one set: 16 MiB of ids.
+const SET: usize = 1 << 20;
+
+/// The routes of an aggregator; without a token everybody may announce, close and open.
+pub fn aggregator(state: Aggregator, token: Option<&AccessToken>) -> Router {
+    aggregator_within(state, token, RequestLimits::default())
+}
+
+/// As [`aggregator`], within other limits.
+pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, limits: RequestLimits) -> Router {
+    type Shared = State<Arc<Mutex<Aggregator>>>;
+    type Named = Path<(u64, u32)>;
+    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
+        lock(&state).announce(BatchId { number, at_least }, Instant::now())
+    }
+    async fn submit(State(state): Shared, body: Bytes) -> Result<(), Error> {
+        let (reports, now) = (Report::read_all(&body)?, Instant::now());
+        let mut aggregator = lock(&state);
+        reports.iter().try_for_each(|report| aggregator.submit(report, now))
+    }
+    async fn close(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        Ok(lock(&state).close(BatchId { number, at_least }, Instant::now())?.into_flattened())
+    }
+    async fn open(
+        State(state): Shared,
+        Path((number, at_least)): Named,
+        body: Bytes,
+    ) -> Result<Vec<u8>, Error> {
+        let batch = BatchId { number, at_least };
+        let total = lock(&state).open(batch, ids(&body)?, Instant::now())?;
+        Ok(element_bytes(total).to_vec())
+    }
+    let gate = Gate::new(limits, token);
+    service(
+        Router::new()
+            .route("/v1/reports", gate.open(REPORTS * Report::BYTES, post(submit)))
+            .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
+            .route("/v1/batches/{number}/{at_least}/close", gate.guarded(0, post(close)))
+            .route("/v1/batches/{number}/{at_least}/open", gate.guarded(SET * 16, post(open)))
+            .with_state(Arc::new(Mutex::new(state))),
+    )
+}
+
+/// The routes of an adder. It makes `authority` create a key for each batch and open its sum. Without a token
+/// everybody may announce and open.
+pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Router {
+    type Shared = State<Arc<(Mutex<Server>, Party)>>;
+    type Named = Path<(u64, u32)>;
+    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
+        let announce = move || {
+            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            if lock(server).knows(batch, Instant::now()) {
+                return Ok(());
+            }
+            let params = lock(server).params().clone();
+            let (_, key) = authority.make_key(&params, batch).map_err(|e| e.of(authority))?;
+            lock(server).announce(batch, key, Instant::now())
+        };
+        tokio::task::spawn_blocking(announce).await.map_err(lost)?
+    }
+    async fn submit(State(state): Shared, Path((number, at_least)): Named, body: Bytes) -> Result<(), Error> {
+        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        lock(&state.0).submit(BatchId { number, at_least }, *id, value, Instant::now())
+    }
+    async fn open(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        let open = move || {
+            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            let sum = lock(server).close(batch, Instant::now())?.to_vec();
+            Ok(write_opened(&authority.open(batch, &sum).map_err(|e| e.of(authority))?).to_vec())
+        };
+        tokio::task::spawn_blocking(open).await.map_err(lost)?
+    }
+    let (gate, limit) = (Gate::new(RequestLimits::default(), token), 16 + encrypted_bytes(state.params()));
+    service(
+        Router::new()
+            .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
+            .route("/v1/values/{number}/{at_least}", gate.open(limit, post(submit)))
+            .route("/v1/values/{number}/{at_least}/open", gate.guarded(0, post(open)))
+            .with_state(Arc::new((Mutex::new(state), authority))),
+    )
+}
+
+fn lost(error: tokio::task::JoinError) -> Error {
+    Error::Io { what: "a task of the service", error: std::io::Error::other(error) }
+}
+
+/// The least time between two questions to a bandit, unless a batch was handed on in between: the bandit then
+/// waits for another exchange.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Requests that wait for the answer to a question, and how long.
+const WAITING: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The routes of a shuffler before `bandit` of the service at `server`. When somebody sends bits for a new
+/// exchange, the shuffler asks the bandit for the shape of its batch: one question at a time, and one a
+/// second where no batch was handed on since, so that made-up numbers of exchanges do not make it ask. The
+/// shuffler hands on a complete batch by itself, after it has answered the last user. If the server cannot be
+/// reached the batch is kept, and a `forward` request delivers it.
+pub fn shuffler(server: Party, bandit: String) -> Router {
+    struct Before {
+        shuffler: Mutex<Shuffler>,
+        server: Party,
+        bandit: String,
+        /// When the newest question was asked, and how many batches had been handed on by then; held while it
+        /// is answered.
+        asked: tokio::sync::Mutex<Option<(Instant, u64)>>,
+        waiting: Semaphore,
+        handed: AtomicU64,
+    }
+    impl Before {
+        /// Takes bits for the exchange that the bandit waits for, if that is `exchange`.
+        async fn begin(self: Arc<Self>, exchange: u64) -> Result<(), Error> {
+            let Ok(_place) = self.waiting.try_acquire() else { return Err(Error::Overloaded) };
+            let Ok(mut asked) = timeout(PATIENCE, self.asked.lock()).await else {
+                return Err(Error::Overloaded);
+            };
+            let handed = self.handed.load(Ordering::Acquire);
+            let lately = asked.is_some_and(|(when, then)| then == handed && when.elapsed() < BETWEEN);
+            if !lately && !lock(&self.shuffler).knows(exchange) {
+                *asked = Some((Instant::now(), handed));
+                let state = self.clone();
+                let ask = move || {
+                    let task = BanditTask::now(&state.server, &state.bandit)?;
+                    match task.map(|task| task.shape()).transpose()?.flatten() {
+                        Some(shape) => lock(&state.shuffler).begin(shape),
+                        None => Ok(()),
+                    }
+                };
+                let answered = tokio::task::spawn_blocking(ask).await.map_err(lost)?;
+                answered.map_err(|error| error.of(&self.server))?;
+            }
+            if lock(&self.shuffler).knows(exchange) { Ok(()) } else { Err(Error::NotAwaited { exchange }) }
+        }
+
+        fn deliver(&self, exchange: u64) -> Result<(), Error> {
+            let batch = lock(&self.shuffler).collect(exchange)?;
+            let handed = deliver(&self.server, &self.bandit, &batch);
+            if handed.is_ok() {
+                self.handed.fetch_add(1, Ordering::Release);
+            }
+            lock(&self.shuffler).ended(exchange, handed.is_ok());
+            handed
+        }
+    }
+    type Shared = State<Arc<Before>>;
+    async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Bytes) -> Result<(), Error> {
+        let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        let (digest, rest) =
+            rest.split_first_chunk().ok_or(Error::Malformed { what: "not the digest of a task" })?;
+        let (numbers, []) = rest.as_chunks() else {
+            return Err(Error::Malformed { what: "not eight bytes a label" });
+        };
+        let numbers: Vec<u64> = numbers.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        if !lock(&state.shuffler).knows(exchange) {
+            state.clone().begin(exchange).await?;
+        }
+        if lock(&state.shuffler).submit(exchange, *digest, *id, &numbers)? {
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = state.deliver(exchange) {
+                    eprintln!(
+                        "exchange {exchange} is complete and kept, but was not delivered: {error}; `secure-sum forward` delivers it"
+                    );
+                }
+            });
+        }
+        Ok(())
+    }
+    async fn forward(State(state): Shared, Path(exchange): Path<u64>) -> Result<(), Error> {
+        tokio::task::spawn_blocking(move || state.deliver(exchange)).await.map_err(lost)?
+    }
+    let gate = Gate::new(RequestLimits::default(), None);
+    service(
+        Router::new()
+            .route("/v1/messages/{exchange}", gate.open(32 + 8 * MAX_LABELS, post(submit)))
+            .route("/v1/messages/{exchange}/forward", gate.open(0, post(forward)))
+            .with_state(Arc::new(Before {
+                shuffler: Mutex::default(),
+                server,
+                bandit,
+                asked: tokio::sync::Mutex::default(),
+                waiting: Semaphore::new(WAITING),
+                handed: AtomicU64::new(0),
+            })),
+    )
+}
+
+/// A generator seeded by the operating system.
+///
+/// # Errors
+/// [`Error::NoRandomness`].
+pub fn rng() -> Result<ChaCha20Rng, Error> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
+}
+
+/// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths
+/// get a problem document. The [`Gate`] of each route bounds bodies.
+pub fn service(routes: Router) -> Router {
+    async fn check_origin(request: Request, next: Next) -> Response {
+        match Hosts(None).check(&request) {
+            Ok(()) => next.run(request).await,
+            Err(rejection) => Error::Request(rejection).into_response(),
+        }
+    }
+    routes
+        .fallback(async || Error::UnknownPath)
+        .method_not_allowed_fallback(async || Error::UnknownPath)
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn(check_origin))
+}
+
+/// No call under the lock leaves a state half changed.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Error {
+    /// Turns an error about an answer of `party` into one that is that party's fault, not the caller's.
+    fn of(self, party: &Party) -> Self {
+        match self {
+            Self::Unreachable { .. } | Self::Refused { .. } | Self::Io { .. } => self,
+            other => Self::BadAnswer { party: party.url().into(), what: other.to_string() },
+        }
+    }
+
+    fn problem(&self) -> ProblemType {
+        use ProblemType as P;
+        match self {
+            Error::Malformed { .. } | Error::Finished => P::Malformed,
+            Error::Field { .. } => P::Malformed,
+            Error::Ckks(_) => P::BadCiphertext,
+            Error::UnknownReport { .. } => P::UnknownReport,
+            Error::Request(Rejection::BodyLost { .. }) => P::BodyTimeout,
+            Error::Request(Rejection::BodyTooLarge { .. }) => P::TooLarge,
+            Error::Request(Rejection::MediaType { .. }) => P::MediaType,
+            Error::Request(Rejection::WrongHost { .. }) => P::WrongHost,
+            Error::Request(Rejection::ForeignOrigin { .. }) => P::ForeignOrigin,
+            Error::Request(Rejection::Overloaded) | Error::Overloaded => P::Overloaded,
+            Error::NoToken => P::NoToken,
+            Error::NotAnnounced { .. } => P::NotAnnounced,
+            Error::Announced { .. } => P::Announced,
+            Error::Used { .. } => P::Used,
+            Error::Duplicate { .. } => P::Duplicate,
+            Error::Closed { .. } | Error::ExchangeOver { .. } => P::Closed,
+            Error::NotBegun { .. } => P::NotBegun,
+            Error::NotClosed { .. } => P::NotClosed,
+            Error::Opened { .. } => P::Opened,
+            Error::TooFew { .. } => P::TooFew,
+            Error::OtherTask { .. } => P::OtherTask,
+            Error::NotAwaited { .. } => P::NotAwaited,
+            Error::Full { .. } => P::Full,
+            Error::UnknownPath => P::UnknownPath,
+            Error::Unreachable { .. } | Error::Refused { .. } => P::ForwardingFailed,
+            Error::BadAnswer { .. } => P::BadAnswer,
+            Error::NoNoise { .. }
+            | Error::ValueTooLarge
+            | Error::NeedsToken { .. }
+            | Error::Bandit(_)
+            | Error::Glm(_)
+            | Error::Privacy(_)
+            | Error::NoRandomness { .. }
+            | Error::Listen { .. }
+            | Error::Io { .. } => P::Internal,
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        problem(self.problem(), self.to_string())
+    }
+}
+
+/// A rejection as every service here answers it.
+pub fn problem(kind: ProblemType, detail: String) -> Response {
+    let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Json(Problem { detail, ..kind.into() })).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    response
+}

@@ -1,0 +1,134 @@
+//! Parties on one machine, for measurements and tests: processes, and relays that record what a party sees.
+
+use crate::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A service in a process of its own, killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    /// Starts `program` with `arguments`, and waits until it says where it listens. Its warnings are not
+    /// shown: it listens for this process only.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be started, or ends before.
+    pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, Error> {
+        let io = |error| Error::Io { what: "starting a process", error };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(io)?;
+        if let Some(errors) = child.stderr.take() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(errors).lines().map_while(Result::ok);
+                lines.filter(|line| !line.starts_with("warning: ")).for_each(|line| eprintln!("{line}"));
+            });
+        }
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line).map_err(io)?;
+        }
+        match line.trim().strip_prefix(LISTENING).and_then(|a| a.parse().ok()) {
+            Some(address) => Ok(Self { child, address }),
+            None => {
+                // It may have ended by itself.
+                let _ = (child.kill(), child.wait());
+                Err(io(std::io::Error::other("it does not say where it listens")))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = (self.child.kill(), self.child.wait());
+    }
+}
+
+/// What a service says before its address.
+pub const LISTENING: &str = "listening on ";
+
+/// Bytes from callers and back to them, all connections one after another.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// Of all requests.
+    pub sent: Vec<u8>,
+    /// Of all answers.
+    pub answered: Vec<u8>,
+}
+
+/// Between callers and a service; listens on a port of the loopback interface until the process ends.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    passed: Arc<Mutex<Passed>>,
+}
+
+impl Relay {
+    /// To `target`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no port.
+    pub fn start(target: SocketAddr) -> Result<Self, Error> {
+        let io = |error| Error::Io { what: "starting a relay", error };
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
+        let address = listener.local_addr().map_err(io)?;
+        let passed = Arc::new(Mutex::new(Passed::default()));
+        let record = passed.clone();
+        std::thread::spawn(move || {
+            for caller in listener.incoming().flatten() {
+                let Ok(called) = TcpStream::connect(target) else { continue };
+                let _ = (called.set_nodelay(true), caller.set_nodelay(true));
+                let (Ok(back), Ok(caller_too)) = (called.try_clone(), caller.try_clone()) else { continue };
+                let (up, down) = (record.clone(), record.clone());
+                std::thread::spawn(move || copy(caller, called, |b| lock(&up).sent.extend_from_slice(b)));
+                std::thread::spawn(move || {
+                    copy(back, caller_too, |b| lock(&down).answered.extend_from_slice(b))
+                });
+            }
+        });
+        Ok(Self { address, passed })
+    }
+
+    /// Where callers go instead.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has passed so far.
+    pub fn passed(&self) -> Passed {
+        lock(&self.passed).clone()
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, record: impl Fn(&[u8])) {
+    let mut buffer = [0; 1 << 14];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        record(&buffer[..n]);
+        if to.write_all(&buffer[..n]).is_err() {
+            break;
+        }
+    }
+    // The other side may be gone already.
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn lock(passed: &Mutex<Passed>) -> std::sync::MutexGuard<'_, Passed> {
+    passed.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,204 @@
+//! How the parties take requests: `service` bounds connections, heads and bodies, and refuses foreign
+//! origins; a [`Gate`] asks for the token before a body is read, and bounds what is read and computed at a
+//! time.
+
+use crate::Error;
+use crate::local::LISTENING;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
+use axum::routing::MethodRouter;
+use service::{Bodies, Connections, Pace};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use wire::{AccessToken, TokenDigest};
+
+/// How much a service takes at a time, and how long it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Connections, in number and time.
+    pub connections: Connections,
+    /// How fast bodies must come.
+    pub pace: Pace,
+    /// Requests computed at a time.
+    pub working: usize,
+    /// Bodies read at a time on routes that take more than 1 MiB.
+    pub large: usize,
+}
+
+/// Routes with a limit above this read few bodies at a time.
+const LARGE: usize = 1 << 20;
+/// Memory for bodies under way. Their number is bounded by the limits of connections and of large bodies.
+const BODY_MEMORY: usize = 1 << 30;
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        let (life, grace) = (Some(Duration::from_secs(600)), Duration::from_secs(5));
+        Self {
+            connections: Connections { life, grace, ..Connections::default() },
+            pace: Pace::default(),
+            working: 64,
+            large: 8,
+        }
+    }
+}
+
+/// The checks and bounds before every route of a service.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    bodies: Bodies,
+    working: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    token: Option<TokenDigest>,
+}
+
+impl Gate {
+    /// Checks requests against `limits`. Guarded routes need `token`; without one they are open to everybody.
+    pub fn new(limits: RequestLimits, token: Option<&AccessToken>) -> Self {
+        Self {
+            bodies: Bodies::within(BODY_MEMORY, limits.pace),
+            working: Arc::new(Semaphore::new(limits.working)),
+            large: Arc::new(Semaphore::new(limits.large)),
+            token: token.map(AccessToken::digest),
+        }
+    }
+
+    /// A route that is open to everybody, with bodies of at most `limit` bytes.
+    pub fn open<S>(&self, limit: usize, route: MethodRouter<S>) -> MethodRouter<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        let gate = self.clone();
+        route.route_layer(middleware::from_fn(move |request: Request, next: Next| {
+            let gate = gate.clone();
+            async move {
+                let request = match gate.read(request, limit).await {
+                    Ok(request) => request,
+                    Err(error) => return error.into_response(),
+                };
+                let Ok(_place) = gate.working.try_acquire() else {
+                    return Error::Overloaded.into_response();
+                };
+                next.run(request).await
+            }
+        }))
+    }
+
+    /// A route for requests with the token, with bodies of at most `limit` bytes.
+    pub fn guarded<S>(&self, limit: usize, route: MethodRouter<S>) -> MethodRouter<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        let token = self.token;
+        self.open(limit, route).route_layer(middleware::from_fn(
+            move |request: Request, next: Next| async move {
+                if shows(request.headers(), token) {
+                    next.run(request).await
+                } else {
+                    Error::NoToken.into_response()
+                }
+            },
+        ))
+    }
+
+    /// The request with its whole body.
+    async fn read(&self, request: Request, limit: usize) -> Result<Request, Error> {
+        let large = (limit > LARGE).then(|| self.large.try_acquire()).transpose();
+        let Ok(_large) = large else { return Err(Error::Overloaded) };
+        let (head, body) = request.into_parts();
+        let body = self.bodies.read(Request::from_parts(head.clone(), body), limit, None).await?;
+        Ok(Request::from_parts(head, Body::from(body.into_bytes())))
+    }
+}
+
+fn shows(headers: &HeaderMap, token: Option<TokenDigest>) -> bool {
+    let Some(token) = token else { return true };
+    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    shown.and_then(TokenDigest::of_authorization) == Some(token)
+}
+
+/// Serves `routes` until the process is told to end; first says on standard output where it listens, for
+/// [`Process`](crate::local::Process).
+///
+/// # Errors
+/// [`Error::Listen`] if the address is taken, [`Error::Io`].
+pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
+    run(listen, routes, |_| Ok(()))
+}
+
+/// As [`serve`] for routes some of which need `token`. Without one everybody may ask them: it then listens on
+/// a loopback address only, and says so.
+///
+/// # Errors
+/// [`Error::NeedsToken`]; as [`serve`].
+pub fn serve_guarded(listen: &str, routes: Router, token: Option<&AccessToken>) -> Result<(), Error> {
+    run(listen, routes, |address| match token {
+        Some(_) => Ok(()),
+        None if address.ip().is_loopback() => {
+            eprintln!(
+                "warning: started without --token-file: whoever reaches {address} may announce, close and open batches. This is \
+                 for trials on one machine"
+            );
+            Ok(())
+        }
+        None => Err(Error::NeedsToken { address: address.to_string() }),
+    })
+}
+
+fn run(
+    listen: &str,
+    routes: Router,
+    admits: impl FnOnce(std::net::SocketAddr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let io = |what| move |error| Error::Io { what, error };
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build().map_err(io("starting threads"))?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(|error| Error::Listen { address: listen.to_owned(), error })?;
+        let address = listener.local_addr().map_err(io("asking for the port"))?;
+        admits(address)?;
+        writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
+        accept(listener, routes, RequestLimits::default(), told_to_end()).await;
+        Ok(())
+    })
+}
+
+/// Serves `routes` to those who connect, until `end`; requests under way are then answered, or cut off.
+pub async fn accept(
+    listener: TcpListener,
+    routes: Router,
+    limits: RequestLimits,
+    end: impl Future<Output = ()>,
+) {
+    service::serve(listener, routes, limits.connections, end).await;
+}
+
+/// When the process gets an interrupt or, on Unix, a signal to terminate.
+async fn told_to_end() {
+    let interrupt = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => _ = signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupt => {}
+        () = terminate => {}
+    }
+}

@@ -1,0 +1,247 @@
+//! The shuffler: it takes the bits of a batch's users and lets out how many of them are ones.
+
+use crate::Error;
+use crate::share::ReportId;
+use std::collections::BTreeSet;
+use wire::ShuffledBatch;
+
+/// Labels of one user at most: more than the metric of 64 features has entries.
+pub const MAX_LABELS: usize = 1 << 12;
+/// Users of a batch at most; some 100 bytes each.
+const MAX_USERS: u64 = 1 << 22;
+
+/// Digest of a task and of the bandit's parameters, see [`BanditTask::digest`](crate::BanditTask::digest).
+pub type TaskDigest = [u8; 16];
+
+/// Shape of the messages of one exchange: the same for every user, since one who sent more than others would
+/// stand out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of the bandit's exchange.
+    pub exchange: u64,
+    /// Exact number of users of the batch: with fewer, the sum would hold too little noise.
+    pub users: u64,
+    /// Number of labels.
+    pub labels: usize,
+    /// Bits that each user sends for each label.
+    pub bits: u64,
+    /// Digest of the task that the bandit posed to the shuffler. Every user must have been posed the same
+    /// task: the noise of each counts on that of the others.
+    pub digest: TaskDigest,
+}
+
+/// The state of a shuffler, in memory. It holds one batch at a time: that of the exchange which its bandit
+/// waits for.
+///
+/// The bits of one label, in random order, reveal exactly how many are ones. Hence no list is permuted: a
+/// user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
+///
+/// The shuffler sees each user's number of ones, which holds little noise. It must not collude with the
+/// server, and is trusted not to look at these numbers. It keeps none of them, and no digest of one, which
+/// could be inverted by trial: until the batch is complete it keeps each user's random id.
+#[derive(Debug, Default)]
+pub struct Shuffler {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    Taking {
+        shape: Shape,
+        seen: BTreeSet<ReportId>,
+        ones: Vec<u64>,
+    },
+    /// All users have answered; `delivering` while a request delivers the batch to the server.
+    Whole {
+        batch: ShuffledBatch,
+        delivering: bool,
+    },
+    Delivered {
+        exchange: u64,
+    },
+}
+
+impl Shuffler {
+    const fn exchange(&self) -> Option<u64> {
+        match &self.state {
+            State::Idle => None,
+            State::Taking { shape, .. } => Some(shape.exchange),
+            State::Whole { batch, .. } => Some(batch.exchange),
+            State::Delivered { exchange } => Some(*exchange),
+        }
+    }
+
+    /// Whether the exchange has begun, or a later one has, so that the bandit need not be asked about it.
+    pub fn knows(&self, exchange: u64) -> bool {
+        self.exchange().is_some_and(|newest| exchange <= newest)
+    }
+
+    /// Begins to take bits for an exchange that the bandit waits for, and forgets the exchange before.
+    /// Changes nothing if this exchange or a later one has begun.
+    ///
+    /// # Errors
+    /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users,
+    /// labels or bits.
+    pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
+        let Shape { exchange, users, labels, bits, .. } = shape;
+        for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
+            if got == 0 {
+                return Err(Error::Field { field, got: 0.0, want: "at least 1" });
+            }
+        }
+        for (what, got, limit) in [("labels", labels as u64, MAX_LABELS as u64), ("users", users, MAX_USERS)]
+        {
+            if got > limit {
+                return Err(Error::Full { what, limit: limit as usize });
+            }
+        }
+        if users.checked_mul(bits).is_none() {
+            return Err(Error::Field { field: "bits", got: bits as f64, want: "below 2^64 of all users" });
+        }
+        if !self.knows(exchange) {
+            self.state = State::Taking { shape, seen: BTreeSet::new(), ones: vec![0; labels] };
+        }
+        Ok(())
+    }
+
+    /// Takes one user's numbers of ones, one for each label, under a random id that the shuffler passes on to
+    /// nobody. The first message under an id counts, and no other. Returns whether the batch is complete now,
+    /// which is true for one call a batch.
+    ///
+    /// # Errors
+    /// [`Error::OtherTask`]; [`Error::Malformed`] for another number of labels or more ones than bits;
+    /// [`Error::ExchangeOver`] once all users have answered, [`Error::NotBegun`] for an exchange that has not
+    /// [begun](Self::begin).
+    pub fn submit(
+        &mut self,
+        exchange: u64,
+        digest: TaskDigest,
+        id: ReportId,
+        numbers: &[u64],
+    ) -> Result<bool, Error> {
+        let known = self.knows(exchange);
+        let (shape, seen, ones) = match &mut self.state {
+            State::Taking { shape, seen, ones } if shape.exchange == exchange => (*shape, seen, ones),
+            _ if known => return Err(Error::ExchangeOver { exchange }),
+            _ => return Err(Error::NotBegun { exchange }),
+        };
+        if digest != shape.digest {
+            return Err(Error::OtherTask { exchange });
+        }
+        if numbers.len() != shape.labels {
+            return Err(Error::Malformed { what: "not the number of labels that every user sends" });
+        }
+        if numbers.iter().any(|n| *n > shape.bits) {
+            return Err(Error::Malformed { what: "more ones than bits" });
+        }
+        if !seen.insert(id) {
+            return Ok(false);
+        }
+        // Below users times bits, which fits.
+        ones.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += n);
+        let whole = seen.len() as u64 == shape.users;
+        if whole {
+            let labels = ones.iter().map(|n| vec![*n]).collect();
+            let batch = ShuffledBatch { exchange, users: shape.users, labels };
+            self.state = State::Whole { batch, delivering: false };
+        }
+        Ok(whole)
+    }
+
+    /// The complete batch, for the caller to deliver to the server and then to report how that
+    /// [ended](Self::ended).
+    ///
+    /// # Errors
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while another request delivers it,
+    /// [`Error::ExchangeOver`] after it was delivered, [`Error::NotBegun`] for an exchange that has not
+    /// begun.
+    pub fn collect(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
+        let newest = self.exchange();
+        match &mut self.state {
+            _ if newest.is_none_or(|newest| exchange > newest) => Err(Error::NotBegun { exchange }),
+            State::Taking { shape, seen, .. } if shape.exchange == exchange => {
+                Err(Error::TooFew { got: seen.len() as u64, need: shape.users })
+            }
+            State::Whole { delivering: true, batch } if batch.exchange == exchange => Err(Error::Overloaded),
+            State::Whole { batch, delivering } if batch.exchange == exchange => {
+                *delivering = true;
+                Ok(batch.clone())
+            }
+            _ => Err(Error::ExchangeOver { exchange }),
+        }
+    }
+
+    /// Records that a batch was delivered, or that it was not and is kept.
+    pub fn ended(&mut self, exchange: u64, arrived: bool) {
+        match &mut self.state {
+            State::Whole { batch, .. } if batch.exchange == exchange && arrived => {
+                self.state = State::Delivered { exchange };
+            }
+            State::Whole { batch, delivering } if batch.exchange == exchange => *delivering = false,
+            _ => {} // another exchange has begun
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { exchange: 7, users: 3, labels: 2, bits: 9, digest: [1; 16] };
+
+    #[test]
+    fn batches_are_whole_and_handed_on_once() {
+        let mut shuffler = Shuffler::default();
+        let send = |shuffler: &mut Shuffler, id: u8, ones| shuffler.submit(7, [1; 16], [id; 16], &[ones, 1]);
+        assert!(matches!(send(&mut shuffler, 1, 1), Err(Error::NotBegun { exchange: 7 })));
+        assert!(matches!(shuffler.collect(7), Err(Error::NotBegun { exchange: 7 })));
+        shuffler.begin(SHAPE).unwrap();
+        assert!(!send(&mut shuffler, 1, 9).unwrap());
+        assert!(!send(&mut shuffler, 2, 0).unwrap());
+        assert!(!send(&mut shuffler, 2, 0).unwrap(), "a retry counts once");
+        // Asked about again, by a user who came at the same time.
+        shuffler.begin(SHAPE).unwrap();
+        assert!(!send(&mut shuffler, 2, 1).unwrap(), "the first counts");
+        let otherwise = shuffler.submit(7, [2; 16], [3; 16], &[1, 1]);
+        assert!(matches!(otherwise, Err(Error::OtherTask { exchange: 7 })));
+        assert!(matches!(send(&mut shuffler, 3, 10), Err(Error::Malformed { what: "more ones than bits" })));
+        assert!(matches!(shuffler.submit(7, [1; 16], [3; 16], &[1]), Err(Error::Malformed { .. })));
+        assert!(matches!(
+            shuffler.submit(6, [1; 16], [3; 16], &[1, 1]),
+            Err(Error::ExchangeOver { exchange: 6 })
+        ));
+        assert!(matches!(shuffler.collect(7), Err(Error::TooFew { got: 2, need: 3 })));
+        assert!(send(&mut shuffler, 3, 4).unwrap());
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
+        let batch = shuffler.collect(7).unwrap();
+        assert_eq!(batch, ShuffledBatch { exchange: 7, users: 3, labels: vec![vec![13], vec![3]] });
+        assert!(matches!(shuffler.collect(7), Err(Error::Overloaded)));
+        shuffler.ended(7, false);
+        assert_eq!(shuffler.collect(7).unwrap(), batch);
+        shuffler.ended(7, true);
+        assert!(matches!(shuffler.collect(7), Err(Error::ExchangeOver { exchange: 7 })));
+        // An old answer of the bandit, which came late.
+        shuffler.begin(SHAPE).unwrap();
+        assert!(matches!(send(&mut shuffler, 4, 4), Err(Error::ExchangeOver { exchange: 7 })));
+        shuffler.begin(Shape { exchange: 8, ..SHAPE }).unwrap();
+        assert!(!shuffler.submit(8, [1; 16], [1; 16], &[1, 1]).unwrap());
+        shuffler.ended(7, true);
+        assert!(matches!(shuffler.collect(8), Err(Error::TooFew { got: 1, need: 3 })));
+    }
+
+    #[test]
+    fn shapes_without_sense_are_refused() {
+        for bad in [
+            Shape { users: 0, ..SHAPE },
+            Shape { labels: 0, ..SHAPE },
+            Shape { bits: 0, ..SHAPE },
+            Shape { bits: u64::MAX, ..SHAPE },
+            Shape { users: u64::MAX, ..SHAPE },
+            Shape { labels: usize::MAX, ..SHAPE },
+        ] {
+            assert!(Shuffler::default().begin(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `sum-authority`: the process that holds the secret keys of encrypted sums.
+
+use anyhow::Result;
+use clap::Parser;
+use secure_sum::http;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use sum_authority::service::{AuthorityLimits, Opener, routes};
+use wire::AccessToken;
+
+/// Makes a key for each batch that the adder (`secure-sum adder`) announces, and opens one sum under it.
+///
+/// Keys are in memory, and zeroed when their sum is opened: a restart loses the batches under way. Put a
+/// proxy with TLS in front.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Address and port; port 0 takes any free one.
+    #[arg(long, default_value = "127.0.0.1:9006")]
+    listen: String,
+    /// Users of a batch, at least, whatever the adder asks for.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
+    at_least: u32,
+    /// Batches with a key at a time, about 0.4 MB each.
+    #[arg(long, default_value_t = 256)]
+    keys: usize,
+    /// Hours after which a key is destroyed, used or not.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
+    hours: u64,
+    /// A file with the token that the adder shows (its --authority-token-file): 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` makes. Users need none. Without one it listens on loopback addresses only.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {
+    let token = token_file.as_deref().map(AccessToken::open).transpose()?;
+    let limits = AuthorityLimits {
+        at_least,
+        keys,
+        age: Duration::from_secs(3600 * hours),
+        ..AuthorityLimits::default()
+    };
+    Ok(http::serve_guarded(&listen, routes(Opener::new(limits), token.as_ref())?, token.as_ref())?)
+}

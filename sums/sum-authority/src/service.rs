@@ -1,0 +1,218 @@
+//! The authority as an HTTP service. Put a proxy with TLS in front. Routes marked with * need the adder's
+//! token: only the adder may have keys made and sums opened. Without a token everybody may.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `POST /v1/keys/{number}/{at_least}` * | | the public key of the batch, the same each time |
+//! | `GET /v1/keys/{number}/{at_least}` | | the same, once it is made |
+//! | `POST /v1/sums/{number}/{at_least}` * | an encrypted sum | total and users, 24 bytes |
+
+use crate::{Authority, Error};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use rand::CryptoRng;
+use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
+use secure_sum::http::{Gate, RequestLimits};
+use secure_sum::register::Register;
+use secure_sum::{BatchId, Sum, http};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wire::{AccessToken, ProblemType};
+
+/// How many keys there are, how long each is kept, and after how many refusals each is destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuthorityLimits {
+    /// Users of a batch, at least, whatever the adder asks for.
+    pub at_least: u32,
+    /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
+    pub keys: usize,
+    /// Time from making a key to destroying it, at the next request.
+    pub age: Duration,
+    /// Refusals of one key that tell something of it; the last one destroys it.
+    pub refusals: u32,
+}
+
+impl Default for AuthorityLimits {
+    fn default() -> Self {
+        Self { at_least: 2, keys: 256, age: Duration::from_secs(24 * 3600), refusals: 4 }
+    }
+}
+
+/// Keeps one key for each batch and opens one sum under it, so that an adder learns little of any key.
+pub struct Opener {
+    limits: AuthorityLimits,
+    batches: Register<Key>,
+    refused: u64,
+}
+
+enum Key {
+    Whole {
+        authority: Box<Authority>,
+        refusals: u32,
+    },
+    /// Digest of the sum, for repeated requests, and what was answered.
+    Opened {
+        of: blake3::Hash,
+        answer: Sum,
+    },
+    Destroyed {
+        refusals: u32,
+    },
+}
+
+impl Key {
+    const fn spent(&self) -> bool {
+        !matches!(self, Self::Whole { .. })
+    }
+
+    fn public(&self, batch: u64) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Whole { authority, .. } => {
+                Ok(ckks::write_public_key(authority.params(), authority.public_key()))
+            }
+            Self::Opened { .. } => Err(Error::Opened { batch }),
+            Self::Destroyed { refusals } => Err(Error::Destroyed { batch, refusals: *refusals }),
+        }
+    }
+}
+
+impl Opener {
+    /// An opener without any key.
+    pub fn new(limits: AuthorityLimits) -> Self {
+        Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
+    }
+
+    /// Makes a key for `batch` and returns its public half, the same each time.
+    ///
+    /// # Errors
+    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] once the key is gone; as
+    /// [`Register::room`].
+    pub fn make<R: CryptoRng>(
+        &mut self,
+        batch: BatchId,
+        now: Instant,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        if batch.at_least < self.limits.at_least {
+            return Err(Error::FewerThanDemanded { got: batch.at_least, need: self.limits.at_least });
+        }
+        if self.batches.room(batch, now, Key::spent, drop)? {
+            let authority = Box::new(Authority::generate(rng)?);
+            self.batches.keep(batch, now, Key::Whole { authority, refusals: 0 });
+        }
+        self.key(batch, now)
+    }
+
+    /// The public key of `batch`, for its users.
+    ///
+    /// # Errors
+    /// [`secure_sum::Error::NotAnnounced`], [`Error::Opened`], [`Error::Destroyed`].
+    pub fn key(&mut self, batch: BatchId, now: Instant) -> Result<Vec<u8>, Error> {
+        self.batches.expire(now);
+        self.batches.get(batch, now)?.public(batch.number)
+    }
+
+    /// The sum of `batch`, whose key is then zeroed. Asking again with the same bytes gives the same answer.
+    ///
+    /// # Errors
+    /// As [`Authority::open`] and [`key`](Self::key). The last refusal after decryption that the limits allow
+    /// destroys the key.
+    pub fn open(&mut self, batch: BatchId, sum: &[u8], now: Instant) -> Result<Sum, Error> {
+        let (number, most) = (batch.number, self.limits.refusals);
+        self.batches.expire(now);
+        let result =
+            self.batches.get(batch, now).map_err(Error::from).and_then(|key| key.open(batch, sum, most));
+        if let Err(error) = &result {
+            self.refused += 1;
+            // The line holds whole numbers and sentences of this program, and no text of the caller.
+            eprintln!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
+        }
+        result
+    }
+
+    /// Requests that were refused so far.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl Key {
+    fn open(&mut self, batch: BatchId, sum: &[u8], most: u32) -> Result<Sum, Error> {
+        let of = blake3::hash(sum);
+        let (authority, refusals) = match self {
+            Self::Opened { of: opened, answer } if *opened == of => return Ok(*answer),
+            Self::Opened { .. } => return Err(Error::Opened { batch: batch.number }),
+            Self::Destroyed { refusals } => {
+                return Err(Error::Destroyed { batch: batch.number, refusals: *refusals });
+            }
+            Self::Whole { authority, refusals } => (authority, refusals),
+        };
+        let answer = authority.open(sum, batch.at_least);
+        match &answer {
+            Ok(answer) => *self = Self::Opened { of, answer: *answer },
+            Err(Error::TooFew { .. } | Error::OutOfRange) => {
+                *refusals += 1;
+                if *refusals >= most {
+                    *self = Self::Destroyed { refusals: *refusals };
+                }
+            }
+            // This refusal depends on the bytes alone.
+            Err(_) => {}
+        }
+        answer
+    }
+}
+
+/// The routes of the authority.
+///
+/// # Errors
+/// [`Error::Ckks`] if the parameters cannot be had.
+pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Error> {
+    type Shared = State<Arc<Mutex<Opener>>>;
+    type Named = Path<(u64, u32)>;
+    async fn make(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        lock(&state).make(BatchId { number, at_least }, Instant::now(), &mut http::rng()?)
+    }
+    async fn key(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+        lock(&state).key(BatchId { number, at_least }, Instant::now())
+    }
+    async fn open(
+        State(state): Shared,
+        Path((number, at_least)): Named,
+        body: Bytes,
+    ) -> Result<Vec<u8>, Error> {
+        let opened = lock(&state).open(BatchId { number, at_least }, &body, Instant::now())?;
+        Ok(write_opened(&opened).to_vec())
+    }
+    let (gate, bytes) =
+        (Gate::new(RequestLimits::default(), token), encrypted_bytes(&LOGN12_LOGQP105_SUM.validate()?));
+    let keys = gate.guarded(0, post(make)).merge(gate.open(0, get(key)));
+    Ok(http::service(
+        Router::new()
+            .route("/v1/keys/{number}/{at_least}", keys)
+            .route("/v1/sums/{number}/{at_least}", gate.guarded(bytes, post(open)))
+            .with_state(Arc::new(Mutex::new(opener))),
+    ))
+}
+
+/// No call under the lock leaves a state half changed.
+fn lock(state: &Mutex<Opener>) -> std::sync::MutexGuard<'_, Opener> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let kind = match self {
+            Error::Sum(error) => return error.into_response(),
+            Error::TooFew { .. } | Error::FewerThanDemanded { .. } => ProblemType::TooFew,
+            Error::Opened { .. } => ProblemType::Opened,
+            Error::Destroyed { .. } => ProblemType::Destroyed,
+            Error::OutOfRange => ProblemType::OutOfRange,
+            Error::Ckks(_) => ProblemType::Internal,
+        };
+        http::problem(kind, self.to_string())
+    }
+}

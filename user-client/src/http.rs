@@ -1,0 +1,349 @@
+use crate::Error;
+use protocol::{BanditConfig, DecisionId, Receipt, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, Body, RequestBuilder};
+use wire::{
+    AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, Problem,
+    ShuffledBatch,
+};
+
+/// A blocking HTTP client of a server, with or without TLS. Connections are kept open. It needs no key: of
+/// encrypted bandits it sees ciphertexts only. What it sends to bandits in the clear
+/// ([`Self::create_policy`]) the server can read.
+#[derive(Clone)]
+pub struct Client {
+    agent: Agent,
+    server: String,
+    token: Option<AccessToken>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of the server at `https://HOST:PORT` or `http://HOST:PORT`. A certificate must be signed by
+    /// an authority that browsers trust. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`].
+    pub fn new(server: &str) -> Result<Self, Error> {
+        Self::trusting(server, RootCerts::WebPki)
+    }
+
+    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no
+    /// others.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`], [`Error::Io`], [`Error::BadCertificates`].
+    pub fn with_ca(server: &str, ca: &Path) -> Result<Self, Error> {
+        let bytes = std::fs::read(ca).map_err(|error| Error::Io { path: ca.into(), error })?;
+        let bad = || Error::BadCertificates { path: ca.into() };
+        let certificate = |item| match item {
+            Ok(PemItem::Certificate(certificate)) => Ok(certificate),
+            _ => Err(bad()),
+        };
+        let certificates: Vec<_> = parse_pem(&bytes).map(certificate).collect::<Result<_, _>>()?;
+        if certificates.is_empty() {
+            return Err(bad());
+        }
+        Self::trusting(server, RootCerts::from(certificates))
+    }
+
+    fn trusting(server: &str, roots: RootCerts) -> Result<Self, Error> {
+        let server = server.trim_end_matches('/');
+        let after = |scheme| server.strip_prefix(scheme).is_some_and(|host| !host.is_empty());
+        if !after("https://") && !after("http://") {
+            return Err(Error::BadUrl { url: server.into() });
+        }
+        let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .http_status_as_error(false)
+            // What was encrypted for this server goes nowhere else.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            // A busy server queues decisions.
+            .timeout_global(Some(Duration::from_secs(300)))
+            .build();
+        Ok(Client { agent: config.new_agent(), server: server.into(), token: None })
+    }
+
+    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, the
+    /// operator's for the rest.
+    pub fn with_token(mut self, token: AccessToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// Whether requests carry a token over a line that others may read: by http to a host that is not this
+    /// one.
+    pub fn shows_token(&self) -> bool {
+        let http = self.server.strip_prefix("http://");
+        self.token.is_some() && http.is_some_and(|rest| !is_loopback(rest))
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The manifest of the server's public bundle.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as all requests.
+    pub fn keys(&self) -> Result<Manifest, Error> {
+        self.json(self.get("keys").call())
+    }
+
+    /// Creates a bandit.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason if these keys cannot carry it; [`Error::BadAnswer`] if the server
+    /// made one of another schedule; as [`Self::keys`].
+    pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
+        let created: Created = self.post("bandits", config)?;
+        let [made, asked] = [&created.config, config].map(|config| config.linear.schedule);
+        if made != asked {
+            let what = format!("a bandit of schedule {made:?}, where {asked:?} was asked for");
+            return Err(Error::BadAnswer(what));
+        }
+        Ok(created)
+    }
+
+    /// The policies that the server offers, with an example of each.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn policies(&self) -> Result<Vec<PolicyCard>, Error> {
+        self.json(self.get("policies").call())
+    }
+
+    /// Creates a bandit in the clear: `policy` and its parameters, as [`Self::policies`] shows them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the parameter that is wrong; as [`Self::keys`].
+    pub fn create_policy(
+        &self,
+        policy: &str,
+        mut parameters: Map<String, Value>,
+    ) -> Result<PolicyCreated, Error> {
+        parameters.insert("policy".into(), policy.into());
+        self.post("bandits", &parameters)
+    }
+
+    /// A bandit in the clear and where it stands.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
+        self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
+    }
+
+    /// Asks a bandit in the clear for a decision. The server reads `contexts`.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn decide_clear(&self, id: &str, contexts: Option<Vec<Vec<f64>>>) -> Result<Decided, Error> {
+        self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
+    }
+
+    /// Returns what came of a decision. The server reads it. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
+    pub fn feedback_clear(
+        &self,
+        id: &str,
+        decision: &str,
+        feedback: &ClearFeedback,
+    ) -> Result<Counted, Error> {
+        self.post(&format!("bandits/{}/decisions/{}/feedback", checked(id)?, checked(decision)?), feedback)
+    }
+
+    /// For the intermediary: hands on a batch. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
+    pub fn shuffled(&self, id: &str, batch: &ShuffledBatch) -> Result<Counted, Error> {
+        self.post(&format!("bandits/{}/shuffled", checked(id)?), batch)
+    }
+
+    /// A bandit: as it was created, and where it stands.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn bandit(&self, id: &str) -> Result<BanditView, Error> {
+        self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
+    }
+
+    /// Every bandit of the server, encrypted ones and those in the clear, as it was created.
+    ///
+    /// # Errors
+    /// As [`Self::keys`].
+    pub fn bandits(&self) -> Result<Vec<serde_json::Value>, Error> {
+        self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").call())
+    }
+
+    /// Deletes a bandit of either kind, for good.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn delete(&self, id: &str) -> Result<(), Error> {
+        self.accepted(
+            self.authorized(self.agent.delete(self.url(&format!("bandits/{}", checked(id)?)))).call(),
+        )
+        .map(drop)
+    }
+
+    /// The status of an encrypted bandit.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn status(&self, id: &str) -> Result<Status, Error> {
+        Ok(self.bandit(id)?.status)
+    }
+
+    /// Asks for a decision on encrypted `contexts`; returns the reply, for [`crate::Device::read_decision`].
+    /// `limits` bound what is read.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
+        let url = self.url(&format!("bandits/{}/decisions", checked(&created.id)?));
+        let mut response =
+            self.accepted(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(contexts))?;
+        self.body(&mut response, limits.decide_reply())
+    }
+
+    /// Returns the answer of [`crate::Device::answer`]. Sending it twice counts it once.
+    ///
+    /// # Errors
+    /// [`Error::BadId`]; as [`Self::keys`].
+    pub fn feedback(&self, created: &Created, decision: DecisionId, answer: &[u8]) -> Result<Receipt, Error> {
+        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?));
+        self.json(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(answer))
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T, Error> {
+        let body = serde_json::to_vec(message).map_err(|e| Error::BadAnswer(e.to_string()))?;
+        let request = self.authorized(self.agent.post(self.url(path))).content_type("application/json");
+        self.json_up_to(MAX_CLEAR_BYTES, request.send(&body[..]))
+    }
+
+    fn get(&self, path: &str) -> RequestBuilder<WithoutBody> {
+        self.authorized(self.agent.get(self.url(path)))
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("authorization", token.authorization().as_str()),
+            None => request,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/v1/{path}", self.server)
+    }
+
+    fn unreachable(&self, e: ureq::Error) -> Error {
+        Error::Unreachable { server: self.server.clone(), reason: e.to_string() }
+    }
+
+    /// The response if its status says success, else the problem in it.
+    fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Error> {
+        let mut response = response.map_err(|e| self.unreachable(e))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = self.body(&mut response, MAX_JSON_BYTES)?;
+        let problem = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            // Not one of ours: a proxy, or not this kind of server.
+            let title = status.canonical_reason().unwrap_or("no problem document");
+            Problem::new(status.as_u16(), title, "the answer holds no explanation; is this a helba server?")
+        });
+        Err(Error::Refused(problem))
+    }
+
+    fn body(&self, response: &mut Response<Body>, limit: usize) -> Result<Vec<u8>, Error> {
+        // The reader refuses at its limit, so it gets one byte more than there may be.
+        let read = response.body_mut().with_config().limit(limit as u64 + 1).read_to_vec();
+        read.map_err(|e| match e {
+            ureq::Error::BodyExceedsLimit(_) => Error::BadAnswer(format!("longer than {limit} bytes")),
+            e => self.unreachable(e),
+        })
+    }
+
+    fn json<T: DeserializeOwned>(&self, response: Result<Response<Body>, ureq::Error>) -> Result<T, Error> {
+        self.json_up_to(MAX_JSON_BYTES, response)
+    }
+
+    fn json_up_to<T: DeserializeOwned>(
+        &self,
+        limit: usize,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T, Error> {
+        let mut response = self.accepted(response)?;
+        let body = self.body(&mut response, limit)?;
+        serde_json::from_slice(&body).map_err(|e| Error::BadAnswer(e.to_string()))
+    }
+}
+
+/// Whether the authority of `HOST[:PORT][/PATH]` is this machine.
+fn is_loopback(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Ids come from a server and go into paths.
+fn checked(id: &str) -> Result<&str, Error> {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+    if (1..=64).contains(&id.len()) && id.bytes().all(allowed) { Ok(id) } else { Err(Error::BadId) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_shown_over_http_to_other_hosts_alone() {
+        let shows = |url: &str, token: bool| {
+            let client = Client::new(url).unwrap();
+            match token {
+                true => client.with_token(AccessToken::from_bytes(&[1; 32]).unwrap()).shows_token(),
+                false => client.shows_token(),
+            }
+        };
+        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.0.1/x", "u@localhost"]
+        {
+            assert!(!shows(&format!("http://{host}"), true), "{host}");
+        }
+        for host in [
+            "example.org",
+            "192.168.0.1:8080",
+            "[fe80::1]:80",
+            "localhost@example.org",
+            "localhost.example.org",
+        ] {
+            assert!(shows(&format!("http://{host}"), true), "{host}");
+            assert!(!shows(&format!("http://{host}"), false) && !shows(&format!("https://{host}"), true));
+        }
+    }
+}
