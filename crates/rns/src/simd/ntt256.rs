@@ -179,8 +179,11 @@ impl Ntt256 {
     ) {
         let (w, stride) = (self.pass_roots::<W>(root), block.len() / W);
         for i in (0..stride).step_by(LANES) {
-            // SAFETY: the W parts make up the block, and i + 4 <= stride.
-            let mut v: [__m256d; W] = std::array::from_fn(|j| unsafe { source.load(block, i + j * stride) });
+            let mut v = [lanes.q; W];
+            for (j, v) in v.iter_mut().enumerate() {
+                // SAFETY: the W parts make up the block, and i + 4 <= stride.
+                *v = unsafe { source.load(block, i + j * stride) };
+            }
             let mut half = W / 2;
             while half > 0 {
                 let level = W / 2 / half;
@@ -228,19 +231,27 @@ impl Ntt256 {
         const SIDE: usize = 2;
         let groups = self.n / TAIL;
         for (k, tail) in block.as_chunks_mut::<{ SIDE * TAIL }>().0.iter_mut().enumerate() {
-            let g: [usize; SIDE] = std::array::from_fn(|s| root - groups + SIDE * k + s);
-            let splat = |w: usize| _mm256_set1_pd(self.roots[w]);
-            let (w8, w4) =
-                (g.map(|g| splat(groups + g)), g.map(|g| [0, 1].map(|i| splat(2 * (groups + g) + i))));
+            let g = [root - groups + SIDE * k, root - groups + SIDE * k + 1];
+            let zero = _mm256_setzero_pd();
+            let (mut w8, mut w4) = ([zero; SIDE], [[zero; 2]; SIDE]);
+            let (mut w2, mut w1) = ([zero; SIDE], [[zero; 2]; SIDE]);
+            let mut v = [[zero; 4]; SIDE];
             // SAFETY: a group has sixteen entries; its roots of the last two stages are four and eight.
             unsafe {
-                let w2 = g.map(|g| load_roots(&self.roots, 4 * (groups + g)));
-                let w1 = g.map(|g| [0, 4].map(|i| load_roots(&self.last_roots, 8 * g + i)));
-                let mut v: [[__m256d; 4]; SIDE] = std::array::from_fn(|s| {
-                    std::array::from_fn(|j| InPlace.load(tail, s * TAIL + j * LANES))
-                });
-                if MODE == TIGHT {
-                    v = v.map(|[a, b, c, d]| [lanes.center(a), lanes.center(b), c, d]);
+                for s in 0..SIDE {
+                    let first = groups + g[s];
+                    w8[s] = _mm256_set1_pd(self.roots[first]);
+                    w4[s] =
+                        [_mm256_set1_pd(self.roots[2 * first]), _mm256_set1_pd(self.roots[2 * first + 1])];
+                    w2[s] = load_roots(&self.roots, 4 * first);
+                    w1[s] =
+                        [load_roots(&self.last_roots, 8 * g[s]), load_roots(&self.last_roots, 8 * g[s] + 4)];
+                    for (j, v) in v[s].iter_mut().enumerate() {
+                        *v = InPlace.load(tail, s * TAIL + j * LANES);
+                    }
+                    if MODE == TIGHT {
+                        (v[s][0], v[s][1]) = (lanes.center(v[s][0]), lanes.center(v[s][1]));
+                    }
                 }
                 for (v, w) in v.iter_mut().zip(w8) {
                     (v[0], v[2]) = forward_butterfly(lanes, v[0], v[2], w);
@@ -335,8 +346,11 @@ impl Ntt256 {
             w[level..2 * level].reverse();
         }
         for i in (0..stride).step_by(LANES) {
-            // SAFETY: the W parts make up the block, and i + 4 <= stride.
-            let mut v: [__m256d; W] = std::array::from_fn(|j| unsafe { InPlace.load(block, i + j * stride) });
+            let mut v = [lanes.q; W];
+            for (j, v) in v.iter_mut().enumerate() {
+                // SAFETY: the W parts make up the block, and i + 4 <= stride.
+                *v = unsafe { InPlace.load(block, i + j * stride) };
+            }
             let mut half = 1;
             while half < W / 2 {
                 let level = W / 2 / half;
@@ -356,11 +370,14 @@ impl Ntt256 {
                     (v[j], v[j + W / 2]) = inverse_butterfly(lanes, x, y, w[1], MODE != LAZY);
                     continue;
                 }
-                let outputs = [lanes.mul(_mm256_add_pd(x, y), scale), lanes.mul(_mm256_sub_pd(y, x), last)];
+                let sum = lanes.mul(_mm256_add_pd(x, y), scale);
+                let difference = lanes.mul(_mm256_sub_pd(y, x), last);
                 // Products are below q, but for the largest primes perhaps not quite.
-                [v[j], v[j + W / 2]] = outputs.map(|x| {
-                    _mm256_castsi256_pd(if MODE == TIGHT { lanes.reduce(x) } else { lanes.reduce_once(x) })
-                });
+                let (sum, difference) = match MODE {
+                    TIGHT => (lanes.reduce(sum), lanes.reduce(difference)),
+                    _ => (lanes.reduce_once(sum), lanes.reduce_once(difference)),
+                };
+                (v[j], v[j + W / 2]) = (_mm256_castsi256_pd(sum), _mm256_castsi256_pd(difference));
             }
             for (j, &v) in v.iter().enumerate() {
                 // SAFETY: as above.
@@ -383,8 +400,9 @@ impl Ntt256 {
         for (k, tail) in block.as_chunks_mut::<TAIL>().0.iter_mut().enumerate() {
             // The mirrored group in the forward transform.
             let g = groups - 1 - (first + k);
-            let [w8, w40, w41] = [groups + g, 2 * (groups + g) + 1, 2 * (groups + g)]
-                .map(|root| _mm256_set1_pd(self.roots[root]));
+            let w8 = _mm256_set1_pd(self.roots[groups + g]);
+            let w40 = _mm256_set1_pd(self.roots[2 * (groups + g) + 1]);
+            let w41 = _mm256_set1_pd(self.roots[2 * (groups + g)]);
             let from = from.map_or(&tail[..], |from| &from[k * TAIL..][..TAIL]);
             // SAFETY: a group has sixteen entries; its roots of the last two stages are four and eight.
             unsafe {
@@ -392,7 +410,10 @@ impl Ntt256 {
                 let (even, odd) =
                     (load_roots(&self.last_roots, 8 * g), load_roots(&self.last_roots, 8 * g + 4));
                 // Registers in reverse order, so that lanes meet the roots of the mirrored group.
-                let v: [__m256d; 4] = std::array::from_fn(|j| load_doubles(from, (3 - j) * LANES));
+                let mut v = [w2; 4];
+                for (j, v) in v.iter_mut().enumerate() {
+                    *v = load_doubles(from, (3 - j) * LANES);
+                }
                 let tight = MODE == TIGHT;
                 let [a, b, c, d] = transpose(v);
                 let (a, b) = inverse_butterfly(lanes, a, b, odd, false);

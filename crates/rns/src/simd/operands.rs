@@ -295,13 +295,15 @@ impl LimbPairs {
         // Behind the last entry there is padding.
         let bytes = &self.bytes[at..at + self.width + 8];
         let mask = u64::MAX >> (64 - 8 * self.width);
-        [0, self.width].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default()) & mask)
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default()) & mask;
+        [word(0), word(self.width)]
     }
 
     /// Writes yⱼ as reduced residues; `m` is the modulus that the pairs were packed with.
     pub fn first_into(&self, m: &Modulus, j: usize, out: &mut [u64]) {
         for (i, out) in (0..).step_by(2).zip(out.as_chunks_mut::<2>().0) {
-            *out = self.words(j, 0, i).map(|y| m.montgomery(y.into()));
+            let y = self.words(j, 0, i);
+            *out = [m.montgomery(y[0].into()), m.montgomery(y[1].into())];
         }
     }
 

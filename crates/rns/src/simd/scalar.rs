@@ -216,11 +216,14 @@ pub(super) fn pair_products_into(
                 *s += multiples.iter().map(|(k, x)| mul(x[i + l], *k)).sum::<u128>();
             }
         }
-        let sums = sums.map(|[s0, s1]| [s0 + constant, s1].map(|sum| m.montgomery_sum(sum, once)));
+        let mut values = [[0; 2]; LANES];
+        for ([v0, v1], [s0, s1]) in values.iter_mut().zip(sums) {
+            (*v0, *v1) = (m.montgomery_sum(s0 + constant, once), m.montgomery_sum(s1, once));
+        }
         let at = permutation.map_or(i, |p| p.targets()[i / LANES] as usize * LANES);
         let (o0, o1) = (&mut out0[at..at + LANES], &mut out1[at..at + LANES]);
         for (l, (o0, o1)) in o0.iter_mut().zip(o1).enumerate() {
-            let [s0, s1] = sums[permutation.map_or(l, |p| p.indices()[at + l] as usize % LANES)];
+            let [s0, s1] = values[permutation.map_or(l, |p| p.indices()[at + l] as usize % LANES)];
             *o0 = mode.apply(m, *o0, s0);
             *o1 = mode.apply(m, *o1, s1);
         }

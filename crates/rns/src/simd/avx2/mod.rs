@@ -3,8 +3,11 @@
 //! product is itself exact. Sums of products of 32-bit residues take the integer multiplier. Entries behind
 //! the last whole register are left to the scalar version.
 //!
-//! Safety of every function here: the CPU must have the features named in `target_feature`, and the slices of
-//! a call must have at least the length of the first. `super` checks both.
+//! Functions of the standard library that call a closure, such as `map` of an array, have no target
+//! features, and a closure with some is not inlined in them: hot code has loops instead.
+//!
+//! Safety of every function here: the CPU must have the features named in `target_feature`, and the slices
+//! of a call must have at least the length of the first. `super` checks both.
 
 mod sums;
 
@@ -298,7 +301,8 @@ impl Words {
     pub(super) unsafe fn load(&self, bytes: *const u8) -> __m256i {
         // SAFETY: by the caller's promise; the loads are unaligned.
         unsafe {
-            let [low, high] = [0, 2 * self.width].map(|at| _mm_loadu_si128(bytes.add(at).cast()));
+            let low = _mm_loadu_si128(bytes.cast());
+            let high = _mm_loadu_si128(bytes.add(2 * self.width).cast());
             _mm256_shuffle_epi8(_mm256_set_m128i(high, low), self.places)
         }
     }
@@ -361,7 +365,8 @@ pub(super) unsafe fn pick(block: [__m256i; 2], indices: &[u32]) -> __m256i {
     let first = _mm256_add_epi64(lanes, lanes);
     let halves =
         _mm256_or_si256(first, _mm256_slli_epi64::<32>(_mm256_or_si256(first, _mm256_set1_epi64x(1))));
-    let [low, high] = block.map(|x| _mm256_castsi256_pd(_mm256_permutevar8x32_epi32(x, halves)));
+    let low = _mm256_castsi256_pd(_mm256_permutevar8x32_epi32(block[0], halves));
+    let high = _mm256_castsi256_pd(_mm256_permutevar8x32_epi32(block[1], halves));
     let second = _mm256_castsi256_pd(_mm256_slli_epi64::<61>(lanes));
     _mm256_castpd_si256(_mm256_blendv_pd(low, high, second))
 }

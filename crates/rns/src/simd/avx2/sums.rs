@@ -234,7 +234,7 @@ fn pair_products<S: Sum>(
                 let at = block + j * pair;
                 for (b, sums) in sums.iter_mut().enumerate() {
                     let at = at + b * LANES * width;
-                    debug_assert!(at + row + Words::read(width) <= bytes.len() + row);
+                    debug_assert!(at + Words::read(width) <= bytes.len());
                     // SAFETY: the entries of a block end before the padding, which is longer than what is
                     // read from the last four on; i + 8 <= all lengths; the CPU has the features of this
                     // function.
@@ -261,11 +261,11 @@ fn pair_products<S: Sum>(
             let read = |x: &[u64]| unsafe { load_doubles(x, i + b * LANES) };
             let [total0, total1] = totals;
             for (k, x, y) in &products {
-                let x = x.map(|x| l.mul(read(x), *k));
-                let y = y.map(read);
-                add_to(&l, total0, l.mul(x[0], y[0]), false);
-                add_to(&l, total1, l.mul(x[0], y[1]), false);
-                add_to(&l, total1, l.mul(x[1], y[0]), false);
+                let (x0, x1) = (l.mul(read(x[0]), *k), l.mul(read(x[1]), *k));
+                let (y0, y1) = (read(y[0]), read(y[1]));
+                add_to(&l, total0, l.mul(x0, y0), false);
+                add_to(&l, total1, l.mul(x0, y1), false);
+                add_to(&l, total1, l.mul(x1, y0), false);
             }
             for (k, x) in &multiples[0] {
                 add_to(&l, total0, l.mul(read(x), *k), false);
@@ -276,11 +276,11 @@ fn pair_products<S: Sum>(
         }
         let at = permutation.map_or(i, |p| p.targets()[i / (BLOCK * LANES)] as usize * BLOCK * LANES);
         for (h, out) in [&mut *out0, &mut *out1].into_iter().enumerate() {
-            let mut sums = totals.map(|totals| l.reduce(totals[h]));
+            let mut sums = [l.reduce(totals[0][h]), l.reduce(totals[1][h])];
             if let Some(permutation) = permutation {
                 let lanes = permutation.indices()[at..at + BLOCK * LANES].as_chunks::<LANES>().0;
                 // SAFETY: there are four indices for each register.
-                sums = std::array::from_fn(|b| unsafe { pick(sums, &lanes[b]) });
+                sums = unsafe { [pick(sums, &lanes[0]), pick(sums, &lanes[1])] };
             }
             for (b, sum) in sums.into_iter().enumerate() {
                 let at = at + b * LANES;
@@ -370,15 +370,42 @@ fn inner_products_short<S: Sum>(
 
 #[target_feature(enable = "avx2,fma")]
 pub(in crate::simd) fn combine_into(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine) {
-    combine_from(m, out, x, c, 0);
+    combine_from(m, out, x, c, &cut_factors(m, x, c), 0);
 }
 
-/// [`combine_into`] from entry `start` of x on.
+/// The factors of a combination, as its rows are multiplied by them: as the bits of a double for wide rows,
+/// or cut in two for narrow ones, at bit [`cut`].
+fn cut_factors(m: &Modulus, x: &Rows, (c, _): Affine) -> Vec<[i64; 2]> {
+    let as_stored = |&c: &u64| match x {
+        Rows::Wide(_) => [(c as f64).to_bits() as i64, 0],
+        Rows::Narrow(rows) => {
+            let cut = cut(m, rows.len());
+            [(c & ((1 << cut) - 1)) as i64, (c >> cut) as i64]
+        }
+    };
+    c.iter().map(as_stored).collect()
+}
+
+/// The bit at which factors of rows of 32-bit words are cut, so that products can be added up in a lane.
+/// Sums of up to eight products of 48 bits fit doubles as they are.
+fn cut(m: &Modulus, rows: usize) -> i32 {
+    if m.bits() <= 32 && rows <= 8 { SHORT_CUT } else { LONG_CUT }
+}
+
+/// The bit at which factors of at most 32 bits are cut.
+const SHORT_CUT: i32 = 16;
+/// The bit at which other factors are cut.
+const LONG_CUT: i32 = 25;
+
+/// [`combine_into`] from entry `start` of x on, with the factors of [`cut_factors`].
 #[target_feature(enable = "avx2,fma")]
-fn combine_from(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine, start: usize) {
+fn combine_from(m: &Modulus, out: &mut [u64], x: &Rows, c: Affine, factors: &[[i64; 2]], start: usize) {
     let done = match x {
-        Rows::Wide(rows) => combine_wide(m, out, rows, c, start),
-        Rows::Narrow(rows) => combine_narrow(m, out, rows, c, start),
+        Rows::Wide(rows) => combine_wide(m, out, rows, (factors, c.1), start),
+        Rows::Narrow(rows) if cut(m, rows.len()) == SHORT_CUT => {
+            combine_narrow::<SHORT_CUT, SHORT_CUT>(m, out, rows, (factors, c.1), start)
+        }
+        Rows::Narrow(rows) => combine_narrow::<LONG_CUT, LOW>(m, out, rows, (factors, c.1), start),
     };
     let (out, start) = (&mut out[done..], start + done);
     if !out.is_empty() {
@@ -392,21 +419,26 @@ fn combine_rest<W: Copy + Into<u64>>(m: &Modulus, out: &mut [u64], x: &[&[W]], c
 
 /// The entries are below 2⁵⁰. Returns the number of entries written.
 #[target_feature(enable = "avx2,fma")]
-fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affine, start: usize) -> usize {
+fn combine_wide(
+    m: &Modulus,
+    out: &mut [u64],
+    x: &[&[u64]],
+    (c, constant): (&[[i64; 2]], u64),
+    start: usize,
+) -> usize {
     /// Registers that are accumulated at the same time.
     const WIDE: usize = 4;
     let (weights, end) = (Weights::new(m, Long::SHIFT, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
     assert!(c.len() == x.len(), "a factor for each row");
     let at_a_time = Long::terms(50 + m.bits());
-    let c: Vec<f64> = c.iter().map(|&c| c as f64).collect();
     for i in (0..end).step_by(LANES * WIDE) {
         let mut totals = [_mm256_set1_pd(centered(m, constant)); WIDE];
         for (k, (x, c)) in x.chunks(at_a_time).zip(c.chunks(at_a_time)).enumerate() {
             // SAFETY: the CPU has the features of this function; start + i + 4·WIDE <= all lengths.
             unsafe {
                 let mut sums = [Long::new(x.len()); WIDE];
-                for (x, &c) in x.iter().zip(c) {
-                    let c = _mm256_set1_pd(c);
+                for (x, &[c, _]) in x.iter().zip(c) {
+                    let c = _mm256_castsi256_pd(_mm256_set1_epi64x(c));
                     for (w, sum) in sums.iter_mut().enumerate() {
                         sum.add(load_doubles(x, start + i + w * LANES), c);
                     }
@@ -426,24 +458,14 @@ fn combine_wide(m: &Modulus, out: &mut [u64], x: &[&[u64]], (c, constant): Affin
     end
 }
 
-/// Factors are cut in two, so that products with words of 32 bits can be added up in a lane. Returns the
-/// number of entries written.
+/// Factors are cut at bit `CUT`, and the high part of a sum counts 2^`SHIFT`. Returns the number of entries
+/// written.
 #[target_feature(enable = "avx2,fma")]
-fn combine_narrow(m: &Modulus, out: &mut [u64], x: &[&[u32]], c: Affine, start: usize) -> usize {
-    // Sums of products of 48 bits fit doubles as they are.
-    match (m.bits(), x.len()) {
-        (..=32, ..=8) => combine_cut::<16, 16>(m, out, x, c, start),
-        _ => combine_cut::<25, LOW>(m, out, x, c, start),
-    }
-}
-
-/// Factors are cut at bit `CUT`, and the high part of a sum counts 2^`SHIFT`.
-#[target_feature(enable = "avx2,fma")]
-fn combine_cut<const CUT: i32, const SHIFT: i32>(
+fn combine_narrow<const CUT: i32, const SHIFT: i32>(
     m: &Modulus,
     out: &mut [u64],
     x: &[&[u32]],
-    (c, constant): Affine,
+    (c, constant): (&[[i64; 2]], u64),
     start: usize,
 ) -> usize {
     /// Registers that are accumulated at the same time.
@@ -452,14 +474,13 @@ fn combine_cut<const CUT: i32, const SHIFT: i32>(
     const TERMS: usize = 32;
     let (weights, end) = (Weights::new(m, SHIFT, 1), out.len() / (LANES * WIDE) * (LANES * WIDE));
     assert!(c.len() == x.len(), "a factor for each row");
-    let c: Vec<[i64; 2]> = c.iter().map(|&c| [(c & ((1 << CUT) - 1)) as i64, (c >> CUT) as i64]).collect();
     let mask = |bits: i32| _mm256_set1_epi64x((1 << bits) - 1);
     for i in (0..end).step_by(LANES * WIDE) {
         let mut totals = [_mm256_set1_pd(centered(m, constant)); WIDE];
         for (k, (x, c)) in x.chunks(TERMS).zip(c.chunks(TERMS)).enumerate() {
             let mut sums = [[_mm256_setzero_si256(); 2]; WIDE];
             for (x, c) in x.iter().zip(c) {
-                let [low, high] = c.map(|c| _mm256_set1_epi64x(c));
+                let (low, high) = (_mm256_set1_epi64x(c[0]), _mm256_set1_epi64x(c[1]));
                 for (w, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: start + i + 4·WIDE <= all lengths; the load is unaligned.
                     let x = unsafe {
@@ -499,10 +520,11 @@ pub(in crate::simd) fn combine_pair_into(
 ) {
     /// Entries that are combined for both moduli while they are in the first-level cache.
     const PIECE: usize = 256;
+    let factors = [cut_factors(m[0], x, c[0]), cut_factors(m[1], x, c[1])];
     for ((out0, out1), start) in out0.chunks_mut(PIECE).zip(out1.chunks_mut(PIECE)).zip((0..).step_by(PIECE))
     {
-        combine_from(m[0], out0, x, c[0], start);
-        combine_from(m[1], out1, x, c[1], start);
+        combine_from(m[0], out0, x, c[0], &factors[0], start);
+        combine_from(m[1], out1, x, c[1], &factors[1], start);
     }
 }
 
@@ -532,14 +554,18 @@ pub(in crate::simd) fn rounded_sum_into(out: &mut [u64], x: &Rows, f: &[f64]) {
         // SAFETY: i + 4 <= end <= all lengths; the load of short words is unaligned. The product is rounded
         // before it is added, as in the scalar version.
         unsafe {
-            let mut add = |x: __m256i, f: f64| {
-                sum = _mm256_add_pd(sum, _mm256_mul_pd(to_doubles(x), _mm256_set1_pd(f)));
-            };
             match x {
-                Rows::Wide(rows) => rows.iter().zip(f).for_each(|(x, &f)| add(load(x, i), f)),
-                Rows::Narrow(rows) => rows.iter().zip(f).for_each(|(x, &f)| {
-                    add(_mm256_cvtepu32_epi64(_mm_loadu_si128(x.as_ptr().add(i).cast())), f);
-                }),
+                Rows::Wide(rows) => {
+                    for (x, &f) in rows.iter().zip(f) {
+                        sum = _mm256_add_pd(sum, _mm256_mul_pd(load_doubles(x, i), _mm256_set1_pd(f)));
+                    }
+                }
+                Rows::Narrow(rows) => {
+                    for (x, &f) in rows.iter().zip(f) {
+                        let x = _mm256_cvtepu32_epi64(_mm_loadu_si128(x.as_ptr().add(i).cast()));
+                        sum = _mm256_add_pd(sum, _mm256_mul_pd(to_doubles(x), _mm256_set1_pd(f)));
+                    }
+                }
             }
             let whole = _mm256_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(sum);
             store(out, i, to_integers(whole));
@@ -582,7 +608,9 @@ pub(in crate::simd) fn split_in_place(rows: &mut [&mut [u64]], radix: &Radix) {
             // SAFETY: the CPU has the features of this function.
             let Long(high, low) = unsafe {
                 let mut sum = Long::new(terms);
-                y.iter().zip(factors).for_each(|(&y, &f)| sum.add(y, _mm256_set1_pd(f)));
+                for (&y, &f) in y.iter().zip(factors) {
+                    sum.add(y, _mm256_set1_pd(f));
+                }
                 sum
             };
             // The low sum has 2⁶² too much, which is taken off the high one: 2⁶² = 2¹¹·2⁵¹. The sum is
