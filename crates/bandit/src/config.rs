@@ -1,6 +1,7 @@
 //! Configuration of linear policies.
 
 use crate::{Error, Schedule, Width};
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a linear contextual bandit. Plain data; every policy [validates](Self::validate) it first.
@@ -54,7 +55,7 @@ impl LinearConfig {
     /// Checks every field, and under [`Schedule::TraceOrGrowth`] the condition of Proposition 7.
     ///
     /// # Errors
-    /// [`Error::Field`] with the first field out of range, [`Error::SwitchingRule`].
+    /// [`Error::OutOfRange`] with the first field out of range, [`Error::SwitchingRule`].
     pub fn validate(&self) -> Result<(), Error> {
         let positive = |field, got: f64| field_is(field, got, got > 0.0, "positive and finite");
         let not_negative = |field, got: f64| field_is(field, got, got >= 0.0, "finite and at least 0");
@@ -87,7 +88,7 @@ impl LinearConfig {
 }
 
 fn field_is(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if ok && got.is_finite() { Ok(()) } else { Err(Error::Field { field, got, want }) }
+    if ok && got.is_finite() { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
 }
 
 #[cfg(test)]
@@ -120,7 +121,7 @@ mod tests {
         ];
         for (name, config) in bad {
             match config.validate() {
-                Err(Error::Field { field, .. }) => assert_eq!(field, name),
+                Err(Error::OutOfRange(OutOfRange { field, .. })) => assert_eq!(field, name),
                 other => panic!("{name}: {other:?}"),
             }
         }

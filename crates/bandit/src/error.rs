@@ -6,16 +6,9 @@ use fault::Fault;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a field of a configuration is outside its range.
-    #[error("{field} is {got}, it must be {want}")]
-    Field {
-        /// Name of the field.
-        field: &'static str,
-        /// The value found.
-        got: f64,
-        /// The range allowed, in words.
-        want: &'static str,
-    },
+    /// Misuse: a value outside its range.
+    #[error(transparent)]
+    OutOfRange(#[from] fault::OutOfRange),
     /// Misuse: trace threshold and batch growth break the condition of Proposition 7.
     #[error(
         "c - l*eta/sqrt(lambda + l^2) is {margin:.4}, it must exceed 1/4: raise c above {min_c:.4}, or lower eta \
@@ -222,7 +215,7 @@ impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Error::Field { .. }
+            Error::OutOfRange(_)
             | Error::SwitchingRule { .. }
             | Error::Shape { .. }
             | Error::Rows { .. }

@@ -3,6 +3,7 @@
 use crate::sampling::standard_normal;
 use crate::vector::dot;
 use crate::{Environment, Error, Features, LinearConfig, Outcome};
+use fault::OutOfRange;
 use rand::{Rng, RngExt};
 
 /// Rounds of figure 1.
@@ -30,11 +31,11 @@ impl Toy {
     /// Draws `contexts` context sets and `theta` for the `d`, `k`, `l`, `s` and `sigma` of `config`.
     ///
     /// # Errors
-    /// Those of [`LinearConfig::validate`]; [`Error::Field`] if `contexts` is 0.
+    /// Those of [`LinearConfig::validate`]; [`Error::OutOfRange`] if `contexts` is 0.
     pub fn new(config: &LinearConfig, contexts: usize, rng: &mut dyn Rng) -> Result<Self, Error> {
         config.validate()?;
         if contexts == 0 {
-            return Err(Error::Field { field: "contexts", got: 0.0, want: "at least 1" });
+            return Err(OutOfRange::new("contexts", 0, "at least 1").into());
         }
         let half_side = config.l / (config.d as f64).sqrt();
         let mut feature = || half_side * (2.0 * rng.random::<f64>() - 1.0);
@@ -140,7 +141,10 @@ mod tests {
     fn misuse_is_refused() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let config = LinearConfig::figure_1();
-        assert!(matches!(Toy::new(&config, 0, &mut rng), Err(Error::Field { field: "contexts", .. })));
+        assert!(matches!(
+            Toy::new(&config, 0, &mut rng),
+            Err(Error::OutOfRange(OutOfRange { field: "contexts", .. }))
+        ));
         let mut toy = Toy::new(&config, 4, &mut rng).unwrap();
         assert_eq!(toy.context().unwrap_err(), Error::NoRound);
         assert_eq!(toy.play(0, &mut rng).unwrap_err(), Error::NoRound);

@@ -1,5 +1,8 @@
-//! Whose fault an error is, as the error types of all crates say it. No HTTP: `wire::ProblemType` gives each
-//! fault its code and status.
+//! What the error types of all crates say alike: whose fault an error is ([`Fault`]), and which value is out
+//! of range ([`OutOfRange`]). No HTTP: `wire::ProblemType` gives each fault its code and status.
+
+use std::borrow::Cow;
+use std::fmt::Display;
 
 /// Whose fault an error is. Each crate's error type says it by a method `fault`, whose match has no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,4 +31,23 @@ pub enum Fault {
     Level,
     /// This program, its disk, or a misuse of its interfaces: not the sender of a message.
     Internal,
+}
+
+/// A value outside its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {got}, it must be {want}")]
+pub struct OutOfRange {
+    /// The name of the parameter or field.
+    pub field: &'static str,
+    /// The value found.
+    pub got: String,
+    /// The range allowed, in words.
+    pub want: Cow<'static, str>,
+}
+
+impl OutOfRange {
+    /// `field` is `got`, it must be `want`.
+    pub fn new(field: &'static str, got: impl Display, want: impl Into<Cow<'static, str>>) -> Self {
+        OutOfRange { field, got: got.to_string(), want: want.into() }
+    }
 }

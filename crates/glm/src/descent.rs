@@ -40,7 +40,7 @@ impl Descent {
     }
 
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn validate(&self) -> Result<(), Error> {
         let Self { steps, clip, step, burn_in, regulariser, .. } = *self;
         crate::error::field("steps", steps.into(), (1..=100_000).contains(&steps), "in 1..=100000")?;

@@ -27,7 +27,7 @@ impl Design {
     /// span. Cost: O(n d^2) and O(n d) a step.
     ///
     /// # Errors
-    /// [`Error::Field`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other
+    /// [`Error::OutOfRange`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other
     /// length than the first, [`Error::NotFinite`], [`Error::NoConvergence`].
     pub fn g_optimal<'a>(points: impl IntoIterator<Item = &'a [f64]>, factor: f64) -> Result<Self, Error> {
         crate::error::field("factor", factor, factor > 1.0, "above 1")?;
@@ -155,7 +155,7 @@ impl DistributionalDesign {
     /// it lasted.
     ///
     /// # Errors
-    /// [`Error::Field`], [`Error::Dimension`] without sets or for a set of another dimension.
+    /// [`Error::OutOfRange`], [`Error::Dimension`] without sets or for a set of another dimension.
     pub fn learn(sample: &[Features], ridge: f64, passes: usize) -> Result<Self, Error> {
         crate::error::field("ridge", ridge, ridge > 0.0, "positive")?;
         crate::error::field("passes", passes as f64, passes > 0, "at least 1")?;

@@ -19,7 +19,7 @@ impl Instance {
     ///
     /// # Errors
     /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than
-    /// `theta`; [`Error::Field`] if sets differ in their number of arms.
+    /// `theta`; [`Error::OutOfRange`] if sets differ in their number of arms.
     pub fn new(theta: Vec<f64>, sets: Vec<Features>) -> Result<Self, Error> {
         if !theta.iter().all(|v| v.is_finite()) {
             return Err(Error::NotFinite { field: "theta" });
@@ -40,7 +40,7 @@ impl Instance {
     /// Fresh: `theta` uniform on the sphere of radius `s`, arms uniform in the unit ball.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn random(d: usize, k: usize, rounds: usize, s: f64, rng: &mut dyn Rng) -> Result<Self, Error> {
         for (name, value) in [("d", d), ("k", k), ("rounds", rounds)] {
             crate::error::field(name, value as f64, value > 0, "at least 1")?;
@@ -101,7 +101,8 @@ impl GlmEnvironment {
     /// From the first round on.
     ///
     /// # Errors
-    /// [`Error::Field`] if some arm's mean is no probability, as can be with the linear and Poisson links.
+    /// [`Error::OutOfRange`] if some arm's mean is no probability, as can be with the linear and Poisson
+    /// links.
     pub fn new(instance: Arc<Instance>, link: Link) -> Result<Self, Error> {
         for x in instance.sets.iter().flat_map(|s| s.rows()) {
             let mean = link.mean(dot(x, &instance.theta));

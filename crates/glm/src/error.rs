@@ -6,16 +6,9 @@ use fault::Fault;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a field of a configuration is outside its range.
-    #[error("{field} is {got}, it must be {want}")]
-    Field {
-        /// Name of the field.
-        field: &'static str,
-        /// The value found.
-        got: f64,
-        /// The range allowed, in words.
-        want: &'static str,
-    },
+    /// Misuse: a value outside its range.
+    #[error(transparent)]
+    OutOfRange(#[from] fault::OutOfRange),
     /// Misuse: a vector, matrix or point set of another dimension.
     #[error("{field} has dimension {got}, it must be {want}")]
     Dimension {
@@ -61,7 +54,7 @@ impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Error::Field { .. } | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
+            Error::OutOfRange(_) | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
             Error::Task(_) | Error::NotPositive { .. } | Error::NoConvergence { .. } => Fault::Internal,
             Error::Privacy(error) => error.fault(),
             Error::Bandit(error) => error.fault(),
@@ -71,14 +64,14 @@ impl Error {
 
 /// Refuses `got` unless it is finite and `ok` holds.
 pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if got.is_finite() && ok { Ok(()) } else { Err(Error::Field { field, got, want }) }
+    if got.is_finite() && ok { Ok(()) } else { Err(fault::OutOfRange::new(field, got, want).into()) }
 }
 
 /// The error of a policy whose own computation fails in a round.
 pub(crate) fn in_round(error: Error) -> bandit::Error {
     match error {
         Error::Bandit(e) => e,
-        Error::Field { field, got, want } => bandit::Error::Field { field, got, want },
+        Error::OutOfRange(range) => bandit::Error::OutOfRange(range),
         Error::Privacy(e) => bandit::Error::Privacy(e),
         _ => bandit::Error::Overflow,
     }

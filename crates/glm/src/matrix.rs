@@ -2,6 +2,7 @@
 
 use crate::Error;
 use bandit::vector::{add_outer, dot, quadratic_form};
+use fault::OutOfRange;
 use nalgebra::{DMatrix, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ impl Symmetric {
     /// From its `d * d` entries.
     ///
     /// # Errors
-    /// [`Error::Dimension`], [`Error::NotFinite`], or [`Error::Field`] if it is not symmetric.
+    /// [`Error::Dimension`], [`Error::NotFinite`], or [`Error::OutOfRange`] if it is not symmetric.
     pub fn new(d: usize, values: Vec<f64>) -> Result<Self, Error> {
         if d == 0 || d.checked_mul(d) != Some(values.len()) {
             return Err(Error::Dimension { field: "matrix", got: values.len(), want: d.saturating_mul(d) });
@@ -36,11 +37,7 @@ impl Symmetric {
         let pairs = || (0..d).flat_map(|i| (0..i).map(move |j| (i, j)));
         if let Some((i, j)) = pairs().find(|&(i, j)| values[i * d + j] != values[j * d + i]) {
             let got = values[i * d + j] - values[j * d + i];
-            return Err(Error::Field {
-                field: "matrix",
-                got,
-                want: "symmetric: differences across the diagonal 0",
-            });
+            return Err(OutOfRange::new("matrix", got, "symmetric: differences across the diagonal 0").into());
         }
         Ok(Self { d, values })
     }

@@ -75,7 +75,7 @@ pub fn loss(link: Link, rows: &Rows, lambda: f64, theta: &[f64]) -> f64 {
 /// The minimiser of [`loss`], from `start` on: damped Newton, Armijo 1e-4.
 ///
 /// # Errors
-/// [`Error::Field`] for `lambda`, [`Error::Dimension`] for `start`, [`Error::NoConvergence`].
+/// [`Error::OutOfRange`] for `lambda`, [`Error::Dimension`] for `start`, [`Error::NoConvergence`].
 pub fn fit(link: Link, rows: &Rows, lambda: f64, start: &[f64]) -> Result<Vec<f64>, Error> {
     crate::error::field("lambda", lambda, lambda > 0.0, "positive")?;
     newton(link, rows, lambda, None, start)
@@ -139,7 +139,7 @@ impl Ellipsoid<'_> {
     /// multiplier `nu` of `sum w b^2 / (1 + nu w)^2 = radius^2` by bisection.
     ///
     /// # Errors
-    /// [`Error::Dimension`], [`Error::Field`] for the radius, [`Error::NotPositive`].
+    /// [`Error::Dimension`], [`Error::OutOfRange`] for the radius, [`Error::NotPositive`].
     pub fn project(&self, y: &[f64]) -> Result<Vec<f64>, Error> {
         let d = self.metric.d();
         for (field, got) in [("y", y.len()), ("centre", self.centre.len())] {

@@ -22,7 +22,7 @@ impl Gaussian {
     /// sampler's 2^28 steps a deviation, than items round, and than sums are exact in doubles.
     ///
     /// # Errors
-    /// [`Error::Field`] if even whole numbers are too fine for one of these.
+    /// [`Error::OutOfRange`] if even whole numbers are too fine for one of these.
     pub(crate) fn on_grid(name: &'static str, sigma: f64, sums: Sums) -> Result<Self, Error> {
         field(name, sigma, sigma < 2f64.powi(28), "below 2^28")?;
         let magnitude = exponent(sigma);

@@ -31,7 +31,7 @@ impl Problem {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn validate(&self) -> Result<(), Error> {
         field("d", self.d as f64, (1..=256).contains(&self.d), "in 1..=256")?;
         field("k", self.k as f64, self.k >= 1, "at least 1")?;
@@ -44,7 +44,7 @@ impl Problem {
     /// Refuses a delta that is too large for the guarantee of a new private policy.
     ///
     /// # Errors
-    /// [`Error::Field`] above [`MOST_DELTA`].
+    /// [`Error::OutOfRange`] above [`MOST_DELTA`].
     pub fn check_delta(&self) -> Result<(), Error> {
         let want = "at most 0.01: at 0.01, publishing one person in a hundred would count as private";
         field("delta", self.delta, self.delta <= MOST_DELTA, want)

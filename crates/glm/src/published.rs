@@ -16,7 +16,7 @@ pub const SEED: u64 = 109_832;
 /// direction times `s`.
 ///
 /// # Errors
-/// [`Error::Field`], those of [`Instance::new`].
+/// [`Error::OutOfRange`], those of [`Instance::new`].
 pub fn instance(seed: u64, d: usize, k: usize, rounds: usize, s: f64) -> Result<Instance, Error> {
     crate::error::field("d", d as f64, d > 0, "at least 1")?;
     crate::error::field("k", k as f64, k > 0, "at least 1")?;

@@ -1,7 +1,7 @@
 //! Step 1, at the end of a batch: the inverse A ≈ V⁻¹ and the estimate ω = A·g.
 //!
-//! Statistics at level l leave this step as a model at level l − 3 − 2·steps: one level for the first product,
-//! two for each of Newton's steps, two for the estimate.
+//! Statistics at level l leave this step as a model at level l − 3 − 2·steps: one level for the first
+//! product, two for each of Newton's steps, two for the estimate.
 //!
 //! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
 //! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the

@@ -6,6 +6,7 @@ use crate::price::{MEASURED_AT, Prices};
 use circuits::Counts;
 use circuits::inverse::Newton;
 use ckks::{Gadget, KeyStorage, KeySwitchKey, Params, Security, ciphertext_bytes};
+use fault::OutOfRange;
 use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{DecisionLevels, UpdateLevels};
@@ -239,7 +240,7 @@ fn carried(
         // Beyond that no set fits, and the power of two must not overflow.
         if !(1..=most).contains(&value) {
             let want = format!("from 1 to {most}");
-            return Err(protocol::Error::Field { field, got: value.to_string(), want }.into());
+            return Err(protocol::Error::OutOfRange(OutOfRange::new(field, value, want)).into());
         }
     }
     let shape = Shape::for_problem(features, arms);
@@ -257,8 +258,11 @@ fn many(n: u64, what: &str) -> String {
 
 /// The nearest problems that some set carries, as the end of a refusal.
 pub(crate) fn alternatives(features: usize, arms: usize, rounds: u64, why: &protocol::Error) -> String {
-    use protocol::Error::{Depth, Field, Slots};
-    if !matches!(why, Depth { .. } | Slots { .. } | Field { field: "features" | "arms", .. }) {
+    use protocol::Error::{Depth, OutOfRange, Slots};
+    if !matches!(
+        why,
+        Depth { .. } | Slots { .. } | OutOfRange(fault::OutOfRange { field: "features" | "arms", .. })
+    ) {
         return "change that".into();
     }
     let works = |d: usize, k: usize| carried(d, k, rounds, false).is_ok();

@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::Delta;
+use fault::OutOfRange;
 
 /// The largest `epsilon` refuted: with probability `1 - error`, the mechanism is **not** `(epsilon,
 /// delta)`-DP for any smaller `epsilon`.
@@ -14,18 +15,18 @@ use crate::budget::Delta;
 /// Clopper-Pearson limits of the two probabilities at `error/2` each; 0 if that is negative.
 ///
 /// # Errors
-/// [`Error::Field`] if there are more hits than runs, no runs, or `error` is not in (0, 1).
+/// [`Error::OutOfRange`] if there are more hits than runs, no runs, or `error` is not in (0, 1).
 pub fn epsilon_at_least(runs: u64, hits: [u64; 2], delta: Delta, error: f64) -> Result<f64, Error> {
     let most = hits[0].max(hits[1]);
     if runs == 0 || most > runs {
-        return Err(Error::Field {
-            field: "hits",
-            got: most as f64,
-            want: "at most the runs, of which there are some",
-        });
+        return Err(Error::OutOfRange(OutOfRange::new(
+            "hits",
+            most,
+            "at most the runs, of which there are some",
+        )));
     }
     if !(error > 0.0 && error < 1.0) {
-        return Err(Error::Field { field: "error", got: error, want: "in (0, 1)" });
+        return Err(Error::OutOfRange(OutOfRange::new("error", error, "in (0, 1)")));
     }
     let low = lower_limit(runs, hits[0], error / 2.0) - delta.get();
     let high = upper_limit(runs, hits[1], error / 2.0);

@@ -1,6 +1,7 @@
 //! Budgets as types: what a guarantee is counted in. A number that is not a budget cannot become one.
 
 use crate::Error;
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 macro_rules! budget {
@@ -14,13 +15,13 @@ macro_rules! budget {
             #[doc = concat!("Accepts values ", $want, ".")]
             ///
             /// # Errors
-            /// [`Error::Field`] for any other value.
+            /// [`Error::OutOfRange`] for any other value.
             pub fn new(value: f64) -> Result<Self, Error> {
                 let test: fn(f64) -> bool = $test;
                 if test(value) {
                     Ok(Self(value))
                 } else {
-                    Err(Error::Field { field: $field, got: value, want: $want })
+                    Err(Error::OutOfRange(OutOfRange::new($field, value, $want)))
                 }
             }
 
@@ -92,11 +93,11 @@ impl Delta {
         if self.0 > 0.0 {
             Ok(-self.0.ln())
         } else {
-            Err(Error::Field {
-                field: "delta",
-                got: 0.0,
-                want: "above 0 where Renyi divergences are converted",
-            })
+            Err(Error::OutOfRange(OutOfRange::new(
+                "delta",
+                0,
+                "above 0 where Renyi divergences are converted",
+            )))
         }
     }
 }
@@ -106,7 +107,7 @@ impl Rho {
     /// `(sqrt(ln(1/delta) + epsilon) - sqrt(ln(1/delta)))^2`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0.
+    /// [`Error::OutOfRange`] if `delta` is 0.
     ///
     /// # Source
     /// Bun, Steinke, "Concentrated differential privacy", 2016, Proposition 1.3, solved for `rho`.
@@ -119,7 +120,7 @@ impl Rho {
     /// The `epsilon` that goes with `delta`: `rho + 2 sqrt(rho ln(1/delta))`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0.
+    /// [`Error::OutOfRange`] if `delta` is 0.
     pub fn epsilon(self, delta: Delta) -> Result<Epsilon, Error> {
         Epsilon::new(self.0 + 2.0 * (self.0 * delta.log_inverse()?).sqrt())
     }
@@ -127,10 +128,10 @@ impl Rho {
     /// What Gaussian noise of standard deviation `sigma` costs: `l2^2 / (2 sigma^2)`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `sigma` is not such that the cost is finite and above 0.
+    /// [`Error::OutOfRange`] if `sigma` is not such that the cost is finite and above 0.
     pub fn of_gaussian(l2: Sensitivity, sigma: f64) -> Result<Self, Error> {
         if !(sigma.is_finite() && sigma > 0.0) {
-            return Err(Error::Field { field: "sigma", got: sigma, want: "finite and above 0" });
+            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "finite and above 0")));
         }
         Self::new((l2.0 / sigma).powi(2) / 2.0)
     }
@@ -143,7 +144,7 @@ impl Rho {
     /// `epsilon^2 / 2`: what a purely `epsilon`-private release costs (Bun, Steinke 2016, Proposition 1.4).
     ///
     /// # Errors
-    /// [`Error::Field`] if the square leaves the range of doubles.
+    /// [`Error::OutOfRange`] if the square leaves the range of doubles.
     pub fn of_pure(epsilon: Epsilon) -> Result<Self, Error> {
         Self::new(epsilon.0.powi(2) / 2.0)
     }

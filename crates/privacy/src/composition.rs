@@ -2,11 +2,12 @@
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon};
+use fault::OutOfRange;
 
 /// `k` releases of `(epsilon, delta)` each: `(k epsilon, k delta)`.
 ///
 /// # Errors
-/// [`Error::Field`] if the sums are not budgets.
+/// [`Error::OutOfRange`] if the sums are not budgets.
 pub fn basic(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, Delta), Error> {
     let k = f64::from(k);
     Ok((Epsilon::new(k * epsilon.get())?, Delta::new(k * delta.get())?))
@@ -16,13 +17,13 @@ pub fn basic(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, Delta),
 /// `(sqrt(2 k ln(1/slack)) epsilon + k epsilon (e^epsilon - 1), k delta + slack)`.
 ///
 /// # Errors
-/// [`Error::Field`] if `slack` is 0 or the results are not budgets.
+/// [`Error::OutOfRange`] if `slack` is 0 or the results are not budgets.
 ///
 /// # Source
 /// Dwork, Rothblum, Vadhan 2010, Theorem III.3.
 pub fn advanced(k: u32, epsilon: Epsilon, delta: Delta, slack: Delta) -> Result<(Epsilon, Delta), Error> {
     if slack.get() == 0.0 {
-        return Err(Error::Field { field: "slack", got: 0.0, want: "above 0" });
+        return Err(Error::OutOfRange(OutOfRange::new("slack", 0, "above 0")));
     }
     let total = advanced_epsilon(k, epsilon.get(), slack);
     Ok((Epsilon::new(total)?, Delta::new(f64::from(k) * delta.get() + slack.get())?))
@@ -39,14 +40,14 @@ fn advanced_epsilon(k: u32, epsilon: f64, slack: Delta) -> f64 {
 /// largest `epsilon` a release.
 ///
 /// # Errors
-/// [`Error::Field`] if `k` is 0, or above 10 with `delta` 0.
+/// [`Error::OutOfRange`] if `k` is 0, or above 10 with `delta` 0.
 pub fn per_release(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, Delta), Error> {
     let n = f64::from(k);
     match k {
-        0 => return Err(Error::Field { field: "releases", got: 0.0, want: "at least 1" }),
+        0 => return Err(Error::OutOfRange(OutOfRange::new("releases", 0, "at least 1"))),
         1..=10 => return Ok((Epsilon::new(epsilon.get() / n)?, Delta::new(delta.get() / n)?)),
         _ if delta.get() == 0.0 => {
-            return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 for more than 10 releases" });
+            return Err(Error::OutOfRange(OutOfRange::new("delta", 0, "above 0 for more than 10 releases")));
         }
         _ => {}
     }
@@ -68,13 +69,13 @@ pub fn per_release(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, D
 /// small for the theorem, `l > ln(n/(16 ln(2/delta)))`, shuffling is credited with nothing.
 ///
 /// # Errors
-/// [`Error::Field`] if `delta` is 0.
+/// [`Error::OutOfRange`] if `delta` is 0.
 ///
 /// # Source
 /// Feldman, McMillan, Talwar, "Hiding among the clones", 2021, Theorem 3.1.
 pub fn shuffled(n: u64, local: Epsilon, delta: Delta) -> Result<Epsilon, Error> {
     if delta.get() == 0.0 {
-        return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 under shuffling" });
+        return Err(Error::OutOfRange(OutOfRange::new("delta", 0, "above 0 under shuffling")));
     }
     let (n, e) = (n as f64, local.get().exp());
     if local.get() > (n / (16.0 * (2.0 / delta.get()).ln())).ln() {

@@ -6,16 +6,9 @@ use fault::Fault;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a parameter is outside its range.
-    #[error("{field} is {got}, it must be {want}")]
-    Field {
-        /// Name of the parameter.
-        field: &'static str,
-        /// The value found.
-        got: f64,
-        /// The range allowed, in words.
-        want: &'static str,
-    },
+    /// Misuse: a value outside its range.
+    #[error(transparent)]
+    OutOfRange(fault::OutOfRange),
     /// Capacity: an exact rational or integer no longer fits its width. Take coarser parameters.
     #[error("{what} does not fit {bits} bits")]
     Overflow {
@@ -63,7 +56,7 @@ impl Error {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Error::Field { .. } | Error::Overflow { .. } => Fault::Value,
+            Error::OutOfRange(_) | Error::Overflow { .. } => Fault::Value,
             Error::BudgetSpent { .. } => Fault::Over,
             Error::ScriptEnded { .. }
             | Error::ReleasedTwice { .. }

@@ -4,6 +4,7 @@ use crate::budget::Sensitivity;
 use crate::laplace::{finite, positive};
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
+use fault::OutOfRange;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +13,13 @@ pub trait GaussianNoise {
     /// One value of standard deviation `sigma`, which is the scale itself: each noise knows no other unit.
     ///
     /// # Errors
-    /// [`Error::Field`] if `sigma` is not finite and above 0, and what the implementor adds.
+    /// [`Error::OutOfRange`] if `sigma` is not finite and above 0, and what the implementor adds.
     fn draw(&mut self, sigma: f64, rng: &mut dyn Rng) -> Result<f64, Error>;
 
     /// The value that noise may be added to: `x` itself, or `x` taken to the grid.
     ///
     /// # Errors
-    /// [`Error::Field`] if `x` is not finite, or out of the grid's range.
+    /// [`Error::OutOfRange`] if `x` is not finite, or out of the grid's range.
     fn round(&self, x: f64) -> Result<f64, Error> {
         finite(x)
     }
@@ -26,7 +27,7 @@ pub trait GaussianNoise {
     /// What the sensitivity `l2` of `len` values becomes when neighbours are both rounded.
     ///
     /// # Errors
-    /// [`Error::Field`] if it leaves the range of doubles.
+    /// [`Error::OutOfRange`] if it leaves the range of doubles.
     fn rounded_sensitivity(&self, l2: Sensitivity, _len: usize) -> Result<Sensitivity, Error> {
         Ok(l2)
     }
@@ -63,10 +64,10 @@ impl GridGaussian {
     /// Steps of `2^-bits`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `bits` is above 30.
+    /// [`Error::OutOfRange`] if `bits` is above 30.
     pub fn new(bits: u32) -> Result<Self, Error> {
         if bits > 30 {
-            return Err(Error::Field { field: "bits", got: f64::from(bits), want: "at most 30" });
+            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 30")));
         }
         Ok(Self { bits })
     }
@@ -80,7 +81,7 @@ impl GridGaussian {
     fn variance(self, sigma: f64) -> Result<Ratio, Error> {
         let v = (sigma / self.step()).powi(2).next_up();
         if v >= 2f64.powi(56) {
-            return Err(Error::Field { field: "sigma", got: sigma, want: "below 2^28 steps" });
+            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "below 2^28 steps")));
         }
         let parts = if v < 2f64.powi(30) { 256.0 } else { 1.0 };
         Ratio::new((v * parts).ceil() as u128, parts as u128)
@@ -109,7 +110,7 @@ impl GaussianNoise for GridGaussian {
     fn round(&self, x: f64) -> Result<f64, Error> {
         let steps = (finite(x)? / self.step()).round();
         if steps.abs() >= 2f64.powi(40) {
-            return Err(Error::Field { field: "value", got: x, want: "below 2^40 steps of the grid" });
+            return Err(Error::OutOfRange(OutOfRange::new("value", x, "below 2^40 steps of the grid")));
         }
         Ok(steps * self.step())
     }

@@ -2,6 +2,7 @@
 
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
+use fault::OutOfRange;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +15,13 @@ pub trait LaplaceNoise {
     /// One value of the given scale (units of the statistic).
     ///
     /// # Errors
-    /// [`Error::Field`] if `scale` is not finite and above 0, and what the implementor adds.
+    /// [`Error::OutOfRange`] if `scale` is not finite and above 0, and what the implementor adds.
     fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error>;
 
     /// `value` with noise added. **Releases go through here**: the grid takes the value to whole steps first.
     ///
     /// # Errors
-    /// As [`draw`](Self::draw); [`Error::Field`] if `value` is not finite.
+    /// As [`draw`](Self::draw); [`Error::OutOfRange`] if `value` is not finite.
     fn add(&mut self, value: f64, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
         Ok(finite(value)? + self.draw(scale, rng)?)
     }
@@ -30,7 +31,7 @@ pub(crate) fn finite(value: f64) -> Result<f64, Error> {
     if value.is_finite() {
         Ok(value)
     } else {
-        Err(Error::Field { field: "value", got: value, want: "finite" })
+        Err(Error::OutOfRange(OutOfRange::new("value", value, "finite")))
     }
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn positive(field: &'static str, scale: f64) -> Result<f64, Error> {
     if scale.is_finite() && scale > 0.0 {
         Ok(scale)
     } else {
-        Err(Error::Field { field, got: scale, want: "finite and above 0" })
+        Err(Error::OutOfRange(OutOfRange::new(field, scale, "finite and above 0")))
     }
 }
 
@@ -76,10 +77,10 @@ impl GridLaplace {
     /// Steps of `2^-bits`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `bits` is above 40.
+    /// [`Error::OutOfRange`] if `bits` is above 40.
     pub fn new(bits: u32) -> Result<Self, Error> {
         if bits > 40 {
-            return Err(Error::Field { field: "bits", got: f64::from(bits), want: "at most 40" });
+            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 40")));
         }
         Ok(Self { bits })
     }

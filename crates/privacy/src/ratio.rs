@@ -1,6 +1,7 @@
 //! Nonnegative rationals, always in lowest terms.
 
 use crate::Error;
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// `num / den` in lowest terms, not negative. Exact: an operation that does not fit 128 bits is an error.
@@ -20,10 +21,10 @@ impl Ratio {
     /// `num / den`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `den` is 0.
+    /// [`Error::OutOfRange`] if `den` is 0.
     pub fn new(num: u128, den: u128) -> Result<Self, Error> {
         if den == 0 {
-            return Err(Error::Field { field: "denominator", got: 0.0, want: "at least 1" });
+            return Err(Error::OutOfRange(OutOfRange::new("denominator", 0, "at least 1")));
         }
         Ok(Self::reduced(num, den))
     }
@@ -36,11 +37,11 @@ impl Ratio {
     /// The rational that the double `x` stands for, exactly.
     ///
     /// # Errors
-    /// [`Error::Field`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or above
-    /// `2^128`.
+    /// [`Error::OutOfRange`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or
+    /// above `2^128`.
     pub fn from_f64(x: f64) -> Result<Self, Error> {
         if !(x.is_finite() && x >= 0.0) {
-            return Err(Error::Field { field: "rational", got: x, want: "finite and not negative" });
+            return Err(Error::OutOfRange(OutOfRange::new("rational", x, "finite and not negative")));
         }
         if x == 0.0 {
             return Ok(Self::ZERO);
@@ -105,7 +106,7 @@ impl Ratio {
     /// The quotient.
     ///
     /// # Errors
-    /// [`Error::Field`] if `other` is 0, [`Error::Overflow`].
+    /// [`Error::OutOfRange`] if `other` is 0, [`Error::Overflow`].
     pub fn over(self, other: Self) -> Result<Self, Error> {
         self.times(other.inverse()?)
     }
@@ -113,10 +114,10 @@ impl Ratio {
     /// One over it.
     ///
     /// # Errors
-    /// [`Error::Field`] if it is 0.
+    /// [`Error::OutOfRange`] if it is 0.
     pub fn inverse(self) -> Result<Self, Error> {
         if self.num == 0 {
-            return Err(Error::Field { field: "divisor", got: 0.0, want: "above 0" });
+            return Err(Error::OutOfRange(OutOfRange::new("divisor", 0, "above 0")));
         }
         Ok(Self { num: self.den, den: self.num })
     }
@@ -179,7 +180,7 @@ mod tests {
         assert!(matches!(exact(2f64.powi(128)), Err(Error::Overflow { .. })));
         assert!(matches!(exact(f64::MIN_POSITIVE / 8.0), Err(Error::Overflow { .. })));
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
-            assert!(matches!(exact(bad), Err(Error::Field { .. })));
+            assert!(matches!(exact(bad), Err(Error::OutOfRange(_))));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Rho};
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// Orders tried by [`RdpCurve::epsilon`]. The best one is near `sqrt(2 ln(1/delta)) / epsilon`.
@@ -54,17 +55,17 @@ impl RdpCurve {
     /// `min over alpha of epsilon(alpha) + ln(1/(alpha delta))/(alpha - 1) + ln(1 - 1/alpha)`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0, or if no order gives a finite `epsilon` above 0.
+    /// [`Error::OutOfRange`] if `delta` is 0, or if no order gives a finite `epsilon` above 0.
     ///
     /// # Source
     /// Canonne, Kamath, Steinke 2020, Proposition 12; Chowdhury, Zhou, Lemma 10.
     pub fn epsilon(&self, delta: Delta) -> Result<(Epsilon, u32), Error> {
         if delta.get() == 0.0 {
-            return Err(Error::Field {
-                field: "delta",
-                got: 0.0,
-                want: "above 0 where Renyi divergences are converted",
-            });
+            return Err(Error::OutOfRange(OutOfRange::new(
+                "delta",
+                0,
+                "above 0 where Renyi divergences are converted",
+            )));
         }
         let at = |alpha: u32| {
             let a = f64::from(alpha);

@@ -24,9 +24,10 @@
 //! rejection from the discrete Gaussian (see [`binomial_half`]).
 
 use crate::{Error, Ratio, source::Words};
+use fault::OutOfRange;
 
 fn positive(field: &'static str, r: Ratio) -> Result<Ratio, Error> {
-    if r.num() == 0 { Err(Error::Field { field, got: 0.0, want: "above 0" }) } else { Ok(r) }
+    if r.num() == 0 { Err(Error::OutOfRange(OutOfRange::new(field, 0, "above 0"))) } else { Ok(r) }
 }
 
 fn fits<T>(value: Option<T>) -> Result<T, Error> {
@@ -77,7 +78,7 @@ pub fn bernoulli_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<bool,
 /// Geometric from 0: `P(x) = (1 - e^-g) e^(-g x)`.
 ///
 /// # Errors
-/// [`Error::Field`] if `g` is 0, [`Error::Overflow`].
+/// [`Error::OutOfRange`] if `g` is 0, [`Error::Overflow`].
 pub fn geometric_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<u128, Error> {
     let (a, c) = (positive("rate", g)?.num(), g.den());
     let low = loop {
@@ -113,7 +114,7 @@ pub fn discrete_laplace<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<i1
 /// Discrete Gaussian: `P(x) ∝ e^(-x²/2v)`. `v` is at least the variance, and all but equal to it from 1 on.
 ///
 /// # Errors
-/// [`Error::Field`] if `v` is 0, [`Error::Overflow`].
+/// [`Error::OutOfRange`] if `v` is 0, [`Error::Overflow`].
 pub fn discrete_gaussian<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i128, Error> {
     let (p, q) = (positive("variance", v)?.num(), v.den());
     let t = v.floor().isqrt() + 1;
@@ -136,7 +137,7 @@ pub fn discrete_gaussian<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i
 /// About `(1 - e^-g)^(1/n - 1)` tries on average: of order `√n` where `g` is `1/√n`.
 ///
 /// # Errors
-/// [`Error::Field`] if `n` or `g` is 0, [`Error::Overflow`].
+/// [`Error::OutOfRange`] if `n` or `g` is 0, [`Error::Overflow`].
 pub fn polya<W: Words + ?Sized>(words: &mut W, n: u64, g: Ratio) -> Result<u128, Error> {
     let share = Ratio::new(1, u128::from(n))?;
     positive("rate", g)?;

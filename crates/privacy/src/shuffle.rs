@@ -13,6 +13,7 @@ use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::task::Bits;
 use crate::{Error, Ratio, composition, sampler};
+use fault::OutOfRange;
 
 /// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability
 /// 1/4.
@@ -31,13 +32,13 @@ impl BitSum {
     /// Of values in `[-bound, bound]`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `bound` is not finite and above 0, or `users` or `steps` is 0; [`Error::Overflow`]
-    /// if `users * (steps + noise_bits)` is `2^50` or more.
+    /// [`Error::OutOfRange`] if `bound` is not finite and above 0, or `users` or `steps` is 0;
+    /// [`Error::Overflow`] if `users * (steps + noise_bits)` is `2^50` or more.
     pub fn new(bound: f64, users: u64, steps: u64, noise_bits: u64) -> Result<Self, Error> {
         crate::laplace::positive("bound", bound)?;
         for (field, got) in [("users", users), ("steps", steps)] {
             if got == 0 {
-                return Err(Error::Field { field, got: 0.0, want: "at least 1" });
+                return Err(Error::OutOfRange(OutOfRange::new(field, 0, "at least 1")));
             }
         }
         let bits = steps.checked_add(noise_bits).and_then(|each| each.checked_mul(users));
@@ -54,13 +55,13 @@ impl BitSum {
     /// hundred times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
     ///
     /// # Errors
-    /// [`Error::Field`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
+    /// [`Error::OutOfRange`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
     pub fn stated(bound: f64, users: u64, d: u64, epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
         if epsilon.get() > 15.0 {
-            return Err(Error::Field { field: "epsilon", got: epsilon.get(), want: "at most 15" });
+            return Err(Error::OutOfRange(OutOfRange::new("epsilon", epsilon.get(), "at most 15")));
         }
         if !(delta.get() > 0.0 && delta.get() < 0.5) {
-            return Err(Error::Field { field: "delta", got: delta.get(), want: "above 0 and below 1/2" });
+            return Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), "above 0 and below 1/2")));
         }
         let steps = Self::default_steps(users, d);
         let log = (4.0 * ((d as f64).powi(2) + 1.0) / delta.get()).ln();
@@ -76,7 +77,7 @@ impl BitSum {
     ///   [`noise_bits`](Self::noise_bits) found, needs one.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as
+    /// [`Error::OutOfRange`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as
     /// [`new`](Self::new).
     pub fn calibrated(
         bound: f64,
@@ -97,7 +98,7 @@ impl BitSum {
     /// [`divergence`] checks that they are enough.
     ///
     /// # Errors
-    /// [`Error::Field`] if they are not; as [`calibrated`](Self::calibrated).
+    /// [`Error::OutOfRange`] if they are not; as [`calibrated`](Self::calibrated).
     pub fn with_noise(
         bound: f64,
         users: u64,
@@ -112,7 +113,7 @@ impl BitSum {
         check_honest(users, honest)?;
         if divergence(honest * noise_bits, sum.steps, epsilon) > delta.get() {
             let want = "as many as the promised delta needs";
-            return Err(Error::Field { field: "noise_bits", got: noise_bits as f64, want });
+            return Err(Error::OutOfRange(OutOfRange::new("noise_bits", noise_bits, want)));
         }
         Ok(sum)
     }
@@ -156,11 +157,11 @@ impl BitSum {
     /// `x` as a whole number of steps above `-bound`, rounded at random to either side; `0..=g`.
     ///
     /// # Errors
-    /// [`Error::Field`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above 0 but
-    /// below about `2^-60` of the bound.
+    /// [`Error::OutOfRange`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above
+    /// 0 but below about `2^-60` of the bound.
     pub fn encode<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
         if !(-self.bound..=self.bound).contains(&x) {
-            return Err(Error::Field { field: "value", got: x, want: "within the bound" });
+            return Err(Error::OutOfRange(OutOfRange::new("value", x, "within the bound")));
         }
         let length = Ratio::from_f64(2.0 * self.bound)?;
         let place = Ratio::from_f64(x + self.bound)?.times(Ratio::integer(self.steps))?.over(length)?;
@@ -180,10 +181,10 @@ impl BitSum {
     /// [`randomise`](Self::randomise), with one binomial draw in place of `n`.
     ///
     /// # Errors
-    /// [`Error::Field`] if there are not `n` values; as [`encode`](Self::encode).
+    /// [`Error::OutOfRange`] if there are not `n` values; as [`encode`](Self::encode).
     pub fn shuffle<W: Words + ?Sized>(&self, values: &[f64], words: &mut W) -> Result<u64, Error> {
         if values.len() as u64 != self.users {
-            return Err(Error::Field { field: "values", got: values.len() as f64, want: "one a user" });
+            return Err(Error::OutOfRange(OutOfRange::new("values", values.len(), "one a user")));
         }
         let mut ones = 0;
         for x in values {
@@ -195,10 +196,10 @@ impl BitSum {
     /// The server's estimate of the sum of all values, unbiased.
     ///
     /// # Errors
-    /// [`Error::Field`] if there are more ones than bits.
+    /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn analyse(&self, ones: u64) -> Result<f64, Error> {
         if ones > self.users * (self.steps + self.noise_bits) {
-            return Err(Error::Field { field: "ones", got: ones as f64, want: "at most the number of bits" });
+            return Err(Error::OutOfRange(OutOfRange::new("ones", ones, "at most the number of bits")));
         }
         let quarters = 4 * i128::from(ones) - i128::from(self.users) * i128::from(self.noise_bits);
         Ok(self.step() * (quarters as f64 / 4.0) - self.users as f64 * self.bound)
@@ -207,11 +208,7 @@ impl BitSum {
 
 fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
     if honest == 0 || honest > users {
-        return Err(Error::Field {
-            field: "honest",
-            got: honest as f64,
-            want: "from 1 to the number of users",
-        });
+        return Err(Error::OutOfRange(OutOfRange::new("honest", honest, "from 1 to the number of users")));
     }
     Ok(())
 }
@@ -270,7 +267,7 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
 /// bisection: the divergence falls with that number.
 fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
     if delta.get() == 0.0 {
-        return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 for binomial noise" });
+        return Err(Error::OutOfRange(OutOfRange::new("delta", 0, "above 0 for binomial noise")));
     }
     let overflow = Error::Overflow { what: "trials", bits: 50 };
     let trials = |bits: u64| bits.checked_mul(users).filter(|trials| *trials < 1 << 50);
@@ -331,7 +328,10 @@ mod tests {
             let again = |bits| BitSum::with_noise(1.0, users, users, 1, epsilon, delta, bits);
             assert_eq!(again(sum.noise_bits).unwrap(), sum);
             assert!(again(sum.noise_bits + 1).is_ok() && again(0).is_err() && again(u64::MAX).is_err());
-            assert!(matches!(again(sum.noise_bits - 1), Err(Error::Field { field: "noise_bits", .. })));
+            assert!(matches!(
+                again(sum.noise_bits - 1),
+                Err(Error::OutOfRange(OutOfRange { field: "noise_bits", .. }))
+            ));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Neighbours};
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -83,8 +84,8 @@ impl PrivacyStatement {
     /// A definition with a `delta`: approximate, Renyi or joint.
     ///
     /// # Errors
-    /// [`Error::Field`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition is
-    /// one that has no `delta`.
+    /// [`Error::OutOfRange`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition
+    /// is one that has no `delta`.
     pub fn with_delta(
         definition: Definition,
         epsilon: Epsilon,
@@ -99,7 +100,7 @@ impl PrivacyStatement {
             _ => None,
         };
         match want {
-            Some(want) => Err(Error::Field { field: "delta", got: delta.get(), want }),
+            Some(want) => Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), want))),
             None => Ok(Self {
                 definition,
                 trust: Some(trust),

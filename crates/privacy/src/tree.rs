@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::budget::{Rho, Sensitivity};
 use crate::gauss::GaussianNoise;
+use fault::OutOfRange;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -65,16 +66,17 @@ impl Tree {
     /// An empty stream of at most `horizon` items. A `sigma` of 0 is no noise, **and no privacy**: tests.
     ///
     /// # Errors
-    /// [`Error::Field`] if `horizon` is 0, there are no coordinates, or a `sigma` is negative or not finite.
+    /// [`Error::OutOfRange`] if `horizon` is 0, there are no coordinates, or a `sigma` is negative or not
+    /// finite.
     pub fn new(sigmas: Vec<f64>, horizon: u64) -> Result<Self, Error> {
         if horizon == 0 {
-            return Err(Error::Field { field: "horizon", got: 0.0, want: "at least 1" });
+            return Err(Error::OutOfRange(OutOfRange::new("horizon", 0, "at least 1")));
         }
         if sigmas.is_empty() {
-            return Err(Error::Field { field: "coordinates", got: 0.0, want: "at least 1" });
+            return Err(Error::OutOfRange(OutOfRange::new("coordinates", 0, "at least 1")));
         }
         if let Some(&bad) = sigmas.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
-            return Err(Error::Field { field: "sigma", got: bad, want: "finite and not negative" });
+            return Err(Error::OutOfRange(OutOfRange::new("sigma", bad, "finite and not negative")));
         }
         let empty = Block { exact: vec![0.0; sigmas.len()], noisy: vec![0.0; sigmas.len()] };
         let blocks = vec![empty; Self::levels(horizon) as usize];
@@ -114,7 +116,7 @@ impl Tree {
     /// Takes in one item; one noise vector is drawn, in order of the coordinates with `sigma > 0`.
     ///
     /// # Errors
-    /// [`Error::Field`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is
+    /// [`Error::OutOfRange`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is
     /// passed; whatever `noise` adds. The tree is then unchanged.
     pub fn add(
         &mut self,
@@ -123,18 +125,14 @@ impl Tree {
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
         if item.len() != self.sigmas.len() {
-            return Err(Error::Field {
-                field: "item length",
-                got: item.len() as f64,
-                want: "that of the tree",
-            });
+            return Err(Error::OutOfRange(OutOfRange::new("item length", item.len(), "that of the tree")));
         }
         if self.items >= self.horizon {
-            return Err(Error::Field {
-                field: "items",
-                got: self.items as f64 + 1.0,
-                want: "at most the horizon",
-            });
+            return Err(Error::OutOfRange(OutOfRange::new(
+                "items",
+                self.items as f64 + 1.0,
+                "at most the horizon",
+            )));
         }
         let level = (self.items + 1).trailing_zeros() as usize;
         let mut exact = item.iter().map(|x| noise.round(*x)).collect::<Result<Vec<_>, _>>()?;

@@ -4,6 +4,7 @@ use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
 use crate::{Error, Factors, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width};
 use ckks::Params;
+use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// Newton's iteration stops when ‖A·V − I‖ is below this: regret does not notice the rest (docs/circuits.md).
@@ -89,12 +90,14 @@ impl BanditConfig {
     /// Checks the configuration against keys of `shape` under `params`, and derives levels and sizes.
     ///
     /// # Errors
-    /// [`Error::Config`] for values that the algorithm excludes (Proposition 7 among it), [`Error::Field`];
-    /// [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that these keys cannot carry.
+    /// [`Error::Config`] for values that the algorithm excludes (Proposition 7 among it),
+    /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that these
+    /// keys cannot carry.
     pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
         let linear = &self.linear;
         linear.validate()?;
-        let field = |field, got: String, want: &str| Error::Field { field, got, want: want.into() };
+        let field =
+            |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
         // The start of Newton's iteration needs a bound on what a batch adds. Growth alone gives none, nor
         // does the trace alone when answers may not come.
         let batch = match linear.schedule {
@@ -132,7 +135,7 @@ impl BanditConfig {
                 2.0 * resolution * bound,
                 self.comparison_bits
             );
-            return Err(Error::Field { field: "linear.c", got: linear.c.to_string(), want });
+            return Err(OutOfRange::new("linear.c", linear.c, want).into());
         }
         let alpha = if let Width::Constant { alpha } = linear.width { alpha } else { 0.0 };
         for (name, value) in [
@@ -196,7 +199,7 @@ impl BanditConfig {
     /// Degrees of the odd minimax polynomials whose composition compares scores with this resolution.
     ///
     /// # Errors
-    /// [`Error::Field`] for comparison bits other than 6, 8 or 10.
+    /// [`Error::OutOfRange`] for comparison bits other than 6, 8 or 10.
     pub fn comparison_degrees(&self) -> Result<&'static [usize], Error> {
         match self.comparison_bits {
             // Eight levels for an error of 2^−5.4. The device plays the largest entry, and that is the right
@@ -205,10 +208,7 @@ impl BanditConfig {
             6 => Ok(&[15, 31]),
             8 => Ok(&[7, 15, 15]),
             10 => Ok(&[15, 15, 31]),
-            other => {
-                let (got, want) = (other.to_string(), "6, 8 or 10".into());
-                Err(Error::Field { field: "comparison_bits", got, want })
-            }
+            other => Err(OutOfRange::new("comparison_bits", other, "6, 8 or 10").into()),
         }
     }
 
@@ -230,7 +230,7 @@ impl BanditConfig {
     /// up to the resolution of the comparison.
     ///
     /// # Errors
-    /// [`Error::Field`] if the bound on the eigenvalues overflows.
+    /// [`Error::OutOfRange`] if the bound on the eigenvalues overflows.
     pub fn newton(&self, residual: f64, pending: u64, most: usize) -> Result<Factors, Error> {
         let l = &self.linear;
         let untested = (1.0 + residual) * (1.0 + pending as f64 * l.l * l.l / l.lambda);

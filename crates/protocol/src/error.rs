@@ -8,16 +8,9 @@ pub enum Error {
     /// Misuse: a configuration that the linear bandit excludes.
     #[error(transparent)]
     Config(#[from] bandit::Error),
-    /// Misuse: a number out of range.
-    #[error("{field} = {got}: must be {want}")]
-    Field {
-        /// The field's name.
-        field: &'static str,
-        /// The value found.
-        got: String,
-        /// The range allowed, in words.
-        want: String,
-    },
+    /// Misuse: a value outside its range.
+    #[error(transparent)]
+    OutOfRange(#[from] fault::OutOfRange),
     /// Capacity: the keys were made for a smaller problem.
     #[error(
         "{features} features and {arms} arms need other keys, these are for {keys}: make keys with `helba-keygen create \
@@ -103,7 +96,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Error::Config(_)
-            | Error::Field { .. }
+            | Error::OutOfRange(_)
             | Error::Shape { .. }
             | Error::Depth { .. }
             | Error::Slots { .. } => Fault::Configuration,
@@ -111,7 +104,7 @@ impl Error {
             | Error::FeatureCount { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }
-            | Error::RewardOutOfRange { .. } => Fault::Value,
+            | Error::RewardOutOfRange => Fault::Value,
             Error::UnknownDecision { .. } => Fault::Unknown,
         }
     }

@@ -75,7 +75,7 @@ impl KeyPlan {
     /// without security, for tests, where one is large enough.
     ///
     /// # Errors
-    /// [`Error::Slots`] if none does; [`Error::Field`] for more than [`crate::MOST_ARMS`] arms.
+    /// [`Error::Slots`] if none does; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
         let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
         let slots = shape.slots();

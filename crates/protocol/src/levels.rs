@@ -3,6 +3,7 @@
 //! `helba` runs both circuits on counted vectors and compares the levels they use with these.
 
 use crate::{BanditConfig, Error, MOST_ARMS, Shape};
+use fault::OutOfRange;
 
 /// Level of a masked model. Three primes hide a value under a mask that is at least 64 bits wider.
 pub const REFRESH_LEVEL: usize = 2;
@@ -36,11 +37,11 @@ impl DecisionLevels {
     /// The levels of a decision of `config` with keys of `shape`.
     ///
     /// # Errors
-    /// [`Error::Field`] for more than [`MOST_ARMS`] arms and for comparison bits other than 6, 8 or 10.
+    /// [`Error::OutOfRange`] for more than [`MOST_ARMS`] arms and for comparison bits other than 6, 8 or 10.
     pub fn new(config: &BanditConfig, shape: Shape) -> Result<Self, Error> {
         if shape.arm_slots > MOST_ARMS {
             let want = format!("at most {MOST_ARMS}: no ring has slots for more");
-            return Err(Error::Field { field: "arms", got: shape.arm_slots.to_string(), want });
+            return Err(OutOfRange::new("arms", shape.arm_slots, want).into());
         }
         Ok(DecisionLevels {
             product: 1,

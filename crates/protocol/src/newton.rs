@@ -2,6 +2,7 @@
 //! eigenvalues of M.
 
 use crate::Error;
+use fault::OutOfRange;
 
 /// The factors that the start and the steps of a warm-started Newton iteration multiply by.
 ///
@@ -23,7 +24,7 @@ impl Factors {
     /// `top`].
     ///
     /// # Errors
-    /// [`Error::Field`] unless `bottom` is positive, and `top` finite and at least `bottom`.
+    /// [`Error::OutOfRange`] unless `bottom` is positive, and `top` finite and at least `bottom`.
     pub fn warm(bottom: f64, top: f64, steps: usize) -> Result<Self, Error> {
         check(bottom, top)?;
         let residuals: Vec<f64> = residuals(bottom, top).take(steps.max(1) + 1).collect();
@@ -52,15 +53,11 @@ impl Factors {
 /// are in [`bottom`, `top`] before the first.
 ///
 /// # Errors
-/// As [`Factors::warm`]; [`Error::Field`] unless the tolerance is in [2⁻⁴⁰, 1).
+/// As [`Factors::warm`]; [`Error::OutOfRange`] unless the tolerance is in [2⁻⁴⁰, 1).
 pub fn warm_steps(bottom: f64, top: f64, tolerance: f64) -> Result<usize, Error> {
     check(bottom, top)?;
     if !((-40f64).exp2()..1.0).contains(&tolerance) {
-        return Err(Error::Field {
-            field: "tolerance",
-            got: tolerance.to_string(),
-            want: "from 2^-40 to 1".into(),
-        });
+        return Err(OutOfRange::new("tolerance", tolerance, "from 2^-40 to 1").into());
     }
     // e comes below any tolerance, since 1 − e grows fourfold a step at first; up to rounding when top is
     // astronomical.
@@ -72,7 +69,7 @@ fn check(bottom: f64, top: f64) -> Result<(), Error> {
         return Ok(());
     }
     let got = format!("{bottom:e} to {top:e}");
-    Err(Error::Field { field: "range of eigenvalues", got, want: "positive and finite".into() })
+    Err(OutOfRange::new("range of eigenvalues", got, "positive and finite").into())
 }
 
 /// e before each step.

@@ -36,7 +36,7 @@ fn refusals_of_the_program_show_a_way_out() {
     assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("what would work"));
     let out = tool(&["--d", "16", "--k", "65", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert!(!out.status.success() && json["refused"].as_str().unwrap().contains("arms = 65"), "{json}");
+    assert!(!out.status.success() && json["refused"].as_str().unwrap().contains("arms is 65"), "{json}");
     assert!(json["instead"].as_str().unwrap().contains("16 features with up to 64 arms"), "{json}");
     assert!(!tool(&["--d", "2", "--k", "2", "--rounds", "0"]).status.success());
 }

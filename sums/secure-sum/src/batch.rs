@@ -2,6 +2,7 @@
 
 use crate::{BatchId, Error, Sum};
 use bandit::distributed::{Mechanism, Model};
+use fault::OutOfRange;
 use privacy::Ratio;
 use rand::Rng;
 
@@ -50,8 +51,8 @@ impl Batch {
     /// Of `plan`.
     ///
     /// # Errors
-    /// [`Error::NoNoise`] for a model without noise of users; [`Error::Field`] for parts that leave nobody,
-    /// or `2^32` users and more; [`Error::Bandit`] as [`Mechanism::new`].
+    /// [`Error::NoNoise`] for a model without noise of users; [`Error::OutOfRange`] for parts that leave
+    /// nobody, or `2^32` users and more; [`Error::Bandit`] as [`Mechanism::new`].
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         let part = |r: Ratio| r.times(Ratio::integer(plan.invited)).map(Ratio::floor);
         let invited = u128::from(plan.invited);
@@ -61,11 +62,9 @@ impl Batch {
             (u32::try_from(at_least), u64::try_from(colluding), colluding < at_least)
         else {
             let got = plan.missing.to_f64() + plan.colluding.to_f64();
-            return Err(Error::Field {
-                field: "missing + colluding",
-                got,
-                want: "a part that leaves 1 to 2^32 users",
-            });
+            return Err(
+                OutOfRange::new("missing + colluding", got, "a part that leaves 1 to 2^32 users").into()
+            );
         };
         let Plan { model, epsilon, confidence, horizon, .. } = *plan;
         let users = at_least.into();

@@ -6,16 +6,9 @@ use wire::Problem;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a parameter is outside its range.
-    #[error("{field} is {got}, it must be {want}")]
-    Field {
-        /// Name of the parameter.
-        field: &'static str,
-        /// The value found.
-        got: f64,
-        /// The range allowed, in words.
-        want: &'static str,
-    },
+    /// Misuse: a value outside its range.
+    #[error(transparent)]
+    OutOfRange(#[from] fault::OutOfRange),
     /// Untrusted: bytes that are not what was asked for.
     #[error("malformed: {what}")]
     Malformed {

@@ -272,7 +272,7 @@ impl Error {
         use ProblemType as P;
         match self {
             Error::Malformed { .. } | Error::Finished => P::Malformed,
-            Error::Field { .. } => P::Malformed,
+            Error::OutOfRange(_) => P::Malformed,
             Error::Ckks(_) => P::BadCiphertext,
             Error::UnknownReport { .. } => P::UnknownReport,
             Error::Request(Rejection::BodyLost { .. }) => P::BodyTimeout,

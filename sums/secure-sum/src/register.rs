@@ -1,6 +1,7 @@
 //! The register of announced batches. It bounds the memory of the parties that keep state for each batch.
 
 use crate::{BatchId, Error};
+use fault::OutOfRange;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ impl<T> Register<T> {
     ) -> Result<bool, Error> {
         let number = batch.number;
         if batch.at_least == 0 {
-            return Err(Error::Field { field: "users", got: 0.0, want: "at least 1" });
+            return Err(OutOfRange::new("users", 0, "at least 1").into());
         }
         self.expire(now).into_iter().for_each(&mut gone);
         match self.batches.get(&number) {

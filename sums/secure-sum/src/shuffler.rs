@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::share::ReportId;
+use fault::OutOfRange;
 use std::collections::BTreeSet;
 use wire::ShuffledBatch;
 
@@ -82,13 +83,13 @@ impl Shuffler {
     /// Changes nothing if this exchange or a later one has begun.
     ///
     /// # Errors
-    /// [`Error::Full`] for more users or labels than it carries, [`Error::Field`] for a shape without users,
-    /// labels or bits.
+    /// [`Error::Full`] for more users or labels than it carries, [`Error::OutOfRange`] for a shape without
+    /// users, labels or bits.
     pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
         let Shape { exchange, users, labels, bits, .. } = shape;
         for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
             if got == 0 {
-                return Err(Error::Field { field, got: 0.0, want: "at least 1" });
+                return Err(OutOfRange::new(field, 0, "at least 1").into());
             }
         }
         for (what, got, limit) in [("labels", labels as u64, MAX_LABELS as u64), ("users", users, MAX_USERS)]
@@ -98,7 +99,7 @@ impl Shuffler {
             }
         }
         if users.checked_mul(bits).is_none() {
-            return Err(Error::Field { field: "bits", got: bits as f64, want: "below 2^64 of all users" });
+            return Err(OutOfRange::new("bits", bits, "below 2^64 of all users").into());
         }
         if !self.knows(exchange) {
             self.state = State::Taking { shape, seen: BTreeSet::new(), ones: vec![0; labels] };

@@ -26,7 +26,7 @@ impl ArsClwConfig {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a field is out of its range.
+    /// [`Error::OutOfRange`] where a field is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         let horizon = (1..=MAX_SLOTS).contains(&self.first);

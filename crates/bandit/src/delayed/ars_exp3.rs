@@ -30,7 +30,7 @@ impl ArsExp3Config {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a field is out of its range.
+    /// [`Error::OutOfRange`] where a field is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         field((1..=MAX_HORIZON).contains(&self.horizon), "horizon", self.horizon as f64, "from 1 to 2^36")?;

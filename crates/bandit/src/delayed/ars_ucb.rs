@@ -95,7 +95,7 @@ impl ArsUcbConfig {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a field is out of its range.
+    /// [`Error::OutOfRange`] where a field is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         field(self.alpha.is_finite() && self.alpha > 0.0, "alpha", self.alpha, "above 0")?;

@@ -42,7 +42,7 @@ impl ClwConfig {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a field is out of its range.
+    /// [`Error::OutOfRange`] where a field is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         check_horizon(self.horizon)?;

@@ -72,7 +72,7 @@ impl Delivery {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a parameter is out of its range.
+    /// [`Error::OutOfRange`] where a parameter is out of its range.
     pub fn validate(&self) -> Result<(), Error> {
         let taps =
             |taps: usize, name| field((1..=MAX_TAPS).contains(&taps), name, taps as f64, "from 1 to 2^20");

@@ -54,6 +54,7 @@ pub use record::Record;
 pub use rewards::{Drift, Rewards};
 
 use crate::Error;
+use fault::OutOfRange;
 use privacy::PrivacyStatement;
 
 /// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from
@@ -79,7 +80,7 @@ fn check_horizon(horizon: u64) -> Result<(), Error> {
 }
 
 fn field(holds: bool, field: &'static str, got: f64, want: &'static str) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Field { field, got, want }) }
+    if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
 }
 
 /// Feedback counts for the arm that was named and not yet learnt of; nothing else is taken.

@@ -18,8 +18,8 @@ impl Record {
     /// From one row a slot: reward of each arm.
     ///
     /// # Errors
-    /// [`Error::NoRows`] without a slot, [`Error::Rows`] where rows differ in length, [`Error::Field`] for a
-    /// reward outside [0, 1] or a number of arms out of range.
+    /// [`Error::NoRows`] without a slot, [`Error::Rows`] where rows differ in length, [`Error::OutOfRange`]
+    /// for a reward outside [0, 1] or a number of arms out of range.
     pub fn new(rows: &[Vec<f64>]) -> Result<Self, Error> {
         let arms = rows.first().ok_or(Error::NoRows)?.len();
         check_arms(arms)?;

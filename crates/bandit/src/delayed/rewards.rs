@@ -74,8 +74,8 @@ impl Rewards {
     }
 
     /// # Errors
-    /// [`Error::Field`] where a mean is outside [0, 1], probabilities do not sum to 1, or there are no arms
-    /// or more than [`MAX_ARMS`](super::MAX_ARMS).
+    /// [`Error::OutOfRange`] where a mean is outside [0, 1], probabilities do not sum to 1, or there are no
+    /// arms or more than [`MAX_ARMS`](super::MAX_ARMS).
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms())?;
         let in_unit = |p: &[f64], name| match p.iter().find(|v| !(0.0..=1.0).contains(*v)) {

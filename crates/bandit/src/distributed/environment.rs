@@ -2,6 +2,7 @@
 
 use crate::sampling::standard_normal;
 use crate::{Environment, Error, Outcome};
+use fault::OutOfRange;
 use rand::Rng;
 
 /// Arms whose rewards are normal around their means, clipped to [0, 1].
@@ -21,16 +22,17 @@ impl NormalArms {
     /// Arms of the given means, in [0, 1], all of one deviation.
     ///
     /// # Errors
-    /// [`Error::Field`] if there is no mean, one outside [0, 1], or the deviation is negative or not finite.
+    /// [`Error::OutOfRange`] if there is no mean, one outside [0, 1], or the deviation is negative or not
+    /// finite.
     pub fn new(means: Vec<f64>, deviation: f64) -> Result<Self, Error> {
         if means.is_empty() {
-            return Err(Error::Field { field: "k", got: 0.0, want: "at least 1" });
+            return Err(OutOfRange::new("k", 0, "at least 1").into());
         }
         if let Some(&got) = means.iter().find(|m| !(0.0..=1.0).contains(*m)) {
-            return Err(Error::Field { field: "mean", got, want: "in [0, 1]" });
+            return Err(OutOfRange::new("mean", got, "in [0, 1]").into());
         }
         if !(deviation >= 0.0 && deviation.is_finite()) {
-            return Err(Error::Field { field: "deviation", got: deviation, want: "finite and at least 0" });
+            return Err(OutOfRange::new("deviation", deviation, "finite and at least 0").into());
         }
         let best = means.iter().copied().fold(0.0, f64::max);
         Ok(Self { means, best, deviation, z: None, feedback: None })
@@ -40,10 +42,10 @@ impl NormalArms {
     /// `RandomState(seed).rand`, deviation 0.1.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new); [`Error::Field`] above 312 arms.
+    /// Those of [`new`](Self::new); [`Error::OutOfRange`] above 312 arms.
     pub fn published(seed: u32, arms: usize, low: f64, high: f64) -> Result<Self, Error> {
         if arms > DOUBLES {
-            return Err(Error::Field { field: "arms", got: arms as f64, want: "at most 312" });
+            return Err(OutOfRange::new("arms", arms, "at most 312").into());
         }
         let uniforms = mersenne_twister(seed);
         Self::new(uniforms.take(arms).map(|u| low + (high - low) * u).collect(), 0.1)
@@ -158,11 +160,20 @@ mod tests {
 
     #[test]
     fn misuse_is_refused() {
-        assert!(matches!(NormalArms::new(vec![], 0.1), Err(Error::Field { field: "k", .. })));
-        assert!(matches!(NormalArms::new(vec![1.5], 0.1), Err(Error::Field { field: "mean", .. })));
-        assert!(matches!(NormalArms::new(vec![0.5], -0.1), Err(Error::Field { field: "deviation", .. })));
+        assert!(matches!(
+            NormalArms::new(vec![], 0.1),
+            Err(Error::OutOfRange(OutOfRange { field: "k", .. }))
+        ));
+        assert!(matches!(
+            NormalArms::new(vec![1.5], 0.1),
+            Err(Error::OutOfRange(OutOfRange { field: "mean", .. }))
+        ));
+        assert!(matches!(
+            NormalArms::new(vec![0.5], -0.1),
+            Err(Error::OutOfRange(OutOfRange { field: "deviation", .. }))
+        ));
         let many = NormalArms::published(0, 313, 0.0, 1.0);
-        assert!(matches!(many, Err(Error::Field { field: "arms", .. })));
+        assert!(matches!(many, Err(Error::OutOfRange(OutOfRange { field: "arms", .. }))));
         let mut arms = NormalArms::new(vec![0.5], 0.1).unwrap();
         let mut rng = SplitMix64::new(1);
         assert_eq!(arms.play(0, &mut rng).unwrap_err(), Error::NoRound);

@@ -1,6 +1,7 @@
 //! The intermediary S: it adds shares and lets out nothing but the sum.
 
 use crate::Error;
+use fault::OutOfRange;
 use privacy::Ratio;
 use privacy::source::Words;
 use rand::Rng;
@@ -12,7 +13,7 @@ pub trait SecureSum {
     ///
     /// # Errors
     /// [`Error::Shares`] if there is not exactly one share a user: the noise would be too small, so the batch
-    /// must be given up. [`Error::Field`] if a share is no residue.
+    /// must be given up. [`Error::OutOfRange`] if a share is no residue.
     fn sum(&mut self, shares: &[u64], users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error>;
 }
 
@@ -21,7 +22,7 @@ fn check(shares: &[u64], users: u64, modulus: u64) -> Result<(), Error> {
         return Err(Error::Shares { got: shares.len() as u64, users });
     }
     match shares.iter().find(|y| **y >= modulus) {
-        Some(&y) => Err(Error::Field { field: "share", got: y as f64, want: "below the modulus" }),
+        Some(&y) => Err(OutOfRange::new("share", y, "below the modulus").into()),
         None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Encoding, noise and analysis of one batch, and the width of its confidence interval.
 
 use crate::Error;
+use fault::OutOfRange;
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
 use privacy::rdp::RdpCurve;
 use privacy::source::Words;
@@ -69,9 +70,9 @@ impl Mechanism {
     /// under [`Model::Shuffle`] that is `1/(2 horizon)` instead.
     ///
     /// # Errors
-    /// [`Error::Field`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0, `confidence`
-    /// is not in (0, 1), or a scale is below 1; [`Error::Privacy`] if the modulus, or the bits of all users,
-    /// would not fit 62 bits.
+    /// [`Error::OutOfRange`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0,
+    /// `confidence` is not in (0, 1), or a scale is below 1; [`Error::Privacy`] if the modulus, or the bits
+    /// of all users, would not fit 62 bits.
     pub fn new(
         model: Model,
         epsilon: Ratio,
@@ -88,7 +89,7 @@ impl Mechanism {
     /// sum has `users/(users - colluding)` times that variance; precision, threshold and margin follow.
     ///
     /// # Errors
-    /// [`Error::Field`] if nobody is left, or for a model whose users add no noise that adds up; as
+    /// [`Error::OutOfRange`] if nobody is left, or for a model whose users add no noise that adds up; as
     /// [`new`](Self::new).
     pub fn with_colluding(
         model: Model,
@@ -105,17 +106,17 @@ impl Mechanism {
         let (got, honest) = (colluding as f64, users.saturating_sub(colluding));
         if colluding > 0 && !adds_up {
             let want = "0 for a model whose users' noise does not add up";
-            return Err(Error::Field { field: "colluding", got, want });
+            return Err(OutOfRange::new("colluding", got, want).into());
         }
         if colluding > 0 && honest == 0 {
-            return Err(Error::Field { field: "colluding", got, want: "fewer than the users of a batch" });
+            return Err(OutOfRange::new("colluding", got, "fewer than the users of a batch").into());
         }
         let zero = [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)];
         if let Some((field, _)) = zero.into_iter().find(|z| z.1) {
-            return Err(Error::Field { field, got: 0.0, want: "above 0" });
+            return Err(OutOfRange::new(field, 0, "above 0").into());
         }
         if !(confidence > 0.0 && confidence < 1.0) {
-            return Err(Error::Field { field: "confidence", got: confidence, want: "in (0, 1)" });
+            return Err(OutOfRange::new("confidence", confidence, "in (0, 1)").into());
         }
         let (epsilon, scale, p) = match model {
             Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => (epsilon, scale, confidence),
@@ -123,7 +124,7 @@ impl Mechanism {
             _ => (epsilon, Ratio::ONE, confidence),
         };
         if scale.num() < scale.den() {
-            return Err(Error::Field { field: "scale", got: scale.to_f64(), want: "at least 1" });
+            return Err(OutOfRange::new("scale", scale.to_f64(), "at least 1").into());
         }
         let g = match model {
             Model::None => 1 << 20,
@@ -236,11 +237,11 @@ impl Mechanism {
     /// [`analyse`](Self::analyse) takes it.
     ///
     /// # Errors
-    /// [`Error::Field`] if there are more ones than bits.
+    /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn count(&self, ones: u128) -> Result<u64, Error> {
         let all = |each: u64| u128::from(self.users) * u128::from(each);
         if ones > all(self.bits()) {
-            return Err(Error::Field { field: "ones", got: ones as f64, want: "at most the number of bits" });
+            return Err(OutOfRange::new("ones", ones, "at most the number of bits").into());
         }
         // Both are below 2^62.
         Ok(self.residue(ones as i128, -(all(self.margin) as i128)))
@@ -250,10 +251,10 @@ impl Mechanism {
     /// below `2^-60` are dropped. No word is drawn if it is whole.
     ///
     /// # Errors
-    /// [`Error::Field`] if the reward is outside [0, 1].
+    /// [`Error::OutOfRange`] if the reward is outside [0, 1].
     pub fn encode(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
         if !(0.0..=1.0).contains(&reward) {
-            return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
+            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
         }
         // Below 2^(60 + 62): the modulus, and so g, has 62 bits at most.
         let place = u128::from((reward * 2f64.powi(60)) as u64) * u128::from(self.g);
@@ -308,7 +309,7 @@ impl Mechanism {
     /// The noise of all users together in constant time and double precision: for **simulation**.
     ///
     /// # Errors
-    /// As [`noise`](Self::noise); [`Error::Field`] under [`Model::Concentrated`] if a user's variance is
+    /// As [`noise`](Self::noise); [`Error::OutOfRange`] under [`Model::Concentrated`] if a user's variance is
     /// below 10.
     pub fn simulated_noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
         let rate = self.epsilon.over(Ratio::integer(self.g))?;
@@ -324,7 +325,7 @@ impl Mechanism {
     /// R: what a user sends, a residue of the modulus; encoding is drawn before noise.
     ///
     /// # Errors
-    /// [`Error::Field`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate
+    /// [`Error::OutOfRange`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate
     /// overflows.
     pub fn randomise(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
         Ok(self.residue(self.noised(reward, rng)?, 0))
@@ -351,11 +352,11 @@ impl Mechanism {
     /// [`Model::Central`] only.
     ///
     /// # Errors
-    /// [`Error::Field`] if `sum` is no residue of the modulus, [`Error::Privacy`] as for
+    /// [`Error::OutOfRange`] if `sum` is no residue of the modulus, [`Error::Privacy`] as for
     /// [`noise`](Self::noise).
     pub fn analyse(&self, sum: u64, rng: &mut dyn Rng) -> Result<f64, Error> {
         if sum >= self.m {
-            return Err(Error::Field { field: "sum", got: sum as f64, want: "below the modulus" });
+            return Err(OutOfRange::new("sum", sum, "below the modulus").into());
         }
         let sum = match self.model {
             Model::Central => {
@@ -409,7 +410,7 @@ const LOCAL: f64 = 1.665_109_222_315_395_4;
 /// C of [`Mechanism::margin`].
 fn margin(epsilon: f64, delta: Delta, users: u64, excess: f64, g: u64) -> Result<u64, Error> {
     if delta.get() == 0.0 {
-        return Err(Error::Field { field: "delta", got: 0.0, want: "above 0 where noise is cut off" });
+        return Err(OutOfRange::new("delta", 0, "above 0 where noise is cut off").into());
     }
     let rate = epsilon / g as f64;
     // ln of 2 (n/h) (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.

@@ -2,6 +2,7 @@
 
 use super::{Mechanism, Model};
 use crate::Error;
+use fault::OutOfRange;
 use privacy::budget::{Delta, Epsilon};
 use privacy::{PrivacyStatement, Ratio};
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ impl EliminationParameters {
     /// The configuration. Users draw their noise; the confidence is `1/T` unless it is given.
     ///
     /// # Errors
-    /// [`Error::Field`] if epsilon has more than six decimals.
+    /// [`Error::OutOfRange`] if epsilon has more than six decimals.
     pub fn config(&self) -> Result<EliminationConfig, Error> {
         let &Self { arms, horizon, epsilon, model, confidence, growth, colluding } = self;
         let theory = EliminationConfig::new(arms, horizon, model, decimal("epsilon", epsilon.get())?);
@@ -148,7 +149,7 @@ fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
     let units = (x * UNIT).round();
     if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
         let want = "above 0, below 10⁶, with at most six decimals";
-        return Err(Error::Field { field, got: x, want });
+        return Err(OutOfRange::new(field, x, want).into());
     }
     Ok(Ratio::new(units as u128, UNIT as u128)?)
 }
@@ -207,14 +208,14 @@ impl EliminationConfig {
 
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.arms == 0 {
-            return Err(Error::Field { field: "arms", got: 0.0, want: "at least 1" });
+            return Err(OutOfRange::new("arms", 0, "at least 1").into());
         }
         if self.growth < 2 {
-            return Err(Error::Field { field: "growth", got: self.growth as f64, want: "at least 2" });
+            return Err(OutOfRange::new("growth", self.growth, "at least 2").into());
         }
         if self.noise != NoiseAt::Users && self.colluding.num() > 0 {
             let want = "0 where not the users draw their noise";
-            return Err(Error::Field { field: "colluding", got: self.colluding.to_f64(), want });
+            return Err(OutOfRange::new("colluding", self.colluding.to_f64(), want).into());
         }
         // Every batch there can be, and the one after the last.
         let mut number = 1;
@@ -222,7 +223,7 @@ impl EliminationConfig {
             let users = self.growth.checked_pow(number).filter(|users| *users < MOST_USERS);
             let Some(users) = users else {
                 let want = "small enough for batches below 2^40 users up to the horizon";
-                return Err(Error::Field { field: "growth", got: self.growth as f64, want });
+                return Err(OutOfRange::new("growth", self.growth, want).into());
             };
             self.mechanism(number)?;
             if users / self.growth >= self.horizon {
@@ -247,7 +248,7 @@ impl EliminationConfig {
     fn colluding(&self, users: u64) -> Result<u64, Error> {
         if !self.colluding.at_most_one() {
             let got = self.colluding.to_f64();
-            return Err(Error::Field { field: "colluding", got, want: "a part of a batch's users" });
+            return Err(OutOfRange::new("colluding", got, "a part of a batch's users").into());
         }
         let part = self.colluding.times(Ratio::integer(users))?;
         // At most the users.
@@ -257,14 +258,15 @@ impl EliminationConfig {
     /// Refuses a delta that is too large for the guarantee of a new run.
     ///
     /// # Errors
-    /// [`Error::Field`] above [`MOST_DELTA`].
+    /// [`Error::OutOfRange`] above [`MOST_DELTA`].
     pub fn check_delta(&self) -> Result<(), Error> {
         match self.model.delta().map(|delta| delta.get()).filter(|delta| *delta > MOST_DELTA) {
-            Some(got) => Err(Error::Field {
-                field: "delta",
+            Some(got) => Err(OutOfRange::new(
+                "delta",
                 got,
-                want: "at most 0.01: at 0.01, publishing one user's reward in a hundred would count as private",
-            }),
+                "at most 0.01: at 0.01, publishing one user's reward in a hundred would count as private",
+            )
+            .into()),
             None => Ok(()),
         }
     }

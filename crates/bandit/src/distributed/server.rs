@@ -2,6 +2,7 @@
 
 use super::{EliminationConfig, Mechanism, Model};
 use crate::Error;
+use fault::OutOfRange;
 use privacy::PrivacyStatement;
 use privacy::task::Task;
 use rand::Rng;
@@ -25,7 +26,7 @@ impl Stage {
     /// The state before the first sum.
     ///
     /// # Errors
-    /// [`Error::Field`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
+    /// [`Error::OutOfRange`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
     pub fn new(config: EliminationConfig) -> Result<Self, Error> {
         config.check()?;
         // Only new runs are checked: a stored run continues.
@@ -199,12 +200,12 @@ impl EliminationServer {
     /// Takes one user's share under [`Model::Local`]. The last share of a batch closes it.
     ///
     /// # Errors
-    /// [`Error::Field`] if the share is not below the modulus; as [`Stage::take`].
+    /// [`Error::OutOfRange`] if the share is not below the modulus; as [`Stage::take`].
     pub fn share(&mut self, share: u64, rng: &mut dyn Rng) -> Result<(), Error> {
         let mechanism = self.stage.mechanism();
         let m = mechanism.modulus();
         if share >= m {
-            return Err(Error::Field { field: "share", got: share as f64, want: "below the modulus" });
+            return Err(OutOfRange::new("share", share, "below the modulus").into());
         }
         let (sum, count) = self.shares;
         let sum = ((u128::from(sum) + u128::from(share)) % u128::from(m)) as u64;
@@ -219,7 +220,7 @@ impl EliminationServer {
     /// number of ones. Returns the number of users in it.
     ///
     /// # Errors
-    /// [`Error::Field`] for a sum that this number of users cannot send; as [`Stage::take`].
+    /// [`Error::OutOfRange`] for a sum that this number of users cannot send; as [`Stage::take`].
     pub fn report(&mut self, total: u128, rng: &mut dyn Rng) -> Result<u64, Error> {
         let mechanism = self.stage.mechanism();
         let (users, modulus) = (mechanism.users(), u128::from(mechanism.modulus()));
@@ -227,7 +228,7 @@ impl EliminationServer {
             Model::Bits { .. } => mechanism.count(total)?,
             _ if total > u128::from(users) * (modulus - 1) => {
                 let want = "at most the number of users times the modulus less one";
-                return Err(Error::Field { field: "labels[0] in sum", got: total as f64, want });
+                return Err(OutOfRange::new("labels[0] in sum", total, want).into());
             }
             _ => (total % modulus) as u64,
         };

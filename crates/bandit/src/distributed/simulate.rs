@@ -4,6 +4,7 @@
 use super::Model;
 use crate::Error;
 use crate::sampling::{gamma, poisson};
+use fault::OutOfRange;
 use privacy::{Ratio, sampler};
 use rand::Rng;
 
@@ -30,7 +31,7 @@ pub(super) fn total(
         Model::Concentrated { .. } if variance.to_f64() >= 10.0 => sampler::discrete_gaussian(rng, total()?)?,
         Model::Concentrated { .. } => {
             let got = variance.to_f64();
-            return Err(Error::Field { field: "variance", got, want: "at least 10 to be simulated" });
+            return Err(OutOfRange::new("variance", got, "at least 10 to be simulated").into());
         }
         // A discrete Laplace is a difference of two geometrics; n of these are a Poisson of a Gamma.
         Model::Local => {
@@ -81,6 +82,6 @@ mod tests {
             moments(&draws, 0.0, want);
         }
         let small = total(Model::Concentrated { scale, delta }, users, rate, Ratio::ONE, &mut rng);
-        assert!(matches!(small, Err(Error::Field { field: "variance", .. })));
+        assert!(matches!(small, Err(Error::OutOfRange(OutOfRange { field: "variance", .. }))));
     }
 }

@@ -104,9 +104,9 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1]; [`Error::Privacy`] from the
-    /// noise and whatever the secure sum adds. The state is then unchanged, and the round still waits for its
-    /// reward.
+    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1]; [`Error::Privacy`] from
+    /// the noise and whatever the secure sum adds. The state is then unchanged, and the round still waits for
+    /// its reward.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
         if !state.decided || state.stage.arm() != arm {

@@ -2,6 +2,7 @@
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::{Error, Policy};
+use fault::OutOfRange;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
@@ -52,7 +53,7 @@ impl<N: Noise> DpSe<N> {
     /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0 or `beta` is not in (0, 1).
+    /// [`Error::OutOfRange`] if `k` is 0 or `beta` is not in (0, 1).
     pub fn new(k: usize, epsilon: Epsilon, beta: f64, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
         let left = (0..k).map(|arm| Candidate { arm, open: OpenSum::default() }).collect();
@@ -105,8 +106,8 @@ impl<N: Noise> Policy for DpSe<N> {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
-    /// rewards of one arm in an epoch, [`Error::Privacy`] from the noise. The state is then unchanged.
+    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1], [`Error::Overflow`] after
+    /// 2^33 rewards of one arm in an epoch, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
         state.turn.check(arm)?;
@@ -150,7 +151,7 @@ struct Candidate {
 impl<N: Noise> State<N> {
     fn check_parameters(&self) -> Result<(), Error> {
         if !(self.beta > 0.0 && self.beta < 1.0) {
-            return Err(Error::Field { field: "beta", got: self.beta, want: "in (0, 1)" });
+            return Err(OutOfRange::new("beta", self.beta, "in (0, 1)").into());
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Arms with independent 0/1 rewards, seen one at a time or all at once.
 
 use crate::{Environment, Error, Outcome};
+use fault::OutOfRange;
 use rand::{Rng, RngExt};
 
 /// Means of the first experiment: one good arm, four slightly worse.
@@ -26,13 +27,13 @@ impl BernoulliArms {
     /// Arms of the given means.
     ///
     /// # Errors
-    /// [`Error::Field`] if there is no mean, or one outside [0, 1].
+    /// [`Error::OutOfRange`] if there is no mean, or one outside [0, 1].
     pub fn new(means: &[f64]) -> Result<Self, Error> {
         if means.is_empty() {
-            return Err(Error::Field { field: "k", got: 0.0, want: "at least 1" });
+            return Err(OutOfRange::new("k", 0, "at least 1").into());
         }
         if let Some(&got) = means.iter().find(|m| !(0.0..=1.0).contains(*m)) {
-            return Err(Error::Field { field: "mean", got, want: "in [0, 1]" });
+            return Err(OutOfRange::new("mean", got, "in [0, 1]").into());
         }
         let best = means.iter().copied().fold(0.0, f64::max);
         let rewards = vec![0.0; means.len()];
@@ -194,9 +195,15 @@ mod tests {
 
     #[test]
     fn misuse_is_refused() {
-        assert!(matches!(BernoulliArms::new(&[]), Err(Error::Field { field: "k", .. })));
-        assert!(matches!(BernoulliArms::new(&[0.5, 1.5]), Err(Error::Field { field: "mean", .. })));
-        assert!(matches!(BernoulliArms::new(&[f64::NAN]), Err(Error::Field { field: "mean", .. })));
+        assert!(matches!(BernoulliArms::new(&[]), Err(Error::OutOfRange(OutOfRange { field: "k", .. }))));
+        assert!(matches!(
+            BernoulliArms::new(&[0.5, 1.5]),
+            Err(Error::OutOfRange(OutOfRange { field: "mean", .. }))
+        ));
+        assert!(matches!(
+            BernoulliArms::new(&[f64::NAN]),
+            Err(Error::OutOfRange(OutOfRange { field: "mean", .. }))
+        ));
         let mut arms = BernoulliArms::new(&[0.5]).unwrap();
         let mut rng = rng();
         assert_eq!(arms.context().unwrap_err(), Error::NoRound);

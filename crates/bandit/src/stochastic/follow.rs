@@ -3,6 +3,7 @@
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
 use crate::vector::argmax;
 use crate::{Error, Policy};
+use fault::OutOfRange;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
     /// `k` arms, nothing seen yet.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0.
+    /// [`Error::OutOfRange`] if `k` is 0.
     pub fn new(k: usize, max: NoisyMax, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
         Ok(Self(State { max, noise, turn: Turn::default(), leader: 0, sums: vec![OpenSum::default(); k] }))
@@ -47,8 +48,8 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
     /// [`learn`](Policy::learn) would leave the same, for they only add.
     ///
     /// # Errors
-    /// As `learn`; [`Error::Field`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if a sum
-    /// is outside [0, rounds].
+    /// As `learn`; [`Error::OutOfRange`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if
+    /// a sum is outside [0, rounds].
     pub fn learn_sums(
         &mut self,
         arm: usize,
@@ -57,7 +58,7 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
         if rounds == 0 || rounds > self.rounds_left() {
-            return Err(Error::Field { field: "rounds", got: rounds as f64, want: "in 1..=rounds_left" });
+            return Err(OutOfRange::new("rounds", rounds, "in 1..=rounds_left").into());
         }
         self.0.take_in(arm, rounds, sums, rng)
     }
@@ -77,7 +78,7 @@ impl<N: Noise> Policy for FollowTheNoisyLeader<N> {
 
     /// # Errors
     /// [`Error::OutOfTurn`], [`Error::Rewards`] if there is not one reward an arm,
-    /// [`Error::Field`] if one is outside [0, 1], [`Error::Overflow`] after 2^33 rounds of an epoch,
+    /// [`Error::OutOfRange`] if one is outside [0, 1], [`Error::Overflow`] after 2^33 rounds of an epoch,
     /// [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, rewards: &[f64], rng: &mut dyn Rng) -> Result<(), Error> {
         self.0.take_in(arm, 1, rewards, rng)

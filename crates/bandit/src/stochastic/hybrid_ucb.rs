@@ -47,7 +47,7 @@ impl<N: Noise> HybridUcb<N> {
     /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0.
+    /// [`Error::OutOfRange`] if `k` is 0.
     pub fn new(k: usize, epsilon: Epsilon, tree: Tree, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
         Ok(Self(State { epsilon, tree, noise, turn: Turn::default(), arms: vec![Arm::default(); k] }))
@@ -104,8 +104,8 @@ impl<N: Noise> Policy for HybridUcb<N> {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
-    /// rewards of one arm, [`Error::Privacy`] from the noise. The state is then unchanged.
+    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1], [`Error::Overflow`] after
+    /// 2^33 rewards of one arm, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let State { epsilon, tree, noise, turn, arms } = &mut self.0;
         turn.check(arm)?;

@@ -37,7 +37,7 @@ impl<N: Noise> AnytimeLazyUcb<N> {
     /// `k` arms at `epsilon`, before the first pull.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0.
+    /// [`Error::OutOfRange`] if `k` is 0.
     pub fn new(k: usize, epsilon: Epsilon, noise: N) -> Result<Self, Error> {
         check_arms(k)?;
         let state = State { epsilon, noise, turn: Turn::default(), arms: vec![Arm::default(); k] };
@@ -103,8 +103,8 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1], [`Error::Overflow`] after 2^33
-    /// rewards in one array, [`Error::Privacy`] from the noise. The state is then unchanged.
+    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1], [`Error::Overflow`] after
+    /// 2^33 rewards in one array, [`Error::Privacy`] from the noise. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let State { epsilon, noise, turn, arms } = &mut self.state;
         turn.check(arm)?;

@@ -38,6 +38,7 @@ pub use noisy_max::{NoisyMax, report_noisy_max};
 pub use ucb1::Ucb1;
 
 use crate::Error;
+use fault::OutOfRange;
 use open_sum::OpenSum;
 use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::LaplaceNoise;
@@ -89,7 +90,7 @@ impl Turn {
 
 fn check_arms(k: usize) -> Result<(), Error> {
     if k == 0 {
-        return Err(Error::Field { field: "k", got: 0.0, want: "at least 1" });
+        return Err(OutOfRange::new("k", 0, "at least 1").into());
     }
     Ok(())
 }

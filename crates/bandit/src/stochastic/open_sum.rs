@@ -2,6 +2,7 @@
 
 use super::Noise;
 use crate::Error;
+use fault::OutOfRange;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +26,11 @@ impl OpenSum {
     /// Adds one reward.
     ///
     /// # Errors
-    /// [`Error::Field`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
+    /// [`Error::OutOfRange`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
     /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&reward) {
-            return Err(Error::Field { field: "reward", got: reward, want: "in [0, 1]" });
+            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
         }
         if self.count == Self::MAX_COUNT {
             return Err(Error::Overflow);

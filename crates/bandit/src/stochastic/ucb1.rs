@@ -21,7 +21,7 @@ impl Ucb1 {
     /// `k` arms, before the first pull.
     ///
     /// # Errors
-    /// [`Error::Field`] if `k` is 0.
+    /// [`Error::OutOfRange`] if `k` is 0.
     pub fn new(k: usize) -> Result<Self, Error> {
         check_arms(k)?;
         Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
@@ -57,7 +57,7 @@ impl Policy for Ucb1 {
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::Field`] if the reward is outside [0, 1],
+    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1],
     /// [`Error::Overflow`] after 2^33 rewards of one arm. The state is then unchanged.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, _: &mut dyn Rng) -> Result<(), Error> {
         let State { turn, arms } = &mut self.0;

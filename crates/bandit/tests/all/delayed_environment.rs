@@ -2,6 +2,7 @@
 
 use bandit::delayed::{ArsUcb, ArsUcbConfig, Composite, Delivery, Drift, Record, Rewards};
 use bandit::{Environment, Error, Policy};
+use fault::OutOfRange;
 use privacy::source::SplitMix64;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -260,13 +261,13 @@ fn damaged_logs_are_refused() {
     }
     assert_eq!(Record::new(&[]).unwrap_err(), Error::NoRows);
     assert!(matches!(Record::new(&[vec![0.0], vec![]]), Err(Error::Rows { .. })));
-    assert!(matches!(Record::new(&[vec![1.5]]), Err(Error::Field { field: "reward", .. })));
+    assert!(matches!(Record::new(&[vec![1.5]]), Err(Error::OutOfRange(OutOfRange { field: "reward", .. }))));
 }
 
 #[test]
 fn misuse_is_refused() {
     let field = |rewards: Rewards, delivery: Delivery| match Composite::new(rewards, delivery).unwrap_err() {
-        Error::Field { field, .. } => field,
+        Error::OutOfRange(OutOfRange { field, .. }) => field,
         other => panic!("{other}"),
     };
     let one = || Delivery::interval(1, 2);

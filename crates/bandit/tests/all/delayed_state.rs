@@ -6,6 +6,7 @@ use bandit::delayed::{
     Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize, UpdateRule,
 };
 use bandit::{Environment, Error, Policy};
+use fault::OutOfRange;
 use privacy::source::SplitMix64;
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -190,7 +191,7 @@ where
         assert_eq!(policy.learn(&(), arm + 1, &0.5, &mut rng), out_of_turn(arm + 1));
         assert_eq!(policy.learn(&(), arm, &f64::NAN, &mut rng), Err(Error::RewardNotFinite));
         let negative = policy.learn(&(), arm, &-0.1, &mut rng);
-        assert!(matches!(negative, Err(Error::Field { field: "feedback", .. })));
+        assert!(matches!(negative, Err(Error::OutOfRange(OutOfRange { field: "feedback", .. }))));
         assert_eq!(policy, before);
         policy.learn(&(), arm, &1.0, &mut rng).unwrap();
     }
@@ -223,7 +224,7 @@ fn no_privacy_is_claimed() {
 #[test]
 fn bad_configurations_are_refused() {
     let named = |error: Error| match error {
-        Error::Field { field, .. } => field,
+        Error::OutOfRange(OutOfRange { field, .. }) => field,
         other => panic!("{other}"),
     };
     let ucb = ArsUcbConfig::new(2);

@@ -6,6 +6,7 @@ use bandit::distributed::{
     Elimination, EliminationConfig, IdealSum, Mechanism, Model, NoiseAt, RelaxedSum, SecureSum,
 };
 use bandit::{Error, Policy};
+use fault::OutOfRange;
 use privacy::budget::Delta;
 use privacy::source::{SplitMix64, Words};
 use privacy::{Definition, Ratio, Trust};
@@ -107,7 +108,7 @@ fn decoding_by_hand() {
     for (sum, want) in [(11, 5.5), (20, -0.5), (16, -2.5), (15, -3.0), (14, 7.0)] {
         assert_eq!(pure.analyse(sum, rng), Ok(want));
     }
-    assert!(matches!(pure.analyse(21, rng), Err(Error::Field { field: "sum", .. })));
+    assert!(matches!(pure.analyse(21, rng), Err(Error::OutOfRange(OutOfRange { field: "sum", .. }))));
 }
 
 #[test]
@@ -138,7 +139,10 @@ fn encoder() {
     assert_eq!([0.0, 0.25, 1.0, f64::MIN_POSITIVE].map(|x| four.encode(x, &mut rng).unwrap()), [0, 1, 4, 0]);
     assert_eq!(rng, before);
     for bad in [-0.1, 1.1, f64::NAN] {
-        assert!(matches!(four.randomise(bad, &mut rng), Err(Error::Field { field: "reward", .. })));
+        assert!(matches!(
+            four.randomise(bad, &mut rng),
+            Err(Error::OutOfRange(OutOfRange { field: "reward", .. }))
+        ));
     }
 }
 
@@ -297,7 +301,10 @@ fn misuse_is_refused_and_changes_nothing() {
         ("scale", EliminationConfig { model: renyi(0), ..good.clone() }),
     ] {
         let error = Elimination::new(bad, IdealSum).unwrap_err();
-        assert!(matches!(error, Error::Field { field: f, .. } if f == field), "{field}: {error}");
+        assert!(
+            matches!(error, Error::OutOfRange(OutOfRange { field: f, .. }) if f == field),
+            "{field}: {error}"
+        );
     }
     let mut policy = Elimination::new(good, IdealSum).unwrap();
     let rng = &mut SplitMix64::new(0);
@@ -309,7 +316,10 @@ fn misuse_is_refused_and_changes_nothing() {
     let before = state(&policy);
     assert!(matches!(policy.learn(&(), 1, &0.5, rng), Err(Error::OutOfTurn { arm: 1 })));
     for bad in [-0.5, 1.5, f64::NAN] {
-        assert!(matches!(policy.learn(&(), 0, &bad, rng), Err(Error::Field { field: "reward", .. })));
+        assert!(matches!(
+            policy.learn(&(), 0, &bad, rng),
+            Err(Error::OutOfRange(OutOfRange { field: "reward", .. }))
+        ));
     }
     assert_eq!(state(&policy), before);
     policy.learn(&(), 0, &0.5, rng).unwrap();
@@ -325,7 +335,10 @@ fn a_sum_lacking_users_is_refused() {
         [&mut IdealSum, &mut shared, &mut bits, &mut RelaxedSum { failure: Ratio::ZERO }];
     for sum in sums {
         assert_eq!(sum.sum(&[1, 2], 3, 5, rng), Err(Error::Shares { got: 2, users: 3 }));
-        assert!(matches!(sum.sum(&[1, 5, 2], 3, 5, rng), Err(Error::Field { field: "share", .. })));
+        assert!(matches!(
+            sum.sum(&[1, 5, 2], 3, 5, rng),
+            Err(Error::OutOfRange(OutOfRange { field: "share", .. }))
+        ));
         assert!(sum.sum(&[1, 4, 2], 3, 5, rng).is_ok());
     }
     assert!(AdditiveShares::new(1).is_err());

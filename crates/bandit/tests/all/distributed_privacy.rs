@@ -5,6 +5,7 @@
 use bandit::distributed::{
     EliminationConfig, IdealSum, MOST_DELTA, Mechanism, Model, NoiseAt, SecureSum, Stage,
 };
+use fault::OutOfRange;
 use privacy::audit::epsilon_at_least;
 use privacy::budget::Delta;
 use privacy::source::SplitMix64;
@@ -110,7 +111,7 @@ fn cut_off_noise_costs_its_delta() {
         assert!(whole <= delta && half > delta, "{users}: {whole} and {half}, stated {delta}");
     }
     let none = Mechanism::new(bits(0.0), Ratio::ONE, 4, 0.1, 100);
-    assert!(matches!(none, Err(bandit::Error::Field { field: "delta", .. })));
+    assert!(matches!(none, Err(bandit::Error::OutOfRange(OutOfRange { field: "delta", .. }))));
 }
 
 /// A quarter of a batch's users is made up, and tells what they added, which leaves the noise of the others.
@@ -153,7 +154,10 @@ fn attack_made_up_users_leave_enough_noise() {
     }
     for (model, colluding) in [(Model::Central, 1), (Model::Local, 1), (Model::Pure, 16), (Model::Pure, 17)] {
         let refused = Mechanism::with_colluding(model, Ratio::ONE, 16, colluding, 0.1, 100);
-        assert!(matches!(refused, Err(bandit::Error::Field { field: "colluding", .. })), "{model:?}");
+        assert!(
+            matches!(refused, Err(bandit::Error::OutOfRange(OutOfRange { field: "colluding", .. }))),
+            "{model:?}"
+        );
     }
 }
 
@@ -177,7 +181,10 @@ fn runs_state_their_guarantee_at_a_small_delta() {
         EliminationConfig { colluding: r(5, 4), ..part.clone() },
         EliminationConfig { noise: NoiseAt::Sum, ..part },
     ] {
-        assert!(matches!(Stage::new(bad), Err(bandit::Error::Field { field: "colluding", .. })));
+        assert!(matches!(
+            Stage::new(bad),
+            Err(bandit::Error::OutOfRange(OutOfRange { field: "colluding", .. }))
+        ));
     }
 }
 
@@ -220,7 +227,10 @@ fn counts_are_sums_of_shares() {
         assert_eq!(mechanism.count(ones).unwrap(), sum);
         let all = u128::from(users * mechanism.bits());
         assert!(mechanism.count(0).is_ok() && mechanism.count(all).is_ok());
-        assert!(matches!(mechanism.count(all + 1), Err(bandit::Error::Field { field: "ones", .. })));
+        assert!(matches!(
+            mechanism.count(all + 1),
+            Err(bandit::Error::OutOfRange(OutOfRange { field: "ones", .. }))
+        ));
     }
 }
 

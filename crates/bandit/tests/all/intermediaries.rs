@@ -3,6 +3,7 @@
 
 use bandit::Error;
 use bandit::distributed::{IdealSum, SecureSum};
+use fault::OutOfRange;
 use privacy::source::{SplitMix64, Words};
 use privacy::{Ratio, sampler};
 use rand::Rng;
@@ -28,10 +29,10 @@ impl AdditiveShares {
     /// Among so many servers.
     ///
     /// # Errors
-    /// [`Error::Field`] below 2.
+    /// [`Error::OutOfRange`] below 2.
     pub(crate) fn new(servers: usize) -> Result<Self, Error> {
         if servers < 2 {
-            return Err(Error::Field { field: "servers", got: servers as f64, want: "at least 2" });
+            return Err(OutOfRange::new("servers", servers, "at least 2").into());
         }
         Ok(Self { servers })
     }
@@ -47,7 +48,7 @@ impl AdditiveShares {
     /// Collector side: `totals[k]` is server k's sum of its parts.
     ///
     /// # Errors
-    /// [`Error::Shares`] if a server is missing, [`Error::Field`] if a total is no residue.
+    /// [`Error::Shares`] if a server is missing, [`Error::OutOfRange`] if a total is no residue.
     pub(crate) fn join(&self, totals: &[u64], modulus: u64) -> Result<u64, Error> {
         IdealSum.sum(totals, self.servers as u64, modulus, &mut SplitMix64::new(0))
     }
@@ -87,11 +88,11 @@ impl BitShuffle {
     /// User side: the number of ones among the bits sent.
     ///
     /// # Errors
-    /// [`Error::Field`] if `modulus` is 0, or above four roots of `bits`; [`Error::Privacy`] if an exact
+    /// [`Error::OutOfRange`] if `modulus` is 0, or above four roots of `bits`; [`Error::Privacy`] if an exact
     /// intermediate overflows.
     pub(crate) fn ones(&self, share: u64, users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error> {
         if modulus == 0 || u128::from(modulus).pow(2) > 16 * u128::from(self.bits) {
-            return Err(Error::Field { field: "modulus", got: modulus as f64, want: "in 1..=4 sqrt(bits)" });
+            return Err(OutOfRange::new("modulus", modulus, "in 1..=4 sqrt(bits)").into());
         }
         if rng.bernoulli(self.failure.over(Ratio::integer(users))?) {
             return Ok(rng.below(u128::from(self.bits) + 1) as u64);

@@ -2,6 +2,7 @@
 
 use bandit::toy::Toy;
 use bandit::{Arithmetic, Environment, Error, Features, HelbaClear, LinearConfig, Oful, Policy, Schedule};
+use fault::OutOfRange;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
@@ -91,8 +92,11 @@ fn bad_input_is_refused() {
     bad_input_changes_nothing(Oful::every_round(CONFIG).unwrap());
     bad_input_changes_nothing(HelbaClear::new(CONFIG, Arithmetic::Exact).unwrap());
     let bad = LinearConfig { lambda: 0.0, ..CONFIG };
-    assert!(matches!(Oful::new(bad), Err(Error::Field { field: "lambda", .. })));
-    assert!(matches!(HelbaClear::new(bad, Arithmetic::Paper), Err(Error::Field { field: "lambda", .. })));
+    assert!(matches!(Oful::new(bad), Err(Error::OutOfRange(OutOfRange { field: "lambda", .. }))));
+    assert!(matches!(
+        HelbaClear::new(bad, Arithmetic::Paper),
+        Err(Error::OutOfRange(OutOfRange { field: "lambda", .. }))
+    ));
 }
 
 /// Scores beyond the range that the comparison takes are an error, not a wrong arm.

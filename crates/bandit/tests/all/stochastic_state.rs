@@ -5,6 +5,7 @@ use bandit::stochastic::{
     SETTING_2, Tree, Ucb1,
 };
 use bandit::{Environment, Error, Policy};
+use fault::OutOfRange;
 use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::{GridLaplace, HarnessLaplace, ScriptedLaplace};
 use privacy::source::SplitMix64;
@@ -88,7 +89,7 @@ fn refuses_bad_rewards<P: Policy<Context = (), Feedback = F>, F: ?Sized>(
         assert!(
             matches!(
                 error,
-                Error::Field { field: "reward", .. }
+                Error::OutOfRange(OutOfRange { field: "reward", .. })
                     | Error::Reward { .. }
                     | Error::RewardOfArm { .. }
                     | Error::Rewards { k: 2, .. }
@@ -157,7 +158,7 @@ fn endless_epochs_are_read_back() {
 #[test]
 fn bad_parameters_are_refused() {
     let field = |result: Result<Value, Error>| match result {
-        Err(Error::Field { field, .. }) => field,
+        Err(Error::OutOfRange(OutOfRange { field, .. })) => field,
         other => panic!("{other:?}"),
     };
     assert_eq!(field(AnytimeLazyUcb::new(0, eps(), grid()).map(|p| json(&p))), "k");

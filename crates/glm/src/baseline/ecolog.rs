@@ -2,6 +2,7 @@ use super::{finite, observed, stored};
 use crate::{Error, Link, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
+use fault::OutOfRange;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -39,11 +40,11 @@ impl Ecolog {
     /// The policy before any data.
     ///
     /// # Errors
-    /// [`Error::Field`], also for a link that is not logistic.
+    /// [`Error::OutOfRange`], also for a link that is not logistic.
     pub fn new(config: Problem) -> Result<Self, Error> {
         config.validate()?;
         if config.link != Link::Logistic {
-            return Err(Error::Field { field: "link", got: config.link as u8 as f64, want: "logistic (0)" });
+            return Err(OutOfRange::new("link", config.link as u8 as f64, "logistic (0)").into());
         }
         let d = config.d;
         let state = Statistics {

@@ -32,7 +32,7 @@ impl GlmUcb {
     /// The policy before any data.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn new(config: Problem, refit_every: u64, log_factor: bool) -> Result<Self, Error> {
         config.validate()?;
         crate::error::field("refit_every", refit_every as f64, refit_every >= 1, "at least 1")?;

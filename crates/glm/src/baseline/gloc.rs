@@ -40,7 +40,7 @@ impl Gloc {
     /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn new(config: Problem) -> Result<Self, Error> {
         config.validate()?;
         let (d, s, k) = (config.d, config.s, 1.0 / config.kappa);
@@ -61,7 +61,7 @@ impl Gloc {
     /// the parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn as_published(config: Problem) -> Result<Self, Error> {
         Ok(Self { as_published: true, ..Self::new(config)? })
     }

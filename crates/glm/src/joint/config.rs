@@ -5,6 +5,7 @@ use crate::descent::Descent;
 use crate::error::{Error, field};
 use crate::matrix::triangle;
 use crate::noise::{Gaussian, Sums};
+use fault::OutOfRange;
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::composition::per_release;
 use privacy::tree::Tree;
@@ -190,7 +191,7 @@ impl JointConfig {
     /// published figures only.
     ///
     /// # Errors
-    /// [`Error::Field`], [`Error::Privacy`].
+    /// [`Error::OutOfRange`], [`Error::Privacy`].
     pub fn published(problem: Problem, kappa_star: f64, epsilon: Epsilon) -> Result<Self, Error> {
         problem.validate()?;
         field("kappa_star", kappa_star, kappa_star > 0.0, "positive")?;
@@ -249,8 +250,8 @@ impl JointConfig {
     /// projection and average do its work.
     ///
     /// # Errors
-    /// [`Error::Field`], also for an `epsilon` that is so small that rounding to the grid of the noise, which
-    /// has 2^28 steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
+    /// [`Error::OutOfRange`], also for an `epsilon` that is so small that rounding to the grid of the noise,
+    /// which has 2^28 steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
     pub fn private(problem: Problem, epsilon: Epsilon, gamma: f64, beta: f64) -> Result<Self, Error> {
         problem.validate()?;
         let budget = Rho::within(epsilon, Delta::new(problem.delta)?).map(Rho::get).unwrap_or(0.0);
@@ -267,7 +268,7 @@ impl JointConfig {
             rho *= 0.999 * (budget / cost.get()).min(1.0);
         }
         let want = "larger: at this horizon, dimension and delta its noise is beyond what integers can make";
-        Err(Error::Field { field: "epsilon", got: epsilon.get(), want })
+        Err(OutOfRange::new("epsilon", epsilon.get(), want).into())
     }
 
     /// The profile with noise for items that are not rounded, at a cost of `rho`.
@@ -363,7 +364,7 @@ impl JointConfig {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::Field`].
+    /// [`Error::OutOfRange`].
     pub fn validate(&self) -> Result<(), Error> {
         self.problem.validate()?;
         let positive = [

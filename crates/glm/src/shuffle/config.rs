@@ -110,7 +110,7 @@ pub enum Protection {
 /// with `alpha = T^(1/(2 (1 - 2^(1-m))))`, the last cut at the horizon.
 ///
 /// # Errors
-/// [`Error::Field`].
+/// [`Error::OutOfRange`].
 ///
 /// # Source
 /// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not reach
@@ -138,7 +138,7 @@ impl ShuffleConfig {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::Field`], [`Error::Privacy`].
+    /// [`Error::OutOfRange`], [`Error::Privacy`].
     pub fn validate(&self) -> Result<(), Error> {
         self.sums().map(drop)
     }

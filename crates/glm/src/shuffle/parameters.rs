@@ -64,8 +64,8 @@ impl ShuffleParameters {
     /// out in seconds, and its delta is one at which a guarantee means something.
     ///
     /// # Errors
-    /// [`Error::Field`] for more than 8 batches, a million people in all, 1000 steps, or 2000 steps in all
-    /// batches; for an epsilon below 0.1; for a delta below 10^-30 or [above 0.01](Problem::check_delta).
+    /// [`Error::OutOfRange`] for more than 8 batches, a million people in all, 1000 steps, or 2000 steps in
+    /// all batches; for an epsilon below 0.1; for a delta below 10^-30 or [above 0.01](Problem::check_delta).
     pub fn config(&self) -> Result<ShuffleConfig, Error> {
         let &Self {
             arms,

@@ -1,6 +1,7 @@
 //! The ledger of JointGLM against hand calculations, and the noise it rests on.
 
 use bandit::{Features, Policy};
+use fault::OutOfRange;
 use glm::joint::{Estimate, JointConfig, JointGlm, Release, Trigger, WarmUp};
 use glm::{Descent, Error, Link, Problem};
 use privacy::budget::{Delta, Epsilon, Rho};
@@ -88,7 +89,7 @@ fn no_promise_is_larger_than_what_was_asked_for() {
                     let arm = policy.decide(&set, rng).unwrap();
                     policy.learn(&set, arm, &1.0, rng).unwrap();
                 }
-                Err(glm::Error::Field { field: "epsilon", .. }) => refused += 1,
+                Err(glm::Error::OutOfRange(OutOfRange { field: "epsilon", .. })) => refused += 1,
                 Err(error) => panic!("{epsilon}, d = {d}: {error}"),
             }
         }
@@ -185,10 +186,10 @@ fn what_is_accepted_learns() {
                             .unwrap_or_else(|e| panic!("epsilon {epsilon}, {problem:?}: {e}"));
                     }
                 }
-                Err(Error::Field {
+                Err(Error::OutOfRange(OutOfRange {
                     field: "epsilon" | "lambda" | "sigma" | "sigma_warm_up" | "sigma_running",
                     ..
-                }) => {
+                })) => {
                     refused += 1;
                 }
                 Err(e) => panic!("epsilon {epsilon}, {problem:?}: {e}"),
@@ -210,7 +211,7 @@ fn noise_beyond_its_grid_is_refused_by_name() {
             (0..8).for_each(|_| learn(&mut policy, &[0.6, 0.8], &mut rng));
             None
         }
-        Err(Error::Field { field, .. }) => Some(field),
+        Err(Error::OutOfRange(OutOfRange { field, .. })) => Some(field),
         Err(e) => panic!("{e}"),
     };
     let good = private(2, 1, 8, 4.0);

@@ -1,5 +1,6 @@
 //! Links, estimates and projections against numpy and scipy, and against values worked out by hand.
 
+use fault::OutOfRange;
 use glm::mle::{Ellipsoid, Rows, fit, fit_in, loss, project_ball};
 use glm::{Descent, Design, DistributionalDesign, Error, Instance, Link, Symmetric, onto_ball};
 use rand_chacha::ChaCha8Rng;
@@ -129,7 +130,10 @@ fn g_optimal_designs() {
     let zero = Design::g_optimal([[0.0, 0.0]].iter().map(|p| &p[..]), 2.0).unwrap();
     assert_eq!((zero.rank, zero.weights), (0, vec![1.0]));
     assert!(matches!(Design::g_optimal([], 2.0), Err(Error::Dimension { field: "points", .. })));
-    assert!(matches!(Design::g_optimal([&[1.0][..]], 1.0), Err(Error::Field { field: "factor", .. })));
+    assert!(matches!(
+        Design::g_optimal([&[1.0][..]], 1.0),
+        Err(Error::OutOfRange(OutOfRange { field: "factor", .. }))
+    ));
 }
 
 /// Random sets, some of lower rank: the certificate meets the factor asked for, and `sum pi q = rank`.
@@ -225,7 +229,7 @@ fn constrained_estimate_is_optimal() {
 fn bad_input_is_named() {
     assert!(matches!(
         fit(Link::Logistic, &three_rows(), 0.0, &[0.0, 0.0]),
-        Err(Error::Field { field: "lambda", .. })
+        Err(Error::OutOfRange(OutOfRange { field: "lambda", .. }))
     ));
     assert!(matches!(
         fit(Link::Logistic, &three_rows(), 1.0, &[0.0]),
@@ -233,13 +237,16 @@ fn bad_input_is_named() {
     ));
     assert!(matches!(Rows::new(2).push(&[1.0], 0.0), Err(Error::Dimension { field: "x", .. })));
     assert!(matches!(Rows::new(1).push(&[1.0], f64::NAN), Err(Error::NotFinite { field: "row" })));
-    assert!(matches!(Symmetric::new(2, vec![1.0, 2.0, 3.0, 4.0]), Err(Error::Field { field: "matrix", .. })));
+    assert!(matches!(
+        Symmetric::new(2, vec![1.0, 2.0, 3.0, 4.0]),
+        Err(Error::OutOfRange(OutOfRange { field: "matrix", .. }))
+    ));
     assert!(matches!(Symmetric::new(2, vec![1.0]), Err(Error::Dimension { field: "matrix", .. })));
     let flat = Symmetric::identity(2, 0.0);
     let e = Ellipsoid { centre: &[0.0, 0.0], metric: &flat, radius: 1.0 };
     assert!(e.project(&[1.0, 1.0]).is_ok(), "a flat metric holds everything");
     let bad = Ellipsoid { radius: 0.0, ..e };
-    assert!(matches!(bad.project(&[1.0, 1.0]), Err(Error::Field { field: "radius", .. })));
+    assert!(matches!(bad.project(&[1.0, 1.0]), Err(Error::OutOfRange(OutOfRange { field: "radius", .. }))));
     let saddle = Symmetric::new(2, vec![1.0, 0.0, 0.0, -0.1]).unwrap();
     let e = Ellipsoid { centre: &[0.0, 0.0], metric: &saddle, radius: 1.0 };
     assert!(matches!(e.project(&[3.0, 0.0]), Err(Error::NotPositive { field: "metric" })));

@@ -1,6 +1,7 @@
 //! Algorithm 1: batches, sensitivity, what it drops, what it loses, and what it says of its privacy.
 
 use bandit::{Environment, Features, Policy, Summary, UniformRandom, play};
+use fault::OutOfRange;
 use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm, Summation, batch_sizes};
 use glm::{Error, GlmEnvironment, Instance, Link, Problem};
 use privacy::budget::Epsilon;
@@ -46,8 +47,8 @@ fn batches_are_the_papers() {
     assert_eq!(batch_sizes(1_000_000, 4, 1).unwrap()[1..3], [2682, 138_949]);
     assert_eq!(batch_sizes(100_000_000, 4, 1).unwrap()[1..3], [37_275, 7_196_856]);
     assert_eq!(batch_sizes(40_000, 3, 3000).unwrap(), [3000, 1169, 35_831]);
-    assert!(matches!(batch_sizes(100, 1, 10), Err(Error::Field { field: "m", .. })));
-    assert!(matches!(batch_sizes(100, 2, 100), Err(Error::Field { field: "first", .. })));
+    assert!(matches!(batch_sizes(100, 1, 10), Err(Error::OutOfRange(OutOfRange { field: "m", .. }))));
+    assert!(matches!(batch_sizes(100, 2, 100), Err(Error::OutOfRange(OutOfRange { field: "first", .. }))));
 }
 
 /// One arm: it is played, and `V = B_1 x x^T + lambda I` exactly.

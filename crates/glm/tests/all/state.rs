@@ -1,6 +1,7 @@
 //! A stored policy goes on as if nothing had happened; a damaged one is refused; bad input changes nothing.
 
 use bandit::{Environment, Error, Features, Policy};
+use fault::OutOfRange;
 use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
 use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm};
@@ -212,7 +213,7 @@ fn bad_configurations_name_the_field() {
         let mut c = JointConfig::rs_glinucb(problem());
         change(&mut c);
         match JointGlm::new(c) {
-            Err(glm::Error::Field { field, .. }) => field,
+            Err(glm::Error::OutOfRange(OutOfRange { field, .. })) => field,
             other => panic!("{other:?}"),
         }
     };

@@ -3,6 +3,7 @@
 use bandit::{LinearConfig, Schedule};
 use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
+use fault::OutOfRange;
 use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::UpdateLevels;
@@ -79,7 +80,7 @@ fn figure_1_fits() {
 #[test]
 fn what_the_circuit_cannot_carry_is_refused_by_name() {
     let field = |config: &BanditConfig| match plan(config) {
-        Err(Error::Field { field, .. }) => field.to_string(),
+        Err(Error::OutOfRange(OutOfRange { field, .. })) => field.to_string(),
         Err(Error::Depth { what, .. }) => what.to_string(),
         Err(Error::Config(e)) => format!("config: {e}").chars().take(7).collect(),
         other => panic!("{other:?}"),

@@ -146,7 +146,7 @@ fn what_cannot_work_is_refused_with_a_way_out() {
     assert!(slots.contains("slots are needed") && slots.contains("4 arms with up to 16 features"), "{slots}");
     let large = refused(256, 256);
     assert!(large.contains("no ring has slots for more than 16 features with 64 arms"), "{large}");
-    assert!(refused(0, 2).contains("features = 0") && refused(2, 999).contains("arms = 999"));
+    assert!(refused(0, 2).contains("features is 0") && refused(2, 999).contains("arms is 999"));
     assert!(refused(2, 2_usize.pow(40)).contains("2 features with up to 64 arms"));
     assert!(refused(1, 65).contains("1 feature with up to 64 arms"));
     // What a refusal proposes does work.

@@ -1,6 +1,7 @@
 //! Budgets, conversions, composition and the ledger, against numbers worked out by hand or by another
 //! program.
 
+use fault::OutOfRange;
 use privacy::accountant::{Accountant, Cost};
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho, Sensitivity};
 use privacy::rdp::RdpCurve;
@@ -23,12 +24,15 @@ fn near(got: f64, want: f64, by: f64) {
 #[test]
 fn what_is_no_budget_is_refused() {
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(matches!(Epsilon::new(bad), Err(Error::Field { field: "epsilon", .. })));
-        assert!(matches!(Rho::new(bad), Err(Error::Field { field: "rho", .. })));
-        assert!(matches!(Sensitivity::new(bad), Err(Error::Field { field: "sensitivity", .. })));
+        assert!(matches!(Epsilon::new(bad), Err(Error::OutOfRange(OutOfRange { field: "epsilon", .. }))));
+        assert!(matches!(Rho::new(bad), Err(Error::OutOfRange(OutOfRange { field: "rho", .. }))));
+        assert!(matches!(
+            Sensitivity::new(bad),
+            Err(Error::OutOfRange(OutOfRange { field: "sensitivity", .. }))
+        ));
     }
     for bad in [-1e-9, 1.0, f64::NAN] {
-        assert!(matches!(Delta::new(bad), Err(Error::Field { field: "delta", .. })));
+        assert!(matches!(Delta::new(bad), Err(Error::OutOfRange(OutOfRange { field: "delta", .. }))));
     }
     assert!(serde_json::from_str::<Epsilon>("-1").is_err());
     assert_eq!(serde_json::to_string(&eps(0.5)).unwrap(), "0.5");

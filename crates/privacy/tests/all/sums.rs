@@ -1,5 +1,6 @@
 //! Shuffled bit sums and the tree of continual sums.
 
+use fault::OutOfRange;
 use privacy::Error;
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::gauss::{GaussianNoise, GridGaussian, HarnessGaussian};
@@ -129,11 +130,14 @@ fn bit_sum_golden() {
     assert_eq!(ones, [4, 2]);
     assert_eq!(sum.analyse(6).unwrap(), -1.0);
     for bad in [1.5, -1.0001, f64::NAN] {
-        assert!(matches!(sum.encode(bad, &mut words), Err(Error::Field { field: "value", .. })));
+        assert!(matches!(
+            sum.encode(bad, &mut words),
+            Err(Error::OutOfRange(OutOfRange { field: "value", .. }))
+        ));
     }
     assert!(sum.analyse(25).is_err() && sum.shuffle(&[0.0], &mut words).is_err());
     for bad in [BitSum::new(0.0, 1, 1, 1), BitSum::new(1.0, 0, 1, 1), BitSum::new(1.0, 1, 0, 1)] {
-        assert!(matches!(bad, Err(Error::Field { .. })));
+        assert!(matches!(bad, Err(Error::OutOfRange(_))));
     }
     assert!(matches!(BitSum::new(1.0, 1 << 30, 4, 1 << 30), Err(Error::Overflow { .. })));
 }
@@ -180,7 +184,10 @@ fn tree_without_noise_sums() {
     }
     assert_eq!(seen, [1.0, 3.0, 6.0, 10.0, 15.0, 21.0, 28.0, 36.0]);
     let before = tree.clone();
-    assert!(matches!(tree.add(&[1.0], &mut HarnessGaussian, rng), Err(Error::Field { field: "items", .. })));
+    assert!(matches!(
+        tree.add(&[1.0], &mut HarnessGaussian, rng),
+        Err(Error::OutOfRange(OutOfRange { field: "items", .. }))
+    ));
     assert_eq!(tree, before);
     let levels: Vec<u32> = [1, 2, 3, 4, 5, 8, 5000, 8192, 8193].iter().map(|t| Tree::levels(*t)).collect();
     assert_eq!(levels, [1, 2, 3, 3, 4, 4, 14, 14, 15]);
@@ -282,7 +289,7 @@ fn tree_on_the_grid_is_exact_and_resumes() {
         Tree::new(vec![-1.0], 5),
         Tree::new(vec![f64::NAN], 5),
     ] {
-        assert!(matches!(bad, Err(Error::Field { .. })));
+        assert!(matches!(bad, Err(Error::OutOfRange(_))));
     }
     assert!(
         GridGaussian::new(31).is_err()
