@@ -4,7 +4,7 @@
 //! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several
 //! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N); `rns/mod_up/set=SET/…`
 //! takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at the top with
-//! the transforms. `RNS_KERNEL=scalar` measures the portable kernels.
+//! the transforms. `RNS_KERNEL=scalar` measures the portable kernels, `RNS_KERNEL=avx2` those for AVX2.
 
 mod support;
 

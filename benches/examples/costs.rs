@@ -135,10 +135,7 @@ fn record(folder: &Path, load: &str, commit: Option<String>) -> Result<String> {
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("", |m| m.1);
     let machine = format!("{model}; {load}").replace(',', " ");
     let cores = std::thread::available_parallelism()?;
-    let kernel = match rns::kernels() {
-        rns::Kernel::Avx512Ifma => "avx512",
-        rns::Kernel::Scalar => "scalar",
-    };
+    let kernel = rns::kernels();
     let mut lines = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let new = entry?.path().join("new");

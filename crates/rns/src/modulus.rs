@@ -1,7 +1,10 @@
 //! Arithmetic modulo one prime of at most 50 bits.
 //!
-//! All reductions use 52-bit words, the operand width of the IFMA multiplier, so that the scalar and the
-//! vector kernels run the same algorithm. `docs/arithmetic.md` states the ranges and why they hold.
+//! Constants and Montgomery factors use 52-bit words, the operand width of the IFMA multiplier; what is
+//! stored in memory times 2⁵² is the same on every processor. `docs/arithmetic.md` states the ranges and why
+//! they hold.
+
+use crate::simd::{Kernel, kernels};
 
 /// A prime modulus q < 2⁵⁰ with the precomputed constants of its reductions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct Modulus {
     pub(crate) word: Constant,
     /// −1/q modulo 2⁵²: Montgomery's constant.
     pub(crate) minus_inverse: u64,
+    /// ⌊2⁶⁴/q⌋: the Shoup quotient of 1 for a 64-bit word.
+    reciprocal: u64,
 }
 
 /// A residue w that is prepared for many products, with its Shoup quotient ⌊w·2⁵²/q⌋.
@@ -54,6 +59,8 @@ impl Modulus {
             one: Constant { value: 1, quotient: (1u64 << 52) / q },
             word: Constant { value: 0, quotient: 0 },
             minus_inverse: inverse_modulo_word(q).wrapping_neg() & MASK52,
+            // An odd q does not divide 2⁶⁴.
+            reciprocal: u64::MAX / q,
         };
         modulus.word = modulus.constant((1u64 << 52) % q);
         Some(modulus)
@@ -69,11 +76,15 @@ impl Modulus {
         self.shift + 2
     }
 
-    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). For primes of
-    /// at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which leaves room for
-    /// the widest digit. Wider primes reduce their values, and b is the size of q.
+    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). On AVX-512,
+    /// for primes of at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which
+    /// leaves room for the widest digit. For wider primes, and on the other kernels, values are reduced and
+    /// b is the size of q.
     pub fn lazy_bits(&self) -> u32 {
-        if self.bits() <= 44 { (self.bits() + 6).max(48) } else { self.bits() }
+        match kernels() {
+            Kernel::Avx512Ifma if self.bits() <= 44 => (self.bits() + 6).max(48),
+            _ => self.bits(),
+        }
     }
 
     /// Prepares `w` modulo q for repeated products.
@@ -130,15 +141,6 @@ impl Modulus {
         x.wrapping_mul(w.value).wrapping_sub(estimate.wrapping_mul(self.q)) & MASK52
     }
 
-    /// high·2⁵² + low mod q, for high < 2⁵² and low < 2⁵².
-    #[inline(always)]
-    pub(crate) fn fold(&self, high: u64, low: u64) -> u64 {
-        // Each term is below 2q, the sum below 4q < 2⁵².
-        let r = self.mul_constant_lazy(high, self.word) + self.mul_constant_lazy(low, self.one);
-        let r = r.min(r.wrapping_sub(2 * self.q));
-        self.reduce_once(r)
-    }
-
     /// a·2⁵² mod q for any word a: the form of a factor in a sum of products that [`Self::montgomery`]
     /// reduces.
     #[inline(always)]
@@ -149,15 +151,30 @@ impl Modulus {
     /// sum/2⁵² mod q for a sum below 2¹¹⁵ (Montgomery 1985).
     #[inline(always)]
     pub(crate) fn montgomery(&self, sum: u128) -> u64 {
-        let m = (sum as u64).wrapping_mul(self.minus_inverse) & MASK52;
-        // m is chosen such that the low 52 bits of sum + m·q are zero.
-        self.reduce(((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64)
+        self.montgomery_sum(sum, false)
     }
 
-    /// x mod q for any x.
-    #[inline]
+    /// [`Self::montgomery`]; `once` promises that the sum is below 2⁵²·q ([`Self::reduces_once`]).
+    #[inline(always)]
+    pub(crate) fn montgomery_sum(&self, sum: u128, once: bool) -> u64 {
+        let m = (sum as u64).wrapping_mul(self.minus_inverse) & MASK52;
+        // m is chosen such that the low 52 bits of sum + m·q are zero. The quotient is below q + sum/2⁵².
+        let quotient = ((sum + u128::from(m) * u128::from(self.q)) >> 52) as u64;
+        if once { self.reduce_once(quotient) } else { self.reduce(quotient) }
+    }
+
+    /// Whether a sum of so many products of a factor below 2^bits and a reduced factor, given as (number,
+    /// bits), is below 2⁵²·q.
+    pub(crate) fn reduces_once<const N: usize>(terms: [(usize, u32); N]) -> bool {
+        terms.iter().map(|(terms, bits)| (*terms as u128) << bits).sum::<u128>() <= 1 << 52
+    }
+
+    /// x mod q for any x. Branch-free.
+    #[inline(always)]
     pub fn reduce(&self, x: u64) -> u64 {
-        self.fold(x >> 52, x & MASK52)
+        // The estimated quotient is short by less than x/2⁶⁴ + 1 < 2.
+        let estimate = (u128::from(x) * u128::from(self.reciprocal)) >> 64;
+        self.reduce_once(x - estimate as u64 * self.q)
     }
 
     /// x mod q for any signed x. Branch-free.

@@ -3,8 +3,8 @@
 //! Entry i of the output is the polynomial's value at ψ^(2·bitrev(i) + 1), where ψ is a root of order 2N. The
 //! automorphism X → X^g is then a permutation of the entries that does not depend on the prime.
 
-use crate::simd::operands::{Input, NttKernel, Output, bit_reverse};
-use crate::{Constant, Error, Modulus, primes, simd};
+use crate::simd::operands::{Input, Lift, NttKernel, Output, bit_reverse};
+use crate::{Error, Modulus, primes, simd};
 use std::sync::OnceLock;
 
 /// A prime with its transform.
@@ -84,12 +84,17 @@ impl NttTable {
     }
 }
 
-/// The kernel for the length `n` and the root `psi`: the vector kernel if this process runs it, else the
-/// portable one.
+/// The kernel for the length `n` and the root `psi`: the vector kernel that this process runs if it has this
+/// length, else the portable one.
 fn kernel(modulus: Modulus, n: usize, psi: u64) -> Box<dyn NttKernel> {
     #[cfg(target_arch = "x86_64")]
-    if let Some(fast) = simd::VectorNtt::new(modulus, n, psi) {
-        return Box::new(fast);
+    {
+        if let Some(fast) = simd::VectorNtt::new(modulus, n, psi) {
+            return Box::new(fast);
+        }
+        if let Some(fast) = simd::Ntt256::new(modulus, n, psi) {
+            return Box::new(fast);
+        }
     }
     Box::new(PortableNtt::new(modulus, n, psi))
 }
@@ -121,24 +126,60 @@ fn primitive_root(m: &Modulus, log_order: u32) -> u64 {
     })
 }
 
-/// The portable kernel: Cooley-Tukey and Gentleman-Sande butterflies with Shoup multiplication (Longa and
-/// Naehrig 2016).
+/// The portable kernel: Cooley-Tukey and Gentleman-Sande butterflies (Longa and Naehrig 2016) with Shoup
+/// products of 64-bit words, two stages in each pass over memory. Products of any word by a root are below
+/// 2q, and no value is reduced between the stages of a forward transform: each stage adds less than 2q.
+/// Values of an inverse transform double in each stage and are reduced only where the next sum could exceed
+/// a word.
 struct PortableNtt {
     modulus: Modulus,
     /// Entry i is ψ^bitrev(i).
-    roots: Vec<Constant>,
-    inverse_roots: Vec<Constant>,
+    roots: Vec<Root>,
+    inverse_roots: Vec<Root>,
     inverse_n: u64,
+}
+
+/// A residue w with its Shoup quotient ⌊w·2⁶⁴/q⌋.
+#[derive(Clone, Copy)]
+struct Root {
+    value: u64,
+    quotient: u64,
+}
+
+impl Root {
+    fn new(m: &Modulus, value: u64) -> Self {
+        Root { value, quotient: ((u128::from(value) << 64) / u128::from(m.value())) as u64 }
+    }
+
+    /// y·w modulo q in [0, 2q), for any word y.
+    #[inline(always)]
+    fn times(self, y: u64, q: u64) -> u64 {
+        // The estimated quotient is short by less than y/2⁶⁴ + 1 < 2.
+        let estimate = ((u128::from(y) * u128::from(self.quotient)) >> 64) as u64;
+        y.wrapping_mul(self.value).wrapping_sub(estimate.wrapping_mul(q))
+    }
+}
+
+/// Calls `f` on the entries i, i + stride, … of a block of W parts, for every i below stride = |block|/W.
+#[inline(always)]
+fn columns<const W: usize>(block: &mut [u64], f: impl Fn([u64; W]) -> [u64; W]) {
+    let stride = block.len() / W;
+    // A compiler that knows the bound would compute two columns at a time in vectors, where the low half of a
+    // 64-bit product takes three multiplications; that is slower.
+    for i in 0..std::hint::black_box(stride) {
+        let out = f(std::array::from_fn(|j| block[i + j * stride]));
+        out.iter().enumerate().for_each(|(j, &o)| block[i + j * stride] = o);
+    }
 }
 
 impl PortableNtt {
     fn new(modulus: Modulus, n: usize, psi: u64) -> Self {
         let log_n = n.trailing_zeros();
         let powers = |base: u64| {
-            let mut out = vec![modulus.constant(1); n];
+            let mut out = vec![Root::new(&modulus, 1); n];
             let mut p = 1;
             for i in 0..n {
-                out[bit_reverse(i, log_n)] = modulus.constant(p);
+                out[bit_reverse(i, log_n)] = Root::new(&modulus, p);
                 p = modulus.mul(p, base);
             }
             out
@@ -150,60 +191,140 @@ impl PortableNtt {
             inverse_n: modulus.inv(n as u64),
         }
     }
+
+    /// The stages of a forward transform. `finish(i, v)` gives what is stored for the unreduced value v with
+    /// index i.
+    #[inline(always)]
+    fn forward_stages(&self, limb: &mut [u64], mut finish: impl FnMut(usize, u64) -> u64) {
+        let q = self.modulus.value();
+        let butterfly = |x: u64, y: u64, w: Root| {
+            let t = w.times(y, q);
+            (x + t, x + 2 * q - t)
+        };
+        let four = |[a, b, c, d]: [u64; 4], w: Root, w0: Root, w1: Root| {
+            let ((a, c), (b, d)) = (butterfly(a, c, w), butterfly(b, d, w));
+            let ((a, b), (c, d)) = (butterfly(a, b, w0), butterfly(c, d, w1));
+            [a, b, c, d]
+        };
+        let n = limb.len();
+        // The last two stages are done together, where there are as many.
+        let merged = if n >= 4 { 2 } else { 0 };
+        let (mut half, mut blocks) = (n / 2, 1);
+        while half > merged {
+            if merged == 0 || half.trailing_zeros() % 2 == 0 {
+                for (block, &w) in limb.chunks_exact_mut(2 * half).zip(&self.roots[blocks..]) {
+                    columns(block, |[x, y]| butterfly(x, y, w).into());
+                }
+                (half, blocks) = (half / 2, 2 * blocks);
+                continue;
+            }
+            let (first, last) = (&self.roots[blocks..], self.roots[2 * blocks..].as_chunks::<2>().0);
+            for ((block, &w), &[w0, w1]) in limb.chunks_exact_mut(2 * half).zip(first).zip(last) {
+                columns(block, |v| four(v, w, w0, w1));
+            }
+            (half, blocks) = (half / 4, 4 * blocks);
+        }
+        if merged == 0 {
+            return limb.iter_mut().enumerate().for_each(|(i, x)| *x = finish(i, *x));
+        }
+        let (first, last) = (&self.roots[n / 4..n / 2], self.roots[n / 2..].as_chunks::<2>().0);
+        let blocks = limb.as_chunks_mut::<4>().0.iter_mut();
+        for (k, ((v, &w), &[w0, w1])) in blocks.zip(first).zip(last).enumerate() {
+            let values = four(*v, w, w0, w1);
+            for (j, (o, x)) in v.iter_mut().zip(values).enumerate() {
+                *o = finish(4 * k + j, x);
+            }
+        }
+    }
 }
 
 impl NttKernel for PortableNtt {
     fn forward_with(&self, limb: &mut [u64], input: Input, output: Output) {
-        let q = &self.modulus;
-        if let Input::Lifted(lift, from) = input {
-            simd::lift_into(q, limb, from, lift);
-        }
-        let mut half = limb.len() / 2;
-        let mut blocks = 1;
-        while half > 0 {
-            for (block, w) in limb.chunks_exact_mut(2 * half).zip(&self.roots[blocks..]) {
-                let (low, high) = block.split_at_mut(half);
-                for (x, y) in low.iter_mut().zip(high) {
-                    let t = q.mul_constant(*y, *w);
-                    (*x, *y) = (q.add(*x, t), q.sub(*x, t));
+        let (m, q) = (&self.modulus, self.modulus.value());
+        // Coefficients are below `start`.
+        let start = match input {
+            Input::Limb => q,
+            Input::Lifted(Lift::Residue { prime, .. }, from) => {
+                // A multiple of q that makes all representatives positive.
+                let (half, offset) = (prime / 2, (prime / 2 / q + 1) * q);
+                for (o, &x) in limb.iter_mut().zip(from) {
+                    *o = x + offset - (prime & u64::from(x > half).wrapping_neg());
                 }
+                offset + half + 1
             }
-            half /= 2;
-            blocks *= 2;
-        }
-        if let Output::Quotient(x, w) = output {
-            simd::sub_mul_constant_assign(q, x, limb, w);
+            Input::Lifted(Lift::Digit { bits, less }, from) => {
+                limb.iter_mut().zip(from).for_each(|(o, &x)| *o = x + less);
+                q + (1 << bits)
+            }
+        };
+        match output {
+            Output::Limb | Output::Lazy => self.forward_stages(limb, |_, v| m.reduce(v)),
+            Output::Quotient(x, w) => {
+                // A multiple of q that is at least any value: sixteen stages add less than 32q.
+                let (above, w) = ((start / q + 33) * q, Root::new(m, w.value));
+                self.forward_stages(limb, |i, v| {
+                    x[i] = m.reduce_once(w.times(x[i] + above - v, q));
+                    v
+                });
+            }
         }
     }
 
     fn inverse_with(&self, limb: &mut [u64], values: Option<&[u64]>, factor: u64) {
-        let q = &self.modulus;
+        let (m, q) = (&self.modulus, self.modulus.value());
         if let Some(values) = values {
             limb.copy_from_slice(values);
         }
-        let mut half = 1;
-        let mut blocks = limb.len() / 2;
-        while blocks > 0 {
-            for (block, w) in limb.chunks_exact_mut(2 * half).zip(&self.inverse_roots[blocks..]) {
-                let (low, high) = block.split_at_mut(half);
-                for (x, y) in low.iter_mut().zip(high) {
-                    (*x, *y) = (q.add(*x, *y), q.mul_constant(q.sub(*x, *y), *w));
+        let scale = Root::new(m, m.mul(self.inverse_n, factor));
+        if limb.len() < 2 {
+            return limb.iter_mut().for_each(|x| *x = m.reduce_once(scale.times(*x, q)));
+        }
+        let butterfly = |x: u64, y: u64, w: Root, bound: u64| (x + y, w.times(x + bound - y, q));
+        // Two stages on values below `bound`.
+        let four = |[a, b, c, d]: [u64; 4], w0: Root, w1: Root, w: Root, bound: u64| {
+            let ((a, b), (c, d)) = (butterfly(a, b, w0, bound), butterfly(c, d, w1, bound));
+            let ((a, c), (b, d)) = (butterfly(a, c, w, 2 * bound), butterfly(b, d, w, 2 * bound));
+            [a, b, c, d]
+        };
+        // Values are below 2^grown·q.
+        let (mut half, mut blocks, mut grown) = (1, limb.len() / 2, 0);
+        while blocks > 1 {
+            let stages = if blocks == 2 { 1 } else { 2 };
+            // Sums and differences of these stages and of the last one are below 2⁶⁴.
+            if m.bits() + grown + stages + 1 > 64 {
+                limb.iter_mut().for_each(|x| *x = m.reduce(*x));
+                grown = 0;
+            }
+            let (bound, roots) = (q << grown, &self.inverse_roots);
+            if stages == 1 {
+                for (block, &w) in limb.chunks_exact_mut(2 * half).zip(&roots[blocks..]) {
+                    columns(block, |[x, y]| butterfly(x, y, w, bound).into());
+                }
+            } else {
+                let (first, last) = (roots[blocks..].as_chunks::<2>().0, &roots[blocks / 2..]);
+                for ((block, &[w0, w1]), &w) in limb.chunks_exact_mut(4 * half).zip(first).zip(last) {
+                    match <&mut [u64; 4]>::try_from(&mut *block) {
+                        Ok(v) => *v = four(*v, w0, w1, w, bound),
+                        Err(_) => columns(block, |v| four(v, w0, w1, w, bound)),
+                    }
                 }
             }
-            half *= 2;
-            blocks /= 2;
+            (half, blocks, grown) = (half << stages, blocks >> stages, grown + stages);
         }
-        let last = q.constant(q.mul(self.inverse_n, factor));
-        for x in limb {
-            *x = q.mul_constant(*x, last);
-        }
+        // The last stage, and the factor.
+        let last = Root::new(m, m.mul(scale.value, self.inverse_roots[1].value));
+        columns(limb, |[x, y]| {
+            let (sum, difference) = (x + y, x + (q << grown) - y);
+            [m.reduce_once(scale.times(sum, q)), m.reduce_once(last.times(difference, q))]
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lift, Permutation};
+    use crate::Permutation;
+    use crate::simd::tests::{available, on};
     use rand::{Rng, SeedableRng};
 
     fn random(n: usize, q: u64, seed: u64) -> Vec<u64> {
@@ -237,9 +358,9 @@ mod tests {
                     slow[k] = if i + j < n { m.add(slow[k], p) } else { m.sub(slow[k], p) };
                 }
             }
-            let portable = PortableNtt::new(m, n, peer(n, q).1);
-            let table = NttTable::new(log_n, q).unwrap();
-            for kernel in [&portable as &dyn NttKernel, &*table.kernel] {
+            let tables = available().map(|kernel| on(kernel, || NttTable::new(log_n, q).unwrap()));
+            for table in tables {
+                let kernel = &table.kernel;
                 let (mut fa, mut fb) = (a.clone(), b.clone());
                 kernel.forward(&mut fa);
                 kernel.forward(&mut fb);
@@ -256,7 +377,7 @@ mod tests {
     fn kernels_agree_bit_for_bit() {
         let mut pairs = 0;
         for (log_n, bits) in
-            (4..=16).flat_map(|l| [20, 31, 32, 35, 36, 39, 42, 44, 45, 46, 47, 49, 50].map(|b| (l, b)))
+            (4..=16).flat_map(|l| [20, 31, 32, 35, 36, 39, 42, 44, 45, 46, 47, 48, 49, 50].map(|b| (l, b)))
         {
             let n = 1usize << log_n;
             let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
@@ -264,25 +385,29 @@ mod tests {
             let m = Modulus::new(q).unwrap();
             let (plan, psi) = peer(n, q);
             assert_eq!(primitive_root(&m, log_n + 1), psi, "2^{log_n}, {bits} bits");
-            let (table, portable) = (NttTable::new(log_n, q).unwrap(), PortableNtt::new(m, n, psi));
+            let tables = || available().map(|kernel| on(kernel, || NttTable::new(log_n, q).unwrap()));
+            let portable = PortableNtt::new(m, n, psi);
             let ends = random(n, 2, 5).iter().map(|&x| x * (q - 1)).collect();
             for a in [vec![0; n], vec![q - 1; n], ends, random(n, q, 3)] {
-                let [mut ours, mut slow, mut peers] = [a.clone(), a.clone(), a.clone()];
-                table.forward(&mut ours);
+                let [mut slow, mut peers] = [a.clone(), a.clone()];
                 portable.forward(&mut slow);
                 plan.fwd(&mut peers);
-                assert!(ours == slow && ours == peers, "forward, 2^{log_n}, {bits} bits");
-                table.inverse(&mut ours);
-                assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
+                assert!(slow == peers, "forward, 2^{log_n}, {bits} bits");
                 // The inverse, with `a` as values.
-                let [mut ours, mut slow, mut peers] = [a.clone(), a.clone(), a.clone()];
-                table.inverse(&mut ours);
-                portable.inverse(&mut slow);
+                let [mut slow_inverse, mut peers] = [a.clone(), a.clone()];
+                portable.inverse(&mut slow_inverse);
                 plan.inv(&mut peers);
                 simd::mul_constant_assign(&m, &mut peers, m.constant(portable.inverse_n));
-                assert!(ours == slow && ours == peers, "inverse, 2^{log_n}, {bits} bits");
-                table.forward(&mut ours);
-                assert!(ours == a, "round trip, 2^{log_n}, {bits} bits");
+                assert!(slow_inverse == peers, "inverse, 2^{log_n}, {bits} bits");
+                for (table, kernel) in tables().zip(available()) {
+                    let mut ours = a.clone();
+                    table.forward(&mut ours);
+                    assert!(ours == slow, "{kernel}, forward, 2^{log_n}, {bits} bits");
+                    table.inverse(&mut ours);
+                    assert!(ours == a, "{kernel}, round trip, 2^{log_n}, {bits} bits");
+                    table.inverse(&mut ours);
+                    assert!(ours == slow_inverse, "{kernel}, inverse, 2^{log_n}, {bits} bits");
+                }
             }
         }
         assert!(pairs > 120, "{pairs}");
@@ -293,44 +418,55 @@ mod tests {
     /// extreme residues.
     #[test]
     fn inputs_are_lifted_and_outputs_divided() {
-        for (log_n, bits) in (5..=16).flat_map(|l| [20, 32, 40, 46, 47, 50].map(|b| (l, b))) {
+        for (log_n, bits) in (5..=16).flat_map(|l| [20, 32, 40, 46, 47, 48, 49, 50].map(|b| (l, b))) {
             let n = 1usize << log_n;
             let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
-            let table = NttTable::new(log_n, q).unwrap();
-            let m = *table.modulus();
-            for from_bits in [24, 40, 50] {
-                let p = primes::largest(from_bits, 2 * n as u64, &[q]).unwrap();
-                let lift = Lift::new(&Modulus::new(p).unwrap(), &m);
-                let mut from = random(n, p, 5);
-                from[..4].copy_from_slice(&[0, p / 2, p / 2 + 1, p - 1]);
-                let mut x = random(n, q, 6);
-                x.iter_mut().step_by(3).for_each(|x| *x = 0);
-                x.iter_mut().skip(1).step_by(3).for_each(|x| *x = q - 1);
-                for from in [from, vec![p - 1; n], vec![p / 2; n]] {
-                    let centred = |&y: &u64| if y > p / 2 { y as i64 - p as i64 } else { y as i64 };
-                    let mut values: Vec<u64> =
-                        from.iter().map(|y| centred(y).rem_euclid(q as i64) as u64).collect();
-                    table.forward(&mut values);
-                    let mut made = vec![7; n];
-                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Limb);
-                    assert!(made == values, "lifted from {from_bits} to {bits} bits, 2^{log_n}");
-                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Lazy);
-                    let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
-                    made.iter_mut().for_each(|x| *x %= q);
-                    assert!(below && made == values, "unreduced, {from_bits} to {bits} bits, 2^{log_n}");
-                    let w = m.constant(q - 2);
-                    table.inverse_with(&mut made, Some(&values), w.value);
-                    let scaled = |y| m.mul(centred(y).rem_euclid(q as i64) as u64, w.value);
-                    assert!(
-                        from.iter().map(scaled).eq(made.iter().copied()),
-                        "scaled, {bits} bits, 2^{log_n}"
-                    );
-                    let quotient: Vec<u64> =
-                        x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value)).collect();
-                    let mut kept = x.clone();
-                    table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Quotient(&mut kept, w));
-                    assert!(kept == quotient, "divided, {from_bits} to {bits} bits, 2^{log_n}");
-                }
+            for kernel in available() {
+                on(kernel, || {
+                    let table = NttTable::new(log_n, q).unwrap();
+                    let m = *table.modulus();
+                    for from_bits in [24, 40, 50] {
+                        let p = primes::largest(from_bits, 2 * n as u64, &[q]).unwrap();
+                        let lift = Lift::new(&Modulus::new(p).unwrap(), &m);
+                        let mut from = random(n, p, 5);
+                        from[..4].copy_from_slice(&[0, p / 2, p / 2 + 1, p - 1]);
+                        let mut x = random(n, q, 6);
+                        x.iter_mut().step_by(3).for_each(|x| *x = 0);
+                        x.iter_mut().skip(1).step_by(3).for_each(|x| *x = q - 1);
+                        for from in [from, vec![p - 1; n], vec![p / 2; n]] {
+                            let centred = |&y: &u64| if y > p / 2 { y as i64 - p as i64 } else { y as i64 };
+                            let mut values: Vec<u64> =
+                                from.iter().map(|y| centred(y).rem_euclid(q as i64) as u64).collect();
+                            table.forward(&mut values);
+                            let mut made = vec![7; n];
+                            table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Limb);
+                            assert!(made == values, "lifted from {from_bits} to {bits} bits, 2^{log_n}");
+                            table.forward_with(&mut made, Input::Lifted(lift, &from), Output::Lazy);
+                            let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
+                            made.iter_mut().for_each(|x| *x %= q);
+                            assert!(
+                                below && made == values,
+                                "unreduced, {from_bits} to {bits} bits, 2^{log_n}"
+                            );
+                            let w = m.constant(q - 2);
+                            table.inverse_with(&mut made, Some(&values), w.value);
+                            let scaled = |y| m.mul(centred(y).rem_euclid(q as i64) as u64, w.value);
+                            assert!(
+                                from.iter().map(scaled).eq(made.iter().copied()),
+                                "scaled, {bits} bits, 2^{log_n}"
+                            );
+                            let quotient: Vec<u64> =
+                                x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value)).collect();
+                            let mut kept = x.clone();
+                            table.forward_with(
+                                &mut made,
+                                Input::Lifted(lift, &from),
+                                Output::Quotient(&mut kept, w),
+                            );
+                            assert!(kept == quotient, "divided, {from_bits} to {bits} bits, 2^{log_n}");
+                        }
+                    }
+                })
             }
         }
     }
@@ -341,39 +477,49 @@ mod tests {
     fn digits_are_transformed_like_their_residues() {
         for (log_n, bits) in [4, 9, 13, 16]
             .into_iter()
-            .flat_map(|l| [20, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 50].map(|b| (l, b)))
+            .flat_map(|l| [20, 32, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50].map(|b| (l, b)))
         {
             let n = 1usize << log_n;
             let Ok(q) = primes::largest(bits, 2 * n as u64, &[]) else { continue };
-            let table = NttTable::new(log_n, q).unwrap();
-            let m = *table.modulus();
-            for width in [1, 20, 41, 46, 47] {
-                let (lift, half) = (Lift::of_digit(width, &m), 1i64 << (width - 1));
-                let ends = random(n, 2, 7).iter().map(|&x| x * ((1 << width) - 1)).collect();
-                for stored in [random(n, 1 << width, 8), ends, vec![(1 << width) - 1; n], vec![0; n]] {
-                    let mut values: Vec<u64> =
-                        stored.iter().map(|&x| (x as i64 - half).rem_euclid(q as i64) as u64).collect();
-                    let mut made = vec![7; n];
-                    simd::lift_into(&m, &mut made, &stored, lift);
-                    assert!(made == values, "lifted, {width} to {bits} bits");
-                    table.forward(&mut values);
-                    table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Limb);
-                    assert!(made == values, "{width} to {bits} bits, 2^{log_n}");
-                    table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Lazy);
-                    let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
-                    made.iter_mut().for_each(|x| *x %= q);
-                    assert!(below && made == values, "unreduced, {width} to {bits} bits, 2^{log_n}");
-                    let w = m.constant(q - 2);
-                    let x = random(n, q, 9);
-                    let mut kept = x.clone();
-                    table.forward_with(
-                        &mut made,
-                        Input::Lifted(lift, &stored),
-                        Output::Quotient(&mut kept, w),
-                    );
-                    let quotient = x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value));
-                    assert!(kept.into_iter().eq(quotient), "divided, {width} to {bits} bits, 2^{log_n}");
-                }
+            for kernel in available() {
+                on(kernel, || {
+                    let table = NttTable::new(log_n, q).unwrap();
+                    let m = *table.modulus();
+                    for width in [1, 20, 41, 46, 47] {
+                        let (lift, half) = (Lift::of_digit(width, &m), 1i64 << (width - 1));
+                        let ends = random(n, 2, 7).iter().map(|&x| x * ((1 << width) - 1)).collect();
+                        for stored in [random(n, 1 << width, 8), ends, vec![(1 << width) - 1; n], vec![0; n]]
+                        {
+                            let mut values: Vec<u64> = stored
+                                .iter()
+                                .map(|&x| (x as i64 - half).rem_euclid(q as i64) as u64)
+                                .collect();
+                            let mut made = vec![7; n];
+                            simd::lift_into(&m, &mut made, &stored, lift);
+                            assert!(made == values, "lifted, {width} to {bits} bits");
+                            table.forward(&mut values);
+                            table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Limb);
+                            assert!(made == values, "{width} to {bits} bits, 2^{log_n}");
+                            table.forward_with(&mut made, Input::Lifted(lift, &stored), Output::Lazy);
+                            let below = made.iter().all(|x| x >> m.lazy_bits() == 0);
+                            made.iter_mut().for_each(|x| *x %= q);
+                            assert!(below && made == values, "unreduced, {width} to {bits} bits, 2^{log_n}");
+                            let w = m.constant(q - 2);
+                            let x = random(n, q, 9);
+                            let mut kept = x.clone();
+                            table.forward_with(
+                                &mut made,
+                                Input::Lifted(lift, &stored),
+                                Output::Quotient(&mut kept, w),
+                            );
+                            let quotient = x.iter().zip(&values).map(|(&x, &v)| m.mul(m.sub(x, v), w.value));
+                            assert!(
+                                kept.into_iter().eq(quotient),
+                                "divided, {width} to {bits} bits, 2^{log_n}"
+                            );
+                        }
+                    }
+                })
             }
         }
     }
@@ -399,18 +545,22 @@ mod tests {
 
     #[test]
     fn short_transform_equals_the_full_one() {
-        let (log_n, n) = (12, 4096usize);
-        let q = primes::largest(42, 2 * n as u64, &[]).unwrap();
-        let table = NttTable::new(log_n, q).unwrap();
-        for log_stride in [0, 1, 2, 4, 6, 8] {
-            let stride = 1 << log_stride;
-            let mut short = random(n / stride, q, 9);
-            let mut full = vec![0; n];
-            short.iter().enumerate().for_each(|(i, &c)| full[i * stride] = c);
-            table.forward(&mut full);
-            table.forward_short(n, &mut short);
-            let got: Vec<u64> = (0..n).map(|i| short[i / stride]).collect();
-            assert_eq!(got, full, "stride {stride}");
+        for kernel in available() {
+            on(kernel, || {
+                let (log_n, n) = (12, 4096usize);
+                let q = primes::largest(42, 2 * n as u64, &[]).unwrap();
+                let table = NttTable::new(log_n, q).unwrap();
+                for log_stride in [0, 1, 2, 4, 6, 8] {
+                    let stride = 1 << log_stride;
+                    let mut short = random(n / stride, q, 9);
+                    let mut full = vec![0; n];
+                    short.iter().enumerate().for_each(|(i, &c)| full[i * stride] = c);
+                    table.forward(&mut full);
+                    table.forward_short(n, &mut short);
+                    let got: Vec<u64> = (0..n).map(|i| short[i / stride]).collect();
+                    assert_eq!(got, full, "stride {stride}");
+                }
+            })
         }
     }
 

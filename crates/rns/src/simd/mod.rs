@@ -1,6 +1,5 @@
-//! Kernels on one limb. Each has two versions that give the same bits: `scalar` and `avx512` (AVX-512 with
-//! IFMA). The version is chosen once, by the features of the CPU; `RNS_KERNEL=scalar` forces the scalar
-//! version.
+//! Kernels on one limb. Each has three versions that give the same bits: `scalar`, `avx2` (AVX2 with FMA) and
+//! `avx512` (AVX-512 with IFMA). The version is chosen once, by the features of the CPU ([`kernels`]).
 //!
 //! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
 //! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
@@ -8,13 +7,21 @@
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ntt256;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ntt512;
 pub(crate) mod operands;
 mod scalar;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use ntt256::Ntt256;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use ntt512::VectorNtt;
 
@@ -27,28 +34,81 @@ use std::sync::OnceLock;
 pub enum Kernel {
     /// The scalar version, in portable Rust.
     Scalar,
-    /// The vector version, for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI.
+    /// The vector version for CPUs with AVX2 and FMA.
+    Avx2,
+    /// The vector version for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI.
     Avx512Ifma,
 }
 
-/// The version that this process runs. It is chosen at the first call.
+impl Kernel {
+    /// All versions, the fastest last.
+    pub const ALL: [Kernel; 3] = [Kernel::Scalar, Kernel::Avx2, Kernel::Avx512Ifma];
+
+    /// Whether the CPU has the features that this version needs.
+    pub fn is_available(self) -> bool {
+        match self {
+            Kernel::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Ifma => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512ifma")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vbmi")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Kernel::Avx2 | Kernel::Avx512Ifma => false,
+        }
+    }
+
+    /// The version to run if the environment asks for `wanted`, and a warning if that is not what it asks
+    /// for.
+    fn choose(wanted: Option<&str>) -> (Self, Option<String>) {
+        let best = Self::ALL.into_iter().rfind(|kernel| kernel.is_available()).unwrap_or(Kernel::Scalar);
+        let Some(word) = wanted.filter(|word| !word.is_empty()) else { return (best, None) };
+        match Self::ALL.into_iter().find(|kernel| kernel.to_string() == word) {
+            Some(kernel) if kernel.is_available() => (kernel, None),
+            Some(_) => {
+                (best, Some(format!("this CPU lacks the features of RNS_KERNEL={word}: running {best}")))
+            }
+            None => {
+                let all = Self::ALL.map(|kernel| kernel.to_string()).join(", ");
+                (best, Some(format!("RNS_KERNEL={word} is none of {all}: running {best}")))
+            }
+        }
+    }
+}
+
+/// The word for this version in `RNS_KERNEL`, logs and benchmarks.
+impl std::fmt::Display for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Kernel::Scalar => "scalar",
+            Kernel::Avx2 => "avx2",
+            Kernel::Avx512Ifma => "avx512",
+        })
+    }
+}
+
+/// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
+/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `avx2` or `avx512`).
+/// If the CPU cannot run that one, or there is none of this name, a warning goes to the standard error and
+/// the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
+    #[cfg(test)]
+    if let Some(kernel) = tests::FORCED.get() {
+        return kernel;
+    }
     *CHOICE.get_or_init(|| {
-        let forced = std::env::var("RNS_KERNEL").is_ok_and(|v| v == "scalar");
-        #[cfg(target_arch = "x86_64")]
-        if !forced
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512ifma")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vbmi")
-        {
-            return Kernel::Avx512Ifma;
+        let (kernel, warning) = Kernel::choose(std::env::var("RNS_KERNEL").ok().as_deref());
+        if let Some(warning) = warning {
+            eprintln!("warning: {warning}");
         }
-        let _ = forced;
-        Kernel::Scalar
+        kernel
     })
 }
 
@@ -65,6 +125,9 @@ macro_rules! kernel {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
                 Kernel::Avx512Ifma => unsafe { avx512::$name($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Kernel::Avx2 => unsafe { avx2::$name($($arg),*) },
                 _ => scalar::$name($($arg),*),
             }
         }
@@ -110,10 +173,6 @@ kernel! {
 kernel! {
     /// a ← a + c, the same c in every entry.
     pub fn add_constant(m: &Modulus, a: &mut [u64], c: u64) same_length a.len()
-}
-kernel! {
-    /// a ← (a − b)·w.
-    pub(crate) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) same_length a.len(), b.len()
 }
 kernel! {
     /// out ← the residues of x modulo `m`, by `lift`.
@@ -184,14 +243,52 @@ kernel! {
     same_length out.len(), a.len(), permutation.indices().len()
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
-#[allow(unsafe_code)]
-mod tests {
+#[cfg(test)]
+pub(crate) mod tests {
     use super::*;
     use crate::primes;
     use operands::{LimbPairs, Mode};
     use proptest::prelude::*;
     use rand::{Rng, SeedableRng};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The version that this thread runs, in place of the process's choice.
+        pub(super) static FORCED: Cell<Option<Kernel>> = const { Cell::new(None) };
+    }
+
+    /// The result of `f` on this thread with the version `kernel`, which must be available.
+    pub(crate) fn on<T>(kernel: Kernel, f: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Kernel>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                FORCED.set(self.0);
+            }
+        }
+        assert!(kernel.is_available());
+        let _restore = Restore(FORCED.replace(Some(kernel)));
+        f()
+    }
+
+    /// The versions that this CPU can run.
+    pub(crate) fn available() -> impl Iterator<Item = Kernel> {
+        Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
+    }
+
+    /// A version that is asked for is run if it can be; nothing else asked for stops the process.
+    #[test]
+    fn the_environment_chooses_among_the_versions_of_the_cpu() {
+        let best = available().last().unwrap();
+        assert_eq!(Kernel::choose(None), (best, None));
+        assert_eq!(Kernel::choose(Some("")), (best, None));
+        for kernel in Kernel::ALL {
+            let (chosen, warning) = Kernel::choose(Some(&kernel.to_string()));
+            let known = kernel.is_available();
+            assert_eq!((chosen, warning.is_none()), (if known { kernel } else { best }, known));
+        }
+        let (chosen, warning) = Kernel::choose(Some("sclar"));
+        assert!(chosen == best && warning.unwrap().contains("sclar is none of scalar, avx2, avx512"));
+    }
 
     fn limb(rng: &mut impl Rng, n: usize, bound: u64) -> Vec<u64> {
         // Both ends of the range are frequent.
@@ -209,7 +306,7 @@ mod tests {
         /// Every vector kernel equals its scalar twin, which equals big-integer arithmetic.
         #[test]
         fn twins_agree(bits in 17u32..=50, n in 1usize..70, terms in 1usize..19, seed: u64) {
-            if kernels() != Kernel::Avx512Ifma { return Ok(()); }
+            for kernel in available() {
             let q = primes::largest(bits, 1 << 11, &[]).unwrap();
             let m = Modulus::new(q).unwrap();
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -221,8 +318,7 @@ mod tests {
                 ($name:ident($($arg:expr),*), $init:expr, $slow:expr) => {{
                     let (mut s, mut v) = ($init.clone(), $init.clone());
                     scalar::$name(&m, &mut s $(, $arg)*);
-                    // SAFETY: the features of the CPU were checked above.
-                    unsafe { avx512::$name(&m, &mut v $(, $arg)*) };
+                    on(kernel, || $name(&m, &mut v $(, $arg)*));
                     prop_assert_eq!(&s, &v, "{}", stringify!($name));
                     let slow: Vec<u64> = (0..s.len()).map($slow).collect();
                     prop_assert_eq!(&s, &slow, "{}", stringify!($name));
@@ -235,7 +331,6 @@ mod tests {
             both!(mul_assign(&b), a, |i| big(wide(a[i]) * wide(b[i])));
             both!(mul_into(&b, &c), a, |i| big(wide(b[i]) * wide(c[i])));
             both!(mul_add_assign(&b, &c), a, |i| big(wide(a[i]) + wide(b[i]) * wide(c[i])));
-            both!(sub_mul_constant_assign(&b, w), a, |i| big((wide(a[i]) + wide(q) - wide(b[i])) * wide(w.value)));
             both!(mul_constant_add(&word, w), a, |i| big(wide(a[i]) + wide(word[i]) * wide(w.value)));
             both!(add_constant(w.value), a, |i| big(wide(a[i]) + wide(w.value)));
             both!(mul_constant_assign(w), word, |i| big(wide(word[i]) * wide(w.value)));
@@ -260,8 +355,7 @@ mod tests {
                 let [s0, s1, v0, v1] = &mut out;
                 scalar::combine_into(&m, s0, rows, by);
                 scalar::combine_into(&other, s1, rows, (&k1, 1));
-                // SAFETY: as above.
-                unsafe { avx512::combine_pair_into([&m, &other], v0, v1, rows, [by, (&k1, 1)]) };
+                on(kernel, || combine_pair_into([&m, &other], v0, v1, rows, [by, (&k1, 1)]));
                 prop_assert!(s0 == v0 && s1 == v1);
             }
 
@@ -273,8 +367,7 @@ mod tests {
                 let picked = |i: usize| b[permutation.indices()[i] as usize];
                 let (mut s, mut v) = (vec![0; n], vec![0; n]);
                 scalar::gather_into(&mut s, &b, &permutation);
-                // SAFETY: as above.
-                unsafe { avx512::gather_into(&mut v, &b, &permutation) };
+                on(kernel, || gather_into(&mut v, &b, &permutation));
                 prop_assert!(s == v && (0..n).all(|i| s[i] == picked(i)));
             }
 
@@ -295,8 +388,7 @@ mod tests {
             let mut out = [(); 4].map(|()| vec![0; stride * short]);
             let [s0, s1, v0, v1] = &mut out;
             scalar::inner_products_short_into(&m, s0, s1, &few, y, z);
-            // SAFETY: as above.
-            unsafe { avx512::inner_products_short_into(&m, v0, v1, &few, y, z) };
+            on(kernel, || inner_products_short_into(&m, v0, v1, &few, y, z));
             prop_assert!(s0 == v0 && s1 == v1);
             for i in 0..stride * short {
                 let x = |j: usize| wide(m.montgomery(wide(few[j][i / stride])));
@@ -311,8 +403,7 @@ mod tests {
                 let mut out = [(); 2].map(|()| vec![0; room]);
                 let [s, v] = &mut out;
                 let taken = scalar::take_residues(q, s, &drawn);
-                // SAFETY: as above.
-                prop_assert_eq!(unsafe { avx512::take_residues(q, v, &drawn) }, taken);
+                prop_assert_eq!(on(kernel, || take_residues(q, v, &drawn)), taken);
                 prop_assert!(s[..taken] == v[..taken]);
                 let width = (m.bits() as usize).div_ceil(8);
                 let words = drawn.chunks_exact(width).map(|w| w.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)));
@@ -325,7 +416,7 @@ mod tests {
             let limbs: Vec<_> = (0..3 * terms + 8).map(|_| limb(&mut rng, len, q)).collect();
             let (used, (x, yz)) = (terms - seed as usize % terms, limbs.split_at(terms));
             // As transforms leave them.
-            let x: Vec<_> = (x[..used].iter()).map(|_| limb(&mut rng, len, 1 << m.lazy_bits())).collect();
+            let x: Vec<_> = (x[..used].iter()).map(|_| limb(&mut rng, len, 1 << on(kernel, || m.lazy_bits()))).collect();
             let x: Vec<&[u64]> = x.iter().map(|x| &x[..]).collect();
             let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
             let whole = LimbPairs::new(&m, &stored);
@@ -347,9 +438,8 @@ mod tests {
             };
             let mut out = [(); 4].map(|()| vec![0; len]);
             let [s0, s1, v0, v1] = &mut out;
-            scalar::pair_products_into(&m, s0, s1, &x, pairs, &plus, Destination::default());
-            // SAFETY: as above.
-            unsafe { avx512::pair_products_into(&m, v0, v1, &x, pairs, &plus, Destination::default()) };
+            on(kernel, || scalar::pair_products_into(&m, s0, s1, &x, pairs, &plus, Destination::default()));
+            on(kernel, || pair_products_into(&m, v0, v1, &x, pairs, &plus, Destination::default()));
             prop_assert!(s0 == v0 && s1 == v1);
             let automorphism = len
                 .is_power_of_two()
@@ -362,9 +452,8 @@ mod tests {
                 let (b0, b1) = (t[0], t[1]);
                 let mut moved = [b0.to_vec(), b1.to_vec(), b0.to_vec(), b1.to_vec()];
                 let [m0, m1, n0, n1] = &mut moved;
-                scalar::pair_products_into(&m, m0, m1, &x, pairs, &plus, Destination { permutation: to, mode });
-                // SAFETY: as above.
-                unsafe { avx512::pair_products_into(&m, n0, n1, &x, pairs, &plus, Destination { permutation: to, mode }) };
+                on(kernel, || scalar::pair_products_into(&m, m0, m1, &x, pairs, &plus, Destination { permutation: to, mode }));
+                on(kernel, || pair_products_into(&m, n0, n1, &x, pairs, &plus, Destination { permutation: to, mode }));
                 for i in 0..len {
                     let from = to.map_or(i, |to| to.indices()[i] as usize);
                     let want = |before: u64, sum: u64| match mode {
@@ -405,17 +494,16 @@ mod tests {
             let rows: Vec<_> = (0..terms.max(radix.digits())).map(|_| limb(&mut rng, len, 1 << 50)).collect();
             let (mut s, mut v) = (rows.clone(), rows);
             scalar::split_in_place(&mut s.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>(), &radix);
-            // SAFETY: as above.
-            unsafe { avx512::split_in_place(&mut v.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>(), &radix) };
+            on(kernel, || split_in_place(&mut v.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>(), &radix));
             prop_assert_eq!(s, v);
 
             let f: Vec<f64> = k.iter().map(|&k| k as f64 / (q as f64 * (1u64 << 50) as f64)).collect();
             for rows in [&Rows::Wide(rounded[..terms].to_vec()), &narrow] {
                 let (mut s, mut v) = (a.clone(), a.clone());
                 scalar::rounded_sum_into(&mut s, rows, &f);
-                // SAFETY: as above.
-                unsafe { avx512::rounded_sum_into(&mut v, rows, &f) };
+                on(kernel, || rounded_sum_into(&mut v, rows, &f));
                 prop_assert_eq!(s, v);
+            }
             }
         }
     }
@@ -437,8 +525,10 @@ mod tests {
                     let want = (terms as u128 * u128::from(k) % u128::from(q)) as u64;
                     let (mut twin, mut out) = (vec![1; len], vec![2; len]);
                     scalar::sum_of_products_into(&m, &mut twin, &products);
-                    sum_of_products_into(&m, &mut out, &products);
-                    assert!(twin.iter().chain(&out).all(|&x| x == want), "{terms} terms of {bits} bits");
+                    for kernel in available() {
+                        on(kernel, || sum_of_products_into(&m, &mut out, &products));
+                        assert!(twin.iter().chain(&out).all(|&x| x == want), "{terms} terms of {bits} bits");
+                    }
                 }
             }
         }
@@ -461,8 +551,10 @@ mod tests {
                 let taken = room.min(want.len());
                 let (mut twin, mut out) = (vec![0; room], vec![0; room]);
                 assert_eq!(scalar::take_residues(q, &mut twin, &drawn), taken);
-                assert_eq!(take_residues(q, &mut out, &drawn), taken);
-                assert!(twin[..taken] == want[..taken] && out[..taken] == want[..taken], "{bits} bits");
+                for kernel in available() {
+                    assert_eq!(on(kernel, || take_residues(q, &mut out, &drawn)), taken);
+                    assert!(twin[..taken] == want[..taken] && out[..taken] == want[..taken], "{bits} bits");
+                }
             }
         }
     }

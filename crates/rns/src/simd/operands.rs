@@ -202,8 +202,15 @@ impl LimbPairs {
         for (row, limb) in rows.enumerate() {
             for (block, entries) in limb.chunks_exact(LANES).enumerate() {
                 let at = (2 * pairs.len() * block + row) * LANES * width;
-                for (out, &x) in bytes[at..].chunks_exact_mut(width).zip(entries) {
-                    out.copy_from_slice(&m.montgomery_factor(x).to_le_bytes()[..width]);
+                let out = &mut bytes[at..at + LANES * width];
+                match width {
+                    4 => pack::<4>(m, out, entries),
+                    5 => pack::<5>(m, out, entries),
+                    6 => pack::<6>(m, out, entries),
+                    7 => pack::<7>(m, out, entries),
+                    1 => pack::<1>(m, out, entries),
+                    2 => pack::<2>(m, out, entries),
+                    _ => pack::<3>(m, out, entries),
                 }
             }
         }
@@ -272,19 +279,32 @@ impl LimbPairs {
         self.pairs * self.pair_bytes()
     }
 
-    /// Entry `i` of yⱼ (`half` 0) or of zⱼ (`half` 1), times 2⁵².
+    /// The bytes of the eight entries from `i` on, i a multiple of eight, of yⱼ (`half` 0) or of zⱼ (`half`
+    /// 1).
     #[inline(always)]
-    pub(crate) fn entry(&self, j: usize, half: usize, i: usize) -> u64 {
+    pub(crate) fn row(&self, j: usize, half: usize, i: usize) -> &[u8] {
+        let at = i / LANES * self.step() + j * self.pair_bytes() + half * self.row_bytes();
+        &self.bytes[at..at + self.row_bytes()]
+    }
+
+    /// Entries `i` and i + 1 of yⱼ (`half` 0) or of zⱼ (`half` 1), times 2⁵². i is even.
+    #[inline(always)]
+    pub(crate) fn words(&self, j: usize, half: usize, i: usize) -> [u64; 2] {
         let row = i / LANES * self.step() + j * self.pair_bytes() + half * self.row_bytes();
         let at = row + i % LANES * self.width;
-        let mut word = [0; 8];
-        word[..self.width].copy_from_slice(&self.bytes[at..at + self.width]);
-        u64::from_le_bytes(word)
+        // Behind the last entry there is padding.
+        let bytes = &self.bytes[at..at + self.width + 8];
+        let mask = u64::MAX >> (64 - 8 * self.width);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default()) & mask;
+        [word(0), word(self.width)]
     }
 
     /// Writes yⱼ as reduced residues; `m` is the modulus that the pairs were packed with.
     pub fn first_into(&self, m: &Modulus, j: usize, out: &mut [u64]) {
-        out.iter_mut().enumerate().for_each(|(i, o)| *o = m.montgomery(u128::from(self.entry(j, 0, i))));
+        for (i, out) in (0..).step_by(2).zip(out.as_chunks_mut::<2>().0) {
+            let y = self.words(j, 0, i);
+            *out = [m.montgomery(y[0].into()), m.montgomery(y[1].into())];
+        }
     }
 
     /// Bytes in memory.
@@ -303,6 +323,13 @@ impl LimbPairs {
     }
 }
 
+/// Writes the Montgomery forms of eight residues as words of W bytes.
+fn pack<const W: usize>(m: &Modulus, out: &mut [u8], entries: &[u64]) {
+    for (out, &x) in out.as_chunks_mut::<W>().0.iter_mut().zip(entries) {
+        out.copy_from_slice(&m.montgomery_factor(x).to_le_bytes()[..W]);
+    }
+}
+
 /// The pairs (yⱼ, zⱼ) that [`crate::pair_products`] multiplies by: a view of [`LimbPairs`].
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs<'a> {
@@ -315,13 +342,6 @@ impl Pairs<'_> {
     /// Number of pairs.
     pub(crate) fn count(&self) -> usize {
         self.seconds.map_or(self.stored.pairs, |z| z.len().min(self.stored.pairs))
-    }
-
-    /// Entry `i` of yⱼ and of zⱼ, times 2⁵².
-    #[inline(always)]
-    pub(crate) fn entry(&self, j: usize, i: usize) -> [u64; 2] {
-        let z = self.seconds.map_or_else(|| self.stored.entry(j, 1, i), |z| z[j][i]);
-        [self.stored.entry(j, 0, i), z]
     }
 }
 
@@ -377,6 +397,19 @@ impl AccumulatorTerms<'_> {
     pub(crate) fn terms(&self) -> usize {
         // k·x is reduced below 2q only.
         4 * self.products.len() + self.multiples.iter().map(Vec::len).max().unwrap_or(0) + 1
+    }
+
+    /// The products, with k times 2⁵².
+    pub(crate) fn montgomery_products(&self, m: &Modulus) -> Vec<(Constant, Limbs<'_>, Limbs<'_>)> {
+        let products = self.products.iter();
+        products.map(|(k, x, y)| (m.constant(m.montgomery_factor(k.value)), *x, *y)).collect()
+    }
+
+    /// The multiples, with k times 2⁵².
+    pub(crate) fn montgomery_multiples(&self, m: &Modulus) -> [Vec<(u64, &[u64])>; 2] {
+        self.multiples
+            .each_ref()
+            .map(|multiples| multiples.iter().map(|(k, x)| (m.montgomery_factor(*k), *x)).collect())
     }
 
     pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {

@@ -2,7 +2,7 @@
 //! of them again for wider registers.
 
 use super::operands::{
-    AccumulatorTerms, Affine, Destination, Lift, Pairs, Permutation, Radix, Rows, Term, WORD,
+    AccumulatorTerms, Affine, Destination, LANES, Lift, Pairs, Permutation, Radix, Rows, Term, WORD,
 };
 use crate::{Constant, Modulus};
 
@@ -72,14 +72,6 @@ pub(super) fn add_constant(m: &Modulus, a: &mut [u64], c: u64) {
 }
 
 #[inline(always)]
-pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
-    for (x, &y) in a.iter_mut().zip(b) {
-        // The difference is below 2q < 2⁵² and need not be reduced: a Shoup product takes any 52-bit word.
-        *x = m.mul_constant(*x + m.value() - y, w);
-    }
-}
-
-#[inline(always)]
 pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
     for (o, &x) in out.iter_mut().zip(x) {
         *o = lift.apply(m, x);
@@ -145,9 +137,25 @@ pub(super) fn combine<W: Copy + Into<u64>>(
     c: &[u64],
     start: usize,
 ) {
-    for (i, o) in out.iter_mut().enumerate() {
-        let term = |(x, &c): (&&[W], &u64)| u128::from(x[start + i].into()) * u128::from(c);
-        *o = m.montgomery(x.iter().zip(c).map(term).sum::<u128>() + u128::from(c[x.len()]));
+    /// Sums that are accumulated at the same time.
+    const WIDE: usize = 4;
+    let constant = u128::from(c[x.len()]);
+    let once = Modulus::reduces_once([(x.len() + 1, (8 * size_of::<W>() as u32).min(50))]);
+    let mut blocks = out.chunks_exact_mut(WIDE);
+    let mut i = start;
+    for block in &mut blocks {
+        let mut sums = [constant; WIDE];
+        for (x, &c) in x.iter().zip(c) {
+            for (sum, &x) in sums.iter_mut().zip(&x[i..i + WIDE]) {
+                *sum += u128::from(x.into()) * u128::from(c);
+            }
+        }
+        block.iter_mut().zip(sums).for_each(|(o, sum)| *o = m.montgomery_sum(sum, once));
+        i += WIDE;
+    }
+    for (i, o) in (i..).zip(blocks.into_remainder()) {
+        let term = |(x, &c): (&&[W], &u64)| u128::from(x[i].into()) * u128::from(c);
+        *o = m.montgomery(x.iter().zip(c).map(term).sum::<u128>() + constant);
     }
 }
 
@@ -190,26 +198,82 @@ pub(super) fn pair_products_into(
 ) {
     assert!(x.len() <= pairs.count(), "more terms than pairs");
     assert!(x.len() + plus.terms() <= 1 << 13, "more terms than the accumulator can hold");
-    for (o, (o0, o1)) in out0.iter_mut().zip(out1).enumerate() {
-        let i = permutation.map_or(o, |p| p.indices()[o] as usize);
-        let (mut s0, mut s1) = (u128::from(m.montgomery_factor(plus.constant)), 0u128);
+    let constant = u128::from(m.montgomery_factor(plus.constant));
+    let products = plus.montgomery_products(m);
+    let multiples = plus.montgomery_multiples(m);
+    let once = Modulus::reduces_once([(x.len(), m.lazy_bits()), (plus.terms(), m.bits())]);
+    let short = (25..=32).contains(&m.bits()) && m.lazy_bits() <= 32 && pairs.seconds.is_none();
+    for i in (0..out0.len()).step_by(LANES) {
+        let mut sums = if short { short_pair_sums(x, pairs, i) } else { pair_sums(x, pairs, i) };
         let mul = |a: u64, b: u64| u128::from(a) * u128::from(b);
-        for (j, x) in x.iter().enumerate() {
-            let [y, z] = pairs.entry(j, i);
-            s0 += mul(x[i], y);
-            s1 += mul(x[i], z);
+        for (l, [s0, s1]) in sums.iter_mut().enumerate() {
+            for (k, x, y) in &products {
+                let x = x.map(|x| m.mul_constant(x[i + l], *k));
+                *s0 += mul(x[0], y[0][i + l]);
+                *s1 += mul(x[0], y[1][i + l]) + mul(x[1], y[0][i + l]);
+            }
+            for (s, multiples) in [&mut *s0, &mut *s1].into_iter().zip(&multiples) {
+                *s += multiples.iter().map(|(k, x)| mul(x[i + l], *k)).sum::<u128>();
+            }
         }
-        for (k, x, y) in &plus.products {
-            let x = x.map(|x| m.montgomery_factor(m.mul_constant(x[i], *k)));
-            s0 += mul(x[0], y[0][i]);
-            s1 += mul(x[0], y[1][i]) + mul(x[1], y[0][i]);
+        let mut values = [[0; 2]; LANES];
+        for ([v0, v1], [s0, s1]) in values.iter_mut().zip(sums) {
+            (*v0, *v1) = (m.montgomery_sum(s0 + constant, once), m.montgomery_sum(s1, once));
         }
-        for (s, multiples) in [&mut s0, &mut s1].into_iter().zip(&plus.multiples) {
-            *s += multiples.iter().map(|(k, x)| mul(x[i], m.montgomery_factor(*k))).sum::<u128>();
+        let at = permutation.map_or(i, |p| p.targets()[i / LANES] as usize * LANES);
+        let (o0, o1) = (&mut out0[at..at + LANES], &mut out1[at..at + LANES]);
+        for (l, (o0, o1)) in o0.iter_mut().zip(o1).enumerate() {
+            let [s0, s1] = values[permutation.map_or(l, |p| p.indices()[at + l] as usize % LANES)];
+            *o0 = mode.apply(m, *o0, s0);
+            *o1 = mode.apply(m, *o1, s1);
         }
-        *o0 = mode.apply(m, *o0, m.montgomery(s0));
-        *o1 = mode.apply(m, *o1, m.montgomery(s1));
     }
+}
+
+/// [`pair_sums`] of factors below 2³², of which those that are stored have four bytes. Products are summed up
+/// modulo 2⁶⁴, and their upper halves apart, so that compilers compute several in a vector.
+#[inline(always)]
+fn short_pair_sums(x: &[&[u64]], pairs: Pairs, i: usize) -> [[u128; 2]; LANES] {
+    let mut sums = [[0; 2]; LANES];
+    for half in 0..2 {
+        let (mut low, mut high) = ([0u64; LANES], [0u64; LANES]);
+        for (j, x) in x.iter().enumerate() {
+            let entries = pairs.stored.row(j, half, i).as_chunks::<4>().0;
+            for (((low, high), &x), &y) in low.iter_mut().zip(&mut high).zip(&x[i..i + LANES]).zip(entries) {
+                let product = u64::from(x as u32) * u64::from(u32::from_le_bytes(y));
+                *low = low.wrapping_add(product);
+                *high += product >> 32;
+            }
+        }
+        for ((sum, low), high) in sums.iter_mut().zip(low).zip(high) {
+            // The lower halves add up to less than 2⁶⁴.
+            sum[half] = (u128::from(high) << 32) + u128::from(low.wrapping_sub(high << 32));
+        }
+    }
+    sums
+}
+
+/// The sums Σ xⱼ·yⱼ and Σ xⱼ·zⱼ for eight entries from `i` on.
+#[inline(always)]
+fn pair_sums(x: &[&[u64]], pairs: Pairs, i: usize) -> [[u128; 2]; LANES] {
+    let mut sums = [[0; 2]; LANES];
+    // Two entries at a time, so that their sums stay in registers.
+    for (i, sums) in (i..).step_by(2).zip(sums.as_chunks_mut::<2>().0) {
+        let mut two = [[0u128; 2]; 2];
+        for (j, x) in x.iter().enumerate() {
+            let (x, y) = (&x[i..i + 2], pairs.stored.words(j, 0, i));
+            let z = match pairs.seconds {
+                None => pairs.stored.words(j, 1, i),
+                Some(seconds) => [seconds[j][i], seconds[j][i + 1]],
+            };
+            for l in 0..2 {
+                two[l][0] += u128::from(x[l]) * u128::from(y[l]);
+                two[l][1] += u128::from(x[l]) * u128::from(z[l]);
+            }
+        }
+        *sums = two;
+    }
+    sums
 }
 
 #[inline(always)]
@@ -271,14 +335,19 @@ pub(super) fn signed_ranks_into(out: &mut [i64], words: &[u64], table: &[u64]) {
 #[inline(always)]
 pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
     let (mask, width) = (u64::MAX >> q.leading_zeros(), q.ilog2() as usize / 8 + 1);
-    let mut taken = 0;
-    for bytes in drawn.chunks_exact(width) {
+    let (mut taken, mut rest) = (0, drawn);
+    while let Some(bytes) = rest.get(..width) {
         // Every word is written, and the next overwrites it if it is rejected. A branch would be
         // mispredicted: up to every other word is rejected.
         let Some(x) = out.get_mut(taken) else { break };
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(bytes);
-        *x = u64::from_le_bytes(word) & mask;
+        // Eight bytes are read where there are as many, and the mask drops those of later words.
+        let at = drawn.len() - rest.len();
+        let word = match drawn.get(at..at + 8) {
+            Some(eight) => u64::from_le_bytes(eight.try_into().unwrap_or_default()),
+            None => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        rest = &rest[width..];
+        *x = word & mask;
         taken += usize::from(*x < q);
     }
     taken

@@ -303,20 +303,6 @@ pub(super) fn mul_constant_add(m: &Modulus, acc: &mut [u64], x: &[u64], w: Const
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-pub(super) fn sub_mul_constant_assign(m: &Modulus, a: &mut [u64], b: &[u64], w: Constant) {
-    let (l, end) = (Lanes::new(m), whole(a.len()));
-    let (value, quotient) = (splat(w.value), splat(w.quotient));
-    for i in (0..end).step_by(LANES) {
-        // SAFETY: i + 8 <= end <= both lengths.
-        unsafe {
-            let x = _mm512_sub_epi64(_mm512_add_epi64(load(a, i), l.q), load(b, i));
-            store(a, i, l.reduce_once(l.mul_constant_lazy(x, value, quotient)));
-        }
-    }
-    scalar::sub_mul_constant_assign(m, &mut a[end..], &b[end..], w);
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
 pub(super) fn lift_into(m: &Modulus, out: &mut [u64], x: &[u64], lift: Lift) {
     let (l, end) = (Lanes::new(m), whole(out.len()));
     // No word is above u64::MAX, so the lift of a digit never adds `less`.

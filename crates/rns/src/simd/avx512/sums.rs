@@ -189,11 +189,8 @@ fn pair_products<const N: usize>(
     assert!(bytes.len() >= out0.len() / LANES * step + LINE, "pairs shorter than the sum");
     let words = Words::new(row / LANES);
     let (zero, constant) = (_mm512_setzero_si512(), splat(m.montgomery_factor(plus.constant)));
-    let products: Vec<_> =
-        (plus.products.iter()).map(|(k, x, y)| (m.constant(m.montgomery_factor(k.value)), x, y)).collect();
-    let [multiples0, multiples1] = plus.multiples.each_ref().map(|multiples| -> Vec<_> {
-        multiples.iter().map(|(k, x)| (m.montgomery_factor(*k), *x)).collect()
-    });
+    let products = plus.montgomery_products(m);
+    let [multiples0, multiples1] = plus.montgomery_multiples(m);
     for (i, block) in (0..out0.len()).step_by(LANES).zip((0..).step_by(step)) {
         for line in (block..block + N * pair).step_by(LINE) {
             _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(line + AHEAD).cast());
