@@ -3,8 +3,8 @@
 //!
 //! This crate is for those who implement a scheme. Users of the scheme want `ckks`; nothing here knows of
 //! ciphertexts. Every modulus is a prime of at most 50 bits. Every stored residue is fully reduced. Every
-//! vector kernel has a scalar twin that gives the same bits. [`kernels`] says which run, and how the environment
-//! variable `RNS_KERNEL` chooses others.
+//! vector kernel has a scalar twin that gives the same bits. [`kernels`] says which run, and how the
+//! environment variable `RNS_KERNEL` chooses others.
 
 mod basis;
 mod convert;

@@ -80,8 +80,8 @@ fn results_do_not_depend_on_the_number_of_threads_or_how_keys_are_kept() {
     }
 }
 
-/// Runs this test program again under every other version of the kernels that the CPU can run, and compares the
-/// output. On a CPU with the portable version alone the test proves nothing.
+/// Runs this test program again under every other version of the kernels that the CPU can run, and compares
+/// the output. On a CPU with the portable version alone the test proves nothing.
 #[test]
 fn results_do_not_depend_on_the_kernel() {
     let others = rns::Kernel::ALL.into_iter().filter(|k| k.is_available() && *k != rns::kernels());

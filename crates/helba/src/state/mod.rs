@@ -433,8 +433,8 @@ impl State<Arc<Ciphertext>> {
         matches!(self.phase, Phase::Open)
     }
 
-    /// The steps of the update that takes in `untested` feedbacks. The configuration was checked for a batch, so
-    /// that no sender of a feedback is at fault if there are none.
+    /// The steps of the update that takes in `untested` feedbacks. The configuration was checked for a
+    /// batch, so that no sender of a feedback is at fault if there are none.
     fn newton(&self, untested: u64) -> Result<Factors, Error> {
         let steps = self.config.newton(self.residual, untested, self.plan.newton_steps);
         steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
