@@ -141,7 +141,7 @@ impl Tables {
     /// Checks that the database has `format` and the given keys, and notes both in an empty one.
     ///
     /// # Errors
-    /// [`Error::StateFormat`] and [`Error::OtherKeys`]; nothing is written then.
+    /// [`Error::StateFormat`] and [`Error::OtherKeys`]; no state and no row is changed then.
     pub(super) fn check_meta(&self, format: u16, keys: Option<(&[u8], &[u8])>) -> Result<(), Error> {
         let mut wanted = vec![("format", format.to_le_bytes().to_vec())];
         if let Some((key, parameters)) = keys {

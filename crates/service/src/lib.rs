@@ -49,7 +49,7 @@ pub enum Rejection {
     },
     /// Untrusted: a request that a page of another origin started.
     #[error(
-        "requests that a page of `{origin}` starts are refused: start the server with --host and its name if it is yours"
+        "requests that a page of `{origin}` starts are refused; if the page is this service's own, its proxy must pass on the page's `Host`, or `--host` of helba-server must name it"
     )]
     ForeignOrigin {
         /// Where the page is from.

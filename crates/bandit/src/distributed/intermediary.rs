@@ -22,7 +22,7 @@ fn check(shares: &[u64], users: u64, modulus: u64) -> Result<(), Error> {
         return Err(Error::Shares { got: shares.len() as u64, users });
     }
     match shares.iter().find(|y| **y >= modulus) {
-        Some(&y) => Err(OutOfRange::new("share", y, "below the modulus").into()),
+        Some(&y) => Err(OutOfRange::new("share", y, format!("below {modulus}")).into()),
         None => Ok(()),
     }
 }

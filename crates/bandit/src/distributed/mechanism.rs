@@ -356,7 +356,7 @@ impl Mechanism {
     /// [`noise`](Self::noise).
     pub fn analyse(&self, sum: u64, rng: &mut dyn Rng) -> Result<f64, Error> {
         if sum >= self.m {
-            return Err(OutOfRange::new("sum", sum, "below the modulus").into());
+            return Err(OutOfRange::new("sum", sum, format!("below {}", self.m)).into());
         }
         let sum = match self.model {
             Model::Central => {

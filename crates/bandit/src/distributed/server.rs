@@ -205,7 +205,7 @@ impl EliminationServer {
         let mechanism = self.stage.mechanism();
         let m = mechanism.modulus();
         if share >= m {
-            return Err(OutOfRange::new("share", share, "below the modulus").into());
+            return Err(OutOfRange::new("share", share, format!("below {m}")).into());
         }
         let (sum, count) = self.shares;
         let sum = ((u128::from(sum) + u128::from(share)) % u128::from(m)) as u64;
