@@ -11,18 +11,21 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use zeroize::Zeroize;
 
+/// Bytes of a pattern. Those of 64 ternary coefficients, eight bytes each, have 101 bits: no other key in
+/// memory has them.
+const LENGTH: usize = 512;
+
 /// Bytes that occur in one value only. They are kept inverted: the search must not find the pattern it looks
 /// for.
 struct Pattern {
-    inverted: [u8; 64],
+    inverted: [u8; LENGTH],
 }
 
 impl Pattern {
-    /// Of the 64 bytes from the middle of `bytes`: an allocator writes lists of its own into the ends of
-    /// freed memory.
+    /// From the middle of `bytes`: an allocator writes lists of its own into the ends of freed memory.
     fn of(bytes: impl Iterator<Item = u8>, len: usize) -> Self {
-        let mut inverted = [0; 64];
-        for (out, byte) in inverted.iter_mut().zip(bytes.skip(len / 2)) {
+        let mut inverted = [0; LENGTH];
+        for (out, byte) in inverted.iter_mut().zip(bytes.skip(len / 4)) {
             *out = !byte;
         }
         Pattern { inverted }
@@ -32,34 +35,39 @@ impl Pattern {
         Self::of(words.iter().flat_map(|w| w.to_le_bytes()), 8 * words.len())
     }
 
-    fn count(&self, memory: &[u8]) -> usize {
-        let equal =
-            |window: &[u8]| window.iter().zip(&self.inverted).all(|(byte, inverted)| *byte == !inverted);
-        memory.windows(64).filter(|window| equal(window)).count()
+    fn is_at(&self, memory: &[u8]) -> bool {
+        memory.iter().zip(&self.inverted).all(|(byte, inverted)| *byte == !inverted)
     }
+}
 
-    /// How often the writable memory of this process holds it.
-    fn found(&self) -> usize {
-        let mut maps = String::new();
-        File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
-        let memory = File::open("/proc/self/mem").unwrap();
-        // Blocks overlap by a pattern, and the buffer, which is memory too, is empty when it is read.
-        let mut block = vec![0u8; 1 << 16];
-        let mut found = 0;
-        for line in maps.lines().filter(|line| line.contains(" rw")) {
-            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
-            let [mut at, to] = [from, to].map(|x| u64::from_str_radix(x, 16).unwrap());
-            while at < to {
-                block.fill(0);
-                // Memory that another thread gave back in the meantime cannot be read.
-                let Ok(read) = memory.read_at(&mut block, at) else { break };
-                found += self.count(&block[..read]);
-                at += if read == block.len() { read as u64 - 63 } else { read.max(1) as u64 };
+/// How often the writable memory of this process holds each pattern.
+fn found(patterns: &[Pattern; 4]) -> [usize; 4] {
+    let mut maps = String::new();
+    File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
+    let memory = File::open("/proc/self/mem").unwrap();
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    let firsts = patterns.each_ref().map(|pattern| word(&pattern.inverted));
+    // Blocks overlap by a pattern, and the buffer, which is memory too, is empty when it is read.
+    let mut block = vec![0u8; 1 << 16];
+    let mut found = [0; 4];
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [mut at, to] = [from, to].map(|x| u64::from_str_radix(x, 16).unwrap());
+        while at < to {
+            block.fill(0);
+            // Memory that another thread gave back in the meantime cannot be read.
+            let Ok(read) = memory.read_at(&mut block, at) else { break };
+            for window in block[..read].windows(LENGTH) {
+                let first = !word(window);
+                for ((pattern, found), want) in patterns.iter().zip(&mut found).zip(firsts) {
+                    *found += usize::from(first == want && pattern.is_at(window));
+                }
             }
+            at += if read == block.len() { (read - LENGTH + 1) as u64 } else { read.max(1) as u64 };
         }
-        block.fill(0);
-        found
     }
+    block.fill(0);
+    found
 }
 
 /// A key is made and read back, and everything is done with it that an authority and a device do.
@@ -97,20 +105,18 @@ fn use_a_key(params: &Params) -> [Pattern; 4] {
 fn attack_memory_that_was_freed_holds_no_key() {
     let params = TOY_LOGN12_DEPTH21.validate().unwrap();
     let patterns = use_a_key(&params);
-    let names = ["packed", "coefficients", "residues", "values"];
-    for (pattern, name) in patterns.iter().zip(names) {
-        assert_eq!(pattern.found(), 0, "{name} of a dropped key are still in memory");
-    }
+    // Packed, as coefficients, as residues, as values.
+    assert_eq!(found(&patterns), [0; 4], "a dropped key is still in memory");
     // The control: what is dropped without being zeroed is found. There are several, since the search
     // allocates too.
-    for pattern in &patterns {
-        let left: [Vec<u8>; 16] = std::array::from_fn(|_| {
+    let left: [[Vec<u8>; 4]; 16] = std::array::from_fn(|_| {
+        patterns.each_ref().map(|pattern| {
             let mut left = vec![0; 8192];
             let bytes = left[4096..].iter_mut().zip(pattern.inverted);
             bytes.for_each(|(to, inverted): (&mut u8, u8)| *to = !inverted);
             left
-        });
-        drop(std::hint::black_box(left));
-        assert!(pattern.found() > 0, "the search misses memory that was freed");
-    }
+        })
+    });
+    drop(std::hint::black_box(left));
+    assert!(found(&patterns).iter().all(|&times| times > 0), "the search misses memory that was freed");
 }
