@@ -7,9 +7,9 @@
 //!   --from target/criterion --load idle
 //! ```
 //! Without `--from` the pages are made from the record alone. `--from` may be repeated, for runs with other
-//! kernels and for further runs with the same: the record has the least median of each kernel's runs. `--kernels
-//! FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews from it the
-//! table that `helba-keygen plan` predicts from. `--compared FILE` adds a table of
+//! kernels and for further runs with the same: the record has the least median of each kernel's runs.
+//! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
+//! from it the table that `helba-keygen plan` predicts from. `--compared FILE` adds a table of
 //! `benches/openfhe/compare.py`.
 
 #[path = "../support/mod.rs"]
@@ -348,7 +348,7 @@ fn comparisons(compared: &[PathBuf]) -> Result<String> {
             commits that `benches/record/README.md` names. They are the Python wheels of OpenFHE and SEAL \
             (TenSEAL), which are built without the vector kernels of HEXL. Rings and the bits of each \
             ciphertext prime are the same; each library chooses special primes and digits under the same \
-            bound. Each operation is timed after 20 ms of the same calls. The ratio is their time over \
+            bound. Each operation is timed after 20 ms or more of the same calls. The ratio is their time over \
             ours, with a 95 % interval: above 1 we are faster. Bits are those of the mean error. Their \
             operands are encrypted under the public key, ours under the secret key, as devices encrypt, \
             which alone gives 6 to 7 bits.\n\n\

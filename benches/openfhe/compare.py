@@ -160,7 +160,7 @@ def rivals(peer, label, ours):
             yield name, lambda call=call: timed(call), judge(call()) if judge else math.nan
 
 
-def warm(call, seconds=0.02):
+def warm(call, seconds):
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         call()
@@ -174,7 +174,8 @@ def compare(peer, label, args):
             continue
         bits = [our.run(name)[1] for our in ours]
         # Each finds its threads awake and its caches warm: what was called before does not count.
-        turns = [(warm(theirs), [our.run(f"{name} warm")[0] for our in ours]) for _ in range(args.samples)]
+        last = lambda our: [our.run(f"{name} warm")[0] for _ in range(args.warm)][-1]
+        turns = [(warm(theirs, args.warm * 0.02), [last(our) for our in ours]) for _ in range(args.samples)]
         for i, our in enumerate(ours):
             pairs = [(t, all_of_ours[i]) for t, all_of_ours in turns]
             row = [peer, label, args.threads, name, args.samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
@@ -196,6 +197,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--kernels", nargs="+", default=[None], choices=["avx512", "avx2", "scalar"])
+    parser.add_argument("--warm", type=int, default=1, help="how often 20 ms of calls come before the one that counts")
     parser.add_argument("--operations", nargs="+", help="those to compare; default: all")
     known = [*PEERS, YARDSTICK]
     parser.add_argument("--peers", nargs="+", default=known, choices=known)
