@@ -575,6 +575,18 @@ mod tests {
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
+    /// Of the classical columns that of 192 bits too, and 203 bits of the quantum column of the generated tables
+    /// of ePrint 2024/463.
+    #[test]
+    fn the_ring_of_scores_keeps_every_column() {
+        for security in [Security::Classical128, Security::Classical192] {
+            let params = ParamsSpec { security, ..LOGN13_LOGQP147_SCORES }.validate().unwrap();
+            assert!(params.log_qp() <= 203.0 && params.scale(0) == params.scale(1));
+        }
+        let more = ParamsSpec { log_p: &[50], security: Security::Classical192, ..LOGN13_LOGQP147_SCORES };
+        assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 147, .. })));
+    }
+
     /// A modulus as large as that of the HELBA paper, which reports log₂ q = 4982 at N = 2¹⁶, is refused: 60
     /// levels of 48 bits already exceed the 1747 bits allowed there.
     #[test]

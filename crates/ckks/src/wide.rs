@@ -170,8 +170,8 @@ mod tests {
     use rand::{Rng, RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
 
-    /// sin(1/2) and cos(1/2) from their decimals would need an angle that is no root; π/8, π/16 and the
-    /// identities of roots pin the table down: w_j·w_k = w_(j + k), and w_1 is the root nearest to 1.
+    /// w_j·w_k = w_(j + k) to 116 bits, and each root is the one of its angle to the precision of doubles: no
+    /// other numbers have both properties.
     #[test]
     fn roots_multiply_as_their_angles_add() {
         for log_order in [3, 5, 12, 17] {
@@ -211,7 +211,7 @@ mod tests {
             let (ll, lh, hl, hh) = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]);
             let (carry, wraps) = lh.overflowing_add(hl);
             let (carry, more) = carry.overflowing_add(ll >> 64);
-            let high = hh + (carry >> 64) + (u128::from(wraps) + u128::from(more) << 64);
+            let high = hh + (carry >> 64) + ((u128::from(wraps) + u128::from(more)) << 64);
             let low = carry << 64 | u128::from(ll as u64);
             let magnitude = (high << 4 | low >> ROOT_FRACTION) as i128;
             let exact = low & ((1 << ROOT_FRACTION) - 1) == 0;
@@ -228,7 +228,7 @@ mod tests {
         for log_n in [10, 13, 15] {
             let slots = 1usize << (log_n - 1);
             let mut rng = ChaCha20Rng::seed_from_u64(3);
-            let mut part = |bits: u32| (rng.next_u64() as i128) - (1 << 63) >> (64 - bits);
+            let mut part = |bits: u32| ((rng.next_u64() as i128) - (1 << 63)) >> (64 - bits);
             let values: Vec<WideSlot> = (0..slots).map(|_| [part(44), part(44)]).collect();
             let masks: Vec<WideSlot> =
                 (0..slots).map(|_| [part(48) << 48 | part(40), part(48) << 48]).collect();

@@ -231,6 +231,28 @@ fn garbage_where_scores_are_is_seen() {
     assert!(bits(&difference) > 20.0, "{}", bits(&difference));
 }
 
+/// Key switches of a pack add far less than a product's own noise, which leaves fewer than 18 bits of the
+/// 44 of its scale in the worst score.
+#[test]
+fn packing_adds_less_noise_than_products_have() {
+    let mut rng = rng(44);
+    let Ring { params, secret, evaluator } = small();
+    for arms in [2, 16] {
+        let gap = params.n() / (2 * arms);
+        let mut whole = encrypt(&[], &mut rng).with_scale(1.0);
+        let mut packer = Packer::new(evaluator, gap, params.max_level(), 1.0).unwrap();
+        let mut divided = whole.clone();
+        evaluator.divide_exactly_assign(&mut divided, gap as u64);
+        packer.push(divided).unwrap();
+        evaluator.sub_assign(&mut whole, &packer.finish().unwrap()).unwrap();
+        // The multiples of the gap alone: 2·arms coefficients, whose sum of squares is that of the slots.
+        let squares = |slots: &ckks_secret::Slots| slots.iter().map(|z| z.norm_sqr()).sum::<f64>();
+        let noise = (decrypt(secret, &whole, arms).with(squares) / (2 * arms * arms) as f64).sqrt();
+        println!("{arms} arms: packing adds 2^{:.1} to a coefficient", noise.log2());
+        assert!((2f64.powi(8)..2f64.powi(20)).contains(&noise), "{noise}");
+    }
+}
+
 #[test]
 fn packs_refuse_what_does_not_fit() {
     let Ring { params, evaluator, .. } = small();
