@@ -159,10 +159,7 @@ fn plans_compare_kernels() {
         assert!(times.clone().count() == 2 && times.clone().all(|(s, f)| s.round > f.round), "{times:?}");
     }
     let outlook = report.kernel_outlook(2);
-    assert!(
-        outlook.starts_with("a decision takes about 0.") && outlook.contains("on 2 threads"),
-        "{outlook}"
-    );
+    assert!(outlook.starts_with("a decision takes about ") && outlook.contains("on 2 threads"), "{outlook}");
     for KernelSeconds { kernel, available, .. } in &report.kernels {
         let seconds = format!("{kernel} would take ");
         let wanted = *kernel == report.kernel || !available || outlook.contains(&seconds);
