@@ -196,7 +196,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=["C", "A"], choices=list(SETS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--kernels", nargs="+", default=[None], choices=["avx512", "avx2", "scalar"])
+    parser.add_argument("--kernels", nargs="+", default=[None], choices=["avx512", "avx2", "neon", "scalar"])
     parser.add_argument("--warm", type=int, default=1, help="how often 20 ms of calls come before the one that counts")
     parser.add_argument("--operations", nargs="+", help="those to compare; default: all")
     known = [*PEERS, YARDSTICK]
