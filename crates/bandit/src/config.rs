@@ -1,7 +1,7 @@
 //! Configuration of linear policies.
 
 use crate::{Error, Schedule, Width};
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a linear contextual bandit. Plain data; every policy [validates](Self::validate) it first.
@@ -88,12 +88,13 @@ impl LinearConfig {
 }
 
 fn field_is(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if ok && got.is_finite() { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
+    Ok(require(ok && got.is_finite(), field, got, want)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
 
     const GOOD: LinearConfig = LinearConfig::figure_1();
 

@@ -151,62 +151,12 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Untrusted: the header of a purchase file lacks a column.
-    #[error("line 1: no column {column}")]
-    MissingColumn {
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: the header of a purchase file names a column twice.
-    #[error("line 1: column {column} stands twice")]
-    DuplicateColumn {
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: a purchase file with fewer than two brands leaves nothing to choose.
-    #[error("line 1: {brands} brands (columns named kind.brand), at least 2 are needed")]
-    TooFewBrands {
-        /// Brands found.
-        brands: usize,
-    },
-    /// Untrusted: a brand was bought that has no columns.
-    #[error("line {line}: choice {brand:?} is none of the brands in the header")]
-    UnknownBrand {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The brand.
-        brand: String,
-    },
-    /// Untrusted: a cell that should be a finite number is not.
-    #[error("line {line}, column {column}: {value:?} is not a finite number")]
-    NotANumber {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The column.
-        column: String,
-        /// The cell.
-        value: String,
-    },
-    /// Untrusted: a cell that must hold something is empty.
-    #[error("line {line}, column {column}: empty")]
-    EmptyCell {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: no price in the file is positive, so that prices have no scale.
-    #[error("no price in the file is positive")]
-    NoPositivePrice,
-    /// Untrusted: a header and nothing below it.
-    #[error("no purchases below the header")]
-    NoRows,
-    /// Untrusted: the file cannot be read as comma-separated values.
+    /// Untrusted: a purchase file does not have the layout that [`Purchases`](crate::datasets::Purchases) reads.
     #[error("line {line}: {reason}")]
-    Csv {
+    File {
         /// Line of the file, from 1; 0 if unknown.
         line: u64,
-        /// The reader's own words.
+        /// The cell or column, and what is wrong with it.
         reason: String,
     },
 }
@@ -235,15 +185,7 @@ impl Error {
             | Error::ScoreSpread { .. }
             | Error::Overflow
             | Error::State { .. }
-            | Error::MissingColumn { .. }
-            | Error::DuplicateColumn { .. }
-            | Error::TooFewBrands { .. }
-            | Error::UnknownBrand { .. }
-            | Error::NotANumber { .. }
-            | Error::EmptyCell { .. }
-            | Error::NoPositivePrice
-            | Error::NoRows
-            | Error::Csv { .. } => Fault::Internal,
+            | Error::File { .. } => Fault::Internal,
         }
     }
 }

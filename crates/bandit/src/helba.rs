@@ -20,20 +20,21 @@ pub enum Arithmetic {
     Paper,
 }
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
-/// are computed at batch starts only.
-///
-/// - Cost: O(K d^2) a round and O(d^3) a batch start.
-/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
-///
-/// # Source
-/// Algorithm 4: eq. 6 (index), eq. 2 and Corollary 3 (inverse), eq. 8 (batches).
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct HelbaClear {
-    config: LinearConfig,
-    arithmetic: Arithmetic,
-    ridge: Ridge,
+privacy::stored! {
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
+    /// are computed at batch starts only.
+    ///
+    /// - Cost: O(K d^2) a round and O(d^3) a batch start.
+    /// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
+    ///
+    /// # Source
+    /// Algorithm 4: eq. 6 (index), eq. 2 and Corollary 3 (inverse), eq. 8 (batches).
+    #[derive(Debug, Clone)]
+    pub struct HelbaClear {
+        config: LinearConfig,
+        arithmetic: Arithmetic,
+        ridge: Ridge,
+    }
 }
 
 impl HelbaClear {
@@ -127,6 +128,12 @@ impl HelbaClear {
             }
         }
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+    }
 }
 
 impl Policy for HelbaClear {
@@ -151,28 +158,5 @@ impl Policy for HelbaClear {
             self.start_batch()?;
         }
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: LinearConfig,
-    arithmetic: Arithmetic,
-    ridge: Ridge,
-}
-
-impl TryFrom<State> for HelbaClear {
-    type Error = Error;
-    fn try_from(State { config, arithmetic, ridge }: State) -> Result<Self, Error> {
-        config.validate()?;
-        ridge.check(config.d, config.schedule.needs_tracking())?;
-        Ok(Self { config, arithmetic, ridge })
-    }
-}
-
-impl From<HelbaClear> for State {
-    fn from(HelbaClear { config, arithmetic, ridge }: HelbaClear) -> Self {
-        Self { config, arithmetic, ridge }
     }
 }

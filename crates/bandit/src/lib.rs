@@ -17,6 +17,7 @@
 //! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual
 //! bandit" (HELBA). The modules name theirs.
 
+mod arms;
 mod config;
 pub mod datasets;
 pub mod delayed;
@@ -36,6 +37,7 @@ pub mod toy;
 pub mod vector;
 mod width;
 
+pub use arms::{Arms, RewardLaw};
 pub use config::LinearConfig;
 pub use error::Error;
 pub use features::Features;

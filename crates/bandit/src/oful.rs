@@ -4,20 +4,20 @@ use crate::vector::{argmax, dot};
 use crate::{Error, Features, LinearConfig, Policy, Ridge, Schedule};
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
-///
-/// - Cost: O(K d^2) a round and O(d^3) a batch start; OFUL and RSOFUL O(d^2) instead of O(d^3).
-/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
-///
-/// # Source
-/// Abbasi-Yadkori, Pal, Szepesvari 2011 (OFUL, RSOFUL); the trace rule: HELBA, eq. 8.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Oful {
-    config: LinearConfig,
-    ridge: Ridge,
+privacy::stored! {
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
+    ///
+    /// - Cost: O(K d^2) a round and O(d^3) a batch start; OFUL and RSOFUL O(d^2) instead of O(d^3).
+    /// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
+    ///
+    /// # Source
+    /// Abbasi-Yadkori, Pal, Szepesvari 2011 (OFUL, RSOFUL); the trace rule: HELBA, eq. 8.
+    #[derive(Debug, Clone)]
+    pub struct Oful {
+        config: LinearConfig,
+        ridge: Ridge,
+    }
 }
 
 impl Oful {
@@ -63,6 +63,12 @@ impl Oful {
     pub fn ridge(&self) -> &Ridge {
         &self.ridge
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+    }
 }
 
 impl Policy for Oful {
@@ -104,26 +110,4 @@ pub(crate) fn observed<'a>(
         return Err(Error::RewardNotFinite);
     }
     context.row(arm).ok_or(Error::Arm { arm, k: config.k })
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: LinearConfig,
-    ridge: Ridge,
-}
-
-impl TryFrom<State> for Oful {
-    type Error = Error;
-    fn try_from(State { config, ridge }: State) -> Result<Self, Error> {
-        config.validate()?;
-        ridge.check(config.d, config.schedule.needs_tracking())?;
-        Ok(Self { config, ridge })
-    }
-}
-
-impl From<Oful> for State {
-    fn from(Oful { config, ridge }: Oful) -> Self {
-        Self { config, ridge }
-    }
 }

@@ -3,7 +3,7 @@
 use crate::sampling::standard_normal;
 use crate::vector::dot;
 use crate::{Environment, Error, Features, LinearConfig, Outcome};
-use fault::OutOfRange;
+use fault::require;
 use rand::{Rng, RngExt};
 
 /// Rounds of figure 1.
@@ -34,9 +34,7 @@ impl Toy {
     /// Those of [`LinearConfig::validate`]; [`Error::OutOfRange`] if `contexts` is 0.
     pub fn new(config: &LinearConfig, contexts: usize, rng: &mut dyn Rng) -> Result<Self, Error> {
         config.validate()?;
-        if contexts == 0 {
-            return Err(OutOfRange::new("contexts", 0, "at least 1").into());
-        }
+        require(contexts > 0, "contexts", 0, "at least 1")?;
         let half_side = config.l / (config.d as f64).sqrt();
         let mut feature = || half_side * (2.0 * rng.random::<f64>() - 1.0);
         let contexts = (0..contexts)
@@ -97,6 +95,7 @@ impl Environment for Toy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 

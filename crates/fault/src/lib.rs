@@ -51,3 +51,16 @@ impl OutOfRange {
         OutOfRange { field, got: got.to_string(), want: want.into() }
     }
 }
+
+/// Refuses `got` unless `holds`.
+///
+/// # Errors
+/// [`OutOfRange`]: `field` is `got`, it must be `want`.
+pub fn require(
+    holds: bool,
+    field: &'static str,
+    got: impl Display,
+    want: impl Into<Cow<'static, str>>,
+) -> Result<(), OutOfRange> {
+    if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want)) }
+}

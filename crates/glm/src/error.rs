@@ -64,7 +64,7 @@ impl Error {
 
 /// Refuses `got` unless it is finite and `ok` holds.
 pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if got.is_finite() && ok { Ok(()) } else { Err(fault::OutOfRange::new(field, got, want).into()) }
+    Ok(fault::require(got.is_finite() && ok, field, got, want)?)
 }
 
 /// The error of a policy whose own computation fails in a round.
@@ -75,4 +75,10 @@ pub(crate) fn in_round(error: Error) -> bandit::Error {
         Error::Privacy(e) => bandit::Error::Privacy(e),
         _ => bandit::Error::Overflow,
     }
+}
+
+/// Refuses a stored policy whose parts do not fit.
+pub(crate) fn stored(fits: bool) -> Result<(), Error> {
+    let what = "statistics that do not fit the configuration or each other";
+    if fits { Ok(()) } else { Err(bandit::Error::State { what }.into()) }
 }

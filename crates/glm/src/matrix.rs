@@ -4,14 +4,14 @@ use crate::Error;
 use bandit::vector::{add_outer, dot, quadratic_form};
 use fault::OutOfRange;
 use nalgebra::{DMatrix, SymmetricEigen};
-use serde::{Deserialize, Serialize};
 
-/// A symmetric matrix of order `d >= 1`, stored whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
-pub struct Symmetric {
-    d: usize,
-    values: Vec<f64>,
+privacy::stored! {
+    /// A symmetric matrix of order `d >= 1`, stored whole.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Symmetric {
+        d: usize,
+        values: Vec<f64>,
+    }
 }
 
 impl Symmetric {
@@ -28,10 +28,17 @@ impl Symmetric {
     /// # Errors
     /// [`Error::Dimension`], [`Error::NotFinite`], or [`Error::OutOfRange`] if it is not symmetric.
     pub fn new(d: usize, values: Vec<f64>) -> Result<Self, Error> {
+        let matrix = Self { d, values };
+        matrix.check_stored()?;
+        Ok(matrix)
+    }
+
+    fn check_stored(&self) -> Result<(), Error> {
+        let &Self { d, ref values } = self;
         if d == 0 || d.checked_mul(d) != Some(values.len()) {
             return Err(Error::Dimension { field: "matrix", got: values.len(), want: d.saturating_mul(d) });
         }
-        if !values.iter().all(|v| v.is_finite()) {
+        if !self.is_finite() {
             return Err(Error::NotFinite { field: "matrix" });
         }
         let pairs = || (0..d).flat_map(|i| (0..i).map(move |j| (i, j)));
@@ -39,7 +46,7 @@ impl Symmetric {
             let got = values[i * d + j] - values[j * d + i];
             return Err(OutOfRange::new("matrix", got, "symmetric: differences across the diagonal 0").into());
         }
-        Ok(Self { d, values })
+        Ok(())
     }
 
     /// Order.
@@ -178,24 +185,4 @@ impl Symmetric {
 /// Number of free entries of a symmetric matrix of order `d`.
 pub(crate) fn triangle(d: usize) -> usize {
     d * (d + 1) / 2
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Parts {
-    d: usize,
-    values: Vec<f64>,
-}
-
-impl TryFrom<Parts> for Symmetric {
-    type Error = Error;
-    fn try_from(p: Parts) -> Result<Self, Error> {
-        Self::new(p.d, p.values)
-    }
-}
-
-impl From<Symmetric> for Parts {
-    fn from(m: Symmetric) -> Self {
-        Self { d: m.d, values: m.values }
-    }
 }

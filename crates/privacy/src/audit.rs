@@ -5,7 +5,7 @@
 use crate::Error;
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::Delta;
-use fault::OutOfRange;
+use fault::require;
 
 /// The largest `epsilon` refuted: with probability `1 - error`, the mechanism is **not** `(epsilon,
 /// delta)`-DP for any smaller `epsilon`.
@@ -18,16 +18,8 @@ use fault::OutOfRange;
 /// [`Error::OutOfRange`] if there are more hits than runs, no runs, or `error` is not in (0, 1).
 pub fn epsilon_at_least(runs: u64, hits: [u64; 2], delta: Delta, error: f64) -> Result<f64, Error> {
     let most = hits[0].max(hits[1]);
-    if runs == 0 || most > runs {
-        return Err(Error::OutOfRange(OutOfRange::new(
-            "hits",
-            most,
-            "at most the runs, of which there are some",
-        )));
-    }
-    if !(error > 0.0 && error < 1.0) {
-        return Err(Error::OutOfRange(OutOfRange::new("error", error, "in (0, 1)")));
-    }
+    require(runs > 0 && most <= runs, "hits", most, "at most the runs, of which there are some")?;
+    require(error > 0.0 && error < 1.0, "error", error, "in (0, 1)")?;
     let low = lower_limit(runs, hits[0], error / 2.0) - delta.get();
     let high = upper_limit(runs, hits[1], error / 2.0);
     Ok(if low > high { (low / high).ln() } else { 0.0 })

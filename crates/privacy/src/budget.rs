@@ -1,7 +1,7 @@
 //! Budgets as types: what a guarantee is counted in. A number that is not a budget cannot become one.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
 macro_rules! budget {
@@ -18,11 +18,8 @@ macro_rules! budget {
             /// [`Error::OutOfRange`] for any other value.
             pub fn new(value: f64) -> Result<Self, Error> {
                 let test: fn(f64) -> bool = $test;
-                if test(value) {
-                    Ok(Self(value))
-                } else {
-                    Err(Error::OutOfRange(OutOfRange::new($field, value, $want)))
-                }
+                require(test(value), $field, value, $want)?;
+                Ok(Self(value))
             }
 
             /// The number.
@@ -89,16 +86,9 @@ impl Delta {
     }
 
     /// `ln(1/delta)`.
-    fn log_inverse(self) -> Result<f64, Error> {
-        if self.0 > 0.0 {
-            Ok(-self.0.ln())
-        } else {
-            Err(Error::OutOfRange(OutOfRange::new(
-                "delta",
-                0,
-                "above 0 where Renyi divergences are converted",
-            )))
-        }
+    pub(crate) fn log_inverse(self) -> Result<f64, Error> {
+        require(self.0 > 0.0, "delta", 0, "above 0 where Renyi divergences are converted")?;
+        Ok(-self.0.ln())
     }
 }
 
@@ -130,9 +120,7 @@ impl Rho {
     /// # Errors
     /// [`Error::OutOfRange`] if `sigma` is not such that the cost is finite and above 0.
     pub fn of_gaussian(l2: Sensitivity, sigma: f64) -> Result<Self, Error> {
-        if !(sigma.is_finite() && sigma > 0.0) {
-            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "finite and above 0")));
-        }
+        require(sigma.is_finite() && sigma > 0.0, "sigma", sigma, "finite and above 0")?;
         Self::new((l2.0 / sigma).powi(2) / 2.0)
     }
 

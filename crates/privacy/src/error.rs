@@ -8,7 +8,7 @@ use fault::Fault;
 pub enum Error {
     /// Misuse: a value outside its range.
     #[error(transparent)]
-    OutOfRange(fault::OutOfRange),
+    OutOfRange(#[from] fault::OutOfRange),
     /// Capacity: an exact rational or integer no longer fits its width. Take coarser parameters.
     #[error("{what} does not fit {bits} bits")]
     Overflow {

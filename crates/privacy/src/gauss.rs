@@ -4,7 +4,7 @@ use crate::budget::Sensitivity;
 use crate::laplace::{finite, positive};
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -66,9 +66,7 @@ impl GridGaussian {
     /// # Errors
     /// [`Error::OutOfRange`] if `bits` is above 30.
     pub fn new(bits: u32) -> Result<Self, Error> {
-        if bits > 30 {
-            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 30")));
-        }
+        require(bits <= 30, "bits", bits, "at most 30")?;
         Ok(Self { bits })
     }
 
@@ -80,9 +78,7 @@ impl GridGaussian {
     /// The variance parameter in steps squared: a multiple of 1/256 while small, whole from `2^30` on.
     fn variance(self, sigma: f64) -> Result<Ratio, Error> {
         let v = (sigma / self.step()).powi(2).next_up();
-        if v >= 2f64.powi(56) {
-            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "below 2^28 steps")));
-        }
+        require(v < 2f64.powi(56), "sigma", sigma, "below 2^28 steps")?;
         let parts = if v < 2f64.powi(30) { 256.0 } else { 1.0 };
         Ratio::new((v * parts).ceil() as u128, parts as u128)
     }
@@ -109,9 +105,7 @@ impl GaussianNoise for GridGaussian {
 
     fn round(&self, x: f64) -> Result<f64, Error> {
         let steps = (finite(x)? / self.step()).round();
-        if steps.abs() >= 2f64.powi(40) {
-            return Err(Error::OutOfRange(OutOfRange::new("value", x, "below 2^40 steps of the grid")));
-        }
+        require(steps.abs() < 2f64.powi(40), "value", x, "below 2^40 steps of the grid")?;
         Ok(steps * self.step())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -28,19 +28,13 @@ pub trait LaplaceNoise {
 }
 
 pub(crate) fn finite(value: f64) -> Result<f64, Error> {
-    if value.is_finite() {
-        Ok(value)
-    } else {
-        Err(Error::OutOfRange(OutOfRange::new("value", value, "finite")))
-    }
+    require(value.is_finite(), "value", value, "finite")?;
+    Ok(value)
 }
 
 pub(crate) fn positive(field: &'static str, scale: f64) -> Result<f64, Error> {
-    if scale.is_finite() && scale > 0.0 {
-        Ok(scale)
-    } else {
-        Err(Error::OutOfRange(OutOfRange::new(field, scale, "finite and above 0")))
-    }
+    require(scale.is_finite() && scale > 0.0, field, scale, "finite and above 0")?;
+    Ok(scale)
 }
 
 /// Continuous Laplace by inversion in double precision: **simulation and repeatable runs only**.
@@ -79,9 +73,7 @@ impl GridLaplace {
     /// # Errors
     /// [`Error::OutOfRange`] if `bits` is above 40.
     pub fn new(bits: u32) -> Result<Self, Error> {
-        if bits > 40 {
-            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 40")));
-        }
+        require(bits <= 40, "bits", bits, "at most 40")?;
         Ok(Self { bits })
     }
 

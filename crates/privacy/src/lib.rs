@@ -28,6 +28,7 @@ pub mod sampler;
 pub mod shuffle;
 pub mod source;
 mod statement;
+mod stored;
 pub mod task;
 pub mod tree;
 

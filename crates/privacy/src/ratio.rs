@@ -1,7 +1,7 @@
 //! Nonnegative rationals, always in lowest terms.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
 /// `num / den` in lowest terms, not negative. Exact: an operation that does not fit 128 bits is an error.
@@ -23,9 +23,7 @@ impl Ratio {
     /// # Errors
     /// [`Error::OutOfRange`] if `den` is 0.
     pub fn new(num: u128, den: u128) -> Result<Self, Error> {
-        if den == 0 {
-            return Err(Error::OutOfRange(OutOfRange::new("denominator", 0, "at least 1")));
-        }
+        require(den > 0, "denominator", 0, "at least 1")?;
         Ok(Self::reduced(num, den))
     }
 
@@ -40,9 +38,7 @@ impl Ratio {
     /// [`Error::OutOfRange`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or
     /// above `2^128`.
     pub fn from_f64(x: f64) -> Result<Self, Error> {
-        if !(x.is_finite() && x >= 0.0) {
-            return Err(Error::OutOfRange(OutOfRange::new("rational", x, "finite and not negative")));
-        }
+        require(x.is_finite() && x >= 0.0, "rational", x, "finite and not negative")?;
         if x == 0.0 {
             return Ok(Self::ZERO);
         }
@@ -116,9 +112,7 @@ impl Ratio {
     /// # Errors
     /// [`Error::OutOfRange`] if it is 0.
     pub fn inverse(self) -> Result<Self, Error> {
-        if self.num == 0 {
-            return Err(Error::OutOfRange(OutOfRange::new("divisor", 0, "above 0")));
-        }
+        require(self.num > 0, "divisor", 0, "above 0")?;
         Ok(Self { num: self.den, den: self.num })
     }
 

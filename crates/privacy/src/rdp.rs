@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Rho};
-use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
 /// Orders tried by [`RdpCurve::epsilon`]. The best one is near `sqrt(2 ln(1/delta)) / epsilon`.
@@ -60,13 +59,7 @@ impl RdpCurve {
     /// # Source
     /// Canonne, Kamath, Steinke 2020, Proposition 12; Chowdhury, Zhou, Lemma 10.
     pub fn epsilon(&self, delta: Delta) -> Result<(Epsilon, u32), Error> {
-        if delta.get() == 0.0 {
-            return Err(Error::OutOfRange(OutOfRange::new(
-                "delta",
-                0,
-                "above 0 where Renyi divergences are converted",
-            )));
-        }
+        delta.log_inverse()?;
         let at = |alpha: u32| {
             let a = f64::from(alpha);
             self.at(alpha) - (a * delta.get()).ln() / (a - 1.0) + (-1.0 / a).ln_1p()

@@ -24,10 +24,11 @@
 //! rejection from the discrete Gaussian (see [`binomial_half`]).
 
 use crate::{Error, Ratio, source::Words};
-use fault::OutOfRange;
+use fault::require;
 
 fn positive(field: &'static str, r: Ratio) -> Result<Ratio, Error> {
-    if r.num() == 0 { Err(Error::OutOfRange(OutOfRange::new(field, 0, "above 0"))) } else { Ok(r) }
+    require(r.num() > 0, field, 0, "above 0")?;
+    Ok(r)
 }
 
 fn fits<T>(value: Option<T>) -> Result<T, Error> {
@@ -175,7 +176,8 @@ fn poisson_unit<W: Words + ?Sized>(words: &mut W) -> Result<u64, Error> {
         // Beyond the table the quotient is split into one Bernoulli a factor: exact, and never met in
         // practice.
         if words.bernoulli(accept)
-            && (LAST + 1..=x).try_fold(true, |all, k| Ok(all && words.bernoulli(Ratio::new(2, k)?)))?
+            && (LAST + 1..=x)
+                .try_fold(true, |all, k| Ok::<_, Error>(all && words.bernoulli(Ratio::new(2, k)?)))?
         {
             return u64::try_from(x).map_err(|_| Error::Overflow { what: "a Poisson count", bits: 64 });
         }

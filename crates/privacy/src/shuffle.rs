@@ -13,7 +13,7 @@ use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::task::Bits;
 use crate::{Error, Ratio, composition, sampler};
-use fault::OutOfRange;
+use fault::require;
 
 /// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability
 /// 1/4.
@@ -37,9 +37,7 @@ impl BitSum {
     pub fn new(bound: f64, users: u64, steps: u64, noise_bits: u64) -> Result<Self, Error> {
         crate::laplace::positive("bound", bound)?;
         for (field, got) in [("users", users), ("steps", steps)] {
-            if got == 0 {
-                return Err(Error::OutOfRange(OutOfRange::new(field, 0, "at least 1")));
-            }
+            require(got > 0, field, 0, "at least 1")?;
         }
         let bits = steps.checked_add(noise_bits).and_then(|each| each.checked_mul(users));
         if bits.is_none_or(|bits| bits >= 1 << 50) {
@@ -57,12 +55,8 @@ impl BitSum {
     /// # Errors
     /// [`Error::OutOfRange`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
     pub fn stated(bound: f64, users: u64, d: u64, epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
-        if epsilon.get() > 15.0 {
-            return Err(Error::OutOfRange(OutOfRange::new("epsilon", epsilon.get(), "at most 15")));
-        }
-        if !(delta.get() > 0.0 && delta.get() < 0.5) {
-            return Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), "above 0 and below 1/2")));
-        }
+        require(epsilon.get() <= 15.0, "epsilon", epsilon.get(), "at most 15")?;
+        require(delta.get() > 0.0 && delta.get() < 0.5, "delta", delta.get(), "above 0 and below 1/2")?;
         let steps = Self::default_steps(users, d);
         let log = (4.0 * ((d as f64).powi(2) + 1.0) / delta.get()).ln();
         let b = 24e4 * (steps as f64 * log / epsilon.get()).powi(2) / users.max(1) as f64;
@@ -111,10 +105,12 @@ impl BitSum {
         let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
         let sum = Self::new(bound, users, Self::default_steps(users, 1), noise_bits)?;
         check_honest(users, honest)?;
-        if divergence(honest * noise_bits, sum.steps, epsilon) > delta.get() {
-            let want = "as many as the promised delta needs";
-            return Err(Error::OutOfRange(OutOfRange::new("noise_bits", noise_bits, want)));
-        }
+        require(
+            divergence(honest * noise_bits, sum.steps, epsilon) <= delta.get(),
+            "noise_bits",
+            noise_bits,
+            "as many as the promised delta needs",
+        )?;
         Ok(sum)
     }
 
@@ -160,9 +156,7 @@ impl BitSum {
     /// [`Error::OutOfRange`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above
     /// 0 but below about `2^-60` of the bound.
     pub fn encode<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
-        if !(-self.bound..=self.bound).contains(&x) {
-            return Err(Error::OutOfRange(OutOfRange::new("value", x, "within the bound")));
-        }
+        require((-self.bound..=self.bound).contains(&x), "value", x, "within the bound")?;
         let length = Ratio::from_f64(2.0 * self.bound)?;
         let place = Ratio::from_f64(x + self.bound)?.times(Ratio::integer(self.steps))?.over(length)?;
         let up = u128::from(words.bernoulli(place.fract()));
@@ -183,9 +177,7 @@ impl BitSum {
     /// # Errors
     /// [`Error::OutOfRange`] if there are not `n` values; as [`encode`](Self::encode).
     pub fn shuffle<W: Words + ?Sized>(&self, values: &[f64], words: &mut W) -> Result<u64, Error> {
-        if values.len() as u64 != self.users {
-            return Err(Error::OutOfRange(OutOfRange::new("values", values.len(), "one a user")));
-        }
+        require(values.len() as u64 == self.users, "values", values.len(), "one a user")?;
         let mut ones = 0;
         for x in values {
             ones += self.encode(*x, words)?;
@@ -198,18 +190,19 @@ impl BitSum {
     /// # Errors
     /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn analyse(&self, ones: u64) -> Result<f64, Error> {
-        if ones > self.users * (self.steps + self.noise_bits) {
-            return Err(Error::OutOfRange(OutOfRange::new("ones", ones, "at most the number of bits")));
-        }
+        require(
+            ones <= self.users * (self.steps + self.noise_bits),
+            "ones",
+            ones,
+            "at most the number of bits",
+        )?;
         let quarters = 4 * i128::from(ones) - i128::from(self.users) * i128::from(self.noise_bits);
         Ok(self.step() * (quarters as f64 / 4.0) - self.users as f64 * self.bound)
     }
 }
 
 fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
-    if honest == 0 || honest > users {
-        return Err(Error::OutOfRange(OutOfRange::new("honest", honest, "from 1 to the number of users")));
-    }
+    require(honest > 0 && honest <= users, "honest", honest, "from 1 to the number of users")?;
     Ok(())
 }
 
@@ -266,9 +259,7 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
 /// The least number of noise bits of each of `users` for which the [`divergence`] is at most `delta`, by
 /// bisection: the divergence falls with that number.
 fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
-    if delta.get() == 0.0 {
-        return Err(Error::OutOfRange(OutOfRange::new("delta", 0, "above 0 for binomial noise")));
-    }
+    require(delta.get() > 0.0, "delta", 0, "above 0 for binomial noise")?;
     let overflow = Error::Overflow { what: "trials", bits: 50 };
     let trials = |bits: u64| bits.checked_mul(users).filter(|trials| *trials < 1 << 50);
     let enough = |bits| trials(bits).map(|trials| divergence(trials, shift, epsilon) <= delta.get());
@@ -289,6 +280,7 @@ fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
 
     /// The divergence never rises with the number of trials beyond the last digits of double precision,
     /// whatever the path that computes its tails: bisection is exact.

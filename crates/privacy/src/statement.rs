@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Neighbours};
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -99,17 +99,8 @@ impl PrivacyStatement {
             Definition::Approximate | Definition::Renyi if delta.get() == 0.0 => Some("above 0"),
             _ => None,
         };
-        match want {
-            Some(want) => Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), want))),
-            None => Ok(Self {
-                definition,
-                trust: Some(trust),
-                epsilon: Some(epsilon),
-                delta,
-                neighbours,
-                sentence: sentence.into(),
-            }),
-        }
+        require(want.is_none(), "delta", delta.get(), want.unwrap_or_default())?;
+        Ok(Self { definition, delta, ..Self::pure(epsilon, trust, neighbours, sentence) })
     }
 }
 

@@ -3,63 +3,37 @@
 use crate::Error;
 use crate::budget::{Rho, Sensitivity};
 use crate::gauss::GaussianNoise;
-use fault::OutOfRange;
+use fault::{OutOfRange, require};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// The binary tree mechanism on vectors of a fixed length, with Gaussian noise.
-///
-/// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the
-/// first `t` items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their
-/// upper triangles, with `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the
-/// Frobenius norm.
-///
-/// - Shape: one value a coordinate; noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
-/// - Privacy: an item lies in at most [`levels`](Self::levels) blocks, so the whole stream of answers costs
-///   [`levels`](Self::levels) times the zCDP of one block, see [`sigma`](Self::sigma).
-/// - Cost: time and memory `O(levels · length)` an item.
-/// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet 2018.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
-pub struct Tree {
-    horizon: u64,
-    items: u64,
-    sigmas: Vec<f64>,
-    /// Per level, the block that is open for merging: its sum, and its sum with noise.
-    blocks: Vec<Block>,
+crate::stored! {
+    /// The binary tree mechanism on vectors of a fixed length, with Gaussian noise.
+    ///
+    /// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the
+    /// first `t` items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their
+    /// upper triangles, with `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the
+    /// Frobenius norm.
+    ///
+    /// - Shape: one value a coordinate; noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
+    /// - Privacy: an item lies in at most [`levels`](Self::levels) blocks, so the whole stream of answers costs
+    ///   [`levels`](Self::levels) times the zCDP of one block, see [`sigma`](Self::sigma).
+    /// - Cost: time and memory `O(levels · length)` an item.
+    /// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet 2018.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Tree {
+        horizon: u64,
+        items: u64,
+        sigmas: Vec<f64>,
+        /// Per level, the block that is open for merging: its sum, and its sum with noise.
+        blocks: Vec<Block>,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Block {
     exact: Vec<f64>,
     noisy: Vec<f64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    horizon: u64,
-    items: u64,
-    sigmas: Vec<f64>,
-    blocks: Vec<Block>,
-}
-
-impl TryFrom<Stored> for Tree {
-    type Error = Error;
-    fn try_from(Stored { horizon, items, sigmas, blocks }: Stored) -> Result<Self, Error> {
-        let Self { horizon, sigmas, .. } = Self::new(sigmas, horizon)?;
-        let finite = |values: &[f64]| values.len() == sigmas.len() && values.iter().all(|v| v.is_finite());
-        let sound = |block: &Block| finite(&block.exact) && finite(&block.noisy);
-        if items > horizon || blocks.len() != Self::levels(horizon) as usize || !blocks.iter().all(sound) {
-            return Err(Error::State { what: "a tree that no stream can reach" });
-        }
-        Ok(Self { horizon, items, sigmas, blocks })
-    }
-}
-
-impl From<Tree> for Stored {
-    fn from(Tree { horizon, items, sigmas, blocks }: Tree) -> Self {
-        Self { horizon, items, sigmas, blocks }
-    }
 }
 
 impl Tree {
@@ -69,12 +43,8 @@ impl Tree {
     /// [`Error::OutOfRange`] if `horizon` is 0, there are no coordinates, or a `sigma` is negative or not
     /// finite.
     pub fn new(sigmas: Vec<f64>, horizon: u64) -> Result<Self, Error> {
-        if horizon == 0 {
-            return Err(Error::OutOfRange(OutOfRange::new("horizon", 0, "at least 1")));
-        }
-        if sigmas.is_empty() {
-            return Err(Error::OutOfRange(OutOfRange::new("coordinates", 0, "at least 1")));
-        }
+        require(horizon > 0, "horizon", 0, "at least 1")?;
+        require(!sigmas.is_empty(), "coordinates", 0, "at least 1")?;
         if let Some(&bad) = sigmas.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
             return Err(Error::OutOfRange(OutOfRange::new("sigma", bad, "finite and not negative")));
         }
@@ -94,18 +64,23 @@ impl Tree {
         rho.sigma(l2) * f64::from(Self::levels(horizon)).sqrt()
     }
 
-    /// Whether this is a tree for such noise and such a stream, every part in order: what a stored one may
-    /// not be.
+    /// Refuses a tree that no stream can store.
+    fn check_stored(&self) -> Result<(), Error> {
+        Self::new(self.sigmas.clone(), self.horizon)?;
+        let width = self.sigmas.len();
+        let finite = |values: &[f64]| values.len() == width && values.iter().all(|v| v.is_finite());
+        let sound = self.items <= self.horizon
+            && self.blocks.len() == Self::levels(self.horizon) as usize
+            && self.blocks.iter().all(|block| finite(&block.exact) && finite(&block.noisy));
+        if sound { Ok(()) } else { Err(Error::State { what: "a tree that no stream can reach" }) }
+    }
+
+    /// Whether this tree has such noise and such a horizon. Deviations may differ by a part of 1e-12, since
+    /// decimals may lose their last digits.
     pub fn fits(&self, sigmas: &[f64], horizon: u64) -> bool {
-        let width = sigmas.len();
-        let whole = |v: &Vec<f64>| v.len() == width && v.iter().all(|x| x.is_finite());
         self.horizon == horizon
-            && self.items <= horizon
-            && self.sigmas.len() == width
-            // Decimals may have cost the last digits.
+            && self.sigmas.len() == sigmas.len()
             && self.sigmas.iter().zip(sigmas).all(|(a, b)| (a - b).abs() <= 1e-12 * b)
-            && self.blocks.len() == Self::levels(horizon) as usize
-            && self.blocks.iter().all(|b| whole(&b.exact) && whole(&b.noisy))
     }
 
     /// Items taken in.
@@ -124,16 +99,8 @@ impl Tree {
         noise: &mut impl GaussianNoise,
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
-        if item.len() != self.sigmas.len() {
-            return Err(Error::OutOfRange(OutOfRange::new("item length", item.len(), "that of the tree")));
-        }
-        if self.items >= self.horizon {
-            return Err(Error::OutOfRange(OutOfRange::new(
-                "items",
-                self.items as f64 + 1.0,
-                "at most the horizon",
-            )));
-        }
+        require(item.len() == self.sigmas.len(), "item length", item.len(), "that of the tree")?;
+        require(self.items < self.horizon, "items", self.items as f64 + 1.0, "at most the horizon")?;
         let level = (self.items + 1).trailing_zeros() as usize;
         let mut exact = item.iter().map(|x| noise.round(*x)).collect::<Result<Vec<_>, _>>()?;
         for lower in &self.blocks[..level] {

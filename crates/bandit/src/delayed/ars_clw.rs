@@ -69,10 +69,7 @@ impl ArsClwConfig {
 /// phase and its reward is 1 at most (while the guess is too short it could be more), no slot is dropped
 /// between phases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsClwConfig, State>",
-    into = "super::stored::Stored<ArsClwConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsClwConfig, State>")]
 pub struct ArsClw {
     config: ArsClwConfig,
     state: State,

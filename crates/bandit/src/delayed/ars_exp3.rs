@@ -80,17 +80,18 @@ impl ArsExp3Config {
 /// Wang, Wang, Huang, Algorithm 2. Departures: whole round lengths; the last slots, which the paper leaves
 /// open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsExp3Config, State>",
-    into = "super::stored::Stored<ArsExp3Config, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsExp3Config, State>")]
 pub struct ArsExp3 {
     config: ArsExp3Config,
+    #[serde(skip_serializing)]
     gamma: f64,
+    #[serde(skip_serializing)]
     rounds: u64,
     /// `g(K)`.
+    #[serde(skip_serializing)]
     scale: f64,
     /// Slots after round K.
+    #[serde(skip_serializing)]
     rest: u64,
     state: State,
 }

@@ -114,10 +114,7 @@ impl ArsUcbConfig {
 /// # Source
 /// Wang, Wang, Huang, Algorithm 1. Departure: none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsUcbConfig, State>",
-    into = "super::stored::Stored<ArsUcbConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsUcbConfig, State>")]
 pub struct ArsUcb {
     config: ArsUcbConfig,
     state: State,

@@ -72,12 +72,10 @@ impl ClwConfig {
 /// Cesa-Bianchi, Gentile, Mansour, "Nonstochastic Bandits with Composite Anonymous Feedback"; the look-ahead
 /// rule is that of Wang, Wang, Huang, Algorithm 3. Departure: gamma is EXP3's mixing, for `T / 2d` updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ClwConfig, State>",
-    into = "super::stored::Stored<ClwConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ClwConfig, State>")]
 pub struct Clw {
     config: ClwConfig,
+    #[serde(skip_serializing)]
     gamma: f64,
     state: State,
 }

@@ -44,16 +44,6 @@ pub enum Delivery {
     },
 }
 
-/// How much of the feedback is out of place: `d1 = sum_k max_i E[sum_{tau >= k} r_{i,tau}]`, `d2` the same
-/// with variances.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DelayMeasures {
-    /// Slots of reward; infinite for polynomial tails of exponent 2 or less.
-    pub d1: f64,
-    /// Slots.
-    pub d2: f64,
-}
-
 impl Delivery {
     /// Equal shares at `tau` in `lo..hi`.
     pub fn interval(lo: usize, hi: usize) -> Self {
@@ -97,48 +87,6 @@ impl Delivery {
             }
             Self::Streak { interval } => taps(*interval, "interval"),
         }
-    }
-
-    /// `d1` and `d2` for totals that are Bernoulli with these means; `None` where an adversary chooses.
-    pub fn delay_measures(&self, means: &[f64]) -> Option<DelayMeasures> {
-        let most = means.iter().copied().fold(0.0, f64::max);
-        let variance = means.iter().map(|s| s * (1.0 - s)).fold(0.0, f64::max);
-        // `tails`: share that has not arrived before tau = 1, 2, ...
-        let shape = |tails: &mut dyn Iterator<Item = f64>| {
-            let (w, w2) = tails.fold((0.0, 0.0), |(w, w2), tail| (w + tail, w2 + tail * tail));
-            DelayMeasures { d1: most * w, d2: variance * w2 }
-        };
-        Some(match self {
-            Self::Random { lo, hi } => {
-                let values = (hi - lo + 1) as f64;
-                let late = |k: usize| (hi + 1).saturating_sub(k.max(*lo)) as f64 / values;
-                // z = 0 arrives at 1 as well.
-                let late = |k: usize| if k == 1 { 1.0 } else { late(k) };
-                let spread = |p: f64| means.iter().map(|s| s * p * (1.0 - s * p)).fold(0.0, f64::max);
-                DelayMeasures {
-                    d1: (1..=*hi.max(&1)).map(|k| most * late(k)).sum(),
-                    d2: (1..=*hi.max(&1)).map(|k| spread(late(k))).sum(),
-                }
-            }
-            Self::Shares(shares) => {
-                shape(&mut (0..shares.len()).map(|from| shares[from..].iter().sum::<f64>()))
-            }
-            Self::Discounted { discount } => {
-                DelayMeasures { d1: most / (1.0 - discount), d2: variance / (1.0 - discount * discount) }
-            }
-            Self::Polynomial { exponent, taps } => {
-                let whole = zeta(*exponent);
-                let mut tail = 1.0;
-                let tails = shape(&mut (1..=*taps).map(|tau| {
-                    let now = tail;
-                    tail -= (tau as f64).powf(-exponent) / whole;
-                    now
-                }));
-                let d1 = if *exponent > 2.0 { most * zeta(exponent - 1.0) / whole } else { f64::INFINITY };
-                DelayMeasures { d1, ..tails }
-            }
-            Self::Streak { .. } => return None,
-        })
     }
 
     /// Shares of a fixed shape with an end.

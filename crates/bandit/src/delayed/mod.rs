@@ -21,7 +21,6 @@
 //! | N, T, d | `arms`, `horizon`, `interval` |
 //! | `Y(t)` | what [`Composite`]'s `feedback` returns |
 //! | `f(k)`, `F(k)` | [`RoundSize::slots`], [`RoundSize::total`] |
-//! | `d1`, `d2` | [`DelayMeasures`] |
 //! | `g(k)`, K | round length and number of rounds of [`ArsExp3`] |
 //! | `h(T)` | [`ArsClwConfig::guess`] |
 //!
@@ -39,7 +38,6 @@ mod delivery;
 mod environment;
 mod exp3;
 mod odaaf;
-mod record;
 mod rewards;
 mod stored;
 
@@ -47,14 +45,13 @@ pub use ars_clw::{ArsClw, ArsClwConfig};
 pub use ars_exp3::{ArsExp3, ArsExp3Config};
 pub use ars_ucb::{ArsUcb, ArsUcbConfig, RoundSize};
 pub use clw::{Clw, ClwConfig, UpdateRule};
-pub use delivery::{DelayMeasures, Delivery};
+pub use delivery::Delivery;
 pub use environment::Composite;
 pub use odaaf::{Odaaf, OdaafConfig, OdaafRule};
-pub use record::Record;
-pub use rewards::{Drift, Rewards};
+pub use rewards::Rewards;
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 
 /// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from
@@ -80,7 +77,7 @@ fn check_horizon(horizon: u64) -> Result<(), Error> {
 }
 
 fn field(holds: bool, field: &'static str, got: f64, want: &'static str) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
+    Ok(require(holds, field, got, want)?)
 }
 
 /// Feedback counts for the arm that was named and not yet learnt of; nothing else is taken.

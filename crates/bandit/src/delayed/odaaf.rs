@@ -110,10 +110,7 @@ impl OdaafConfig {
 /// baseline of Wang, Wang, Huang, section 4.1, who give no code. Departure: the constants of
 /// [`OdaafRule::Composite`] are ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<OdaafConfig, State>",
-    into = "super::stored::Stored<OdaafConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<OdaafConfig, State>")]
 pub struct Odaaf {
     config: OdaafConfig,
     state: State,

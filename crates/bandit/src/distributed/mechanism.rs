@@ -1,7 +1,7 @@
 //! Encoding, noise and analysis of one batch, and the width of its confidence interval.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::{OutOfRange, require};
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
 use privacy::rdp::RdpCurve;
 use privacy::source::Words;
@@ -104,28 +104,25 @@ impl Mechanism {
             Model::Pure | Model::Renyi { .. } | Model::Concentrated { .. } | Model::Bits { .. }
         );
         let (got, honest) = (colluding as f64, users.saturating_sub(colluding));
-        if colluding > 0 && !adds_up {
-            let want = "0 for a model whose users' noise does not add up";
-            return Err(OutOfRange::new("colluding", got, want).into());
+        require(
+            colluding == 0 || adds_up,
+            "colluding",
+            got,
+            "0 for a model whose users' noise does not add up",
+        )?;
+        require(colluding == 0 || honest > 0, "colluding", got, "fewer than the users of a batch")?;
+        for (field, zero) in
+            [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)]
+        {
+            require(!zero, field, 0, "above 0")?;
         }
-        if colluding > 0 && honest == 0 {
-            return Err(OutOfRange::new("colluding", got, "fewer than the users of a batch").into());
-        }
-        let zero = [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)];
-        if let Some((field, _)) = zero.into_iter().find(|z| z.1) {
-            return Err(OutOfRange::new(field, 0, "above 0").into());
-        }
-        if !(confidence > 0.0 && confidence < 1.0) {
-            return Err(OutOfRange::new("confidence", confidence, "in (0, 1)").into());
-        }
+        require(confidence > 0.0 && confidence < 1.0, "confidence", confidence, "in (0, 1)")?;
         let (epsilon, scale, p) = match model {
             Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => (epsilon, scale, confidence),
             Model::Shuffle => (epsilon.times(Ratio::new(1, 2)?)?, Ratio::ONE, 0.5 / horizon as f64),
             _ => (epsilon, Ratio::ONE, confidence),
         };
-        if scale.num() < scale.den() {
-            return Err(OutOfRange::new("scale", scale.to_f64(), "at least 1").into());
-        }
+        require(scale.num() >= scale.den(), "scale", scale.to_f64(), "at least 1")?;
         let g = match model {
             Model::None => 1 << 20,
             _ => precision(scale.times(epsilon)?, honest)?,
@@ -240,9 +237,7 @@ impl Mechanism {
     /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn count(&self, ones: u128) -> Result<u64, Error> {
         let all = |each: u64| u128::from(self.users) * u128::from(each);
-        if ones > all(self.bits()) {
-            return Err(OutOfRange::new("ones", ones, "at most the number of bits").into());
-        }
+        require(ones <= all(self.bits()), "ones", ones, "at most the number of bits")?;
         // Both are below 2^62.
         Ok(self.residue(ones as i128, -(all(self.margin) as i128)))
     }
@@ -253,9 +248,7 @@ impl Mechanism {
     /// # Errors
     /// [`Error::OutOfRange`] if the reward is outside [0, 1].
     pub fn encode(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
-        if !(0.0..=1.0).contains(&reward) {
-            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
-        }
+        require((0.0..=1.0).contains(&reward), "reward", reward, "in [0, 1]")?;
         // Below 2^(60 + 62): the modulus, and so g, has 62 bits at most.
         let place = u128::from((reward * 2f64.powi(60)) as u64) * u128::from(self.g);
         let (whole, rest) = ((place >> 60) as u64, place & ((1 << 60) - 1));
@@ -409,9 +402,7 @@ const LOCAL: f64 = 1.665_109_222_315_395_4;
 
 /// C of [`Mechanism::margin`].
 fn margin(epsilon: f64, delta: Delta, users: u64, excess: f64, g: u64) -> Result<u64, Error> {
-    if delta.get() == 0.0 {
-        return Err(OutOfRange::new("delta", 0, "above 0 where noise is cut off").into());
-    }
+    require(delta.get() > 0.0, "delta", 0, "above 0 where noise is cut off")?;
     let rate = epsilon / g as f64;
     // ln of 2 (n/h) (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.
     let log = (2.0 * excess).ln() + epsilon + (-epsilon).exp().ln_1p()

@@ -34,7 +34,7 @@ mod server;
 mod simulate;
 mod whole;
 
-pub use environment::NormalArms;
+pub use environment::{Normal, NormalArms};
 pub use intermediary::{IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
 pub use parameters::{EliminationConfig, EliminationParameters, MOST_DELTA, NoiseAt};

@@ -2,7 +2,7 @@
 
 use super::{Mechanism, Model};
 use crate::Error;
-use fault::OutOfRange;
+use fault::{OutOfRange, require};
 use privacy::budget::{Delta, Epsilon};
 use privacy::{PrivacyStatement, Ratio};
 use serde::{Deserialize, Serialize};
@@ -147,10 +147,12 @@ impl From<EliminationParameters> for Flat {
 fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
     const UNIT: f64 = 1e6;
     let units = (x * UNIT).round();
-    if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
-        let want = "above 0, below 10⁶, with at most six decimals";
-        return Err(OutOfRange::new(field, x, want).into());
-    }
+    require(
+        units > 0.0 && units < 1e12 && units / UNIT == x,
+        field,
+        x,
+        "above 0, below 10⁶, with at most six decimals",
+    )?;
     Ok(Ratio::new(units as u128, UNIT as u128)?)
 }
 
@@ -207,16 +209,14 @@ impl EliminationConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.arms == 0 {
-            return Err(OutOfRange::new("arms", 0, "at least 1").into());
-        }
-        if self.growth < 2 {
-            return Err(OutOfRange::new("growth", self.growth, "at least 2").into());
-        }
-        if self.noise != NoiseAt::Users && self.colluding.num() > 0 {
-            let want = "0 where not the users draw their noise";
-            return Err(OutOfRange::new("colluding", self.colluding.to_f64(), want).into());
-        }
+        require(self.arms > 0, "arms", 0, "at least 1")?;
+        require(self.growth >= 2, "growth", self.growth, "at least 2")?;
+        require(
+            self.noise == NoiseAt::Users || self.colluding.num() == 0,
+            "colluding",
+            self.colluding.to_f64(),
+            "0 where not the users draw their noise",
+        )?;
         // Every batch there can be, and the one after the last.
         let mut number = 1;
         loop {

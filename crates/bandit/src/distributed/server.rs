@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 ///
 /// Each arm left gets one batch of users, in order; only the estimates of the newest batches count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "StoredStage", into = "StoredStage")]
+#[serde(try_from = "StoredStage")]
 pub struct Stage {
     config: EliminationConfig,
     number: u32,
     left: Vec<usize>,
     /// Estimates of the batch, of the first arms in `left`; fewer than those.
     means: Vec<f64>,
+    #[serde(skip_serializing)]
     mechanism: Mechanism,
 }
 
@@ -99,7 +100,7 @@ pub fn survivors(left: &[usize], means: &[f64], width: f64) -> Vec<usize> {
     left.iter().zip(means).filter(|(_, mean)| stays(**mean)).map(|(arm, _)| *arm).collect()
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredStage {
     config: EliminationConfig,
@@ -124,31 +125,26 @@ impl TryFrom<StoredStage> for Stage {
     }
 }
 
-impl From<Stage> for StoredStage {
-    fn from(Stage { config, number, left, means, .. }: Stage) -> Self {
-        Self { config, number, left, means }
+privacy::stored! {
+    /// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer
+    /// them.
+    ///
+    /// A decision names the arm of the batch under way, for any number of users: the intermediary closes the
+    /// batch when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by
+    /// itself, and users send theirs to the server.
+    ///
+    /// # Source
+    /// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", Algorithm 1.
+    #[derive(Debug, Clone)]
+    pub struct EliminationServer {
+        stage: Stage,
+        /// Number of the exchange under way, from 1.
+        exchange: u64,
+        /// Users in the sums received.
+        learnt: u64,
+        /// Under [`Model::Local`]: sum modulo m of the shares of the batch under way, and their number.
+        shares: (u64, u64),
     }
-}
-
-/// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer
-/// them.
-///
-/// A decision names the arm of the batch under way, for any number of users: the intermediary closes the
-/// batch when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by
-/// itself, and users send theirs to the server.
-///
-/// # Source
-/// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", Algorithm 1.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "StoredServer", into = "StoredServer")]
-pub struct EliminationServer {
-    stage: Stage,
-    /// Number of the exchange under way, from 1.
-    exchange: u64,
-    /// Users in the sums received.
-    learnt: u64,
-    /// Under [`Model::Local`]: sum modulo m of the shares of the batch under way, and their number.
-    shares: (u64, u64),
 }
 
 impl EliminationServer {
@@ -244,33 +240,17 @@ impl EliminationServer {
         self.shares = (0, 0);
         Ok(())
     }
-}
 
-#[derive(Serialize, Deserialize)]
-struct StoredServer {
-    stage: Stage,
-    exchange: u64,
-    learnt: u64,
-    shares: (u64, u64),
-}
-
-impl TryFrom<StoredServer> for EliminationServer {
-    type Error = Error;
-    fn try_from(StoredServer { stage, exchange, learnt, shares }: StoredServer) -> Result<Self, Error> {
-        let mechanism = stage.mechanism();
-        let open = shares.0 < mechanism.modulus() && shares.1 < mechanism.users();
-        // Each sum received holds at least one user.
-        let received = exchange.checked_sub(1).is_some_and(|sums| sums <= learnt);
-        if !open || !received || learnt > stage.config().horizon {
+    /// Refuses sums that no run can receive.
+    fn check_stored(&self) -> Result<(), Error> {
+        let (mechanism, learnt) = (self.stage.mechanism(), self.learnt);
+        let open = self.shares.0 < mechanism.modulus() && self.shares.1 < mechanism.users();
+        // Each sum received contains at least one user.
+        let received = self.exchange.checked_sub(1).is_some_and(|sums| sums <= learnt);
+        if !open || !received || learnt > self.stage.config().horizon {
             return Err(Error::State { what: "sums that no run can reach" });
         }
-        Ok(Self { stage, exchange, learnt, shares })
-    }
-}
-
-impl From<EliminationServer> for StoredServer {
-    fn from(EliminationServer { stage, exchange, learnt, shares }: EliminationServer) -> Self {
-        Self { stage, exchange, learnt, shares }
+        Ok(())
     }
 }
 

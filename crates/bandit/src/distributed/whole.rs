@@ -18,11 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// # Source
 /// Chowdhury, Zhou, Algorithm 1, with the widths of Lemma 2. Departure: p is a parameter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(
-    bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"),
-    try_from = "State<S>",
-    into = "State<S>"
-)]
+#[serde(bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"), try_from = "State<S>")]
 pub struct Elimination<S: Clone + Serialize>(State<S>);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -144,11 +140,5 @@ where
             return Err(Error::State { what: "a batch that no run can reach" });
         }
         Ok(Self(state))
-    }
-}
-
-impl<S: Clone + Serialize> From<Elimination<S>> for State<S> {
-    fn from(policy: Elimination<S>) -> Self {
-        policy.0
     }
 }

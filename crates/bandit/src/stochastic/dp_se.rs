@@ -2,7 +2,7 @@
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::{Error, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// Sajed, Sheffet, "An Optimal Private Stochastic-MAB Algorithm Based on an Optimal Private Stopping Rule",
 /// 2019, Algorithm 2; the baseline of Hu, Huang, Mehta, who take `beta = 1/T`. Departure: none known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct DpSe<N: Noise>(State<N>);
 
 /// Length and confidence widths of one epoch.
@@ -150,9 +150,7 @@ struct Candidate {
 
 impl<N: Noise> State<N> {
     fn check_parameters(&self) -> Result<(), Error> {
-        if !(self.beta > 0.0 && self.beta < 1.0) {
-            return Err(OutOfRange::new("beta", self.beta, "in (0, 1)").into());
-        }
+        require(self.beta > 0.0 && self.beta < 1.0, "beta", self.beta, "in (0, 1)")?;
         Ok(())
     }
 
@@ -200,11 +198,5 @@ impl<N: Noise> TryFrom<State<N>> for DpSe<N> {
         }
         turn.fits(means.len(), turn.learnt)?;
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<DpSe<N>> for State<N> {
-    fn from(DpSe(state): DpSe<N>) -> Self {
-        state
     }
 }

@@ -3,7 +3,7 @@
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
 use crate::vector::argmax;
 use crate::{Error, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
 /// Algorithm 2. Departure: the scale of [`NoisyMax::Leader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct FollowTheNoisyLeader<N: Noise>(State<N>);
 
 impl<N: Noise> FollowTheNoisyLeader<N> {
@@ -57,9 +57,7 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         sums: &[f64],
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
-        if rounds == 0 || rounds > self.rounds_left() {
-            return Err(OutOfRange::new("rounds", rounds, "in 1..=rounds_left").into());
-        }
+        require(rounds > 0 && rounds <= self.rounds_left(), "rounds", rounds, "in 1..=rounds_left")?;
         self.0.take_in(arm, rounds, sums, rng)
     }
 }
@@ -145,11 +143,5 @@ impl<N: Noise> TryFrom<State<N>> for FollowTheNoisyLeader<N> {
             return Err(Error::State { what: "an epoch that no run can reach" });
         }
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<FollowTheNoisyLeader<N>> for State<N> {
-    fn from(FollowTheNoisyLeader(state): FollowTheNoisyLeader<N>) -> Self {
-        state
     }
 }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// appendix E, Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and
 /// kept, since noise drawn afresh each round, as the pseudo-code can be read, averages away.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct HybridUcb<N: Noise>(State<N>);
 
 /// What is published when an array is full.
@@ -214,11 +214,5 @@ impl<N: Noise> TryFrom<State<N>> for HybridUcb<N> {
         }
         state.turn.fits(state.arms.len(), state.arms.iter().map(|a| a.pulls).sum())?;
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<HybridUcb<N>> for State<N> {
-    fn from(HybridUcb(state): HybridUcb<N>) -> Self {
-        state
     }
 }

@@ -30,7 +30,7 @@ mod open_sum;
 mod ucb1;
 
 pub use dp_se::{DpSe, Epoch};
-pub use environment::{BernoulliArms, FullInformation, SETTING_1, SETTING_2, SETTING_3};
+pub use environment::{Bernoulli, BernoulliArms, FullInformation, SETTING_1, SETTING_2, SETTING_3};
 pub use follow::FollowTheNoisyLeader;
 pub use hybrid_ucb::{HybridUcb, Tree};
 pub use lazy_ucb::AnytimeLazyUcb;
@@ -38,7 +38,7 @@ pub use noisy_max::{NoisyMax, report_noisy_max};
 pub use ucb1::Ucb1;
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use open_sum::OpenSum;
 use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::LaplaceNoise;
@@ -89,9 +89,7 @@ impl Turn {
 }
 
 fn check_arms(k: usize) -> Result<(), Error> {
-    if k == 0 {
-        return Err(OutOfRange::new("k", 0, "at least 1").into());
-    }
+    require(k > 0, "k", 0, "at least 1")?;
     Ok(())
 }
 

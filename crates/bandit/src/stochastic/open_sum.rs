@@ -2,7 +2,7 @@
 
 use super::Noise;
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -29,9 +29,7 @@ impl OpenSum {
     /// [`Error::OutOfRange`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
     /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
-        if !(0.0..=1.0).contains(&reward) {
-            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
-        }
+        require((0.0..=1.0).contains(&reward), "reward", reward, "in [0, 1]")?;
         if self.count == Self::MAX_COUNT {
             return Err(Error::Overflow);
         }

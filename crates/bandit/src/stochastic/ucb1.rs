@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// # Source
 /// Auer, Cesa-Bianchi, Fischer 2002, figure 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
+#[serde(try_from = "State")]
 pub struct Ucb1(State);
 
 impl Ucb1 {
@@ -85,11 +85,5 @@ impl TryFrom<State> for Ucb1 {
         }
         state.turn.fits(state.arms.len(), state.arms.iter().map(OpenSum::count).sum())?;
         Ok(Self(state))
-    }
-}
-
-impl From<Ucb1> for State {
-    fn from(Ucb1(state): Ucb1) -> Self {
-        state
     }
 }

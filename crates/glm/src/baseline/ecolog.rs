@@ -1,26 +1,28 @@
-use super::{finite, observed, stored};
+use super::{finite, observed};
+use crate::error::stored;
 use crate::{Error, Link, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// ECOLog: an exact proximal step a round, and widths in the metric of the true curvature. Logistic link
-/// only.
-///
-/// Cost: O(K d^2) a round; O(d^3) where the ball binds.
-///
-/// # Source
-/// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022,
-/// as parametrised in the published experiments: `lambda = 10`; their squared radius is `2 lambda S^2 + (1 +
-/// S)^2 g_t + c`, with norms, not their squares, in `c`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Ecolog {
-    config: Problem,
-    state: Statistics,
+privacy::stored! {
+    /// ECOLog: an exact proximal step a round, and widths in the metric of the true curvature. Logistic link
+    /// only.
+    ///
+    /// Cost: O(K d^2) a round; O(d^3) where the ball binds.
+    ///
+    /// # Source
+    /// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022,
+    /// as parametrised in the published experiments: `lambda = 10`; their squared radius is `2 lambda S^2 + (1 +
+    /// S)^2 g_t + c`, with norms, not their squares, in `c`.
+    #[derive(Debug, Clone)]
+    pub struct Ecolog {
+        config: Problem,
+        state: Statistics,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +45,7 @@ impl Ecolog {
     /// [`Error::OutOfRange`], also for a link that is not logistic.
     pub fn new(config: Problem) -> Result<Self, Error> {
         config.validate()?;
-        if config.link != Link::Logistic {
-            return Err(OutOfRange::new("link", config.link as u8 as f64, "logistic (0)").into());
-        }
+        require(config.link == Link::Logistic, "link", config.link as u8 as f64, "logistic (0)")?;
         let d = config.d;
         let state = Statistics {
             round: 0,
@@ -89,6 +89,14 @@ impl Ecolog {
         state.theta = theta;
         state.round += 1;
         Ok(())
+    }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let (d, state) = (Self::new(self.config.clone())?.config.d, &self.state);
+        let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
+        let counts = state.round <= self.config.horizon;
+        stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))
     }
 }
 
@@ -162,30 +170,6 @@ impl Policy for Ecolog {
         self.config.admit(self.state.round)?;
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    state: Statistics,
-}
-
-impl TryFrom<State> for Ecolog {
-    type Error = Error;
-    fn try_from(State { config, state }: State) -> Result<Self, Error> {
-        let d = Self::new(config.clone())?.config.d;
-        let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
-        let counts = state.round <= config.horizon;
-        stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))?;
-        Ok(Self { config, state })
-    }
-}
-
-impl From<Ecolog> for State {
-    fn from(Ecolog { config, state }: Ecolog) -> Self {
-        Self { config, state }
     }
 }
 

@@ -1,31 +1,31 @@
-use super::{finite, observed, stored};
-use crate::error::in_round;
+use super::{finite, observed};
+use crate::error::{in_round, stored};
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// GLM-UCB: maximum likelihood, and one width for every direction of the link.
-///
-/// Cost: O(t d^2) a refit, O(K d^2) a round.
-///
-/// # Source
-/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
-/// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
-/// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct GlmUcb {
-    config: Problem,
-    /// Rounds from one refit to the next.
-    refit_every: u64,
-    log_factor: bool,
-    rows: Rows,
-    inverse: Symmetric,
-    theta: Vec<f64>,
+privacy::stored! {
+    /// GLM-UCB: maximum likelihood, and one width for every direction of the link.
+    ///
+    /// Cost: O(t d^2) a refit, O(K d^2) a round.
+    ///
+    /// # Source
+    /// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
+    /// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
+    /// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
+    #[derive(Debug, Clone)]
+    pub struct GlmUcb {
+        config: Problem,
+        /// Rounds from one refit to the next.
+        refit_every: u64,
+        log_factor: bool,
+        rows: Rows,
+        inverse: Symmetric,
+        theta: Vec<f64>,
+    }
 }
 
 impl GlmUcb {
@@ -52,6 +52,15 @@ impl GlmUcb {
         let log = if self.log_factor { ((self.rows.len() + 1) as f64).ln() } else { 1.0 };
         let confidence = 2.0 * d * (2.0 * d * horizon as f64 / delta).ln() * log;
         2.0 * link.max_slope(s) * kappa * ((3.0 + 2.0 * (2.0 / d).ln_1p()) * confidence).sqrt()
+    }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let Problem { d, horizon, .. } =
+            Self::new(self.config.clone(), self.refit_every, self.log_factor)?.config;
+        let counts = self.rows.len() as u64 <= horizon;
+        let shapes = self.rows.is_consistent(d) && self.inverse.d() == d && self.theta.len() == d;
+        stored(counts && shapes && finite(&self.theta))
     }
 }
 
@@ -81,36 +90,5 @@ impl Policy for GlmUcb {
             self.theta = mle::fit(link, &self.rows, lambda, &self.theta).map_err(in_round)?;
         }
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    refit_every: u64,
-    log_factor: bool,
-    rows: Rows,
-    inverse: Symmetric,
-    theta: Vec<f64>,
-}
-
-impl TryFrom<State> for GlmUcb {
-    type Error = Error;
-    fn try_from(s: State) -> Result<Self, Error> {
-        let policy = Self::new(s.config, s.refit_every, s.log_factor)?;
-        let d = policy.config.d;
-        let counts = s.rows.len() as u64 <= policy.config.horizon;
-        stored(
-            counts && s.rows.is_consistent(d) && s.inverse.d() == d && s.theta.len() == d && finite(&s.theta),
-        )?;
-        Ok(Self { rows: s.rows, inverse: s.inverse, theta: s.theta, ..policy })
-    }
-}
-
-impl From<GlmUcb> for State {
-    fn from(p: GlmUcb) -> Self {
-        let GlmUcb { config, refit_every, log_factor, rows, inverse, theta } = p;
-        Self { config, refit_every, log_factor, rows, inverse, theta }
     }
 }

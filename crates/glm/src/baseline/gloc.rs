@@ -1,4 +1,5 @@
-use super::{finite, observed, stored};
+use super::{finite, observed};
+use crate::error::stored;
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
@@ -6,19 +7,20 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// GLOC: an online Newton step a round, and the confidence set that its regret gives.
-///
-/// Cost: O(K d^2 + d^3) a round, whatever the round.
-///
-/// # Source
-/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing",
-/// 2017, with `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Gloc {
-    config: Problem,
-    as_published: bool,
-    state: Statistics,
+privacy::stored! {
+    /// GLOC: an online Newton step a round, and the confidence set that its regret gives.
+    ///
+    /// Cost: O(K d^2 + d^3) a round, whatever the round.
+    ///
+    /// # Source
+    /// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing",
+    /// 2017, with `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
+    #[derive(Debug, Clone)]
+    pub struct Gloc {
+        config: Problem,
+        as_published: bool,
+        state: Statistics,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +106,20 @@ impl Gloc {
             state.theta.iter_mut().for_each(|t| *t *= s / length);
         }
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        let (d, state) = (self.config.d, &self.state);
+        let vectors = [&state.theta, &state.moment];
+        stored(
+            state.round <= self.config.horizon
+                && state.a.d() == d
+                && state.a_inverse.d() == d
+                && vectors.iter().all(|v| v.len() == d && finite(v))
+                && finite(&[state.squares, state.regret]),
+        )
+    }
 }
 
 /// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a
@@ -150,37 +166,6 @@ impl Policy for Gloc {
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r);
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    as_published: bool,
-    state: Statistics,
-}
-
-impl TryFrom<State> for Gloc {
-    type Error = Error;
-    fn try_from(State { config, as_published, state }: State) -> Result<Self, Error> {
-        config.validate()?;
-        let d = config.d;
-        let vectors = [&state.theta, &state.moment];
-        stored(
-            state.round <= config.horizon
-                && state.a.d() == d
-                && state.a_inverse.d() == d
-                && vectors.iter().all(|v| v.len() == d && finite(v))
-                && finite(&[state.squares, state.regret]),
-        )?;
-        Ok(Self { config, as_published, state })
-    }
-}
-
-impl From<Gloc> for State {
-    fn from(Gloc { config, as_published, state }: Gloc) -> Self {
-        Self { config, as_published, state }
     }
 }
 

@@ -9,33 +9,33 @@ pub use billboard::Billboard;
 pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trigger, WarmUp};
 
 use crate::Error;
-use crate::error::in_round;
+use crate::error::{in_round, stored};
 use bandit::{Features, Policy};
 use curator::Curator;
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all
-/// others play optimistically on the running one, which is renewed when H has grown.
-///
-/// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
-///   [`Policy::learn`] answers the last [`Policy::decide`], whose arm need not be the one played.
-/// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms
-///   are chosen from the [`Billboard`] and the round's own arm set.
-/// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
-///
-/// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
-/// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct JointGlm {
-    config: JointConfig,
-    billboard: Billboard,
-    curator: Curator,
-    /// Of the round decided but not learnt: whether it explores.
-    pending: Option<bool>,
+privacy::stored! {
+    /// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all
+    /// others play optimistically on the running one, which is renewed when H has grown.
+    ///
+    /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
+    ///   [`Policy::learn`] answers the last [`Policy::decide`], whose arm need not be the one played.
+    /// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms
+    ///   are chosen from the [`Billboard`] and the round's own arm set.
+    /// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
+    ///
+    /// # Source
+    /// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
+    /// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
+    #[derive(Debug, Clone)]
+    pub struct JointGlm {
+        config: JointConfig,
+        billboard: Billboard,
+        curator: Curator,
+        /// Of the round decided but not learnt: whether it explores.
+        pending: Option<bool>,
+    }
 }
 
 impl JointGlm {
@@ -98,6 +98,13 @@ impl JointGlm {
         }
         Ok(())
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let Self { config, billboard, curator, .. } = self;
+        config.validate()?;
+        stored(billboard.is_consistent(config) && curator.is_consistent(config, billboard.rounds))
+    }
 }
 
 impl Policy for JointGlm {
@@ -138,32 +145,5 @@ impl Policy for JointGlm {
         self.config.problem.admit(self.billboard.rounds)?;
         let explored = self.pending.take().ok_or(bandit::Error::NoRound)?;
         self.after(explored, x, *reward, rng).map_err(in_round)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: JointConfig,
-    billboard: Billboard,
-    curator: Curator,
-    pending: Option<bool>,
-}
-
-impl TryFrom<State> for JointGlm {
-    type Error = Error;
-    fn try_from(State { config, billboard, curator, pending }: State) -> Result<Self, Error> {
-        config.validate()?;
-        let what = "statistics that do not fit the configuration or each other";
-        if !billboard.is_consistent(&config) || !curator.is_consistent(&config, billboard.rounds) {
-            return Err(bandit::Error::State { what }.into());
-        }
-        Ok(Self { config, billboard, curator, pending })
-    }
-}
-
-impl From<JointGlm> for State {
-    fn from(JointGlm { config, billboard, curator, pending }: JointGlm) -> Self {
-        Self { config, billboard, curator, pending }
     }
 }

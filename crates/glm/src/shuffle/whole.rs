@@ -1,7 +1,7 @@
 //! All roles in one policy: ShuffleGLM as it is simulated.
 
 use super::{Batch, BatchSums, Device, Estimator, ShuffleConfig};
-use crate::error::in_round;
+use crate::error::{in_round, stored};
 use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::{Descent, Error, Symmetric, onto_ball};
@@ -24,10 +24,11 @@ use serde::{Deserialize, Serialize};
 /// needs; the weight of a row is at most `L_mu`, so that the sensitivity holds whatever the data; bits have
 /// the range `2 Delta`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
+#[serde(try_from = "State")]
 pub struct ShuffleGlm {
     config: ShuffleConfig,
-    /// Follows from the configuration.
+    /// Computed from the configuration.
+    #[serde(skip_serializing)]
     sums: Vec<BatchSums>,
     published: Vec<Batch>,
     /// The devices of the batch in progress.
@@ -157,7 +158,7 @@ impl Policy for ShuffleGlm {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     config: ShuffleConfig,
@@ -172,21 +173,13 @@ impl TryFrom<State> for ShuffleGlm {
         let (d, sums) = (config.problem.d, config.sums()?);
         let open = config.batches.get(published.len()).is_some_and(|&size| (rows.len() as u64) < size);
         let complete = published.len() == config.batches.len() && rows.is_empty();
-        if !(published.iter().all(|b| b.is_sound(d))
-            && rows.is_consistent(d)
-            && weights.len() == rows.len()
-            && weights.iter().all(|w| (0.0..=config.max_weight().max(1.0)).contains(w))
-            && (open || complete))
-        {
-            let what = "statistics that do not fit the configuration or each other";
-            return Err(bandit::Error::State { what }.into());
-        }
+        stored(
+            published.iter().all(|b| b.is_sound(d))
+                && rows.is_consistent(d)
+                && weights.len() == rows.len()
+                && weights.iter().all(|w| (0.0..=config.max_weight().max(1.0)).contains(w))
+                && (open || complete),
+        )?;
         Ok(Self { config, sums, published, rows, weights })
-    }
-}
-
-impl From<ShuffleGlm> for State {
-    fn from(ShuffleGlm { config, published, rows, weights, .. }: ShuffleGlm) -> Self {
-        Self { config, published, rows, weights }
     }
 }

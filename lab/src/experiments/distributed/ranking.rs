@@ -30,7 +30,7 @@ impl Experiment for Ranking {
             arms: 50,
             users,
             make: Arc::new(move |_| {
-                Ok(clusters.get_or_init(|| Clusters::new(50, rows, steps, 20_230)).clone())
+                Ok(clusters.get_or_init(|| Clusters::arms(50, rows, steps, 20_230)).clone())
             }),
         };
         let rows = [
