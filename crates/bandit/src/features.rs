@@ -13,7 +13,7 @@ privacy::stored! {
 }
 
 impl Features {
-    /// Rows of length `d`, one after the other; their number is the number of arms.
+    /// Features whose rows of length `d`, one for each arm, follow each other in `values`.
     ///
     /// # Errors
     /// [`Error::Rows`] if `values` is not one or more whole rows, [`Error::FeatureNotFinite`].
@@ -34,12 +34,12 @@ impl Features {
         }
     }
 
-    /// Number of arms.
+    /// Number of arms, `k`.
     pub fn k(&self) -> usize {
         self.values.len() / self.d
     }
 
-    /// Length of a row.
+    /// Length of a row, `d`.
     pub fn d(&self) -> usize {
         self.d
     }
@@ -59,7 +59,7 @@ impl Features {
         self.rows().map(norm).fold(0.0, f64::max)
     }
 
-    /// Multiplies every feature.
+    /// Multiplies every feature by `factor`.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.values.iter_mut().for_each(|v| *v *= factor);
     }

@@ -18,7 +18,7 @@ mod whole;
 pub use config::{BatchSums, Estimator, NoiseBits, Protection, ShuffleConfig, batch_sizes};
 pub use device::{BatchDevices, Device, Row};
 pub use mechanism::Summation;
-pub use parameters::ShuffleParameters;
+pub use parameters::{LEAST_EPSILON, ShuffleParameters};
 pub use server::ShuffleGlmServer;
 pub use whole::ShuffleGlm;
 
