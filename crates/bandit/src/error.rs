@@ -152,7 +152,8 @@ pub enum Error {
         /// The part that is wrong.
         what: &'static str,
     },
-    /// Untrusted: a purchase file does not have the layout that [`Purchases`](crate::datasets::Purchases) reads.
+    /// Untrusted: a purchase file does not have the layout that [`Purchases`](crate::datasets::Purchases)
+    /// reads.
     #[error("line {line}: {reason}")]
     File {
         /// Line of the file, from 1; 0 if unknown.

@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 pub enum Arithmetic {
     /// Exact inverse, square root and argmax.
     Exact,
-    /// The paper's polynomial approximations at the paper's precisions ([`paper`]). The trace rule is compared
-    /// exactly.
+    /// The paper's polynomial approximations at the paper's precisions ([`paper`]). The trace rule is
+    /// compared exactly.
     Paper,
 }
 
 privacy::stored! {
-    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
-    /// are computed at batch starts only.
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and
+    /// `omega_j` are computed at batch starts only.
     ///
     /// - Cost: O(K d^2) per round and O(d^3) per batch start.
     /// - Late rewards may be learnt in any order; `t` is the number of rewards learnt.
@@ -85,8 +85,8 @@ impl HelbaClear {
     ///
     /// # Errors
     /// Those of [`indices`](Self::indices). [`Error::ScoreSpread`] under [`Arithmetic::Paper`] if two indices
-    /// differ by more than the polynomials' domain [-1, 1]; by Proposition 10 this cannot occur if rewards are
-    /// in [-1, 1] and the width is at least [`Width::Theory`].
+    /// differ by more than the polynomials' domain [-1, 1]; by Proposition 10 this cannot occur if rewards
+    /// are in [-1, 1] and the width is at least [`Width::Theory`].
     pub fn action(&self, context: &Features) -> Result<Vec<f64>, Error> {
         let indices = self.indices(context)?;
         match self.arithmetic {

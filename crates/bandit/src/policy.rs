@@ -28,8 +28,8 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// If `context` is outside the shape or range of this policy. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
-    /// Learns from the feedback on playing `arm` in `context`. Feedback may be late and out of order unless the
-    /// policy documents otherwise.
+    /// Learns from the feedback on playing `arm` in `context`. Feedback may be late and out of order unless
+    /// the policy documents otherwise.
     ///
     /// # Errors
     /// If `context`, `arm` or `feedback` is outside the shape or range of this policy; the state is then

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The statistics `V` and `g` of all rounds, and `A_j` and `omega_j` of the last batch start.
 ///
-/// Symmetric matrices of order `d` are slices of `d * d` entries. A round costs O(d^2) and allocates nothing; a
-/// batch start costs O(d^3), or O(d^2) if the inverse is tracked.
+/// Symmetric matrices of order `d` are slices of `d * d` entries. A round costs O(d^2) and allocates nothing;
+/// a batch start costs O(d^3), or O(d^2) if the inverse is tracked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ridge {
@@ -196,8 +196,8 @@ impl Ridge {
     }
 }
 
-/// The Sherman-Morrison update of a symmetric inverse, `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse
-/// x)`. Returns the denominator, by which the determinant of the inverted matrix is multiplied.
+/// The Sherman-Morrison update of a symmetric inverse, `inverse -= (inverse x)(inverse x)^T / (1 + x^T
+/// inverse x)`. Returns the denominator, by which the determinant of the inverted matrix is multiplied.
 fn sherman_morrison(inverse: &mut [f64], x: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     scratch.extend(inverse.chunks_exact(x.len()).map(|row| dot(row, x)));

@@ -64,8 +64,8 @@ impl Schedule {
 impl LinearConfig {
     /// Whether the public part of the rule ends the batch that began at `t_j` after round `t`, for any data.
     ///
-    /// The encrypted server evaluates this part itself; the rest needs the user's key. The growth rule reads a
-    /// `t_j` of 0 as 1.
+    /// The encrypted server evaluates this part itself; the rest needs the user's key. The growth rule reads
+    /// a `t_j` of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
         let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {
@@ -117,8 +117,8 @@ impl LinearConfig {
     ///
     /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]. The bounds of the others follow by the same
     /// argument: a batch multiplies the determinant by at least `1 + c`, or the round number by at least `1 +
-    /// eta`. Departure: the proposition prints `2 ln(3/4 + c - ...)`; its eq. 68 has no factor 2, with which the
-    /// bound fails (`tests/all/bounds.rs`).
+    /// eta`. Departure: the proposition prints `2 ln(3/4 + c - ...)`; its eq. 68 has no factor 2, with which
+    /// the bound fails (`tests/all/bounds.rs`).
     pub fn max_batches(&self, rounds: u64) -> u64 {
         let t = rounds.max(1) as f64;
         let log_det = self.d as f64 * (self.l * self.l * t / (self.lambda * self.d as f64)).ln_1p();

@@ -16,8 +16,8 @@ pub enum Width {
     /// The width of HELBA, which accounts for the approximate inverse and is valid in all rounds at once:
     /// `t_j^(-1/2) + S*sqrt(lambda) + sigma*sqrt(d*(ln(1 + L^2 t_j/(lambda d)) + ln(pi^2 t^2/(6 delta))))`.
     ///
-    /// Source: Proposition 9. Departure: eq. 3 omits the `d` of `lambda d`, which the proof of the proposition
-    /// has.
+    /// Source: Proposition 9. Departure: eq. 3 omits the `d` of `lambda d`, which the proof of the
+    /// proposition has.
     Theory,
     /// The width of OFUL for an exact inverse: `S*sqrt(lambda) + sigma*sqrt(d*ln(1 + L^2 t_j/(lambda d)) + 2
     /// ln(1/delta))`.

@@ -1,11 +1,11 @@
-//! Which arms to play so that every direction is learnt: optimal designs.
+//! Optimal designs: distributions over arms that minimise the largest leverage.
 
 use crate::{Error, Symmetric};
 use bandit::vector::{argmax, dot};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
-/// A distribution over finitely many points, with the certificate of its quality.
+/// A distribution over finitely many points, with its largest leverage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     /// Probability of each point.
@@ -13,16 +13,15 @@ pub struct Design {
     /// Dimension of the points' span.
     pub rank: usize,
     /// Largest leverage `x^T V(pi)^-1 x` over the points, in the span; at least `rank`, with equality at the
-    /// optimum (Kiefer and Wolfowitz 1960). Recomputed from the weights, so that it holds whatever the
-    /// iteration did.
+    /// optimum (Kiefer and Wolfowitz 1960). It is computed from the final weights.
     pub max_leverage: f64,
 }
 
 impl Design {
-    /// G-optimal design up to a factor: the largest leverage is at most `factor * rank`.
+    /// A design that is G-optimal up to a factor: the largest leverage is at most `factor * rank`.
     ///
     /// Frank and Wolfe steps of exact length from the uniform design (Fedorov 1972), in coordinates of the
-    /// span. Cost: O(n d^2) and O(n d) a step.
+    /// span. Cost: O(n d^2), and O(n d) per step.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other
@@ -47,14 +46,14 @@ impl Design {
         Ok(Self { weights, rank: z.rank, max_leverage })
     }
 
-    /// Draws a point.
+    /// Draws the position of a point.
     pub fn sample(&self, rng: &mut dyn Rng) -> usize {
         let mut u = rng.random::<f64>() * self.weights.iter().sum::<f64>();
         let past = self.weights.iter().position(|w| {
             u -= w;
             u < 0.0
         });
-        // Rounding may leave u at 0: then any point of positive weight will do.
+        // If rounding leaves no position, the last point of positive weight is taken.
         past.or_else(|| self.weights.iter().rposition(|&w| w > 0.0)).unwrap_or(0)
     }
 }
@@ -104,7 +103,7 @@ impl Span {
         let (n, r) = (self.n, self.rank as f64);
         let mut weights = vec![1.0 / n as f64; n];
         if self.rank <= 1 {
-            // On a line the longest point is optimal; the step below would divide by zero.
+            // On a line the longest point is optimal. The step below would divide by zero.
             if self.rank == 1 {
                 weights.fill(0.0);
                 weights[argmax((0..n).map(|i| self.row(i)[0].abs()))] = 1.0;

@@ -108,8 +108,8 @@ policy! {
     }
 }
 
-/// The problem of a policy that keeps every row, so that its horizon is bounded. The default of `kappa` is that
-/// of the whole ball.
+/// The problem of a policy that keeps every row, so that its horizon is bounded. The default of `kappa` is
+/// that of the whole ball.
 fn problem(
     features: usize,
     arms: usize,

@@ -33,8 +33,8 @@ pub(crate) trait State: Copied + Send + Sync {
         Ok(None)
     }
 
-    /// Learns from the sums that answer the task. Returns the number of users who have now answered all tasks of
-    /// their batch.
+    /// Learns from the sums that answer the task. Returns the number of users who have now answered all tasks
+    /// of their batch.
     fn report(&mut self, _: &[u128], _: &mut dyn Rng) -> Result<u64, Error> {
         Err(Error::Broken("a batch for a policy that takes none"))
     }
@@ -213,7 +213,8 @@ impl PolicyState {
     /// The policy before its first round.
     ///
     /// # Errors
-    /// Those of the policy, with the name of the parameter; [`Error::Parameter`] outside the limits of a service.
+    /// Those of the policy, with the name of the parameter; [`Error::Parameter`] outside the limits of a
+    /// service.
     pub fn new(config: PolicyConfig) -> Result<Self, Error> {
         Ok(PolicyState { state: config.make()?, config })
     }

@@ -1,17 +1,17 @@
-//! A ledger that says no.
+//! The privacy accountant, which refuses releases beyond a budget.
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The price of one release, or a whole budget.
+/// The privacy cost of a release, or a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
-    /// `(epsilon, delta)`; pure with `delta` 0.
+    /// `(epsilon, delta)`-differential privacy, which is pure if `delta` is 0.
     Approximate(Epsilon, Delta),
-    /// Zero-concentrated.
+    /// Zero-concentrated differential privacy.
     Zcdp(Rho),
 }
 
@@ -23,30 +23,30 @@ impl Cost {
 }
 
 crate::stored! {
-    /// What a person's data have cost so far, and which data have been released.
+    /// The privacy costs so far, and the observations that have been released.
     ///
-    /// Every person has the same budget. [`spend`](Self::spend) pays for a release that may touch everybody;
-    /// [`release`](Self::release) for one that touches the named observations only, each of which may be named
-    /// once in the whole life of the ledger. The guarantee is the sum of the former plus the dearest of the
-    /// latter (parallel composition over disjoint observations, neighbours by replacement). A refusal changes
+    /// Every person has the same budget. [`spend`](Self::spend) charges a release that may depend on all
+    /// data; [`release`](Self::release) charges one that depends on the given observations only, each of
+    /// which may be released once. The total cost is the sum of the former plus the largest of the latter
+    /// (parallel composition over disjoint observations, neighbours by replacement). A refusal changes
     /// nothing.
     ///
-    /// Sums are of doubles: a total that exceeds the budget by less than one part in `10^12` is rounding, and
-    /// passes.
+    /// A total that exceeds the budget by less than one part in `10^12` is accepted, since it may be a
+    /// rounding error.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Accountant {
         budget: Cost,
-        /// `(epsilon, delta)` or `(rho, 0)`, paid by all.
+        /// Cost of releases that depend on all data: `(epsilon, delta)` or `(rho, 0)`.
         shared: (f64, f64),
-        /// The same, the largest paid by any single observation.
+        /// Largest cost of a release of single observations, in the same form.
         worst: (f64, f64),
-        /// Observations released: disjoint, not touching, first to last inclusive.
+        /// Observations released, as ranges from first to last, which are disjoint and not adjacent.
         released: BTreeMap<u64, u64>,
     }
 }
 
 impl Accountant {
-    /// Nothing spent of `budget`.
+    /// An accountant with this budget, of which nothing is spent.
     pub fn new(budget: Cost) -> Self {
         Self { budget, shared: (0.0, 0.0), worst: (0.0, 0.0), released: BTreeMap::new() }
     }
@@ -56,16 +56,16 @@ impl Accountant {
         self.budget
     }
 
-    /// What the person worst off has paid: `epsilon` and `delta`, or `rho` and 0.
+    /// The largest cost of any person: `epsilon` and `delta`, or `rho` and 0.
     pub fn spent(&self) -> (f64, f64) {
         (self.shared.0 + self.worst.0, self.shared.1 + self.worst.1)
     }
 
-    /// Pays for a release that may depend on everybody.
+    /// Charges a release that may depend on all data.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`] if too little is left, [`Error::Currency`] if `cost` cannot be expressed in the
-    /// budget's kind. Nothing is spent then.
+    /// [`Error::BudgetSpent`] if the rest of the budget is smaller, [`Error::Currency`] if `cost` cannot be
+    /// converted to the kind of the budget. Nothing is spent then.
     pub fn spend(&mut self, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;
         let shared = (self.shared.0 + cost.0, self.shared.1 + cost.1);
@@ -74,10 +74,10 @@ impl Accountant {
         Ok(())
     }
 
-    /// Pays for a release that depends on `observations` only.
+    /// Charges a release that depends on `observations` only.
     ///
     /// # Errors
-    /// [`Error::ReleasedTwice`] if one of them was released before or is named twice; else as
+    /// [`Error::ReleasedTwice`] if one of them was released before or occurs twice; those of
     /// [`spend`](Self::spend). Nothing is spent or recorded then.
     pub fn release(&mut self, observations: impl IntoIterator<Item = u64>, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;

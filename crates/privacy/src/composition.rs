@@ -13,8 +13,8 @@ pub fn basic(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, Delta),
     Ok((Epsilon::new(k * epsilon.get())?, Delta::new(k * delta.get())?))
 }
 
-/// The privacy of `k` adaptive releases of `(epsilon, delta)` each by advanced composition, with `slack` added
-/// to delta: `(sqrt(2 k ln(1/slack)) epsilon + k epsilon (e^epsilon - 1), k delta + slack)`.
+/// The privacy of `k` adaptive releases of `(epsilon, delta)` each by advanced composition, with `slack`
+/// added to delta: `(sqrt(2 k ln(1/slack)) epsilon + k epsilon (e^epsilon - 1), k delta + slack)`.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if `slack` is 0 or the results are not budgets.
@@ -34,8 +34,8 @@ fn advanced_epsilon(k: u32, epsilon: f64, slack: Delta) -> f64 {
 
 /// The budget of each of `k` adaptive releases that together spend `(epsilon, delta)`.
 ///
-/// Up to ten releases are composed by [`basic`]. More are composed by [`advanced`] with half of `delta` as the
-/// slack; the result is the largest `epsilon` per release that it allows.
+/// Up to ten releases are composed by [`basic`]. More are composed by [`advanced`] with half of `delta` as
+/// the slack; the result is the largest `epsilon` per release that it allows.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if `k` is 0, or above 10 with `delta` 0.

@@ -1,4 +1,4 @@
-//! Sums of bounded numbers through a shuffler: everybody sends bits, the server counts ones.
+//! Sums of bounded numbers through a shuffler: each user sends bits, and the server counts the ones.
 //!
 //! Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization", 2022, as corrected
 //! below; used by Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual
@@ -29,7 +29,7 @@ pub struct BitSum {
 }
 
 impl BitSum {
-    /// Of values in `[-bound, bound]`.
+    /// The protocol for values in `[-bound, bound]`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `bound` is not finite and above 0, or `users` or `steps` is 0;
@@ -46,8 +46,8 @@ impl BitSum {
         Ok(Self { bound, users, steps, noise_bits })
     }
 
-    /// The constants as published, for vectors of length `d` (or `d` by `d` matrices): all coordinates
-    /// together are `(epsilon, delta)`-DP when one user is replaced.
+    /// The protocol with the published constants, for vectors of length `d` (or `d` by `d` matrices). All
+    /// coordinates together are `(epsilon, delta)`-DP when one user is replaced.
     ///
     /// `g = max(ceil(2 sqrt n), d, 4)`, `b = ceil(24·10^4 g² ln²(4 (d² + 1)/delta) / (epsilon² n))`: several
     /// hundred times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
@@ -63,12 +63,12 @@ impl BitSum {
         Self::new(bound, users, steps, b.ceil() as u64)
     }
 
-    /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
-    /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the
-    /// others added, because they tell or were made up, faces that of these.
+    /// The protocol with the least noise by the exact [`divergence`]. Each of `coordinates` has its share of
+    /// the budget by [`composition::per_release`]. The noise of `honest` of the users is sufficient, so that
+    /// the others may collude or not exist.
     ///
-    /// - Cost: some sixty divergences. [`with_noise`](Self::with_noise), with the
-    ///   [`noise_bits`](Self::noise_bits) found, needs one.
+    /// - Cost: about sixty divergences. [`with_noise`](Self::with_noise), given the
+    ///   [`noise_bits`](Self::noise_bits) found, computes one.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as
@@ -88,11 +88,11 @@ impl BitSum {
         Self::new(bound, users, steps, noise_bits)
     }
 
-    /// As [`calibrated`](Self::calibrated), with `noise_bits` that it found before, or more. One
-    /// [`divergence`] checks that they are enough.
+    /// As [`calibrated`](Self::calibrated), with at least the `noise_bits` that it found. One [`divergence`]
+    /// checks that they are sufficient.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if they are not; as [`calibrated`](Self::calibrated).
+    /// [`Error::OutOfRange`] if they are not; those of [`calibrated`](Self::calibrated).
     pub fn with_noise(
         bound: f64,
         users: u64,
@@ -121,27 +121,28 @@ impl BitSum {
         ((root + u128::from(root * root < square)) as u64).max(d).max(4)
     }
 
-    /// Values lie in `[-bound, bound]`.
+    /// Largest absolute value.
     pub const fn bound(&self) -> f64 {
         self.bound
     }
 
-    /// Steps of the encoding, `g`.
+    /// Number of steps of the encoding, `g`.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Noise bits of one user, `b`.
+    /// Number of noise bits of one user, `b`.
     pub const fn noise_bits(&self) -> u64 {
         self.noise_bits
     }
 
-    /// The encoding as a task names it.
+    /// The encoding in a task.
     pub const fn bits(&self) -> Bits {
         Bits { bound: self.bound, steps: self.steps, noise: self.noise_bits }
     }
 
-    /// Standard deviation of the estimate's noise, without rounding: `(2 bound/g) sqrt(3 n b/16)`.
+    /// Standard deviation of the noise of the estimate, without that of rounding: `(2 bound/g) sqrt(3 n
+    /// b/16)`.
     pub fn noise_deviation(&self) -> f64 {
         self.step() * (3.0 / 16.0 * self.users as f64 * self.noise_bits as f64).sqrt()
     }
@@ -163,7 +164,7 @@ impl BitSum {
         Ok(((place.floor() + up) as u64).min(self.steps))
     }
 
-    /// One user's message: the number of ones among its `g + b` bits.
+    /// The number of ones among the `g + b` bits of one user.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -171,13 +172,13 @@ impl BitSum {
         Ok(self.encode(x, words)? + sampler::binomial_quarter(words, self.noise_bits)?)
     }
 
-    /// All users at once: the number of ones after the shuffler, equal in law to the sum of
-    /// [`randomise`](Self::randomise), with one binomial draw in place of `n`.
+    /// The number of ones of all users. It has the distribution of the sum of [`randomise`](Self::randomise),
+    /// with one binomial draw in place of `n`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are not `n` values; as [`encode`](Self::encode).
     pub fn shuffle<W: Words + ?Sized>(&self, values: &[f64], words: &mut W) -> Result<u64, Error> {
-        require(values.len() as u64 == self.users, "values", values.len(), "one a user")?;
+        require(values.len() as u64 == self.users, "values", values.len(), "one for each user")?;
         let mut ones = 0;
         for x in values {
             ones += self.encode(*x, words)?;
@@ -185,7 +186,7 @@ impl BitSum {
         Ok(ones + sampler::binomial_quarter(words, self.users * self.noise_bits)?)
     }
 
-    /// The server's estimate of the sum of all values, unbiased.
+    /// The unbiased estimate of the sum of all values.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are more ones than bits.
@@ -206,15 +207,15 @@ fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the
-/// larger of both directions: the exact `delta` of releasing a count under that noise when a person moves it
-/// by `shift`.
+/// The hockey-stick divergence at `epsilon` between a binomial distribution of `trials` with probability 1/4
+/// and its shift by `shift`, the larger one of both directions. This is the exact `delta` of releasing a
+/// count with that noise if a person changes it by `shift`.
 ///
 /// The divergence falls with `trials`: one more trial adds an independent bit to both counts, and no
 /// post-processing increases a divergence (data processing inequality).
 ///
-/// Exact formulas in double precision, about ten digits. The time is proportional to `shift`, and to the
-/// square root of `trials` up to 10^8 trials.
+/// The formulas are exact, and evaluated in double precision to about ten digits. The time is proportional to
+/// `shift`, and up to 10^8 trials to the square root of `trials`.
 pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     if shift == 0 {
         return 0.0;
@@ -225,12 +226,11 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     let loss = |x: u64| -> f64 {
         (0..shift).map(|j| ((trials - x + shift - j) as f64 / (3.0 * (x - j) as f64)).ln()).sum()
     };
-    // The first x at which `stop` holds; once it holds, it holds for all larger x. `at` is about the loss
-    // there.
+    // The first x at which `stop` holds, which then holds for all larger x. The loss at that x is about `at`.
     let first = |at: f64, stop: &dyn Fn(f64) -> bool| {
         let (mut low, mut high) = (shift, trials + 1);
-        // Replacing every factor of the loss by the middle one gives x to within a few units; if not, plain
-        // bisection goes on.
+        // Replacing every factor of the loss by the middle one gives x up to a few units. Otherwise bisection
+        // finds it.
         let (middle, factor) = (shift as f64 / 2.0, 3.0 * (at / shift as f64).exp());
         let guess = (trials as f64 + middle * (1.0 + factor)) / (1.0 + factor);
         let guess = (guess.max(0.0) as u64).clamp(low, high.max(low));
@@ -263,13 +263,13 @@ fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> R
     let overflow = Error::Overflow { what: "trials", bits: 50 };
     let trials = |bits: u64| bits.checked_mul(users).filter(|trials| *trials < 1 << 50);
     let enough = |bits| trials(bits).map(|trials| divergence(trials, shift, epsilon) <= delta.get());
-    // Fewer trials than `shift` leave two counts that nobody can confuse.
+    // With fewer trials than `shift` the two distributions have disjoint supports.
     let mut high = shift.div_ceil(users).max(1);
     let mut low = high - 1;
     while !enough(high).ok_or(overflow.clone())? {
         (low, high) = (high, high.checked_mul(2).ok_or(overflow.clone())?);
     }
-    // Not enough at `low`, enough at `high`.
+    // `low` is not sufficient, `high` is.
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if enough(middle) == Some(true) { high = middle } else { low = middle }

@@ -1,7 +1,7 @@
 /// Declares a struct that is serialised field by field, and checked when it is deserialised.
 ///
-/// The struct has a method `fn check_stored(&self) -> Result<(), E>` with an error `E` that implements `Display`. A
-/// value for which it fails is refused, and so is an unknown field.
+/// The struct has a method `fn check_stored(&self) -> Result<(), E>` with an error `E` that implements
+/// `Display`. A value for which it fails is refused, and so is an unknown field.
 #[macro_export]
 macro_rules! stored {
     (

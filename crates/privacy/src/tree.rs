@@ -1,4 +1,4 @@
-//! Continual sums of vectors: every prefix of a stream, each item paid for once per level of a binary tree.
+//! Private prefix sums of a stream of vectors by a binary tree.
 
 use crate::Error;
 use crate::budget::{Rho, Sensitivity};
@@ -10,22 +10,23 @@ use serde::{Deserialize, Serialize};
 crate::stored! {
     /// The binary tree mechanism on vectors of a fixed length, with Gaussian noise.
     ///
-    /// Dyadic blocks of items; a block's noise is drawn **once**, when the block is complete, and the sum of the
-    /// first `t` items is answered by the blocks of the binary digits of `t`. Symmetric matrices go in as their
-    /// upper triangles, with `sigma` on the diagonal and `sigma/sqrt 2` off it: the isotropic Gaussian of the
-    /// Frobenius norm.
+    /// The items are grouped in dyadic blocks. The noise of a block is drawn **once**, when the block is
+    /// complete, and the sum of the first `t` items is that of the blocks of the binary digits of `t`. A
+    /// symmetric matrix is represented by its upper triangle, with `sigma` on the diagonal and `sigma/sqrt 2`
+    /// off it, which is the isotropic Gaussian of the Frobenius norm.
     ///
-    /// - Shape: one value a coordinate; noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
-    /// - Privacy: an item lies in at most [`levels`](Self::levels) blocks, so the whole stream of answers costs
+    /// - Shape: noise of standard deviation `sigmas[k]` on coordinate `k` of each block.
+    /// - Privacy: an item is in at most [`levels`](Self::levels) blocks, so all answers together cost
     ///   [`levels`](Self::levels) times the zCDP of one block, see [`sigma`](Self::sigma).
-    /// - Cost: time and memory `O(levels · length)` an item.
-    /// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet 2018.
+    /// - Cost: time and memory `O(levels · length)` per item.
+    /// - Source: Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011; for matrices Shariff, Sheffet
+    ///   2018.
     #[derive(Debug, Clone, PartialEq)]
     pub struct Tree {
         horizon: u64,
         items: u64,
         sigmas: Vec<f64>,
-        /// Per level, the block that is open for merging: its sum, and its sum with noise.
+        /// The last complete block of each level: its sum, and its sum with noise.
         blocks: Vec<Block>,
     }
 }
@@ -37,7 +38,8 @@ struct Block {
 }
 
 impl Tree {
-    /// An empty stream of at most `horizon` items. A `sigma` of 0 is no noise, **and no privacy**: tests.
+    /// An empty stream of at most `horizon` items. A coordinate with `sigma` 0 has no noise, **and no
+    /// privacy**.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `horizon` is 0, there are no coordinates, or a `sigma` is negative or not
@@ -53,13 +55,14 @@ impl Tree {
         Ok(Self { horizon, items: 0, sigmas, blocks })
     }
 
-    /// `ceil(log2 horizon) + 1`: bounds the blocks that hold one item, and the blocks of one answer.
+    /// `ceil(log2 horizon) + 1`, a bound on the number of blocks that contain an item, and on that of an
+    /// answer.
     pub fn levels(horizon: u64) -> u32 {
         u64::BITS - horizon.saturating_sub(1).leading_zeros() + 1
     }
 
-    /// Noise for a stream that may cost `rho` in all, where an item moves by at most `l2`:
-    /// `l2 sqrt(levels / (2 rho))`.
+    /// The standard deviation with which the whole stream costs `rho`, for items of sensitivity `l2`: `l2
+    /// sqrt(levels / (2 rho))`.
     pub fn sigma(rho: Rho, l2: Sensitivity, horizon: u64) -> f64 {
         rho.sigma(l2) * f64::from(Self::levels(horizon)).sqrt()
     }
@@ -83,16 +86,16 @@ impl Tree {
             && self.sigmas.iter().zip(sigmas).all(|(a, b)| (a - b).abs() <= 1e-12 * b)
     }
 
-    /// Items taken in.
+    /// Number of items so far.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Takes in one item; one noise vector is drawn, in order of the coordinates with `sigma > 0`.
+    /// Adds one item, and draws one noise vector in the order of the coordinates with `sigma > 0`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the length is wrong, a value cannot be rounded by `noise`, or the horizon is
-    /// passed; whatever `noise` adds. The tree is then unchanged.
+    /// [`Error::OutOfRange`] if the length is not that of the tree, `noise` cannot round a value, or the
+    /// horizon is exceeded; those of `noise`. The tree is then unchanged.
     pub fn add(
         &mut self,
         item: &[f64],
@@ -117,7 +120,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The noisy sum of all items so far. Asking again gives the same answer, and costs nothing.
+    /// The noisy sum of all items so far. Repeated calls return the same value, without further privacy cost.
     pub fn prefix(&self) -> Vec<f64> {
         let mut sum = vec![0.0; self.sigmas.len()];
         for (level, block) in self.blocks.iter().enumerate() {

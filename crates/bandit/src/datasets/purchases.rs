@@ -1,4 +1,5 @@
-//! Purchase records as a contextual bandit: an arm is a brand, and its reward is 1 if the household bought it.
+//! Purchase records as a contextual bandit: an arm is a brand, and its reward is 1 if the household bought
+//! it.
 //!
 //! A file has comma-separated values with a header: columns `id` (household) and `choice` (brand bought), and
 //! one column `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored.

@@ -78,8 +78,8 @@ impl ArsExp3Config {
 /// - Privacy: none.
 ///
 /// # Source
-/// Wang, Wang, Huang, Algorithm 2. Departures: round lengths are whole numbers; the paper does not define play
-/// in the slots after round K.
+/// Wang, Wang, Huang, Algorithm 2. Departures: round lengths are whole numbers; the paper does not define
+/// play in the slots after round K.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "super::stored::Stored<ArsExp3Config, State>")]
 pub struct ArsExp3 {

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundSize {
-    /// `factor * k^exponent`. Exponent 0 gives rounds of constant length, which the analysis does not cover and
-    /// whose regret is much larger.
+    /// `factor * k^exponent`. Exponent 0 gives rounds of constant length, which the analysis does not cover
+    /// and whose regret is much larger.
     Power {
         /// The factor, at least 1.
         factor: u32,
@@ -82,9 +82,9 @@ impl RoundSize {
 pub struct ArsUcbConfig {
     /// Number of arms, N.
     pub arms: usize,
-    /// Width of the index. The analysis assumes more than 4; the paper's experiments use 4. With long intervals
-    /// and a width of 4 or less some runs settle on a wrong arm and have linear regret, which a width of 8 or
-    /// rounds of k^3 slots avoid.
+    /// Width of the index. The analysis assumes more than 4; the paper's experiments use 4. With long
+    /// intervals and a width of 4 or less some runs settle on a wrong arm and have linear regret, which a
+    /// width of 8 or rounds of k^3 slots avoid.
     pub alpha: f64,
     /// Lengths of rounds, f.
     pub round_size: RoundSize,
@@ -109,8 +109,8 @@ impl ArsUcbConfig {
 
 /// Plays the arm with the largest `min(M_i/n_i + sqrt(alpha ln t / n_i), 1)` for a round of `f(k_i)` slots.
 ///
-/// `M_i` is the sum of the feedback in the slots in which i is played, whichever arm earned it. Ties, which the
-/// cap at 1 makes frequent, go to the arm played least, then to the lowest.
+/// `M_i` is the sum of the feedback in the slots in which i is played, whichever arm earned it. Ties, which
+/// the cap at 1 makes frequent, go to the arm played least, then to the lowest.
 ///
 /// - Cost: O(N) per round, O(1) per slot.
 /// - Privacy: none.

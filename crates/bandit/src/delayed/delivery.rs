@@ -28,16 +28,16 @@ pub enum Delivery {
         /// The discount, in [0, 1).
         discount: f64,
     },
-    /// The share `tau^-exponent / zeta(exponent)` for `tau` up to `taps`. The rest never arrives, which is 3e-4
-    /// of the total for exponent 2 and 2000 taps.
+    /// The share `tau^-exponent / zeta(exponent)` for `tau` up to `taps`. The rest never arrives, which is
+    /// 3e-4 of the total for exponent 2 and 2000 taps.
     Polynomial {
         /// The exponent, above 1.
         exponent: f64,
         /// Number of parts.
         taps: usize,
     },
-    /// A delay that depends on the plays: the whole total arrives one slot later, but `interval` slots later if
-    /// the arm is the best one and has been played `3 * interval` times in succession or more, this pull
+    /// A delay that depends on the plays: the whole total arrives one slot later, but `interval` slots later
+    /// if the arm is the best one and has been played `3 * interval` times in succession or more, this pull
     /// included.
     Streak {
         /// The longest delay, d.
@@ -109,7 +109,8 @@ fn linear_share(v: usize, d: usize) -> f64 {
     2.0 * v as f64 / (d as f64 * (d as f64 + 1.0))
 }
 
-/// Riemann's zeta function for `s` above 1 by the Euler-Maclaurin formula. The first omitted term is below 1e-13.
+/// Riemann's zeta function for `s` above 1 by the Euler-Maclaurin formula. The first omitted term is below
+/// 1e-13.
 fn zeta(s: f64) -> f64 {
     let n = 1000.0f64;
     let head: f64 = (1..1000).rev().map(|k| f64::from(k).powf(-s)).sum();

@@ -5,12 +5,12 @@ use super::{Delivery, Rewards};
 use crate::{Environment, Error, Outcome};
 use rand::{Rng, RngExt};
 
-/// Arms with [`Rewards`] that arrive by [`Delivery`]. The feedback of a slot is the sum of all parts that arrive
-/// in it.
+/// Arms with [`Rewards`] that arrive by [`Delivery`]. The feedback of a slot is the sum of all parts that
+/// arrive in it.
 ///
-/// `Outcome::reward` is the total of the pull, including parts that have not arrived. A slot draws the rewards
-/// and then, for random delays, one uniform number, independently of the arm played: policies on equal seeds
-/// meet equal rewards and delays.
+/// `Outcome::reward` is the total of the pull, including parts that have not arrived. A slot draws the
+/// rewards and then, for random delays, one uniform number, independently of the arm played: policies on
+/// equal seeds meet equal rewards and delays.
 ///
 /// # Source
 /// Wang, Wang, Huang, sections 3.1 (stochastic), 3.2 and 3.3 (adversarial).

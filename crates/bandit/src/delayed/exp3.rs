@@ -11,7 +11,8 @@ pub(super) fn probabilities(weights: &[f64], scale: f64, gamma: f64) -> Vec<f64>
     powers.iter().map(|power| (1.0 - gamma) * power / sum + gamma / arms).collect()
 }
 
-/// Draws an index with probabilities `p` from one uniform number. If rounding leaves a remainder, it is the last.
+/// Draws an index with probabilities `p` from one uniform number. If rounding leaves a remainder, it is the
+/// last.
 pub(super) fn draw(p: &[f64], rng: &mut dyn Rng) -> usize {
     let u: f64 = rng.random();
     let mut sum = 0.0;

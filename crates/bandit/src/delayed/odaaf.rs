@@ -33,8 +33,8 @@ pub enum OdaafRule {
         /// Variance V, in slots squared.
         variance: f64,
     },
-    /// For composite feedback in a known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n for
-    /// which statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
+    /// For composite feedback in a known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n
+    /// for which statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
     Composite {
         /// Longest interval d.
         interval: u32,
@@ -76,7 +76,8 @@ impl OdaafConfig {
         }
     }
 
-    /// `n_m`: the number of plays of each remaining arm until the end of phase `m`, from 1; at most `u64::MAX`.
+    /// `n_m`: the number of plays of each remaining arm until the end of phase `m`, from 1; at most
+    /// `u64::MAX`.
     pub fn plays(&self, m: u32) -> u64 {
         let gap = 0.5f64.powi(m.min(1000) as i32);
         let log = (self.horizon as f64 * gap * gap).ln().max(0.0);
@@ -228,7 +229,8 @@ impl Odaaf {
         if !ordered || !position {
             return Err("no such arm is left");
         }
-        // In phase 0 no arm has been played. From phase 1 on every remaining arm has been, before a comparison.
+        // In phase 0 no arm has been played. From phase 1 on every remaining arm has been, before a
+        // comparison.
         let played = |i: usize| match stage {
             Stage::Block(at) if i == *at => pulls[active[i]].checked_add(*left) == Some(*target),
             Stage::Block(at) if i > *at => pulls[active[i]] == *previous,

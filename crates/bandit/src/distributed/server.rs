@@ -1,4 +1,4 @@
-//! The server: it asks for sums, learns from them alone, and eliminates arms.
+//! The server, which asks for sums, learns from them alone, and eliminates arms.
 
 use super::{EliminationConfig, Mechanism, Model};
 use crate::Error;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 /// The server's state in the paper's Algorithm 1. It is a function of the sums received.
 ///
-/// Each arm left gets one batch of users, in order; only the estimates of the newest batches count.
+/// Each remaining arm has one batch of users, in order. Eliminations use the last batch of each arm only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredStage")]
 pub struct Stage {
     config: EliminationConfig,
     number: u32,
     left: Vec<usize>,
-    /// Estimates of the batch, of the first arms in `left`; fewer than those.
+    /// Estimates of the current batch, of the first arms in `left`, but not of all.
     means: Vec<f64>,
     #[serde(skip_serializing)]
     mechanism: Mechanism,
@@ -27,7 +27,7 @@ impl Stage {
     /// The state before the first sum.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
+    /// [`Error::OutOfRange`] or [`Error::Privacy`] if the configuration is invalid, or its delta too large.
     pub fn new(config: EliminationConfig) -> Result<Self, Error> {
         config.check()?;
         // Only new runs are checked: a stored run continues.
@@ -41,7 +41,7 @@ impl Stage {
         &self.config
     }
 
-    /// Number of the batch under way, from 1.
+    /// Number of the current batch, from 1.
     pub const fn batch(&self) -> u32 {
         self.number
     }
@@ -51,22 +51,22 @@ impl Stage {
         &self.mechanism
     }
 
-    /// Arms left, in order; at least one.
+    /// The remaining arms, in order; at least one.
     pub fn left(&self) -> &[usize] {
         &self.left
     }
 
-    /// Estimates of the batch so far, in the order of [`left`](Self::left).
+    /// Estimates of the current batch so far, in the order of [`left`](Self::left).
     pub fn means(&self) -> &[f64] {
         &self.means
     }
 
-    /// The arm whose users are asked.
+    /// The arm of the current batch.
     pub fn arm(&self) -> usize {
         self.left[self.means.len()] // fewer means than arms
     }
 
-    /// Half width of this batch's confidence intervals.
+    /// Half width of the confidence intervals of the current batch.
     pub fn width(&self) -> f64 {
         self.mechanism.width(self.left.len(), self.number, self.config.confidence)
     }
@@ -138,11 +138,11 @@ privacy::stored! {
     #[derive(Debug, Clone)]
     pub struct EliminationServer {
         stage: Stage,
-        /// Number of the exchange under way, from 1.
+        /// Number of the current exchange, from 1.
         exchange: u64,
-        /// Users in the sums received.
+        /// Number of users in the sums received.
         learnt: u64,
-        /// Under [`Model::Local`]: sum modulo m of the shares of the batch under way, and their number.
+        /// Under [`Model::Local`]: sum modulo m of the shares of the current batch, and their number.
         shares: (u64, u64),
     }
 }
@@ -164,12 +164,12 @@ impl EliminationServer {
     /// The guarantee of the whole run.
     ///
     /// # Errors
-    /// Those of [`EliminationConfig::privacy`], which a configuration that was accepted does not cause.
+    /// Those of [`EliminationConfig::privacy`], which do not occur for a configuration that was accepted.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         self.stage.config().privacy()
     }
 
-    /// The arm to play: the arm of the batch under way, or the one that is left.
+    /// The arm to play: that of the current batch, or the last remaining one.
     ///
     /// # Errors
     /// [`Error::HorizonOver`] if several arms are left and the next batch would exceed the horizon.
@@ -181,8 +181,8 @@ impl EliminationServer {
         Ok(self.stage.arm())
     }
 
-    /// The sum that the server waits for; `None` when one arm is left or the next batch would exceed the
-    /// horizon. Users then send nothing.
+    /// The sum that the server requests; `None` if one arm is left or the next batch would exceed the
+    /// horizon, in which case users send nothing.
     pub fn task(&self) -> Option<Task> {
         let (mechanism, config) = (self.stage.mechanism(), self.stage.config());
         let users = mechanism.users();
@@ -193,7 +193,7 @@ impl EliminationServer {
         Some(Task { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
-    /// Takes one user's share under [`Model::Local`]. The last share of a batch closes it.
+    /// Adds one user's share under [`Model::Local`]. The last share of a batch completes it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the share is not below the modulus; as [`Stage::take`].
@@ -212,8 +212,8 @@ impl EliminationServer {
         Ok(())
     }
 
-    /// Takes the sum that answers the [task](Self::task): of shares, added as integers or as residues, or the
-    /// number of ones. Returns the number of users in it.
+    /// Learns from the sum that answers the [task](Self::task): the sum of shares, as integers or as
+    /// residues, or the number of ones. Returns the number of users in it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a sum that this number of users cannot send; as [`Stage::take`].

@@ -8,8 +8,8 @@ use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// In each [`Epoch`] pulls the remaining arms in turn, equally often, and then eliminates the arms whose noisy
-/// mean in the epoch is more than `2h + 2c` below the best. The last remaining arm is played forever.
+/// In each [`Epoch`] pulls the remaining arms in turn, equally often, and then eliminates the arms whose
+/// noisy mean in the epoch is more than `2h + 2c` below the best. The last remaining arm is played forever.
 ///
 /// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward
 ///   enters one release, `sum + Lap(1/epsilon)`, which adds `Lap(1/(epsilon R))` to a mean of R rewards; an

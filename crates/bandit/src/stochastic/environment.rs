@@ -11,8 +11,8 @@ pub const SETTING_2: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
 /// Means of the third experiment: one good arm, four much worse.
 pub const SETTING_3: [f64; 5] = [0.75, 0.15, 0.15, 0.15, 0.15];
 
-/// Independent Bernoulli arms. Every round draws one number per arm, in arm order. The policy sees the reward of
-/// the arm that it played.
+/// Independent Bernoulli arms. Every round draws one number per arm, in arm order. The policy sees the reward
+/// of the arm that it played.
 pub type BernoulliArms = Arms<Bernoulli>;
 
 /// The distribution of [`BernoulliArms`].
@@ -53,7 +53,8 @@ impl BernoulliArms {
     /// [`Error::Arm`] if there is no such arm.
     pub fn draw_sum(&self, arm: usize, rounds: u64, rng: &mut dyn Rng) -> Result<u64, Error> {
         let mean = self.means().get(arm).ok_or(Error::Arm { arm, k: self.means().len() })?;
-        // A uniform number of 53 bits is below the mean if and only if its bits, as an integer, are below this.
+        // A uniform number of 53 bits is below the mean if and only if its bits, as an integer, are below
+        // this.
         let threshold = (mean * 2f64.powi(53)).ceil() as u64;
         let lanes = (0..rounds / 64).map(|_| u64::from(coins(threshold, rng).count_ones())).sum::<u64>();
         Ok(match rounds % 64 {

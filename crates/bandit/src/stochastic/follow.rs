@@ -43,8 +43,8 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         &self.0.noise
     }
 
-    /// Learns from `rounds` rounds at once, given the sum of each arm's rewards. The state is the same as after
-    /// that many calls of [`learn`](Policy::learn).
+    /// Learns from `rounds` rounds at once, given the sum of each arm's rewards. The state is the same as
+    /// after that many calls of [`learn`](Policy::learn).
     ///
     /// # Errors
     /// As `learn`; [`Error::OutOfRange`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if

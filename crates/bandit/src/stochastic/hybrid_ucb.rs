@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
-/// appendix E, Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and kept.
-/// The pseudo-code can be read as drawing it anew in each round, in which case it would average out.
+/// appendix E, Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and
+/// kept. The pseudo-code can be read as drawing it anew in each round, in which case it would average out.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>")]
 pub struct HybridUcb<N: Noise>(State<N>);
@@ -39,8 +39,9 @@ pub enum Tree {
     /// The sum of the array.
     #[default]
     Corrected,
-    /// The root of its tree, and then the sum of the array, for reproduction only. The scale `2r/epsilon` pays
-    /// for r nodes that contain a reward; the root is a further one, so that the cost is up to 1.5 epsilon.
+    /// The root of its tree, and then the sum of the array, for reproduction only. The scale `2r/epsilon`
+    /// pays for r nodes that contain a reward; the root is a further one, so that the cost is up to 1.5
+    /// epsilon.
     Paper,
 }
 
@@ -168,7 +169,8 @@ impl Arm {
         }
         let r = self.open_array();
         let fill = self.pulls + 2 - (1 << r);
-        // As in a binary counter with carries, the nodes of the trailing zeros and the reward form the new node.
+        // As in a binary counter with carries, the nodes of the trailing zeros and the reward form the new
+        // node.
         let kept = self.nodes.len() - fill.trailing_zeros() as usize;
         let mut sum = OpenSum::default();
         sum.add(reward)?;

@@ -1,5 +1,5 @@
-//! Anytime-Lazy-UCB: the rewards of each arm fill arrays of doubling size, and the sum of each array is released
-//! once with noise.
+//! Anytime-Lazy-UCB: the rewards of each arm fill arrays of doubling size, and the sum of each array is
+//! released once with noise.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
-/// Algorithm 1 in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is released with noise
-/// `Lap(1/epsilon)` too. The paper does not define this case, which without noise is not private.
+/// Algorithm 1 in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is released with
+/// noise `Lap(1/epsilon)` too. The paper does not define this case, which without noise is not private.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct AnytimeLazyUcb<N: Noise> {
@@ -161,10 +161,11 @@ impl Arm {
     }
 }
 
-/// The last round up to which the index of `ahead`, the largest in round `t`, surely is at least that of `rival`.
+/// The last round up to which the index of `ahead`, the largest in round `t`, surely is at least that of
+/// `rival`.
 ///
-/// With `x = sqrt(ln t)` the difference of the indices is `a - b x - c x^2`, where `b` and `c` have the sign of
-/// `1/rival.size - 1/ahead.size`: the index of a rival with the larger array never becomes larger, that of
+/// With `x = sqrt(ln t)` the difference of the indices is `a - b x - c x^2`, where `b` and `c` have the sign
+/// of `1/rival.size - 1/ahead.size`: the index of a rival with the larger array never becomes larger, that of
 /// another does so at the root. `slack` is much larger than the rounding errors of two indices at any t below
 /// 2^64, so that a comparison in each of these rounds would give the same arm.
 fn overtaken(ahead: &Arm, rival: &Arm, t: u64, epsilon: f64) -> u64 {

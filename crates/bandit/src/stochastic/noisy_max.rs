@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoisyMax {
     /// The output is the leader alone. The noise is `Lap(2/epsilon)` if one round's rewards are replaced, and
-    /// the paper's `Lap(1/epsilon)` if they are added or removed (set to 0), which under replacement costs up to
-    /// 2 epsilon.
+    /// the paper's `Lap(1/epsilon)` if they are added or removed (set to 0), which under replacement costs up
+    /// to 2 epsilon.
     Leader {
         /// Privacy parameter.
         epsilon: Epsilon,
         /// The relation of neighbours.
         neighbours: Neighbours,
     },
-    /// The naive form with `Lap(K/epsilon)`, with which all K noisy sums are private if one round's rewards are
-    /// replaced.
+    /// The naive form with `Lap(K/epsilon)`, with which all K noisy sums are private if one round's rewards
+    /// are replaced.
     EverySum {
         /// Privacy parameter.
         epsilon: Epsilon,
@@ -59,8 +59,8 @@ impl NoisyMax {
     }
 }
 
-/// The position of the largest of `sums` after adding Laplace noise of this scale to each, drawn in order; 0 if
-/// there is no sum.
+/// The position of the largest of `sums` after adding Laplace noise of this scale to each, drawn in order; 0
+/// if there is no sum.
 ///
 /// - Privacy: a call costs `2/scale` if neighbours change every sum by at most 1, and `1/scale` if all sums
 ///   change in the same direction. This holds for the position alone, not for the noisy sums or their gap.

@@ -75,8 +75,8 @@ impl OpenSum {
         Ok(released)
     }
 
-    /// Returns the sum with noise of the given scale, without emptying it. The scale must pay for all releases of
-    /// a reward.
+    /// Returns the sum with noise of the given scale, without emptying it. The scale must pay for all
+    /// releases of a reward.
     ///
     /// # Errors
     /// [`Error::Privacy`] from the noise.

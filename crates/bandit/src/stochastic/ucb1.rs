@@ -7,8 +7,8 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Plays every arm once, and then the arm with the largest `mean + sqrt(2 ln t / O)`, where O is its number of
-/// pulls; anytime and **not private**. Cost: O(K) per round.
+/// Plays every arm once, and then the arm with the largest `mean + sqrt(2 ln t / O)`, where O is its number
+/// of pulls; anytime and **not private**. Cost: O(K) per round.
 ///
 /// # Source
 /// Auer, Cesa-Bianchi, Fischer 2002, figure 1.

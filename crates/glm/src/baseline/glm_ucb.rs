@@ -8,18 +8,18 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 
 privacy::stored! {
-    /// GLM-UCB: maximum likelihood, and one width for every direction of the link.
+    /// GLM-UCB: maximum likelihood estimates, with one width for all slopes of the link.
     ///
-    /// Cost: O(t d^2) a refit, O(K d^2) a round.
+    /// Cost: O(t d^2) per refit, O(K d^2) per round.
     ///
     /// # Source
-    /// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
-    /// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
-    /// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
+    /// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, as in the published experiments: the
+    /// estimate is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2
+    /// d ln(2dT/delta) ln t)`, without `ln t` unless `log_factor` is set; `lambda = d`.
     #[derive(Debug, Clone)]
     pub struct GlmUcb {
         config: Problem,
-        /// Rounds from one refit to the next.
+        /// Number of rounds between two refits.
         refit_every: u64,
         log_factor: bool,
         rows: Rows,
@@ -32,7 +32,7 @@ impl GlmUcb {
     /// The policy before any data.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// Those of [`Problem::validate`]; [`Error::OutOfRange`] if `refit_every` is 0.
     pub fn new(config: Problem, refit_every: u64, log_factor: bool) -> Result<Self, Error> {
         config.validate()?;
         crate::error::field("refit_every", refit_every as f64, refit_every >= 1, "at least 1")?;
@@ -41,7 +41,7 @@ impl GlmUcb {
         Ok(Self { config, refit_every, log_factor, rows: Rows::new(d), inverse, theta: vec![0.0; d] })
     }
 
-    /// The estimate in use.
+    /// The current estimate.
     pub fn theta(&self) -> &[f64] {
         &self.theta
     }
@@ -72,7 +72,8 @@ impl Policy for GlmUcb {
         PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.admit(self.rows.len() as u64)?;
         self.config.check(set)?;

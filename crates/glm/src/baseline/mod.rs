@@ -1,5 +1,4 @@
-//! Policies without privacy to compare with. RS-GLinUCB is
-//! [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
+//! Baselines without privacy. RS-GLinUCB is [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
 
 mod ecolog;
 mod glm_ucb;

@@ -1,4 +1,4 @@
-//! JointGLM: an update in every round, joint differential privacy.
+//! JointGLM: generalised linear bandits with joint differential privacy, updated in every round.
 
 mod billboard;
 mod config;
@@ -16,14 +16,15 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 
 privacy::stored! {
-    /// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all
-    /// others play optimistically on the running one, which is renewed when H has grown.
+    /// JointGLM has two data sets with a matrix each. A round that has an arm of large `||x||_{V^-1}`
+    /// explores, and its row belongs to the warm-up estimate. Every other round plays optimistically by the
+    /// running estimate, which has its row and is renewed when H has grown.
     ///
     /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
-    ///   [`Policy::learn`] answers the last [`Policy::decide`], whose arm need not be the one played.
-    /// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms
-    ///   are chosen from the [`Billboard`] and the round's own arm set.
-    /// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
+    ///   [`Policy::learn`] belongs to the last [`Policy::decide`], whose arm need not be the one played.
+    /// - Privacy: [`JointConfig::privacy`]. Only the file of the curator can read its rows; arms are chosen
+    ///   from the [`Billboard`] and the round's own arm set.
+    /// - Cost: O(K d^2 + d^2 log T + d^3) per round, O(n d) per descent step.
     ///
     /// # Source
     /// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
@@ -33,7 +34,7 @@ privacy::stored! {
         config: JointConfig,
         billboard: Billboard,
         curator: Curator,
-        /// Of the round decided but not learnt: whether it explores.
+        /// Whether the current round explores; `None` without a decision that waits for its feedback.
         pending: Option<bool>,
     }
 }
@@ -54,12 +55,12 @@ impl JointGlm {
         &self.config
     }
 
-    /// What is published.
+    /// The published values.
     pub fn billboard(&self) -> &Billboard {
         &self.billboard
     }
 
-    /// Whether the round decided but not learnt explores.
+    /// Whether the current round explores; `None` without a decision that waits for its feedback.
     pub fn exploring(&self) -> Option<bool> {
         self.pending
     }
@@ -111,12 +112,13 @@ impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
 
-    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    /// [`JointConfig::privacy`]; no privacy if it cannot be stated.
     fn privacy(&self) -> PrivacyStatement {
         self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.problem.admit(self.billboard.rounds)?;
         self.config.problem.check(context)?;
@@ -131,7 +133,8 @@ impl Policy for JointGlm {
         Ok(exploring.unwrap_or_else(|| self.billboard.exploits(&self.config, context)))
     }
 
-    /// Besides the usual: [`bandit::Error::NoRound`] if no decision is open.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::NoRound`] if no decision waits for its feedback.
     fn learn(
         &mut self,
         context: &Features,

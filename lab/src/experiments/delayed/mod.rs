@@ -41,8 +41,8 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 const SOURCE: &str =
     "Wang, Wang, Huang: Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous Feedback";
 
-/// The regret of `policy` in `environment`. Both are constructed once at once, so that refused parameters show
-/// before the first run.
+/// The regret of `policy` in `environment`. Both are constructed once at once, so that refused parameters
+/// show before the first run.
 fn series<P>(
     label: impl Into<String>,
     policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,

@@ -25,8 +25,8 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Arms that are clusters of `rows` synthetic rows, a function of the arguments. Cost: `rows * arms * 136`
-    /// operations per Lloyd step.
+    /// Arms that are clusters of `rows` synthetic rows, a function of the arguments. Cost: `rows * arms *
+    /// 136` operations per Lloyd step.
     pub(super) fn arms(arms: usize, rows: usize, steps: usize, seed: u64) -> Arms<Self> {
         Arms::of(Self::new(arms, rows, steps, seed))
     }
