@@ -4,9 +4,9 @@ use crate::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Makes the folder if it is not there, and takes from others the right to read it: masks and ciphertexts
-/// give the model to whoever has a bandit's secret key, and rewards of clear policies are stored as they
-/// came.
+/// Makes the folder and its parents where they are missing, durably, and takes from others the right to read
+/// it: masks and ciphertexts give the model to whoever has a bandit's secret key, and rewards of clear
+/// policies are stored as they came.
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
@@ -14,7 +14,12 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
     let mut private = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
     private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    for path in made {
+        sync(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+    }
     make_private(folder)
 }
 

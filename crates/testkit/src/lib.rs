@@ -1,6 +1,8 @@
 //! Key pairs with fixed seeds, for tests and benches that play all parties. It holds secret keys: only
 //! dev-dependencies may name it, which `tests/custody.rs` checks.
 
+pub mod power_loss;
+
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
 };
