@@ -80,7 +80,7 @@ pub struct ArsClw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
-    /// First and last slot of the current phase.
+    /// Number of slots before the current phase, and the last slot of the phase.
     start: u64,
     end: u64,
     phase: Clw,
