@@ -146,14 +146,13 @@ fn steps_take_what_is_predicted() {
     assert!(compared.iter().map(|(kernel, n)| (kernel.as_str(), *n)).eq(want), "{compared:?}");
 }
 
-/// A plan has predictions for the kernels that run, which are those of its list, and faster ones for faster
-/// kernels.
+/// A plan has predictions for the kernels that run, which are those of its list (of slower ones where these
+/// have no prices), and faster ones for faster kernels.
 #[test]
 fn plans_compare_kernels() {
     let report = plan(8, 8, 1000, false).unwrap();
     assert_eq!(report.kernel, rns::kernels());
-    let here = report.kernels.iter().find(|k| k.kernel == report.kernel).unwrap();
-    assert_eq!(here.seconds, report.seconds);
+    assert!(report.kernels.iter().any(|k| k.available && k.seconds == report.seconds));
     for pair in report.kernels.windows(2) {
         let times = pair[0].seconds.iter().zip(&pair[1].seconds);
         assert!(times.clone().count() == 2 && times.clone().all(|(s, f)| s.round > f.round), "{times:?}");
