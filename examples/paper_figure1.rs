@@ -16,7 +16,6 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -24,6 +23,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 use support::{Deployment, Log, median, percentile};
+use testkit::ClearTwin;
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
 const PAPER_SECONDS: f64 = 74_340.0;

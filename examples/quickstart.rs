@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
-use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
 use support::{Deployment, median, percentile};
+use testkit::ClearTwin;
 
 #[derive(Parser)]
 #[command(about = "The encrypted bandit on real purchases: keys, server, client, clear twin")]

@@ -1,7 +1,7 @@
 //! Slot arithmetic without encryption: the reference for encrypted results, with counts of operations and a
 //! noise model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -162,13 +162,8 @@ impl Clear {
         self.offsets().clear();
     }
 
-    /// The distinct rotations so far, modulo the number of slots: the keys that an encrypted evaluation
-    /// needs.
-    pub fn rotations_used(&self) -> BTreeSet<i64> {
-        self.offsets().keys().copied().collect()
-    }
-
-    /// The highest level at which each of [`Clear::rotations_used`] was made.
+    /// The distinct rotations so far, modulo the number of slots, and the highest level at which each was made:
+    /// the keys that an encrypted evaluation needs.
     pub fn rotation_levels(&self) -> BTreeMap<i64, usize> {
         self.offsets().clone()
     }

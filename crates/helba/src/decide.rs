@@ -56,10 +56,12 @@ impl DecisionCircuit {
         let sum = trace.map(|trace| alg.add(contexts, trace)).transpose()?;
         let index = score::optimistic_index(alg, &self.score, sum.as_ref().unwrap_or(contexts), model)?;
         after("score");
-        let wins = compare::wins(alg, &self.argmax, &index, self.threshold)?;
+        let wins = self.argmax.products(alg, &index, self.threshold)?;
         after("compare");
         let action = self.argmax.one_hot(alg, &wins)?;
-        let trace = trace.map(|_| compare::trace(alg, self.score.shape, &wins)).transpose()?;
+        // Times the number of slots, so that the comparison is the constant coefficient of the message.
+        let slots = self.score.shape.decision_slots() as f64;
+        let trace = trace.map(|_| self.argmax.spare_result(alg, &wins, slots)).transpose()?;
         Ok(Decided { action, trace })
     }
 }
@@ -67,10 +69,10 @@ impl DecisionCircuit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clear::ClearTwin;
     use circuits::Clear;
     use protocol::Layout;
     use protocol::levels::DecisionLevels;
+    use testkit::ClearTwin;
 
     /// On exact vectors the circuit plays an arm whose index is within the comparison's resolution of the
     /// largest, mostly the twin's own arm, and it uses the levels that the protocol states.

@@ -33,6 +33,7 @@ mod tests {
     use circuits::{Clear, Complex64};
     use nalgebra::{DMatrix, DVector};
     use protocol::{BanditConfig, INVERSE_TOLERANCE, Shape};
+    use testkit::newton::{matrix_slots, read_solution, solution_slots};
 
     /// The longest batch of the default schedule, and of any public one.
     const DEFAULT_BATCH: u64 = 16;
@@ -73,10 +74,10 @@ mod tests {
             let alg = Clear::new(newton.period()).unwrap();
             let fresh = |slots: &[Complex64], level| alg.fresh(slots, level).unwrap();
             let omega = vec![0.0; d];
-            let model = fresh(&newton.solution_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
-            let statistics = fresh(&newton.matrix_slots(self.design.as_slice()).unwrap(), 40);
+            let model = fresh(&solution_slots(d, self.inverse.as_slice(), &omega), 41);
+            let statistics = fresh(&matrix_slots(d, self.design.as_slice()), 40);
             let model = batch_update(&alg, &newton, &statistics, &model).unwrap();
-            let (inverse, _) = newton.read_solution(model.values()).unwrap();
+            let (inverse, _) = read_solution(d, model.values());
             self.inverse = DMatrix::from_column_slice(d, d, &inverse);
             // The eigenvalues of A·V, by those of the symmetric V^½ A V^½.
             let root = self.design.clone().symmetric_eigen();

@@ -1,13 +1,13 @@
 //! The device against the server's engine, in one process and without HTTP.
 
 use bandit::Schedule;
-use helba::clear::ClearTwin;
 use helba::{Bandit, Engine, Feedback};
 use keygen::{Keys, Request, generate_in_memory};
 use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
+use testkit::ClearTwin;
 use user_client::{Device, Error, MOST_ANSWERS, Opening};
 use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
 

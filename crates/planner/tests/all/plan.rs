@@ -80,10 +80,10 @@ fn rotations_of_updates_alone_are_seeded() {
         let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
         let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
         circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
-        let decision = alg.rotations_used();
+        let decision = alg.rotation_levels();
         for key in &keys.galois {
             let of_decisions = match key.automorphism {
-                Automorphism::Rotation(k) => decision.contains(&k),
+                Automorphism::Rotation(k) => decision.contains_key(&k),
                 Automorphism::Conjugation => true,
             };
             let want = if of_decisions { KeyStorage::Expanded } else { KeyStorage::Seeded };
