@@ -246,12 +246,9 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// The operating system gives no randomness.
-    #[error("the operating system gives no random numbers: {why}")]
-    NoRandomness {
-        /// Why.
-        why: String,
-    },
+    /// From the operating system.
+    #[error(transparent)]
+    Randomness(#[from] host::NoRandomness),
     /// Bug: cannot happen. If you read this the server is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
@@ -350,7 +347,7 @@ impl Error {
             | Error::StateFormat { .. }
             | Error::CorruptBlob { .. }
             | Error::CorruptState { .. }
-            | Error::NoRandomness { .. }
+            | Error::Randomness(_)
             | Error::Broken(_) => P::Internal,
         }
     }

@@ -27,4 +27,4 @@ mod store;
 
 pub use error::{Error, Kind};
 pub use http::{AppState, Settings, app, printable};
-pub use service::{Connections, serve};
+pub use service::{Connections, serve, stop_signal};

@@ -181,26 +181,11 @@ async fn serve(arguments: Arguments) -> Result<()> {
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
     let stop = async {
-        heard = signal().await;
+        heard = helba_server::stop_signal().await.context("listening for signals");
         tracing::info!("stopping");
     };
     if !helba_server::serve(listener, app(app_state), connections, stop).await {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
     heard
-}
-
-/// Returns when the process is asked to stop.
-async fn signal() -> Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-            .context("listening for signals")?;
-        tokio::select! {
-            pressed = tokio::signal::ctrl_c() => pressed.context("listening for signals"),
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.context("listening for signals")
 }

@@ -24,9 +24,6 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
-    /// The operating system gave no randomness.
-    #[error("no randomness from the operating system: {0}")]
-    Randomness(String),
     /// No parameters carry this shape.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),

@@ -1,7 +1,7 @@
 use crate::{Error, Request, Summary, generate};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase};
 use rand::CryptoRng;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use wire::AccessToken;
@@ -84,15 +84,8 @@ struct NewFile {
 
 impl NewFile {
     fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        if owner_only {
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        }
-        #[cfg(not(unix))]
-        let _ = owner_only;
-        match options.open(path) {
+        let mut options = if owner_only { host::private_file() } else { File::options() };
+        match options.write(true).create_new(true).open(path) {
             Ok(file) => Ok(NewFile { file, path: path.into(), kept: false }),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Exists { path: path.into() }),
             Err(error) => Err(Error::Io { path: path.into(), error }),
@@ -101,7 +94,7 @@ impl NewFile {
 
     /// Syncs the bytes, and the name in its folder.
     fn sync(&self) -> Result<(), Error> {
-        let synced = self.file.sync_all().and_then(|()| sync_folder_of(&self.path));
+        let synced = self.file.sync_all().and_then(|()| host::sync_folder_of(&self.path));
         synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
@@ -117,17 +110,4 @@ impl Drop for NewFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-/// Makes the name of a new file durable.
-fn sync_folder_of(path: &Path) -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    // Elsewhere folders cannot be opened; the system writes names with the file.
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
 }

@@ -11,15 +11,4 @@ pub use ckks_secret::Passphrase;
 pub use error::Error;
 pub use files::{create_files, create_sealed_files, create_token_file};
 pub use generate::{Keys, Request, Summary, generate, generate_in_memory};
-
-use rand::SeedableRng;
-use rand::rngs::SysRng;
-use rand_chacha::ChaCha20Rng;
-
-/// ChaCha20, seeded with 32 bytes from the operating system.
-///
-/// # Errors
-/// [`Error::Randomness`] if it has none to give.
-pub fn os_rng() -> Result<ChaCha20Rng, Error> {
-    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::Randomness(e.to_string()))
-}
+pub use host::os_rng;

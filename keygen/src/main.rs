@@ -2,11 +2,12 @@
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use keygen::{Passphrase, Request, create_sealed_files, os_rng};
 use protocol::Shape;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -75,11 +76,6 @@ enum Command {
     },
 }
 
-/// As `println!`, but an error that can be told when nobody reads on.
-macro_rules! say {
-    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
-}
-
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Create { features, arms, public, secret, passphrase_file, toy } => {
@@ -89,17 +85,7 @@ fn main() -> ExitCode {
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe: exit quietly.
-        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            eprintln!("helba-keygen: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("helba-keygen", result)
 }
 
 fn create(

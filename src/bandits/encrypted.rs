@@ -4,9 +4,10 @@
 
 use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};
-use crate::jobs::{EVALUATIONS, Updates, Work, rng};
-use crate::store::{Saved, Store, Stored, lock};
+use crate::jobs::{EVALUATIONS, Updates, Work};
+use crate::store::{Saved, Store, Stored};
 use helba::{Bandit, Change, Feedback};
+use host::{lock, os_rng};
 use protocol::{BanditConfig, DecisionId};
 use service::{Body, Content};
 use std::collections::VecDeque;
@@ -187,7 +188,7 @@ impl EncryptedBandit {
             let Some(inputs) = live.bandit.begin_update()? else { return Ok(None) };
             inputs
         };
-        let output = self.keys.engine.update(&inputs, &mut rng()?)?;
+        let output = self.keys.engine.update(&inputs, &mut os_rng()?)?;
         let seconds = output.seconds.clone();
         self.change(|bandit| Ok(bandit.finish_update(output)))?;
         Ok(Some(seconds))
@@ -227,7 +228,7 @@ impl Served for EncryptedBandit {
 
     fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let engine = &self.keys.engine;
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let mut clock = Stopwatch(Instant::now());
         let level = self.created.plan.context_level;
         // On threads of the pool, here and below, so that no operation waits for one to wake.

@@ -4,10 +4,11 @@ mod clear;
 mod encrypted;
 
 use crate::error::{Error, Kind};
-use crate::jobs::{Updates, Work, rng};
-use crate::store::{Store, Stored, Table, lock};
+use crate::jobs::{Updates, Work};
+use crate::store::{Store, Stored, Table};
 use encrypted::EncryptedBandit;
 use helba::Engine;
+use host::{lock, os_rng};
 use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
@@ -268,7 +269,7 @@ impl Bandits {
         let _alone = lock(&self.creating);
         self.check_room(kind)?;
         let mut id = [0; 16];
-        rng()?.fill_bytes(&mut id);
+        os_rng()?.fill_bytes(&mut id);
         let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
         let bandit = make(id.clone())?;
         let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;

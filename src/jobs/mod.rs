@@ -5,9 +5,6 @@ mod updates;
 pub(crate) use updates::Updates;
 
 use crate::error::Error;
-use rand::SeedableRng;
-use rand::rngs::SysRng;
-use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -80,12 +77,4 @@ pub(crate) async fn run<T: Send + 'static>(
     };
     let lost = |_| Error::Broken("a computation panicked");
     tokio::task::spawn_blocking(work).await.map_err(lost)?
-}
-
-/// A generator for one request, seeded by the operating system.
-///
-/// # Errors
-/// [`Error::NoRandomness`].
-pub(crate) fn rng() -> Result<ChaCha20Rng, Error> {
-    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }

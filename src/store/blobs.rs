@@ -3,9 +3,10 @@
 //! A file is written under a temporary name, synchronised, renamed, and its folder synchronised. It is
 //! removed when no bandit refers to it any more.
 
-use super::{folder, lock};
+use super::folder;
 use crate::error::Error;
 use ckks::{Ciphertext, KeyId, Params};
+use host::lock;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -195,7 +196,7 @@ impl Blobs {
         let temporary = self.references.folder.join(format!("{temporary}.new"));
         let write = || {
             let parent = path.parent().unwrap_or(&self.references.folder);
-            let mut file = folder::private_file().truncate(true).open(&temporary)?;
+            let mut file = host::private_file().write(true).create(true).truncate(true).open(&temporary)?;
             file.write_all(frame)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;

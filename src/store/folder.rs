@@ -24,7 +24,8 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
 /// [`Error::StateInUse`], and those of the disk.
 pub(super) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
-    let file = private_file().open(&path).map_err(|e| Error::disk(&path, e))?;
+    let file =
+        host::private_file().write(true).create(true).open(&path).map_err(|e| Error::disk(&path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
@@ -38,7 +39,12 @@ pub(super) fn lock(folder: &Path) -> Result<File, Error> {
 /// Those of the disk.
 pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
     let path = folder.join("state.redb");
-    let file = private_file().read(true).open(&path).map_err(|e| Error::disk(&path, e))?;
+    let file = host::private_file()
+        .write(true)
+        .create(true)
+        .read(true)
+        .open(&path)
+        .map_err(|e| Error::disk(&path, e))?;
     // A file that was there may have another mode.
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
@@ -46,18 +52,9 @@ pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Options that open a file for writing, and create it with mode 0600.
-pub(super) fn private_file() -> fs::OpenOptions {
-    let mut options = File::options();
-    options.write(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
 /// Makes the entries of a folder durable.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::disk(folder, e))
+    host::sync_folder(folder).map_err(|e| Error::disk(folder, e))
 }
 
 /// The entries of a folder.

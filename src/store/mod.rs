@@ -26,7 +26,6 @@ use blobs::Blobs;
 use helba::{Bandit, Change, Engine, SavedState};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tables::Tables;
 
 /// The on-disk format; a folder of another format is refused.
@@ -153,10 +152,4 @@ impl Store {
     pub(crate) fn delete_clear(&self, id: &str) -> Result<(), Error> {
         self.tables.delete(Table::Clear, id)
     }
-}
-
-/// Locks a mutex also after a panic elsewhere: what these locks guard is replaced as a whole, so a panic
-/// leaves nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,9 +9,10 @@
 //! | `receipts` | bandit, decision | what was answered to its feedback |
 //! | `exchanges` | bandit, exchange | what was answered to its batch |
 
-use super::{folder, lock};
+use super::folder;
 use crate::error::Error;
 use helba::journal::{StoredEdit, StoredRow};
+use host::lock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,10 +4,9 @@
 
 use crate::Error;
 use ckks::{KeyId, Params};
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The most answers that a device gives under one key, whatever the parameters.
 pub const MOST_ANSWERS: u64 = 1000;
@@ -101,7 +100,7 @@ impl Answers {
         if self.most == 0 {
             return Ok(false);
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = host::lock(&self.state);
         match &self.path {
             None => Ok(self.decide(&mut state).0),
             Some(path) => self
@@ -112,7 +111,7 @@ impl Answers {
 
     /// The notice for the user, returned once.
     pub(crate) fn notice(&self) -> Option<AnswersSpent> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
+        host::lock(&self.state).notice.take()
     }
 
     /// Whether to answer, and what to write down.
@@ -130,11 +129,7 @@ impl Answers {
     }
 
     fn count_in(&self, path: &Path, state: &mut State) -> std::io::Result<bool> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
+        let mut file = host::private_file().read(true).append(true).create(true).open(path)?;
         // Until the file is closed: another process with this key waits, a write and a sync.
         file.lock()?;
         let header = format!("answers of key {}\n", self.key);
@@ -153,7 +148,7 @@ impl Answers {
                 *state = State::default();
                 file.write_all(&header.as_bytes()[bytes.len()..])?;
                 file.sync_all()?;
-                sync_folder_of(path)?;
+                host::sync_folder_of(path)?;
             }
             _ => {
                 let what = "this is not a count of this key's answers; make new keys, or give the file back as it was";
@@ -167,19 +162,6 @@ impl Answers {
         }
         Ok(may)
     }
-}
-
-/// Makes the name of a new file durable.
-pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    // Elsewhere folders cannot be opened; the system writes names with the file.
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
 }
 
 #[cfg(test)]

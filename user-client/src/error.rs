@@ -117,9 +117,6 @@ pub enum Error {
     /// Untrusted: an answer that is not what the protocol says.
     #[error("the server's answer makes no sense: {0}")]
     BadAnswer(String),
-    /// The operating system gave no randomness.
-    #[error("no randomness from the operating system: {0}")]
-    Randomness(String),
     /// From messages and bundles.
     #[error(transparent)]
     Wire(#[from] wire::Error),

@@ -4,48 +4,33 @@ mod arguments;
 mod replay;
 
 use anyhow::{Context, bail};
-use arguments::{Arguments, Command, Key, Outcome, Server};
+use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
+use host::say;
 use protocol::BanditConfig;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use user_client::{Client, Device, Error, Opening, Passphrase, Pending, os_rng, read_contexts};
 use wire::{AccessToken, ClearFeedback, Created};
 
-/// As `println!`, but returns the error when the reader has closed the pipe.
-macro_rules! say {
-    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
-}
-use say;
-
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe: exit quietly.
-        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            eprintln!("helba-client: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("helba-client", run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create { server, policy: Some(policy), parameters, .. } => {
-            create_policy(&server, &policy, parameters.as_deref())?;
+        Command::Create { caller, policy: Some(policy), parameters, .. } => {
+            create_policy(&caller.server, &policy, parameters.as_deref())?;
         }
         Command::Policies { server } => {
             for card in server.client(None)?.policies()? {
                 say!("{}\n  {}", card.about, card.example);
             }
         }
-        // What goes with what is said here in one line: the parser would ask for all of it.
+        // The parser would name every option that is missing; one line names the alternatives.
         Command::Create { parameters: Some(_), .. } => {
             bail!("--parameters are those of a policy: give --policy NAME, one of `policies`")
         }
@@ -54,8 +39,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                 "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
             )
         }
-        Command::Create { server, features, arms, tuning, config, secret, key, .. } => {
-            let client = device_client(&server, secret.as_deref(), &key)?;
+        Command::Create { caller, features, arms, tuning, config, .. } => {
+            let client = caller.client()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -68,17 +53,35 @@ fn run(command: Command) -> anyhow::Result<()> {
             label(&created);
             say!("{}", created.id);
         }
-        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending, key } => {
+        Command::Decide {
+            server,
+            bandit,
+            secret: Some(secret),
+            contexts: Some(contexts),
+            pending,
+            opening,
+            ..
+        } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            let device = device(&secret, &key)?;
+            let device = opening.device(&secret)?;
             decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             decide_clear(&server.client(None)?, &bandit, contexts.as_deref())?;
         }
-        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, ca, outcome, .. } => {
+        Command::Feedback {
+            pending: Some(pending),
+            secret: Some(secret),
+            opening,
+            answers,
+            arm,
+            ca,
+            outcome,
+            ..
+        } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
-            feedback(&pending, (&secret, &key), ca.as_deref(), reward, arm)?;
+            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
+            feedback(&pending, &device, ca.as_deref(), reward, arm)?;
         }
         Command::Feedback {
             url: Some(url),
@@ -97,26 +100,44 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Feedback { .. } => bail!(
             "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
         ),
-        Command::List { server, secret, key } => {
-            for bandit in device_client(&server, secret.as_deref(), &key)?.bandits()? {
+        Command::List { caller } => {
+            for bandit in caller.client()?.bandits()? {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit, secret, key } => {
-            device_client(&server, secret.as_deref(), &key)?.delete(&bandit)?;
+        Command::Delete { caller, bandit } => {
+            caller.client()?.delete(&bandit)?;
             eprintln!("deleted {bandit}");
         }
-        Command::Status { server, bandit, secret, key } => {
-            status(&device_client(&server, secret.as_deref(), &key)?, &bandit)?;
-        }
-        Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
+        Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
+        Command::Replay { server, secret, data, rounds, bandit, tuning, opening, answers } => {
             let purchases = replay::read(&data)?;
-            let device = device(&secret, &key)?;
+            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
             let client = server.client(Some(&device))?;
             replay::run(&client, (&secret, &device), &purchases, rounds, bandit.as_deref(), &tuning)?;
         }
     }
     Ok(())
+}
+
+impl Caller {
+    /// A client that sends the operator's token, if one is given, or else that of the secret bundle.
+    fn client(&self) -> anyhow::Result<Client> {
+        let device = self.secret.as_deref().map(|path| self.opening.device(path)).transpose()?;
+        self.server.client(device.as_ref())
+    }
+}
+
+impl BundleOptions {
+    /// The device of a secret bundle; errors name the file.
+    fn device(&self, secret: &Path) -> anyhow::Result<Device> {
+        let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+        let passphrase = self.passphrase_file.as_ref().map(open).transpose()?;
+        Device::open_with(secret, &Opening { toy: self.toy, passphrase }).map_err(|e| match e {
+            Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
+            other => other.into(),
+        })
+    }
 }
 
 impl Server {
@@ -152,12 +173,6 @@ fn connect(
         );
     }
     Ok(client)
-}
-
-/// A client that sends the operator's token, if one is given, or else that of the secret bundle.
-fn device_client(server: &Server, secret: Option<&Path>, key: &Key) -> anyhow::Result<Client> {
-    let device = secret.map(|path| device(path, key)).transpose()?;
-    server.client(device.as_ref())
 }
 
 fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
@@ -247,17 +262,6 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
     Ok(())
 }
 
-/// The device of a secret bundle; errors name the file.
-fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
-    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
-    let passphrase = key.passphrase_file.as_ref().map(open).transpose()?;
-    let device = Device::open_with(secret, &Opening { toy: key.toy, passphrase }).map_err(|e| match e {
-        Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
-        other => other.into(),
-    })?;
-    Ok(device.with_most_answers(key.trace_answers))
-}
-
 /// Warns what a schedule that is not public costs.
 fn label(created: &Created) {
     if !created.config.linear.schedule.is_public() {
@@ -277,13 +281,12 @@ fn note(device: &Device) {
 
 fn feedback(
     path: &Path,
-    (secret, key): (&Path, &Key),
+    device: &Device,
     ca: Option<&Path>,
     reward: f64,
     arm: Option<usize>,
 ) -> anyhow::Result<()> {
     let pending = Pending::load(path)?;
-    let device = &device(secret, key)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {

@@ -1,7 +1,6 @@
 use crate::Error;
-use crate::answers::sync_folder_of;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use wire::Created;
@@ -27,16 +26,15 @@ impl Pending {
     /// # Errors
     /// [`Error::PendingExists`], [`Error::Io`].
     pub fn reserve(path: &Path) -> Result<File, Error> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
-            _ => Error::Io { path: path.into(), error },
-        })?;
+        let file =
+            host::private_file().write(true).create_new(true).open(path).map_err(|error| {
+                match error.kind() {
+                    ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
+                    _ => Error::Io { path: path.into(), error },
+                }
+            })?;
         // The name too: a decision whose reward cannot come back is lost.
-        if let Err(error) = sync_folder_of(path) {
+        if let Err(error) = host::sync_folder_of(path) {
             // Nothing more can be done if that fails; the error is on its way to the caller.
             let _ = std::fs::remove_file(path);
             return Err(Error::Io { path: path.into(), error });

@@ -2,11 +2,11 @@
 //! bought.
 
 use crate::arguments::Tuning;
-use crate::{label, note, open, say};
+use crate::{label, note, open};
 use anyhow::{Context, bail};
 use bandit::datasets::Purchases;
+use host::say;
 use protocol::BanditConfig;
-use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 use user_client::{Client, Device, os_rng};

@@ -83,8 +83,8 @@ impl Argmax {
         differences.chain(doublings(1, self.count)).collect()
     }
 
-    /// Steps 1 to 3: slot a F of the result is near 1 if score a is the largest, and slot `spare` is near 1 if
-    /// T exceeds `threshold`. Other slots hold intermediate results. Takes one level less than
+    /// Steps 1 to 3: slot a F of the result is near 1 if score a is the largest, and slot `spare` is near 1
+    /// if T exceeds `threshold`. Other slots hold intermediate results. Takes one level less than
     /// [`Argmax::depth`].
     ///
     /// # Errors
@@ -171,7 +171,8 @@ impl Argmax {
         alg.mul_plain(products, &mask)
     }
 
-    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, else near 0; all other slots are
+    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, else near 0; all other slots
+    /// are
     /// 0. Takes 1 level.
     ///
     /// # Errors

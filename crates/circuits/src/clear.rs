@@ -162,8 +162,8 @@ impl Clear {
         self.offsets().clear();
     }
 
-    /// The distinct rotations so far, modulo the number of slots, and the highest level at which each was made:
-    /// the keys that an encrypted evaluation needs.
+    /// The distinct rotations so far, modulo the number of slots, and the highest level at which each was
+    /// made: the keys that an encrypted evaluation needs.
     pub fn rotation_levels(&self) -> BTreeMap<i64, usize> {
         self.offsets().clone()
     }

@@ -80,9 +80,9 @@ impl Chebyshev {
         Self::new((0..n).map(coefficient).collect(), low, high)
     }
 
-    /// The best uniform approximation of `f` on [`low`, `high`], a part of [-1, 1], by a combination of the T_i
-    /// with i in `basis`, as a polynomial on [-1, 1], and its largest error on [`low`, `high`]. The basis is
-    /// ascending and must be a Chebyshev system: all degrees up to one, or all odd degrees if `low > 0`.
+    /// The best uniform approximation of `f` on [`low`, `high`], a part of [-1, 1], by a combination of the
+    /// T_i with i in `basis`, as a polynomial on [-1, 1], and its largest error on [`low`, `high`]. The basis
+    /// is ascending and must be a Chebyshev system: all degrees up to one, or all odd degrees if `low > 0`.
     ///
     /// # Errors
     /// As [`Chebyshev::new`]; [`Error::NoConvergence`] where f64 does not suffice.

@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 use crate::Error;
 use crate::polynomial::clenshaw;
 
-/// The Chebyshev coefficients on [-1, 1], in ascending degree, and the largest error of the best approximation
-/// that [`crate::Chebyshev::minimax`] returns.
+/// The Chebyshev coefficients on [-1, 1], in ascending degree, and the largest error of the best
+/// approximation that [`crate::Chebyshev::minimax`] returns.
 pub(crate) fn minimax(
     basis: &[usize],
     f: impl Fn(f64) -> f64,

@@ -1,5 +1,5 @@
-//! The slots of matrices and vectors in the layout of [`circuits::inverse`]: D x D matrices row by row, for D =
-//! `dim`. Slot `k 2D^2 + h D^2 + i D + j` is written (k, h, i, j), and all vectors have the period 2D^3.
+//! The slots of matrices and vectors in the layout of [`circuits::inverse`]: D x D matrices row by row, for D
+//! = `dim`. Slot `k 2D^2 + h D^2 + i D + j` is written (k, h, i, j), and all vectors have the period 2D^3.
 
 use num_complex::Complex64;
 

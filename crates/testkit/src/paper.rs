@@ -1,6 +1,6 @@
 //! The circuits of the paper (Encrypted Linear Contextual Bandit), which tests and `docs/circuits.md` compare
-//! with those of `circuits`: the composed comparison, the iterated square root, the chained argmax, and the cold
-//! start of the inverse.
+//! with those of `circuits`: the composed comparison, the iterated square root, the chained argmax, and the
+//! cold start of the inverse.
 
 use std::collections::BTreeSet;
 
@@ -293,8 +293,8 @@ impl PaperArgmax {
     }
 }
 
-/// The state `[I/c | V/c]` of Newton's iteration, times the scaling s = `scale`, from the vector of V / s, for `c`
-/// of at least the trace of V. Takes 1 level.
+/// The state `[I/c | V/c]` of Newton's iteration, times the scaling s = `scale`, from the vector of V / s,
+/// for `c` of at least the trace of V. Takes 1 level.
 ///
 /// # Errors
 /// Those of the algebra.

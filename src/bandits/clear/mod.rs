@@ -4,9 +4,10 @@ mod state;
 
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
-use crate::jobs::{Work, rng};
-use crate::store::{Store, Stored, lock};
+use crate::jobs::Work;
+use crate::store::{Store, Stored};
 use bandit::Features;
+use host::{lock, os_rng};
 use policies::PolicyConfig;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
@@ -215,7 +216,7 @@ impl Served for ClearBandit {
         let context = self.context(request)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let clock = Clock { now, hold: self.hold.as_secs() };
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let (decision, spent) = {
             let mut live = lock(&self.live);
             let state = live.as_mut().ok_or_else(|| self.deleted())?;
@@ -242,7 +243,7 @@ impl Served for ClearBandit {
     fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let feedback: ClearFeedback = json("a feedback", &body)?;
         self.check(&feedback)?;
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let answer = self.change(|state| state.feedback(decision, &feedback, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "counted");
         Reply::json(&self.counted(decision.to_string(), answer))
@@ -258,7 +259,7 @@ impl Served for ClearBandit {
     fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let batch = seeded(SummedBatch::of(self.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let answer = self.change(|state| state.receive(&batch, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "batch counted");
         Reply::json(&self.counted(batch.exchange.to_string(), answer))

@@ -186,12 +186,6 @@ pub enum Error {
     /// From the ciphertexts.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
-    /// The operating system gives no randomness.
-    #[error("the operating system gives no random numbers: {why}")]
-    NoRandomness {
-        /// Why.
-        why: String,
-    },
     /// The address is taken or cannot be had.
     #[error(
         "cannot listen on {address}: {error}; choose another address with --listen, or stop the process that uses it"

@@ -31,12 +31,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use rand::SeedableRng;
-use rand::rngs::SysRng;
-use rand_chacha::ChaCha20Rng;
+use host::lock;
 use service::{Hosts, Rejection};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -230,14 +228,6 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     )
 }
 
-/// A generator seeded by the operating system.
-///
-/// # Errors
-/// [`Error::NoRandomness`].
-pub fn rng() -> Result<ChaCha20Rng, Error> {
-    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
-}
-
 /// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths
 /// get a problem document. The [`Gate`] of each route bounds bodies.
 pub fn service(routes: Router) -> Router {
@@ -252,11 +242,6 @@ pub fn service(routes: Router) -> Router {
         .method_not_allowed_fallback(async || Error::UnknownPath)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn(check_origin))
-}
-
-/// No call under the lock leaves a state half changed.
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Error {
@@ -303,7 +288,6 @@ impl Error {
             | Error::Bandit(_)
             | Error::Glm(_)
             | Error::Privacy(_)
-            | Error::NoRandomness { .. }
             | Error::Listen { .. }
             | Error::Io { .. } => P::Internal,
         }

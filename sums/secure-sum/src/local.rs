@@ -1,11 +1,12 @@
 //! Parties on one machine, for measurements and tests: processes, and relays that record what a party sees.
 
 use crate::Error;
+use host::lock;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A service in a process of its own, killed when this is dropped.
 #[derive(Debug)]
@@ -127,8 +128,4 @@ fn copy(mut from: TcpStream, mut to: TcpStream, record: impl Fn(&[u8])) {
     }
     // The other side may be gone already.
     let _ = to.shutdown(Shutdown::Write);
-}
-
-fn lock(passed: &Mutex<Passed>) -> std::sync::MutexGuard<'_, Passed> {
-    passed.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -252,13 +252,7 @@ fn ratio(text: &str) -> Result<Ratio> {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().role) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("error", run(Arguments::parse().role))
 }
 
 const fn age(hours: u64) -> Duration {

@@ -166,7 +166,12 @@ fn run(
         let address = listener.local_addr().map_err(io("asking for the port"))?;
         admits(address)?;
         writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
-        accept(listener, routes, RequestLimits::default(), told_to_end()).await;
+        let stop = async {
+            if service::stop_signal().await.is_err() {
+                std::future::pending().await
+            }
+        };
+        accept(listener, routes, RequestLimits::default(), stop).await;
         Ok(())
     })
 }
@@ -179,26 +184,4 @@ pub async fn accept(
     end: impl Future<Output = ()>,
 ) {
     service::serve(listener, routes, limits.connections, end).await;
-}
-
-/// When the process gets an interrupt or, on Unix, a signal to terminate.
-async fn told_to_end() {
-    let interrupt = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => _ = signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<()>();
-    tokio::select! {
-        () = interrupt => {}
-        () = terminate => {}
-    }
 }

@@ -48,6 +48,9 @@ pub enum Error {
     /// From the parameters.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
+    /// From the operating system.
+    #[error(transparent)]
+    Randomness(#[from] host::NoRandomness),
     /// Capacity: too many users dropped out. Their noise is too small, so nothing is let out.
     #[error("the sum is of fewer users than the {need} whose noise is needed")]
     TooFew {

@@ -35,13 +35,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("error", run(Arguments::parse()))
 }
 
 fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {

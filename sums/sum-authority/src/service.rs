@@ -13,12 +13,13 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use host::lock;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
 use secure_sum::http::{Gate, RequestLimits};
 use secure_sum::register::Register;
 use secure_sum::{BatchId, Sum, http};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{AccessToken, ProblemType};
 
@@ -174,7 +175,7 @@ pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Err
     type Shared = State<Arc<Mutex<Opener>>>;
     type Named = Path<(u64, u32)>;
     async fn make(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
-        lock(&state).make(BatchId { number, at_least }, Instant::now(), &mut http::rng()?)
+        lock(&state).make(BatchId { number, at_least }, Instant::now(), &mut host::os_rng()?)
     }
     async fn key(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
         lock(&state).key(BatchId { number, at_least }, Instant::now())
@@ -198,11 +199,6 @@ pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Err
     ))
 }
 
-/// No call under the lock leaves a state half changed.
-fn lock(state: &Mutex<Opener>) -> std::sync::MutexGuard<'_, Opener> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let kind = match self {
@@ -211,7 +207,7 @@ impl IntoResponse for Error {
             Error::Opened { .. } => ProblemType::Opened,
             Error::Destroyed { .. } => ProblemType::Destroyed,
             Error::OutOfRange => ProblemType::OutOfRange,
-            Error::Ckks(_) => ProblemType::Internal,
+            Error::Ckks(_) | Error::Randomness(_) => ProblemType::Internal,
         };
         http::problem(kind, self.to_string())
     }

@@ -10,14 +10,15 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bandit::distributed::{EliminationConfig, Mechanism, Model, survivors};
 use clap::Args;
+use host::{lock, os_rng};
 use privacy::budget::Delta;
 use privacy::task::Task;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
-use secure_sum::{Batch, Collector, Error, Party, http};
+use secure_sum::{Batch, Collector, Error, Party};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{PolicyCreated, PolicyView, Privacy, ShuffledBatch};
 
@@ -214,7 +215,7 @@ impl Demo {
         let batch: ShuffledBatch = lock(&received).take().context("no batch came from the shuffler")?;
         let seconds = begin.elapsed().as_secs_f64();
         let sum = mechanism.count(batch.sums().sum())?;
-        let estimate = mechanism.analyse(sum, &mut http::rng()?)? / batch.users as f64;
+        let estimate = mechanism.analyse(sum, &mut os_rng()?)? / batch.users as f64;
         let sent = relay.passed().sent.len() as f64 / batch.users as f64;
         Self::row("shuffler: users asked", invited, "users");
         Self::row("shuffler: users counted", batch.users, "users");
@@ -275,10 +276,6 @@ fn first_batch(
     Ok(Router::new()
         .route(&format!("/v1/bandits/{BANDIT}"), get(say))
         .route(&format!("/v1/bandits/{BANDIT}/shuffled"), post(take)))
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn run_users(command: &mut Command) -> Result<()> {

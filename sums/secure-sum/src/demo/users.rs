@@ -11,7 +11,7 @@ use privacy::task::DeviceBounds;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::shuffler::TaskDigest;
-use secure_sum::{BanditTask, Batch, Error, Party, ReportId, http, reports};
+use secure_sum::{BanditTask, Batch, Error, Party, ReportId, reports};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -83,7 +83,7 @@ pub(crate) struct Users {
 
 impl Users {
     pub(crate) fn run(&self) -> Result<()> {
-        let mut rng = http::rng()?;
+        let mut rng = host::os_rng()?;
         match (&self.shuffler, &self.adder, &self.authority, self.aggregators.as_slice()) {
             (Some(shuffler), ..) => self.shuffle(&Party::new(shuffler), &mut rng),
             (_, Some(adder), Some(authority), _) => {
