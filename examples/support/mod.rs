@@ -91,7 +91,7 @@ impl Deployment {
         let bar = progress(0, "making keys", quiet);
         let start = Instant::now();
         let summary =
-            keygen::create_files(request, &public, &secret, &mut keygen::os_rng()?, |done, total| {
+            keygen::create_files(request, &public, &secret, None, &mut keygen::os_rng()?, |done, total| {
                 bar.set_length(total.into());
                 bar.set_position(done.into());
             })?;

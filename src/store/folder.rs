@@ -1,12 +1,12 @@
-//! The state folder: its mode, its lock, its files.
+//! The mode, the lock and the files of the state folder.
 
 use crate::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Makes the folder if it is not there, and takes from others the right to read it: masks and ciphertexts
-/// give the model to whoever has a bandit's secret key, and rewards of clear policies are stored as they
-/// came.
+/// Creates the folder if it does not exist, and makes it readable by its owner only. Masks and ciphertexts
+/// reveal the model to a holder of the secret key of a bandit, and rewards of clear policies are stored in
+/// the clear.
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
@@ -18,7 +18,7 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
     make_private(folder)
 }
 
-/// Takes the lock of the folder, which one process at a time holds until it drops the file.
+/// Locks the folder until the returned file is dropped.
 ///
 /// # Errors
 /// [`Error::StateInUse`], and those of the disk.
@@ -45,7 +45,7 @@ pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
         .read(true)
         .open(&path)
         .map_err(|e| Error::disk(&path, e))?;
-    // A file that was there may have another mode.
+    // An existing file may have another mode.
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|e| Error::disk(&path, e))?;
@@ -63,11 +63,11 @@ pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     entries.map_err(|e| Error::disk(folder, e))
 }
 
-/// Sets the mode of a folder that is empty or holds a state to 0700. The server does not change the mode of
-/// any other folder.
+/// Sets the mode of a folder that is empty or holds a state to 0700. The mode of any other folder is not
+/// changed.
 ///
 /// # Errors
-/// [`Error::FolderIsShared`] for any other folder that others may read, and where the mode cannot be set.
+/// [`Error::FolderIsShared`] for any other folder that other users may read, and if the mode cannot be set.
 #[cfg(unix)]
 fn make_private(folder: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
-//! The user's side of a round: encrypt contexts, read the decision, answer with the encrypted reward.
+//! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
-//! For programs on the device that holds the secret key: [`Device`] does the cryptography, [`Client`]
-//! the HTTP, and neither needs the other. A server must not depend on this crate.
+//! For programs on the device that holds the secret key. [`Device`] does the cryptography and [`Client`] the
+//! HTTP, and neither depends on the other. A server must not depend on this crate.
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
 //! [`Device::answer`] → [`Client::feedback`].

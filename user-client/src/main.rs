@@ -1,4 +1,4 @@
-//! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
+//! `helba-client`: a device on the command line, for single steps or a file of purchases.
 
 mod arguments;
 mod replay;
@@ -32,11 +32,11 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         // The parser would name every option that is missing; one line names the alternatives.
         Command::Create { parameters: Some(_), .. } => {
-            bail!("--parameters are those of a policy: give --policy NAME, one of `policies`")
+            bail!("--parameters needs --policy NAME, one of those that `policies` lists")
         }
         Command::Create { features, arms, config: None, .. } if features.is_none() || arms.is_none() => {
             bail!(
-                "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
+                "give --features D and --arms K or --config FILE for an encrypted bandit, or --policy NAME for a clear policy"
             )
         }
         Command::Create { caller, features, arms, tuning, config, .. } => {
@@ -98,7 +98,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
-            "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
+            "give --pending FILE and --secret FILE for an encrypted bandit, or --server URL, --bandit ID and --decision ID for a \
+             clear policy"
         ),
         Command::List { caller } => {
             for bandit in caller.client()?.bandits()? {
@@ -167,8 +168,8 @@ fn connect(
     };
     if client.shows_token() {
         eprintln!(
-            "helba-client: the access token goes to {} unencrypted, and whoever reads it there can use it: take https, or \
-             keep the line private",
+            "helba-client: the access token is sent to {} without encryption, and everybody who reads it can use it: use https, \
+             or a private line",
             client.server()
         );
     }
@@ -177,7 +178,7 @@ fn connect(
 
 fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
     if policy == "helba" {
-        bail!("helba is not made with --policy: use --features and --arms, or --config FILE");
+        bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
     }
     let parameters =
         serde_json::from_str(parameters.unwrap_or("{}")).context("--parameters is not a JSON object")?;
@@ -199,20 +200,20 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
     match client.bandit(bandit) {
         Ok(view) => print(&view.status),
-        // A view of another kind: the bandit is not an encrypted one.
+        // The view is of another kind: the bandit has a clear policy.
         Err(Error::BadAnswer(_)) => print(&client.policy(bandit)?),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A bandit in the list.
+/// The line of a bandit in the list.
 fn line(bandit: &serde_json::Value) -> String {
     let text = |field: &str| bandit[field].as_str().unwrap_or_default();
     match text("policy") {
         "" => {
             let linear = &bandit["config"]["linear"];
             let bits = match serde_json::from_value::<Schedule>(linear["schedule"].clone()) {
-                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption a feedback",
+                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption per feedback",
                 _ => "",
             };
             format!("{}  helba, encrypted, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
@@ -237,12 +238,13 @@ fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
 fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: &Path) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
     let created = match client.bandit(id) {
-        Err(Error::BadAnswer(_)) => bail!("bandit {id} is in the clear: ask without --secret"),
+        Err(Error::BadAnswer(_)) => bail!("bandit {id} has a clear policy: ask without --secret"),
         view => view?.created,
     };
     label(&created);
     let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
-    // Before the server is asked: a decision whose reward cannot come back is lost.
+    // The file is created before the server is asked, because a decision whose reward cannot be returned is
+    // lost.
     let mut file = Pending::reserve(pending)?;
     let asked = || -> anyhow::Result<usize> {
         let reply = client.decide(&created, &device.limits(&created)?, &body)?;
@@ -258,21 +260,21 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
             return Err(e);
         }
     }
-    eprintln!("pending in {}", pending.display());
+    eprintln!("the decision is kept in {} until its reward is returned", pending.display());
     Ok(())
 }
 
-/// Warns what a schedule that is not public costs.
+/// Prints a warning if the schedule of the bandit is not public.
 fn label(created: &Created) {
     if !created.config.linear.schedule.is_public() {
         eprintln!(
-            "schedule trace_or_growth: with --trace-answers N each feedback tells the server one bit of a decryption, N times at \
-             most; without it batches end by their length (docs/threat-model.md)"
+            "schedule trace_or_growth: with --trace-answers N, at most N feedbacks tell the server one bit of a decryption each; \
+             without it, batches end by their length (docs/threat-model.md)"
         );
     }
 }
 
-/// Says, once, that trace answers have ended.
+/// Prints the notice that the device gives no further trace answers, once.
 fn note(device: &Device) {
     if let Some(spent) = device.answers_spent() {
         eprintln!("helba-client: {spent}");
@@ -290,7 +292,10 @@ fn feedback(
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {
-        format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
+        format!(
+            "there is no arm {arm}: arms are numbered from 0 to {}",
+            pending.contexts.len().saturating_sub(1)
+        )
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
     note(device);

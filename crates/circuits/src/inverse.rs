@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use num_complex::Complex64;
 
 use crate::algebra::{rotate_sum, sum_rotations};
-use crate::error::{has_levels, in_range, power_of_two};
+use crate::error::{divides, has_levels, in_range, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
 /// Newton's iteration for symmetric positive definite D x D matrices in the layout of this module, with its
@@ -194,11 +194,7 @@ impl Newton {
     }
 
     fn check<A: SlotAlgebra>(&self, alg: &A) -> Result<(), Error> {
-        if alg.slots().is_multiple_of(self.period()) {
-            Ok(())
-        } else {
-            Err(Error::SlotCount { op: "matrix layout", got: alg.slots(), want: self.period() })
-        }
+        divides("matrix layout", self.period(), alg.slots())
     }
 }
 

@@ -23,7 +23,7 @@ mod remez;
 pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
 pub use comparison::Comparison;
-pub use encrypted::{Encrypted, EncryptedError};
+pub use encrypted::Encrypted;
 pub use error::Error;
 pub use num_complex::Complex64;
 pub use polynomial::Chebyshev;

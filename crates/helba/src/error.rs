@@ -37,19 +37,8 @@ impl Error {
         match self {
             Error::Protocol(error) => error.fault(),
             Error::WrongLevel { .. } => Fault::Level,
-            Error::Ckks(error) => error.fault(),
+            Error::Ckks(error) | Error::Circuit(circuits::Error::Ckks(error)) => error.fault(),
             Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,
-        }
-    }
-}
-
-impl From<circuits::EncryptedError> for Error {
-    fn from(e: circuits::EncryptedError) -> Self {
-        match e {
-            circuits::EncryptedError::Circuit(e) => Error::Circuit(e),
-            circuits::EncryptedError::Ckks(e) => Error::Ckks(e),
-            // The enum may grow; its text says what is wrong.
-            other => Error::BadState(other.to_string()),
         }
     }
 }

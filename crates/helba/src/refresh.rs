@@ -4,9 +4,8 @@
 //! Levels in → out: refresh 2 → top; answer and trace question 0 → 0.
 //!
 //! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1. The mask of the refresh
-//! is not uniform modulo q but two bits narrower, so that nothing wraps
-//! ([`protocol::exchange::mask_distance`] bounds what a user learns). A user answers the trace question with
-//! one bit, not with the number.
+//! is not uniform modulo q but two bits narrower, so that nothing wraps (docs/threat-model.md bounds what a
+//! user learns). A user answers the trace question with one bit, and not with the number.
 
 use ckks::{Ciphertext, MaskSeed, Params, PublicKey};
 use protocol::exchange::{ANSWER_FLOOD_BITS, TRACE_FLOOD_BITS};

@@ -1,10 +1,11 @@
 //! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`]), the
-//! exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]) and the layout of
-//! matrices ([`newton`]). It holds secret keys: only dev-dependencies may name it, which `tests/custody.rs`
-//! checks.
+//! exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]), messages and bundles
+//! ([`samples`]) and the layout of matrices ([`newton`]). It holds secret keys: only dev-dependencies may
+//! name it, which `tests/custody.rs` checks.
 
 pub mod newton;
 pub mod paper;
+pub mod samples;
 mod twin;
 
 pub use twin::ClearTwin;

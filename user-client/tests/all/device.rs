@@ -2,7 +2,7 @@
 
 use bandit::Schedule;
 use helba::{Bandit, Engine, Feedback};
-use keygen::{Keys, Request, generate_in_memory};
+use keygen::{Request, generate};
 use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -27,27 +27,26 @@ fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-fn keys(seed: u64) -> Keys {
+/// Both bundles of one key pair.
+fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = Request { shape: Shape::for_problem(FEATURES, ARMS), toy: true, created: 0 };
-    generate_in_memory(request, &mut rng(seed)).unwrap()
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
+    (public, secret)
 }
 
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let [ours, other] = [1, 2].map(keys);
-        let shape = ours.public.manifest.shape;
-        let (id, other_id) = (ours.public.key_id, other.public.key_id);
-        let manifest = wire::Manifest { frames: 2, ..ours.public.manifest.clone() };
-        let frame = ours.secret.to_bytes(id);
-        let secret_bundle = SecretBundle::write(&manifest, &frame, &ours.token, Vec::new()).unwrap().0;
+        let [(public, secret_bundle), (_, other)] = [1, 2].map(bundles);
         World {
             engine: {
-                let wire::PublicBundle { manifest, params, public_key, key_id, keys } = ours.public;
+                let wire::PublicBundle { manifest, params, public_key, key_id, keys } =
+                    wire::PublicBundle::read(&public[..]).unwrap();
                 Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap()
             },
-            device: Device::new(ours.secret, id, shape, ours.token).with_most_answers(MOST_ANSWERS),
-            stranger: Device::new(other.secret, other_id, shape, other.token),
+            device: Device::read(&secret_bundle[..]).unwrap().with_most_answers(MOST_ANSWERS),
+            stranger: Device::read(&other[..]).unwrap(),
             secret_bundle,
         }
     })

@@ -216,7 +216,7 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     ends(&devices(&[]).output().unwrap(), true, "exchange 10 done");
     let now = view(&server, &id);
     assert_eq!((now.awaited, now.feedbacks, now.published.len()), (None, 2 * USERS, 2));
-    ends(&devices(&[]).output().unwrap(), false, "waits for nobody");
+    ends(&devices(&[]).output().unwrap(), false, "waits for no further batch");
 
     // As the devices of the first batch do, with exact sums over rows drawn here: 24 times, for what rows
     // differ by.
