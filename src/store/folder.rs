@@ -4,9 +4,9 @@ use crate::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Creates the folder if it does not exist, and makes it readable by its owner only. Masks and ciphertexts
-/// reveal the model to a holder of the secret key of a bandit, and rewards of clear policies are stored in
-/// the clear.
+/// Creates the folder and its missing parents, durably, and makes it readable by its owner only. Masks and
+/// ciphertexts reveal the model to a holder of the secret key of a bandit, and rewards of clear policies are
+/// stored in the clear.
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
@@ -14,7 +14,12 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
     let mut private = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
     private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    for path in made {
+        host::sync_folder_of(path).map_err(|e| Error::disk(path, e))?;
+    }
     make_private(folder)
 }
 

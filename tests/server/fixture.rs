@@ -331,7 +331,7 @@ impl InProcess {
     }
 }
 
-fn command(keys: &Path, state: &Path, listen: &str) -> Command {
+pub(crate) fn command(keys: &Path, state: &Path, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
     command.arg("--toy").arg("--keys").arg(keys).arg("--state").arg(state).args(["--listen", listen]);
     command.env("RUST_LOG", LOG);

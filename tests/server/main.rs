@@ -7,5 +7,7 @@ mod clear;
 mod durable;
 mod fixture;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod power_loss;
 mod rounds;
 mod start;

@@ -187,6 +187,26 @@ mod tests {
         }
     }
 
+    /// An answer that has left is still counted after a loss of power.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn attack_power_loss_takes_no_count() {
+        const FOLDER: &str = "POWER_LOSS_FOLDER";
+        let name = "answers::tests::attack_power_loss_takes_no_count";
+        let Some(folder) = std::env::var_os(FOLDER) else {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().canonicalize().unwrap();
+            let lost = testkit::power_loss::lost_by_test(name, FOLDER, &path);
+            assert_eq!(lost, std::collections::BTreeSet::new());
+            return;
+        };
+        let folder = Path::new(&folder);
+        let secret = folder.join("secret.bundle");
+        for _ in 0..2 {
+            assert!(answers(&secret, 2).count().unwrap());
+        }
+    }
+
     #[test]
     fn attack_answers_are_counted_over_restarts_and_processes() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
 //! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`]), the
 //! exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]), messages and bundles
-//! ([`samples`]) and the layout of matrices ([`newton`]). It holds secret keys: only dev-dependencies may
-//! name it, which `tests/custody.rs` checks.
+//! ([`samples`]), the layout of matrices ([`newton`]) and the effect of a loss of power ([`power_loss`]). It
+//! holds secret keys: only dev-dependencies may name it, which `tests/custody.rs` checks.
 
 pub mod newton;
 pub mod paper;
+pub mod power_loss;
 pub mod samples;
 mod twin;
 

@@ -4,3 +4,5 @@
 
 mod bundles;
 mod plan;
+#[cfg(target_os = "linux")]
+mod power_loss;

@@ -180,16 +180,35 @@ fn requests_that_cannot_be_are_not_sent() {
     }
 }
 
-#[test]
-fn pending_decisions_round_trip_and_are_not_overwritten() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("a.pending");
-    let pending = Pending {
+fn pending() -> Pending {
+    Pending {
         server: "http://x".into(),
         created: created().0,
         contexts: vec![vec![0.5, -0.25], vec![0.0, 1.0]],
         reply: vec![1, 2, 3],
-    };
+    }
+}
+
+/// A decision that the server made can still be rewarded after a loss of power.
+#[cfg(target_os = "linux")]
+#[test]
+fn attack_power_loss_takes_no_pending_decision() {
+    const FOLDER: &str = "POWER_LOSS_FOLDER";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let mut file = Pending::reserve(&std::path::Path::new(&folder).join("a.pending")).unwrap();
+        return pending().write(&mut file).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let name = "http::attack_power_loss_takes_no_pending_decision";
+    let lost = testkit::power_loss::lost_by_test(name, FOLDER, &dir.path().canonicalize().unwrap());
+    assert_eq!(lost, std::collections::BTreeSet::new());
+}
+
+#[test]
+fn pending_decisions_round_trip_and_are_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pending");
+    let pending = pending();
     let mut file = Pending::reserve(&path).unwrap();
     pending.write(&mut file).unwrap();
     assert_eq!(Pending::load(&path).unwrap(), pending);
