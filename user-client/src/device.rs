@@ -46,18 +46,10 @@ impl Device {
     /// in the file `KEY-ID.answers` beside it.
     ///
     /// # Errors
-    /// As [`Self::open_with`].
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Self::open_with(path, &Opening::default())
-    }
-
-    /// As [`Self::open`], with options.
-    ///
-    /// # Errors
     /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
     /// passphrase, or an unsealed one with a passphrase; [`Error::Secret`] for a wrong passphrase; as
     /// [`Self::read`].
-    pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
+    pub fn open(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
         let mut start = Vec::new();

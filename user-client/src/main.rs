@@ -134,7 +134,7 @@ impl BundleOptions {
     fn device(&self, secret: &Path) -> anyhow::Result<Device> {
         let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
         let passphrase = self.passphrase_file.as_ref().map(open).transpose()?;
-        Device::open_with(secret, &Opening { toy: self.toy, passphrase }).map_err(|e| match e {
+        Device::open(secret, &Opening { toy: self.toy, passphrase }).map_err(|e| match e {
             Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
             other => other.into(),
         })

@@ -1,9 +1,8 @@
 //! Step 3 of a decision: the argmax of the scores, and the test of the trace condition in a spare slot of the
-//! same comparison.
+//! same comparison ([`circuits::argmax::Argmax::products`]).
 //!
-//! A ciphertext at level l leaves this step at level l − c − log₂ Ka − 1: c levels for the comparison
-//! polynomial, log₂ Ka for the product over the pairs of an arm (Ka arms after padding), and one for the
-//! mask.
+//! Scores at level l give a result at level l − c − log₂ Ka − 1: c levels for the comparison polynomial, log₂
+//! Ka for the product over the pairs of an arm (Ka arms after padding), and one for the mask.
 //!
 //! Source: Algorithm 4, step 3. Departure: [`circuits::argmax::Argmax`] compares all pairs of arms at once.
 //! The paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with K.
@@ -13,7 +12,7 @@ use circuits::Comparison;
 use circuits::argmax::Argmax;
 use protocol::{BanditConfig, Shape};
 
-/// The argmax circuit of a bandit. Each arm has one block of slots; the trace stands in slot D² of the first
+/// The argmax circuit of a bandit. Each arm has one block of slots, and the trace is in slot D² of the first
 /// block.
 ///
 /// # Errors

@@ -1,16 +1,17 @@
 //! Step 1, at the end of a batch: the inverse A ≈ V⁻¹ and the estimate ω = A·g.
 //!
-//! Statistics at level l leave this step as a model at level l − 3 − 2·steps: one level for the first
-//! product, two for each of Newton's steps, two for the estimate.
+//! Statistics at level l give a model at level l − 3 − 2·steps: one level for the first product, two for each
+//! of Newton's steps, and two for the estimate.
 //!
-//! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
-//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the
-//! paper starts from I/c every time.
+//! Source: eq. 2. Departures: the iteration starts from the last inverse, which the length of a batch or the
+//! trace condition keeps near ([`circuits::inverse::Newton`]), and its factors keep the spectrum centred. The
+//! paper starts from I/c.
 
 use circuits::SlotAlgebra;
 use circuits::inverse::Newton;
 
-/// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
+/// The new model from the statistics at level l, with design and moment in one vector, and the old model
+/// above level l.
 ///
 /// # Errors
 /// Those of the algebra; out of levels if l < 3 + 2·steps.

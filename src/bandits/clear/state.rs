@@ -118,10 +118,16 @@ pub(super) struct ClearChange<'a, T> {
     state: &'a mut ClearState,
     /// `None` if nothing changes.
     core: Option<Core>,
+    rows: Rows,
+    out: T,
+}
+
+/// The rows that a change writes or removes.
+#[derive(Default)]
+struct Rows {
     open: Vec<Edit<DecisionId, Open>>,
     receipts: Vec<Edit<DecisionId, Answer>>,
     exchanges: Vec<Edit<u64, Answer>>,
-    out: T,
 }
 
 impl<T> ClearChange<'_, T> {
@@ -130,9 +136,9 @@ impl<T> ClearChange<'_, T> {
         if let Some(core) = self.core {
             self.state.core = core;
         }
-        self.state.open.apply(self.open);
-        self.state.receipts.apply(self.receipts);
-        self.state.exchanges.apply(self.exchanges);
+        self.state.open.apply(self.rows.open);
+        self.state.receipts.apply(self.rows.receipts);
+        self.state.exchanges.apply(self.rows.exchanges);
         self.out
     }
 
@@ -141,9 +147,9 @@ impl<T> ClearChange<'_, T> {
         let Some(core) = &self.core else { return Ok(None) };
         Ok(Some(Edits {
             state: core.to_bytes()?,
-            decisions: journal::encode(&self.open)?,
-            receipts: journal::encode(&self.receipts)?,
-            exchanges: journal::encode(&self.exchanges)?,
+            decisions: journal::encode(&self.rows.open)?,
+            receipts: journal::encode(&self.rows.receipts)?,
+            exchanges: journal::encode(&self.rows.exchanges)?,
         }))
     }
 }
@@ -311,9 +317,8 @@ impl ClearState {
         let policy = PolicyState::new(self.core.policy.config().clone())?;
         let restored = self.core.restored + 1;
         let core = Core { policy, newest: None, restored, ..self.core.clone() };
-        let open = self.open.clear();
-        let (receipts, exchanges) = (Vec::new(), Vec::new());
-        Ok(Some(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out: () }))
+        let rows = Rows { open: self.open.clear(), ..Rows::default() };
+        Ok(Some(ClearChange { state: self, core: Some(core), rows, out: () }))
     }
 
     /// The decision to return instead of a new one. A policy that learns in turn and takes no contexts
@@ -387,8 +392,8 @@ impl ClearState {
         }
         let id = if core.has_aliases() { alias(id, rng) } else { id };
         let out = Decision { id, round, arm, awaited, published: core.policy.published()? };
-        let (receipts, exchanges) = (Vec::new(), Vec::new());
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
+        let rows = Rows { open, ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
     /// Counts a feedback once. A repeated feedback gets the same answer and changes nothing.
@@ -431,7 +436,8 @@ impl ClearState {
         core.charge(core.feedbacks, statement)?;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
         let (open, receipts) = (vec![self.open.remove(base)], self.receipts.set(id, out));
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges: Vec::new(), out })
+        let rows = Rows { open, receipts, ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
     /// Counts a batch of an intermediary once. A repeated batch gets the same answer and changes nothing.
@@ -461,14 +467,12 @@ impl ClearState {
         }
         core.feedbacks += reported.users;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
-        let exchanges = self.exchanges.set(batch.exchange, out);
-        let (open, receipts) = (Vec::new(), Vec::new());
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
+        let rows = Rows { exchanges: self.exchanges.set(batch.exchange, out), ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
     fn unchanged<T>(&mut self, out: T) -> ClearChange<'_, T> {
-        let (open, receipts, exchanges) = (Vec::new(), Vec::new(), Vec::new());
-        ClearChange { state: self, core: None, open, receipts, exchanges, out }
+        ClearChange { state: self, core: None, rows: Rows::default(), out }
     }
 }
 

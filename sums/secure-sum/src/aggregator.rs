@@ -78,13 +78,11 @@ impl Aggregator {
     /// Accepts reports for `batch` from now on. Announcing it again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::room`].
+    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::announce`].
     pub fn announce(&mut self, batch: BatchId, now: Instant) -> Result<(), Error> {
         let Self { batches, held, .. } = self;
-        if batches.room(batch, now, State::spent, |gone| *held -= gone.held())? {
-            batches.keep(batch, now, State::Holding { shares: BTreeMap::new(), closed: false });
-        }
-        Ok(())
+        let new = || Ok(State::Holding { shares: BTreeMap::new(), closed: false });
+        batches.announce(batch, now, State::spent, |gone| *held -= gone.held(), new)
     }
 
     /// Adds the report of a user. The same report counts once, however often it is sent.

@@ -144,13 +144,11 @@ impl Server {
     /// Accepts values under `key` for `batch` from now on. Announcing it again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::room`].
+    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::announce`].
     pub fn announce(&mut self, batch: BatchId, key: KeyId, now: Instant) -> Result<(), Error> {
-        if self.batches.room(batch, now, State::spent, drop)? {
-            let adder = Box::new(Adder::new(&self.params, key));
-            self.batches.keep(batch, now, State::Adding { values: BTreeMap::new(), adder });
-        }
-        Ok(())
+        let adder = || Box::new(Adder::new(&self.params, key));
+        let new = || Ok(State::Adding { values: BTreeMap::new(), adder: adder() });
+        self.batches.announce(batch, now, State::spent, drop, new)
     }
 
     /// Adds the value of a user under a random id. The same value counts once, however often it is sent.

@@ -90,7 +90,7 @@ impl Opener {
     ///
     /// # Errors
     /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] after the key was destroyed;
-    /// as [`Register::room`].
+    /// as [`Register::announce`].
     pub fn make<R: CryptoRng>(
         &mut self,
         batch: BatchId,
@@ -100,10 +100,8 @@ impl Opener {
         if batch.at_least < self.limits.at_least {
             return Err(Error::FewerThanDemanded { got: batch.at_least, need: self.limits.at_least });
         }
-        if self.batches.room(batch, now, Key::spent, drop)? {
-            let authority = Box::new(Authority::generate(rng)?);
-            self.batches.keep(batch, now, Key::Whole { authority, refusals: 0 });
-        }
+        let new = || Authority::generate(rng).map(|key| Key::Whole { authority: Box::new(key), refusals: 0 });
+        self.batches.announce(batch, now, Key::spent, drop, new)?;
         self.key(batch, now)
     }
 

@@ -318,22 +318,26 @@ fn a_secret_file_must_be_private() {
         let public = dir.path().join("public.bundle");
         std::fs::write(&public, b"HELBAPUB\x01\x00\x00\x00\x00\x00\x00\x00").unwrap();
         std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(Device::open(&public).map(drop), Err(Error::Wire(_))));
+        assert!(matches!(Device::open(&public, &Opening::default()).map(drop), Err(Error::Wire(_))));
         for mode in [0o644, 0o640, 0o604, 0o660, 0o610] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let Err(e @ Error::Permissions { .. }) = Device::open(&path).map(drop) else {
+            let Err(e @ Error::Permissions { .. }) = Device::open(&path, &Opening::default()).map(drop)
+            else {
                 panic!("{mode:o}")
             };
             assert!(e.to_string().contains("chmod 600"));
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let Err(Error::Toy { .. }) = Device::open(&path).map(drop) else {
+    let Err(Error::Toy { .. }) = Device::open(&path, &Opening::default()).map(drop) else {
         panic!("a toy, and nobody asked for one")
     };
-    let device = Device::open_with(&path, &Opening { toy: true, ..Opening::default() }).unwrap();
+    let device = Device::open(&path, &Opening { toy: true, ..Opening::default() }).unwrap();
     assert_eq!(device.key_id(), world().device.key_id());
-    assert!(matches!(Device::open(&dir.path().join("none")).map(drop), Err(Error::Io { .. })));
+    assert!(matches!(
+        Device::open(&dir.path().join("none"), &Opening::default()).map(drop),
+        Err(Error::Io { .. })
+    ));
 }
 
 /// A sealed bundle opens with its passphrase, a bundle that is not sealed without one, and nothing else does.
@@ -346,7 +350,7 @@ fn attack_a_sealed_bundle_needs_its_passphrase() {
         std::fs::write(&file, format!("{text}\n")).unwrap();
         Some(user_client::Passphrase::open(&file).unwrap())
     };
-    let open = |passphrase| Device::open_with(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
+    let open = |passphrase| Device::open(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
     let write = |bytes: &[u8]| {
         let _ = std::fs::remove_file(&path);
         std::fs::write(&path, bytes).unwrap();
