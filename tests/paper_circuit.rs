@@ -48,6 +48,7 @@ fn the_papers_circuit_decides_alike() {
         depth: paper_depth,
         log_scale: 40,
         log_p: &[50; 8],
+        products: ckks::Products::Rescaled,
         security: Security::None,
     };
     // It is not secure in the largest ring.

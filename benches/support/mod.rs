@@ -32,7 +32,16 @@ const fn set(
     log_scale: u32,
     log_p: &'static [u32],
 ) -> ParamsSpec {
-    ParamsSpec { name, log_n, log_q0, depth, log_scale, log_p, security: Security::Classical128 }
+    ParamsSpec {
+        name,
+        log_n,
+        log_q0,
+        depth,
+        log_scale,
+        log_p,
+        products: ckks::Products::Rescaled,
+        security: Security::Classical128,
+    }
 }
 
 /// The sets asked for.

@@ -14,6 +14,7 @@ mod error;
 mod keygen;
 mod noise;
 mod private;
+mod raise;
 mod sealed;
 mod secret;
 
@@ -23,5 +24,6 @@ pub use error::Error;
 pub use keygen::{galois_key, public_key, relin_key};
 pub use noise::{Precision, measure};
 pub use private::Private;
+pub use raise::raise;
 pub use sealed::{MAX_SEALED_BYTES, Passphrase, SEALED_MAGIC, seal, unseal};
 pub use secret::SecretKey;

@@ -62,12 +62,21 @@ impl Gadget {
     /// switch. Its digit then adds less noise than the rounding of the division, although approximate base
     /// conversion lets a digit of k primes grow to k times half the product of its primes.
     pub const SPARE_BITS: f64 = 6.0;
+    /// The number of bits by which a digit may exceed the special primes where products are not rescaled.
+    const PRIME_OVER_P: f64 = 1.5;
 
     /// The gadget for key switches that divide by a number of `room` bits: the RNS decomposition if every
     /// prime is [`Self::SPARE_BITS`] below that number, else the base-2ʷ decomposition; `None` if neither
     /// exists. `q` holds the primes of each level, and `full` those of QP.
     pub(crate) fn new(q: &[Basis], full: &Basis, room: f64) -> Option<Self> {
         Self::rns(q, full, room - Self::SPARE_BITS).or_else(|| Self::base2(q, full, room))
+    }
+
+    /// The RNS decomposition whose digits are as large as the product of the special primes, which has `log_p`
+    /// bits, or as one prime and [`Self::PRIME_OVER_P`] more; `None` if a prime is larger. Key switches add
+    /// the noise of [`Self::noise_of_digits`], some times that of a rounding.
+    pub(crate) fn of_primes(q: &[Basis], full: &Basis, log_p: f64) -> Option<Self> {
+        Self::rns(q, full, log_p + Self::PRIME_OVER_P)
     }
 
     /// The variance that digits of these numbers of bits add to a coefficient when their products with a key

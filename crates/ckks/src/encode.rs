@@ -120,6 +120,26 @@ fn bit_reverse(v: &mut [Complex64]) {
 }
 
 impl Plaintext {
+    /// The polynomial with these integer coefficients, from that of X⁰ on, at `level` and `scale`. Missing
+    /// coefficients are 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] if `level` is above the top level; [`Error::CoefficientCount`] if there are more
+    /// than N.
+    pub fn from_integers(
+        params: &Params,
+        coefficients: &[i64],
+        level: usize,
+        scale: f64,
+    ) -> Result<Self, Error> {
+        params.check_level(Op::Encode, level)?;
+        if coefficients.len() > params.n() {
+            return Err(Error::CoefficientCount { got: coefficients.len(), max: params.n() });
+        }
+        let basis = params.q_basis(level);
+        Ok(Plaintext { poly: Poly::from_signed(basis, coefficients).into_ntt(basis), level, scale })
+    }
+
     /// Encodes slot values at the canonical scale of `level`.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ pub enum Op {
     Encode,
     /// Encryption.
     Encrypt,
+    /// Packing of coefficients.
+    Pack,
 }
 
 impl std::fmt::Display for Op {
@@ -39,6 +41,7 @@ impl std::fmt::Display for Op {
             Op::Linear => "linear",
             Op::Encode => "encode",
             Op::Encrypt => "encrypt",
+            Op::Pack => "pack",
         })
     }
 }
@@ -87,6 +90,28 @@ pub enum Error {
         got: usize,
         /// Largest number of values.
         max: usize,
+    },
+    /// Misuse: there are more coefficients than the ring has.
+    #[error("encode: {got} coefficients were given; the ring has {max}")]
+    CoefficientCount {
+        /// Number of coefficients given.
+        got: usize,
+        /// The ring degree N.
+        max: usize,
+    },
+    /// Misuse: the distance of the useful coefficients is not a power of two that fits the ring.
+    #[error("pack: the gap is {got}; it must be a power of two from 2 to {max}")]
+    PackGap {
+        /// Gap given.
+        got: usize,
+        /// Largest gap.
+        max: usize,
+    },
+    /// Capacity: the pack holds as many ciphertexts as its gap allows. Begin another.
+    #[error("pack: it is full with {capacity} ciphertexts; begin another")]
+    PackFull {
+        /// The number that fit.
+        capacity: usize,
     },
     /// Misuse: a value is not finite, or too large for the scale.
     #[error("{op}: a value is not finite, or too large for the scale 2^{scale:.1}")]
@@ -193,6 +218,9 @@ impl Error {
             | Error::LevelMismatch { .. }
             | Error::OutOfLevels { .. }
             | Error::SlotCount { .. }
+            | Error::CoefficientCount { .. }
+            | Error::PackGap { .. }
+            | Error::PackFull { .. }
             | Error::ValueRange { .. }
             | Error::MissingKey { .. }
             | Error::BadParams(_)

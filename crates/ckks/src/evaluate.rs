@@ -38,7 +38,7 @@ impl Evaluator {
         &self.keys
     }
 
-    fn same(&self, op: Op, a: (usize, f64), b: (usize, f64)) -> Result<(), Error> {
+    pub(crate) fn same(&self, op: Op, a: (usize, f64), b: (usize, f64)) -> Result<(), Error> {
         if a.0 != b.0 {
             return Err(Error::LevelMismatch { op, left: a.0, right: b.0 });
         }
@@ -91,6 +91,14 @@ impl Evaluator {
         let basis = self.params.q_basis(a.level);
         a.c0.mul_integer_assign(basis, i128::from(k));
         a.c1.mul_integer_assign(basis, i128::from(k));
+    }
+
+    /// a ← a·k⁻¹ modulo Q, for a k that no prime of Q divides: a message with integer coefficients that are
+    /// multiples of k is divided by k, any other message becomes one that k·a brings back. Uses no level.
+    pub fn divide_exactly_assign(&self, a: &mut Ciphertext, k: u64) {
+        let basis = self.params.q_basis(a.level);
+        a.c0.divide_exactly_assign(basis, k);
+        a.c1.divide_exactly_assign(basis, k);
     }
 
     /// a ← √−1·a. Uses no level and adds no error.
@@ -281,7 +289,6 @@ impl Evaluator {
         for (_, a, b) in products {
             self.same(Op::Mul, (high, a.scale * b.scale), (high, target))?;
         }
-        let basis = p.q_basis(high);
         let factors: Vec<i128> = terms
             .iter()
             .map(|(c, a)| integer(c * target / a.scale, op, a.scale))
@@ -295,20 +302,34 @@ impl Evaluator {
 
         let missing = Error::OutOfLevels { op, need: 1, have: 0 };
         let divider = p.mod_down_rescale(high).ok_or(missing)?;
-        let key = self.keys.relin(p, high)?;
+        let terms: Vec<_> = factors.iter().zip(terms).map(|(&k, (_, t))| (k, *t)).collect();
+        let [u0, u1] = self.relinearised(products, &terms, constant, high)?;
+        let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
+        Ok(Ciphertext { c0, c1, level, scale })
+    }
+
+    /// P·(Σ k·a·b + Σ k·t + constant) modulo QP at `level`, the products relinearised.
+    fn relinearised(
+        &self,
+        products: &[(i64, &Ciphertext, &Ciphertext)],
+        terms: &[(i128, &Ciphertext)],
+        constant: i128,
+        level: usize,
+    ) -> Result<[Poly<Ntt>; 2], Error> {
+        let p = &self.params;
+        let (basis, key) = (p.q_basis(level), self.keys.relin(p, level)?);
         let squares: Vec<_> = products.iter().map(|(k, a, b)| (*k, &a.c1, &b.c1)).collect();
-        let digits = Digits::new(p, p.relin_gadget(), Source::Products(&squares), high);
+        let digits = Digits::new(p, p.relin_gadget(), Source::Products(&squares), level);
         // All terms but the product with the key are multiplied by P, which the division removes. They are 0
         // modulo P.
-        let [u0, u1] = digits.multiply(key, |i| {
-            if i > high {
+        Ok(digits.multiply(key, |i| {
+            if i > level {
                 return AccumulatorTerms::default();
             }
             let (m, special) = (basis.modulus(i), p.p_constants()[i]);
             let times_p = |k: i128| m.constant(m.mul_constant(m.reduce_i128(k), special));
-            let multiples = |part: usize| {
-                terms.iter().zip(&factors).map(|((_, t), &k)| (times_p(k).value, t.limbs(i)[part])).collect()
-            };
+            let multiples =
+                |part: usize| terms.iter().map(|&(k, t)| (times_p(k).value, t.limbs(i)[part])).collect();
             AccumulatorTerms {
                 products: products
                     .iter()
@@ -317,14 +338,35 @@ impl Evaluator {
                 multiples: [multiples(0), multiples(1)],
                 constant: times_p(constant).value,
             }
-        });
-        drop(digits);
+        }))
+    }
+
+    /// The product a·b, relinearised and not rescaled: its scale is the product of both scales. Uses no
+    /// level, and needs no level. For rings of [`Products::Unrescaled`].
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`] if the operands are at different levels, [`Error::MissingKey`] without a
+    /// relinearisation key for the level.
+    ///
+    /// [`Products::Unrescaled`]: crate::Products::Unrescaled
+    pub fn mul_unrescaled(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
+        let level = a.level;
+        if level != b.level {
+            return Err(Error::LevelMismatch { op: Op::Mul, left: level, right: b.level });
+        }
+        let [u0, u1] = self.relinearised(&[(1, a, b)], &[], 0, level)?;
+        let divider = self.params.mod_down(level);
         let (c0, c1) = rayon::join(|| divider.divide(u0), || divider.divide(u1));
-        Ok(Ciphertext { c0, c1, level, scale })
+        Ok(Ciphertext { c0, c1, level, scale: a.scale * b.scale })
     }
 
     /// The image of the ciphertext under an automorphism. Uses no level and adds one rounding.
-    fn automorphism(&self, op: Op, a: &Ciphertext, element: GaloisElement) -> Result<Ciphertext, Error> {
+    pub(crate) fn automorphism(
+        &self,
+        op: Op,
+        a: &Ciphertext,
+        element: GaloisElement,
+    ) -> Result<Ciphertext, Error> {
         if element.is_identity() {
             return Ok(a.clone());
         }

@@ -21,7 +21,10 @@ mod keys;
 mod keyswitch;
 mod linear;
 mod mask;
+mod pack;
 mod params;
+mod raise;
+mod wide;
 
 pub use ciphertext::{Ciphertext, Plaintext};
 pub use decomposition::{Decomposition, Gadget};
@@ -40,8 +43,11 @@ pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{
     MaskSeed, flood_assign, mask_assign, mask_bits, mask_seed, rerandomise_assign, unmask_assign,
 };
+pub use pack::{Packer, pack_elements};
 pub use params::{
-    Fingerprint, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18,
-    LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, Security,
-    TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
+    Fingerprint, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19,
+    LOGN15_LOGQP858_DEPTH18, LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22,
+    Params, ParamsSpec, Products, Security, TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };
+pub use raise::Raise;
+pub use wide::{MAX_WIDE_BITS, WideEncoder, WideSlot};

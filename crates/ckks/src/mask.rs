@@ -7,6 +7,7 @@
 //! | [`flood_assign`] | the error of the message, under uniform noise of a width the caller chooses |
 //! | [`rerandomise_assign`] | the ciphertexts this one was computed from, as the scheme hides messages |
 
+use crate::wide::from_wide;
 use crate::{Ciphertext, Params, Plaintext, PublicKey, encrypt};
 use rand::{CryptoRng, Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -60,23 +61,20 @@ pub fn rerandomise_assign<R: CryptoRng>(params: &Params, key: &PublicKey, a: &mu
     a.c1.add_assign(basis, &zero.c1);
 }
 
-/// The mask of `seed` at `level` as a polynomial over `basis`; only every `stride`-th coefficient is kept.
-fn mask(params: &Params, level: usize, seed: &MaskSeed, stride: usize, basis: &Basis) -> Poly<Ntt> {
+/// The coefficients of the mask that `seed` stands for at `level`.
+pub(crate) fn mask_coefficients(params: &Params, level: usize, seed: &MaskSeed) -> Vec<i128> {
     let bits = mask_bits(params, level);
     let mut rng = ChaCha20Rng::from_seed(*seed);
-    let coefficients: Vec<i128> = (0..params.n())
-        .map(|_| {
-            let word = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-            (word >> (128 - bits)) as i128 - (1i128 << (bits - 1))
-        })
-        .collect();
-    let mut out = Poly::<rns::Coeff>::zero(params.n(), basis.len());
-    out.for_each_limb(|i, limb| {
-        for (x, &c) in limb.iter_mut().zip(&coefficients).step_by(stride) {
-            *x = basis.modulus(i).reduce_i128(c);
-        }
-    });
-    out.into_ntt(basis)
+    let coefficient = |_| {
+        let word = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        (word >> (128 - bits)) as i128 - (1i128 << (bits - 1))
+    };
+    (0..params.n()).map(coefficient).collect()
+}
+
+/// The mask of `seed` at `level` as a polynomial over `basis`; only every `stride`-th coefficient is kept.
+fn mask(params: &Params, level: usize, seed: &MaskSeed, stride: usize, basis: &Basis) -> Poly<Ntt> {
+    from_wide(basis, &mask_coefficients(params, level, seed), stride).into_ntt(basis)
 }
 
 #[cfg(test)]

@@ -61,6 +61,20 @@ impl Security {
     }
 }
 
+/// What becomes of the scale of a product in a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Products {
+    /// It is divided by the prime of the level. Key switches add at most the noise of that rounding.
+    Rescaled,
+    /// It stays the product of both scales ([`crate::Evaluator::mul_unrescaled`]). The noise of an operand is
+    /// multiplied by the scale of the other then, so that key switches may add some times the noise of a
+    /// rounding: a special prime as large as one prime of Q is enough, and a digit is one prime.
+    Unrescaled {
+        /// log₂ of the canonical scale, which is that of the operands at every level.
+        log_scale: u32,
+    },
+}
+
 /// The description of a parameter set; [`ParamsSpec::validate`] turns it into [`Params`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParamsSpec {
@@ -76,9 +90,25 @@ pub struct ParamsSpec {
     pub log_scale: u32,
     /// Bits of each special prime.
     pub log_p: &'static [u32],
+    /// What becomes of the scale of a product.
+    pub products: Products,
     /// The security level that the set claims.
     pub security: Security,
 }
+
+/// The ring of contexts, model and scores: one product of ciphertexts at scale 2²², which keeps its scale, and
+/// packing. log₂(QP) = 147 at N = 2¹³, where 214 is allowed for 128 bits of classical security, and 147 for
+/// 192 bits. 203 is allowed for 128 bits against quantum computers.
+pub const LOGN13_LOGQP147_SCORES: ParamsSpec = ParamsSpec {
+    name: "logn13-logqp147-scores",
+    log_n: 13,
+    log_q0: 50,
+    depth: 1,
+    log_scale: 48,
+    log_p: &[49],
+    products: Products::Unrescaled { log_scale: 22 },
+    security: Security::Classical128,
+};
 
 /// 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 is allowed for 128 bits of classical
 /// security. 825 is allowed for 128 bits against quantum computers (the quantum column of the generated
@@ -90,6 +120,7 @@ pub const LOGN15_LOGQP825_DEPTH17: ParamsSpec = ParamsSpec {
     depth: 17,
     log_scale: 32,
     log_p: &[48, 48, 48, 48, 48],
+    products: Products::Rescaled,
     security: Security::Classical128,
 };
 
@@ -113,6 +144,7 @@ pub const LOGN15_LOGQP858_DEPTH21: ParamsSpec = ParamsSpec {
     depth: 21,
     log_scale: 32,
     log_p: &[48, 48, 48],
+    products: Products::Rescaled,
     security: Security::Classical128,
 };
 
@@ -124,6 +156,7 @@ pub const LOGN15_LOGQP866_DEPTH23: ParamsSpec = ParamsSpec {
     depth: 23,
     log_scale: 30,
     log_p: &[46, 45, 45],
+    products: Products::Rescaled,
     security: Security::Classical128,
 };
 
@@ -238,7 +271,7 @@ const SCALE_FACTOR: f64 = 1.0 - 1.0 / 256.0;
 
 impl Params {
     fn new(spec: ParamsSpec) -> Result<Self, Error> {
-        let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, security, .. } = spec;
+        let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, products, security, .. } = spec;
         let bad = |why: String| Err(Error::BadParams(why));
         if !(10..=16).contains(&log_n) {
             return bad(format!("log_n = {log_n} is not between 10 and 16"));
@@ -286,7 +319,11 @@ impl Params {
         // A rotation ends with a division by P, a product with a division by P and the prime of its level.
         let least = chain[1..].iter().min().map_or(0.0, |&q| (q as f64).log2());
         let gadget = |room: f64| {
-            Gadget::new(&q, full, room).ok_or_else(|| {
+            let found = match products {
+                Products::Rescaled => Gadget::new(&q, full, room),
+                Products::Unrescaled { .. } => Gadget::of_primes(&q, full, p.log2()),
+            };
+            found.ok_or_else(|| {
                 Error::BadParams(format!(
                     "special primes of {:.0} bits in all are too small for a key switch: add a special prime",
                     p.log2()
@@ -360,7 +397,8 @@ impl Params {
         self.0.spec.depth
     }
 
-    /// The canonical scale of `level`: Δ at the top, then scale(l − 1) = scale(l)²/q_l.
+    /// The canonical scale of `level`: Δ at the top, then scale(l − 1) = scale(l)²/q_l; the scale of operands
+    /// where products are not rescaled.
     pub fn scale(&self, level: usize) -> f64 {
         self.0.scales[level]
     }
@@ -483,6 +521,9 @@ fn modulus_chain(spec: &ParamsSpec) -> Result<ModulusChain, Error> {
         used.push(q[level]);
         scales[level - 1] = square / q[level] as f64;
     }
+    if let Products::Unrescaled { log_scale } = spec.products {
+        scales.fill(f64::from(log_scale).exp2());
+    }
     Ok(ModulusChain { q, p, scales })
 }
 
@@ -496,6 +537,10 @@ fn fingerprint(spec: &ParamsSpec, primes: &[u64], gadgets: [&Gadget; 2]) -> Fing
     hash.update(&rns::sample::SIGMA.to_le_bytes());
     let words = gadgets.map(|gadget| gadget.decomposition().words());
     words.iter().flatten().for_each(|x| _ = hash.update(&x.to_le_bytes()));
+    // Sets that rescale are hashed as before there were others.
+    if let Products::Unrescaled { log_scale } = spec.products {
+        hash.update(b"unrescaled").update(&log_scale.to_le_bytes());
+    }
     let mut fingerprint = [0; 16];
     fingerprint.copy_from_slice(&hash.finalize().as_bytes()[..16]);
     Fingerprint(fingerprint)
@@ -530,6 +575,18 @@ mod tests {
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
+    /// Of the classical columns that of 192 bits too, and 203 bits of the quantum column of the generated tables
+    /// of ePrint 2024/463.
+    #[test]
+    fn the_ring_of_scores_keeps_every_column() {
+        for security in [Security::Classical128, Security::Classical192] {
+            let params = ParamsSpec { security, ..LOGN13_LOGQP147_SCORES }.validate().unwrap();
+            assert!(params.log_qp() <= 203.0 && params.scale(0) == params.scale(1));
+        }
+        let more = ParamsSpec { log_p: &[50], security: Security::Classical192, ..LOGN13_LOGQP147_SCORES };
+        assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 147, .. })));
+    }
+
     /// A modulus as large as that of the HELBA paper, which reports log₂ q = 4982 at N = 2¹⁶, is refused: 60
     /// levels of 48 bits already exceed the 1747 bits allowed there.
     #[test]
@@ -541,6 +598,7 @@ mod tests {
             depth: 60,
             log_scale: 48,
             log_p: &[50],
+            products: Products::Rescaled,
             security: Security::Classical128,
         };
         assert!(matches!(spec.validate(), Err(Error::Insecure { allowed: 1747, .. })));

@@ -14,6 +14,7 @@ pub const SPEC: ParamsSpec = ParamsSpec {
     depth: 2,
     log_scale: 32,
     log_p: &[48, 45],
+    products: ckks::Products::Rescaled,
     security: Security::None,
 };
 

@@ -186,10 +186,13 @@ impl Modulus {
         magnitude ^ ((magnitude ^ negated) & negative)
     }
 
-    /// x mod q for any signed 128-bit x.
+    /// x mod q for any signed 128-bit x. Branch-free.
     #[inline]
     pub fn reduce_i128(&self, x: i128) -> u64 {
-        x.rem_euclid(i128::from(self.q)) as u64
+        // Words of 52 bits, the highest first.
+        let high = self.mul_constant(self.reduce_i64((x >> 104) as i64), self.word);
+        let middle = self.add(high, self.reduce((x >> 52) as u64 & MASK52));
+        self.add(self.mul_constant(middle, self.word), self.reduce(x as u64 & MASK52))
     }
 
     /// aᵉ mod q. The running time depends on e, which must be public.

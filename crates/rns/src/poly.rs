@@ -153,6 +153,14 @@ impl<D: Domain> Poly<D> {
             simd::mul_constant_assign(m, limb, m.constant(m.reduce_i128(k)));
         });
     }
+
+    /// self ← self·k⁻¹ modulo every prime, for a k that no prime divides.
+    pub fn divide_exactly_assign(&mut self, basis: &Basis, k: u64) {
+        self.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            simd::mul_constant_assign(m, limb, m.constant(m.inv(m.reduce(k))));
+        });
+    }
 }
 
 impl Poly<Coeff> {

@@ -36,6 +36,7 @@ pub const LOGN12_LOGQP105_SUM: ParamsSpec = ParamsSpec {
     depth: 1,
     log_scale: 27,
     log_p: &[42],
+    products: ckks::Products::Rescaled,
     security: Security::Classical128,
 };
 

@@ -14,6 +14,7 @@ const SMALL: ParamsSpec = ParamsSpec {
     depth: 2,
     log_scale: 25,
     log_p: &[42],
+    products: ckks::Products::Rescaled,
     security: Security::None,
 };
 

@@ -9,4 +9,5 @@ mod engine;
 mod known_answers;
 mod memory;
 mod prop_evaluator;
+mod scores;
 mod stat_noise;

@@ -35,6 +35,7 @@ pub(crate) const TOY_ONE_SPECIAL_PRIME: ParamsSpec = ParamsSpec {
     depth: 8,
     log_scale: 40,
     log_p: &[50],
+    products: ckks::Products::Rescaled,
     security: Security::None,
 };
 

@@ -31,6 +31,7 @@ fn spec(log_q0: u32, log_scale: u32, depth: usize) -> ParamsSpec {
         depth,
         log_scale,
         log_p: &[50, 50],
+        products: ckks::Products::Rescaled,
         security: Security::None,
     }
 }

@@ -1,0 +1,275 @@
+//! Scores of many users in the small ring: products, packing, and the raise into the slots of the large ring.
+
+use crate::common::rng;
+use ckks::{
+    Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Params,
+    Plaintext, Raise, pack_elements,
+};
+use ckks_secret::{SecretKey, decrypt, raise};
+use rand::{Rng, RngExt};
+use rand_chacha::ChaCha20Rng;
+use rns::{Coeff, Poly};
+use std::sync::{Arc, OnceLock};
+
+/// log₂ of the scale of a product.
+const LOG_PRODUCT: u32 = 44;
+/// Features and arms of the smallest, a middle and the largest problem of one product.
+const PROBLEMS: [(usize, usize); 3] = [(2, 2), (8, 8), (16, 16)];
+
+struct Ring {
+    params: Params,
+    secret: SecretKey,
+    evaluator: Evaluator,
+}
+
+/// The small ring with keys for the gap of two arms, and so for every other.
+fn small() -> &'static Ring {
+    static RING: OnceLock<Ring> = OnceLock::new();
+    RING.get_or_init(|| {
+        let params = LOGN13_LOGQP147_SCORES.validate().unwrap();
+        let mut rng = rng(41);
+        let (secret, level) = (SecretKey::generate(&params, &mut rng), params.max_level());
+        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, level, &mut rng)));
+        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
+        for element in pack_elements(&params, params.n() / 4).unwrap() {
+            let key = ckks_secret::galois_key(&secret, element, level, &mut rng);
+            keys.galois.insert(element, Arc::new(key));
+        }
+        Ring { evaluator: Evaluator::new(params.clone(), keys), params, secret }
+    })
+}
+
+/// A value at the scale of contexts and of the model.
+fn integer(value: f64) -> i64 {
+    (value * small().params.scale(0)).round() as i64
+}
+
+fn encrypt(coefficients: &[i64], rng: &mut ChaCha20Rng) -> Ciphertext {
+    let Ring { params, secret, .. } = small();
+    let level = params.max_level();
+    let plain = Plaintext::from_integers(params, coefficients, level, params.scale(level)).unwrap();
+    ckks_secret::encrypt(secret, &plain, rng).expand(secret)
+}
+
+/// A context of unit norm, lifted: x_i² and 2·x_i·x_j for i < j, then x_j.
+fn lifted(x: &[f64]) -> Vec<f64> {
+    let pair = |i: usize, j: usize| x[i] * x[j] * if i == j { 1.0 } else { 2.0 };
+    let pairs = (0..x.len()).flat_map(|i| (i..x.len()).map(move |j| pair(i, j)));
+    pairs.chain(x.iter().copied()).collect()
+}
+
+fn unit(d: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
+    let x: Vec<f64> = (0..d).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    x.into_iter().map(|x| x / norm).collect()
+}
+
+/// A problem with a model, in the clear and encrypted, and what a gap's inverse makes of it.
+struct Scored {
+    arms: usize,
+    gap: usize,
+    /// Σ A_ij·x_i·x_j and ω·x as functions of a lifted context.
+    model: [Vec<f64>; 2],
+    encrypted: Ciphertext,
+}
+
+impl Scored {
+    fn new(d: usize, arms: usize, rng: &mut ChaCha20Rng) -> Self {
+        let n = small().params.n();
+        let (room, count) = (n / arms, d * (d + 3) / 2);
+        assert!(count <= room / 2);
+        let mut model = [vec![0.0; count], vec![0.0; count]];
+        // |A| ≤ 1 and |ω| ≤ 1/2, as the protocol scales them.
+        let outer = unit(d, rng);
+        let pairs = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
+        pairs.enumerate().for_each(|(f, (i, j))| model[0][f] = outer[i] * outer[j]);
+        model[1][count - d..].iter_mut().zip(unit(d, rng)).for_each(|(w, x)| *w = x / 2.0);
+        let mut coefficients = vec![0i64; n];
+        for (shift, half) in [(0, &model[0]), (room / 2, &model[1])] {
+            for (f, &v) in half.iter().enumerate() {
+                let value = integer(v);
+                // X^(shift − f), and X^−f = −X^(N − f).
+                match shift >= f {
+                    true => coefficients[shift - f] += value,
+                    false => coefficients[n + shift - f] -= value,
+                }
+            }
+        }
+        let mut encrypted = encrypt(&coefficients, rng);
+        small().evaluator.divide_exactly_assign(&mut encrypted, (room / 2) as u64);
+        Scored { arms, gap: room / 2, model, encrypted }
+    }
+
+    /// The exact scores of an arm.
+    fn exact(&self, x: &[f64]) -> [f64; 2] {
+        let lifted = lifted(x);
+        [0, 1].map(|half| lifted.iter().zip(&self.model[half]).map(|(x, m)| x * m).sum())
+    }
+
+    /// The encrypted scores of a user, still divided by the gap.
+    fn scores(&self, contexts: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Ciphertext {
+        let mut coefficients = vec![0i64; small().params.n()];
+        for (arm, x) in contexts.iter().enumerate() {
+            let first = &mut coefficients[arm * 2 * self.gap..];
+            for (c, v) in first.iter_mut().zip(lifted(x)) {
+                *c = integer(v);
+            }
+        }
+        let contexts = encrypt(&coefficients, rng);
+        small().evaluator.mul_unrescaled(&contexts, &self.encrypted).unwrap()
+    }
+
+    /// Slot j = (arm·users + user)·arms of the large ring from the coefficients of user and arm, for as many
+    /// users as an evaluation of so many slots holds.
+    fn places(&self, slots: usize, positions: &[usize]) -> Vec<Option<[usize; 2]>> {
+        let users = slots / (self.arms * self.arms);
+        let mut places = vec![None; slots];
+        for arm in 0..self.arms {
+            for (user, position) in positions.iter().enumerate() {
+                let first = 2 * arm * self.gap + position;
+                places[(arm * users + user) * self.arms] = Some([first, first + self.gap]);
+            }
+        }
+        places
+    }
+}
+
+/// Adds uniform garbage modulo q to every coefficient but the multiples of `gap`.
+fn spoil(ct: &Ciphertext, gap: usize, rng: &mut ChaCha20Rng) -> Ciphertext {
+    let params = &small().params;
+    let basis = params.q_basis(ct.level());
+    let mut garbage = Poly::<Coeff>::zero(params.n(), basis.len());
+    for i in 0..basis.len() {
+        let q = basis.modulus(i).value();
+        for (k, x) in garbage.limb_mut(i).iter_mut().enumerate() {
+            *x = if k % gap == 0 { 0 } else { rng.next_u64() % q };
+        }
+    }
+    let mut c0 = ct.c0().clone();
+    c0.add_assign(basis, &garbage.into_ntt(basis));
+    Ciphertext::new(c0, ct.c1().clone(), ct.level(), ct.scale())
+}
+
+/// Packed, masked and raised, the scores of every user are those of the clear, whatever else the uploads of
+/// the others hold, and whether the pack is full or not. The key holder sees masked values alone.
+#[test]
+fn attack_garbage_beside_the_scores_reaches_nobody() {
+    let large = LOGN15_LOGQP825_DEPTH17.validate().unwrap();
+    let mut rng = rng(42);
+    let large_secret = SecretKey::generate(&large, &mut rng);
+    let Ring { params, secret, evaluator } = small();
+    for ((d, arms), users) in PROBLEMS.into_iter().zip([37, 64, 64]) {
+        let scored = Scored::new(d, arms, &mut rng);
+        let level = large.max_level() - 3;
+        let mut packer =
+            Packer::new(evaluator, scored.gap, params.max_level(), f64::from(LOG_PRODUCT).exp2()).unwrap();
+        let (mut positions, mut exact) = (Vec::new(), Vec::new());
+        for user in 0..users {
+            let contexts: Vec<Vec<f64>> = (0..arms).map(|_| unit(d, &mut rng)).collect();
+            let mut scores = scored.scores(&contexts, &mut rng);
+            if user % 3 == 1 {
+                scores = spoil(&scores, scored.gap, &mut rng);
+            }
+            positions.push(packer.push(scores).unwrap());
+            exact.push(contexts.iter().map(|x| scored.exact(x)).collect::<Vec<_>>());
+        }
+        let mut packed = packer.finish().unwrap();
+        let places = scored.places(large.max_slots(), &positions);
+        let raising = Raise::new(params, &large, places, LOG_PRODUCT, level).unwrap();
+        let seed = ckks::mask_seed(&mut rng);
+        ckks::mask_assign(params, &mut packed, &seed);
+        let mut raised =
+            raise(&raising, secret, &large_secret, &packed, &mut rng).unwrap().expand(&large_secret);
+        // What the key holder has read is as wide as the mask: nothing like a score.
+        decrypt(&large_secret, &raised, large.max_slots())
+            .with(|slots| assert!(slots[0].re.abs() > 1e6, "{}", slots[0]));
+        raising.unmask_assign(&mut raised, &seed).unwrap();
+        assert_eq!((raised.level(), raised.scale()), (level, large.scale(level)));
+
+        let per_evaluation = large.max_slots() / (arms * arms);
+        decrypt(&large_secret, &raised, large.max_slots()).with(|slots| {
+            let mut worst = 0.0f64;
+            for (user, scores) in exact.iter().enumerate() {
+                for (arm, &[z, u]) in scores.iter().enumerate() {
+                    let got = slots[(arm * per_evaluation + user) * arms];
+                    worst = worst.max((got.re - z).abs()).max((got.im - u).abs());
+                }
+            }
+            // The noise of both encryptions, times the other factor at its scale.
+            let bits = -worst.log2();
+            println!("{d} features, {arms} arms: {bits:.1} bits in the worst of {users} users");
+            assert!(bits > 13.0, "{d} {arms}: {bits}");
+            let empty: f64 = (slots.iter().enumerate())
+                .filter(|(j, _)| j % arms != 0 || j / arms % per_evaluation >= users)
+                .map(|(_, slot)| slot.norm())
+                .fold(0.0, f64::max);
+            assert!(empty < 2f64.powi(-16), "places that nobody took: 2^{:.1}", empty.log2());
+        });
+    }
+}
+
+/// The control: garbage at a multiple of the gap does reach the neighbour, so the test above would see it.
+#[test]
+fn garbage_where_scores_are_is_seen() {
+    let mut rng = rng(43);
+    let Ring { params, evaluator, .. } = small();
+    let scored = Scored::new(2, 2, &mut rng);
+    let scale = f64::from(LOG_PRODUCT).exp2();
+    let scores = scored.scores(&[unit(2, &mut rng), unit(2, &mut rng)], &mut rng);
+    let pack = |first: Ciphertext| {
+        let mut packer = Packer::new(evaluator, scored.gap, params.max_level(), scale).unwrap();
+        packer.push(first).unwrap();
+        packer.finish().unwrap()
+    };
+    let (clean, spoilt) = (pack(scores.clone()), pack(spoil(&scores, 2 * scored.gap, &mut rng)));
+    let mut difference = spoilt;
+    evaluator.sub_assign(&mut difference, &clean).unwrap();
+    let bits = |ct: &Ciphertext| {
+        let largest = |slots: &ckks_secret::Slots| slots.iter().map(|z| z.norm()).fold(0.0, f64::max);
+        decrypt(&small().secret, ct, params.max_slots()).with(largest).log2()
+    };
+    assert!(bits(&difference) > 20.0, "{}", bits(&difference));
+}
+
+/// Key switches of a pack add far less than a product's own noise, which leaves fewer than 18 bits of the
+/// 44 of its scale in the worst score.
+#[test]
+fn packing_adds_less_noise_than_products_have() {
+    let mut rng = rng(44);
+    let Ring { params, secret, evaluator } = small();
+    for arms in [2, 16] {
+        let gap = params.n() / (2 * arms);
+        let mut whole = encrypt(&[], &mut rng).with_scale(1.0);
+        let mut packer = Packer::new(evaluator, gap, params.max_level(), 1.0).unwrap();
+        let mut divided = whole.clone();
+        evaluator.divide_exactly_assign(&mut divided, gap as u64);
+        packer.push(divided).unwrap();
+        evaluator.sub_assign(&mut whole, &packer.finish().unwrap()).unwrap();
+        // The multiples of the gap alone: 2·arms coefficients, whose sum of squares is that of the slots.
+        let squares = |slots: &ckks_secret::Slots| slots.iter().map(|z| z.norm_sqr()).sum::<f64>();
+        let noise = (decrypt(secret, &whole, arms).with(squares) / (2 * arms * arms) as f64).sqrt();
+        println!("{arms} arms: packing adds 2^{:.1} to a coefficient", noise.log2());
+        assert!((2f64.powi(8)..2f64.powi(20)).contains(&noise), "{noise}");
+    }
+}
+
+#[test]
+fn packs_refuse_what_does_not_fit() {
+    let Ring { params, evaluator, .. } = small();
+    let level = params.max_level();
+    for gap in [0, 1, 3, 2 * params.n()] {
+        assert!(matches!(pack_elements(params, gap), Err(ckks::Error::PackGap { .. })), "{gap}");
+    }
+    // There are keys for a gap of N/4 and below.
+    let wider = Packer::new(evaluator, params.n() / 2, level, 1.0);
+    assert!(matches!(wider, Err(ckks::Error::MissingKey { .. })));
+    let mut packer = Packer::new(evaluator, 2, level, 1.0).unwrap();
+    let zero = |level: usize, scale: f64| Ciphertext::zero(params, level).with_scale(scale);
+    assert!(matches!(packer.push(zero(level, 2.0)), Err(ckks::Error::ScaleMismatch { .. })));
+    assert!(matches!(packer.push(zero(level - 1, 1.0)), Err(ckks::Error::LevelMismatch { .. })));
+    assert_eq!((packer.len(), packer.capacity()), (0, 2));
+    assert_eq!([0, 1].map(|_| packer.push(zero(level, 1.0)).unwrap()), [0, 1]);
+    assert!(matches!(packer.push(zero(level, 1.0)), Err(ckks::Error::PackFull { capacity: 2 })));
+    let empty = Packer::new(evaluator, 2, level, 1.0).unwrap().finish().unwrap();
+    assert_eq!(empty, zero(level, 1.0));
+}

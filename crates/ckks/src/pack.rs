@@ -1,0 +1,150 @@
+//! Packs coefficients of many ciphertexts into one.
+
+use crate::{Ciphertext, Error, Evaluator, GaloisElement, Op, Params};
+use rns::{Ntt, Poly};
+
+/// Packs ciphertexts as they arrive (Chen, Dai, Kim and Song 2021, algorithm 2, begun at the stage whose
+/// automorphism fixes X^g).
+///
+/// The useful coefficients of an input are those of the multiples of the gap g, a power of two. The
+/// coefficient c of X^(k·g) of input i becomes g·c at X^(k·g + r), where r is i with its log₂ g bits reversed.
+/// Whatever the other coefficients of the inputs hold cancels exactly, because packing is an identity in
+/// ℤ_q\[X\]/(Xᴺ + 1), of which the key switches leave only their noise. Inputs are multiplied by g⁻¹ modulo q
+/// beforehand ([`Evaluator::divide_exactly_assign`]), or were products with an operand that was.
+///
+/// At most log₂ g ciphertexts are kept. An input costs less than one automorphism in the mean, the end less
+/// than log₂ g more.
+#[derive(Debug)]
+pub struct Packer<'a> {
+    evaluator: &'a Evaluator,
+    level: usize,
+    scale: f64,
+    stages: Vec<Stage>,
+    /// Entry k is the pack of 2ᵏ inputs, if the number of inputs has that bit.
+    packs: Vec<Option<Ciphertext>>,
+    count: usize,
+}
+
+/// Two packs a and b become (a + X^δ·b) + σ(a − X^δ·b) with σ: X ↦ X^(1 + N/δ), which negates X^δ and fixes
+/// X^2δ.
+#[derive(Debug)]
+struct Stage {
+    element: GaloisElement,
+    /// X^δ.
+    shift: Poly<Ntt>,
+}
+
+/// The automorphisms of a [`Packer`] with this gap, one for each stage. Those of a smaller gap are among them.
+///
+/// # Errors
+/// [`Error::PackGap`] unless `gap` is a power of two from 2 to N.
+pub fn pack_elements(params: &Params, gap: usize) -> Result<Vec<GaloisElement>, Error> {
+    let n = params.n();
+    if !gap.is_power_of_two() || !(2..=n).contains(&gap) {
+        return Err(Error::PackGap { got: gap, max: n });
+    }
+    let shifts = std::iter::successors(Some(gap / 2), |shift| (*shift > 1).then_some(shift / 2));
+    Ok(shifts.filter_map(|shift| GaloisElement::new(params, (1 + n / shift) as u64)).collect())
+}
+
+impl<'a> Packer<'a> {
+    /// An empty pack of ciphertexts at `level` and `scale` with useful coefficients at the multiples of
+    /// `gap`, for an evaluator with keys for [`pack_elements`].
+    ///
+    /// # Errors
+    /// [`Error::PackGap`]; [`Error::OutOfLevels`] if `level` is above the top level; [`Error::MissingKey`]
+    /// without a key.
+    pub fn new(evaluator: &'a Evaluator, gap: usize, level: usize, scale: f64) -> Result<Self, Error> {
+        let params = evaluator.params();
+        params.check_level(Op::Pack, level)?;
+        for element in pack_elements(params, gap)? {
+            evaluator.keys().galois(params, Op::Pack, element, level)?;
+        }
+        let basis = params.q_basis(level);
+        let stage = |(k, element)| {
+            let mut monomial = vec![0i64; params.n()];
+            monomial[gap >> (k + 1)] = 1;
+            Stage { element, shift: Poly::from_signed(basis, &monomial).into_ntt(basis) }
+        };
+        let stages: Vec<Stage> = pack_elements(params, gap)?.into_iter().enumerate().map(stage).collect();
+        let packs = vec![None; stages.len() + 1];
+        Ok(Packer { evaluator, level, scale, stages, packs, count: 0 })
+    }
+
+    /// The number of ciphertexts that a pack holds: g.
+    pub fn capacity(&self) -> usize {
+        1 << self.stages.len()
+    }
+
+    /// The number of ciphertexts so far.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a ciphertext, and returns r, the distance of its coefficients from the multiples of g.
+    ///
+    /// # Errors
+    /// [`Error::PackFull`] after g ciphertexts; [`Error::LevelMismatch`], [`Error::ScaleMismatch`]. The pack
+    /// is as it was then.
+    pub fn push(&mut self, ciphertext: Ciphertext) -> Result<usize, Error> {
+        if self.count == self.capacity() {
+            return Err(Error::PackFull { capacity: self.capacity() });
+        }
+        let expected = (self.level, self.scale);
+        self.evaluator.same(Op::Pack, (ciphertext.level, ciphertext.scale), expected)?;
+        let (mut pack, mut k) = (ciphertext, 0);
+        while let Some(earlier) = self.packs[k].take() {
+            pack = self.merge(k, &earlier, Some(&pack))?;
+            k += 1;
+        }
+        self.packs[k] = Some(pack);
+        let position = rns::bit_reverse(self.count, self.stages.len() as u32);
+        self.count += 1;
+        Ok(position)
+    }
+
+    /// The pack of all ciphertexts. Coefficients of places that were not taken hold noise alone.
+    ///
+    /// # Errors
+    /// None after [`Self::new`] has found the keys.
+    pub fn finish(mut self) -> Result<Ciphertext, Error> {
+        let mut later: Option<Ciphertext> = None;
+        for k in 0..self.stages.len() {
+            later = match (self.packs[k].take(), later) {
+                (Some(earlier), later) => Some(self.merge(k, &earlier, later.as_ref())?),
+                (None, Some(pack)) => Some(self.merge(k, &pack, None)?),
+                (None, None) => None,
+            };
+        }
+        let full = self.packs.pop().flatten();
+        let empty =
+            || Ciphertext { scale: self.scale, ..Ciphertext::zero(self.evaluator.params(), self.level) };
+        Ok(full.or(later).unwrap_or_else(empty))
+    }
+
+    /// The pack of two packs of stage `k`. Without a second, its places stay empty.
+    fn merge(&self, k: usize, first: &Ciphertext, second: Option<&Ciphertext>) -> Result<Ciphertext, Error> {
+        let Stage { element, shift } = &self.stages[k];
+        let basis = self.evaluator.params().q_basis(self.level);
+        let (mut sum, mut difference) = (first.clone(), first.clone());
+        if let Some(second) = second {
+            let parts = [
+                (&second.c0, &mut sum.c0, &mut difference.c0),
+                (&second.c1, &mut sum.c1, &mut difference.c1),
+            ];
+            for (part, sum, difference) in parts {
+                let shifted = part.mul(basis, shift);
+                sum.add_assign(basis, &shifted);
+                difference.sub_assign(basis, &shifted);
+            }
+        }
+        let image = self.evaluator.automorphism(Op::Pack, &difference, *element)?;
+        self.evaluator.add_assign(&mut sum, &image)?;
+        Ok(sum)
+    }
+}
