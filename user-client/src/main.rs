@@ -80,8 +80,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             ..
         } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
+            let waiting = Pending::load(&pending)?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
-            feedback(&pending, &device, ca.as_deref(), reward, arm)?;
+            feedback((&pending, &waiting), &device, ca.as_deref(), reward, arm)?;
         }
         Command::Feedback {
             url: Some(url),
@@ -282,13 +283,12 @@ fn note(device: &Device) {
 }
 
 fn feedback(
-    path: &Path,
+    (path, pending): (&Path, &Pending),
     device: &Device,
     ca: Option<&Path>,
     reward: f64,
     arm: Option<usize>,
 ) -> anyhow::Result<()> {
-    let pending = Pending::load(path)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {

@@ -87,16 +87,7 @@ impl NttTable {
 /// The kernel for the length `n` and the root `psi`: the vector kernel that this process runs if it has this
 /// length, else the portable one.
 fn kernel(modulus: Modulus, n: usize, psi: u64) -> Box<dyn NttKernel> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(fast) = simd::VectorNtt::new(modulus, n, psi) {
-            return Box::new(fast);
-        }
-        if let Some(fast) = simd::Ntt256::new(modulus, n, psi) {
-            return Box::new(fast);
-        }
-    }
-    Box::new(PortableNtt::new(modulus, n, psi))
+    simd::vector_ntt(modulus, n, psi).unwrap_or_else(|| Box::new(PortableNtt::new(modulus, n, psi)))
 }
 
 /// The root ψ of order 2^`log_order` modulo a prime q ≡ 1 mod 2^`log_order`: the result of log_order − 1

@@ -1,5 +1,6 @@
-//! Kernels on one limb. Each has three versions that give the same bits: `scalar`, `avx2` (AVX2 with FMA) and
-//! `avx512` (AVX-512 with IFMA). The version is chosen once, by the features of the CPU ([`kernels`]).
+//! Kernels on one limb. Each has several versions that give the same bits: `scalar`, on x86-64 `avx2` (AVX2
+//! with FMA) and `avx512` (AVX-512 with IFMA), and on aarch64 `neon`. The version is chosen once, by the
+//! features of the CPU ([`kernels`]).
 //!
 //! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
 //! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
@@ -11,22 +12,25 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[allow(unsafe_code)]
-mod ntt256;
+mod float;
+#[cfg(target_arch = "aarch64")]
+#[allow(unsafe_code)]
+mod neon;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ntt512;
 pub(crate) mod operands;
 mod scalar;
-
-#[cfg(target_arch = "x86_64")]
-pub(crate) use ntt256::Ntt256;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use ntt512::VectorNtt;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[allow(unsafe_code)]
+mod vector;
 
 use crate::{Constant, Modulus};
-use operands::{AccumulatorTerms, Affine, Destination, Lift, Pairs, Permutation, Radix, Rows, Term};
+use operands::{
+    AccumulatorTerms, Affine, Destination, Lift, NttKernel, Pairs, Permutation, Radix, Rows, Term,
+};
 use std::sync::OnceLock;
 
 /// The version of the kernels that a process runs.
@@ -34,6 +38,8 @@ use std::sync::OnceLock;
 pub enum Kernel {
     /// The scalar version, in portable Rust.
     Scalar,
+    /// The vector version for the architecture aarch64.
+    Neon,
     /// The vector version for CPUs with AVX2 and FMA.
     Avx2,
     /// The vector version for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI.
@@ -42,12 +48,13 @@ pub enum Kernel {
 
 impl Kernel {
     /// All versions, the fastest last.
-    pub const ALL: [Kernel; 3] = [Kernel::Scalar, Kernel::Avx2, Kernel::Avx512Ifma];
+    pub const ALL: [Kernel; 4] = [Kernel::Scalar, Kernel::Neon, Kernel::Avx2, Kernel::Avx512Ifma];
 
     /// Whether the CPU has the features that this version needs.
     pub fn is_available(self) -> bool {
         match self {
             Kernel::Scalar => true,
+            Kernel::Neon => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
@@ -87,6 +94,7 @@ impl std::fmt::Display for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Kernel::Scalar => "scalar",
+            Kernel::Neon => "neon",
             Kernel::Avx2 => "avx2",
             Kernel::Avx512Ifma => "avx512",
         })
@@ -94,9 +102,9 @@ impl std::fmt::Display for Kernel {
 }
 
 /// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
-/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `avx2` or `avx512`).
-/// If the CPU cannot run that one, or there is none of this name, a warning goes to the standard error and
-/// the fastest runs.
+/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `neon`, `avx2` or
+/// `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to the standard
+/// error and the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
     #[cfg(test)]
@@ -128,6 +136,9 @@ macro_rules! kernel {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
                 Kernel::Avx2 => unsafe { avx2::$name($($arg),*) },
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: NEON is part of the architecture.
+                Kernel::Neon => unsafe { neon::$name($($arg),*) },
                 _ => scalar::$name($($arg),*),
             }
         }
@@ -243,6 +254,25 @@ kernel! {
     same_length out.len(), a.len(), permutation.indices().len()
 }
 
+/// The vector version of the transform of length n, a power of two, with the root `psi` of order 2n; `None`
+/// if this process runs the scalar version, or the vector version has no transform of this length.
+#[allow(unsafe_code)]
+pub(crate) fn vector_ntt(modulus: Modulus, n: usize, psi: u64) -> Option<Box<dyn NttKernel>> {
+    match kernels() {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512Ifma => Some(Box::new(ntt512::VectorNtt::new(modulus, n, psi)?)),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => {
+            // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
+            let vector = unsafe { avx2::Avx2::new() };
+            Some(Box::new(float::FloatNtt::new(vector, modulus, n, psi)?))
+        }
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Neon => Some(Box::new(float::FloatNtt::new(neon::Neon::new(), modulus, n, psi)?)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -287,7 +317,7 @@ pub(crate) mod tests {
             assert_eq!((chosen, warning.is_none()), (if known { kernel } else { best }, known));
         }
         let (chosen, warning) = Kernel::choose(Some("sclar"));
-        assert!(chosen == best && warning.unwrap().contains("sclar is none of scalar, avx2, avx512"));
+        assert!(chosen == best && warning.unwrap().contains("sclar is none of scalar, neon, avx2, avx512"));
     }
 
     fn limb(rng: &mut impl Rng, n: usize, bound: u64) -> Vec<u64> {
