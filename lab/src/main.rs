@@ -16,36 +16,36 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Names every policy and experiment, one line each.
+    /// Lists every policy and every experiment, one line each.
     List {
-        /// One JSON object on stdout instead of lines.
+        /// Prints one JSON object instead of lines.
         #[arg(long)]
         json: bool,
     },
-    /// Runs an experiment, or goes on with an interrupted one; threads: RAYON_NUM_THREADS.
+    /// Runs an experiment, or continues an interrupted one. RAYON_NUM_THREADS sets the number of threads.
     Experiment {
-        /// As `list` names it.
+        /// The name that `list` shows.
         name: String,
-        /// Short runs, a few seconds: shows that everything works, judges no claim.
+        /// Shortens the runs to a few seconds in all. Then no claim is judged.
         #[arg(long)]
         quick: bool,
-        /// Independent repetitions; the experiment's own number unless given.
+        /// Number of independent repetitions [default: the experiment's own number].
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         seeds: Option<u64>,
-        /// Where curves.csv, panel-N.svg, results.json and report.html go [default: target/helba-lab/NAME,
-        /// with --quick NAME-quick].
+        /// Folder for curves.csv, panel-N.svg, results.json and report.html [default:
+        /// target/helba-lab/NAME, with --quick target/helba-lab/NAME-quick].
         #[arg(long)]
         out: Option<PathBuf>,
-        /// Writes the experiment's tables as a page of Markdown, where it has one.
+        /// Writes the experiment's tables to this file as a page of Markdown, if the experiment has one.
         #[arg(long)]
         page: Option<PathBuf>,
-        /// One JSON object on stdout instead of the table.
+        /// Prints one JSON object instead of the table.
         #[arg(long)]
         json: bool,
     },
 }
 
-/// What is told when the process is interrupted.
+/// The progress that is printed at an interruption.
 static PROGRESS: runner::Progress = runner::Progress::new();
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the process on Ctrl-C, at any time: runs are kept whole or not at all.
+/// Ends the process on Ctrl-C. Files of runs are written whole or not at all, so none is damaged.
 fn end_when_interrupted() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! Playing a policy for long, keeping only the checkpoints.
+//! Runs of a policy in an environment, of which only checkpoints are kept.
 
-use crate::experiment::Run;
+use crate::experiment::{Run, Series};
 use anyhow::Result;
 use bandit::{Environment, Policy};
 use privacy::source::SplitMix64;
 
-/// Slots at which curves are kept: 48 at equal ratios, and the twentieths of the whole.
+/// The slots at which a curve is kept: 48 slots in equal ratios, and the twentieths of `slots`, ascending.
 pub fn checkpoints(slots: u64) -> Vec<u64> {
     let ratio = (slots as f64).powf(1.0 / 48.0);
     let geometric = (1..=48).map(|i| ratio.powi(i).round() as u64);
@@ -16,27 +16,44 @@ pub fn checkpoints(slots: u64) -> Vec<u64> {
     at
 }
 
-/// Cumulative regret at the slots `at` (ascending). The share of pulls of each of the first eight arms is
-/// kept as `share of arm i`.
-///
-/// Two streams from one seed: policies on equal seeds meet equal slots. The generator is for simulation only.
-///
-/// # Errors
-/// Those of either side.
-pub fn regret<P, E>(mut policy: P, environment: E, at: &[u64], seed: u64) -> Result<Run>
+/// A series of cumulative regret over `slots` slots: for each seed a fresh policy plays the environment of
+/// that seed. `figures` computes further numbers from the policy at the end; the run that it gets has the
+/// share of pulls of each arm.
+pub fn series<P, E>(
+    label: impl Into<String>,
+    settings: String,
+    slots: u64,
+    policy: impl Fn() -> Result<P> + Send + Sync + 'static,
+    environment: impl Fn(u64) -> Result<E> + Send + Sync + 'static,
+    figures: impl Fn(&P, Run) -> Run + Send + Sync + 'static,
+) -> Series
 where
     P: Policy<Context = E::Context, Feedback = E::Feedback>,
     E: Environment,
 {
-    regret_until(&mut policy, environment, at, seed, |_| None)
+    let at = checkpoints(slots);
+    Series::new(label, settings, move |seed| {
+        let mut policy = policy()?;
+        let run = regret_until(&mut policy, environment(seed)?, &at, seed, |_| None)?;
+        Ok(figures(&policy, run))
+    })
 }
 
-/// As [`regret`], for a policy that is looked at afterwards. Once `settled` names an arm, the policy plays it
-/// to the end whatever comes: the rest is reckoned, not played, so that every round must cost that arm the
-/// same.
+/// The run without further numbers. Where contexts change, shares of arms mean nothing.
+pub fn curve_only<P>(_: &P, run: Run) -> Run {
+    Run::curve(run.points)
+}
+
+/// Cumulative regret at the slots `at` (ascending). The share of pulls of each of the first eight arms is
+/// kept as `share of arm i`.
+///
+/// Environment and policy draw from two streams of one seed, so that policies on equal seeds meet equal
+/// slots. The generator is for simulation only. Once `settled` names an arm, the policy plays it to the end
+/// whatever it observes: the regret of the remaining slots is computed from one play, so every round must
+/// cost that arm the same.
 ///
 /// # Errors
-/// Those of either side.
+/// The first error of the policy or the environment.
 pub fn regret_until<P, E>(
     policy: &mut P,
     mut environment: E,

@@ -1,21 +1,21 @@
-//! What an experiment leaves behind: CSV, SVG, JSON, one HTML page.
+//! The report of an experiment: CSV, SVG, JSON, and one HTML page.
 
-use crate::chart;
-use crate::experiment::{Claim, Experiment, PanelResult, Results, Verdict};
+use crate::experiment::{Claim, Experiment, PanelResult, Results, SeriesResult, Verdict};
 use crate::runner::write_whole;
 use anyhow::Result;
+use plot::{Curve, Figure, Point};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Writes `curves.csv`, `panel-N.svg`, `results.json` and `report.html` into `folder`; returns what
-/// `results.json` holds.
+/// Writes `curves.csv`, `panel-N.svg`, `results.json` and `report.html` into `folder`. Returns the content of
+/// `results.json`.
 ///
 /// # Errors
-/// If a panel cannot be drawn or `folder` cannot be written.
+/// If a panel cannot be drawn, or `folder` cannot be written.
 pub fn write(experiment: &dyn Experiment, results: &Results, folder: &Path) -> Result<Value> {
     let claims = experiment.claims(results);
-    let svgs = results.panels.iter().map(chart::svg).collect::<Result<Vec<_>>>()?;
+    let svgs = results.panels.iter().map(svg).collect::<Result<Vec<_>>>()?;
     for (i, svg) in svgs.iter().enumerate() {
         write_whole(&folder.join(format!("panel-{}.svg", i + 1)), svg.as_bytes())?;
     }
@@ -26,7 +26,21 @@ pub fn write(experiment: &dyn Experiment, results: &Results, folder: &Path) -> R
     Ok(json)
 }
 
-/// The claims and last values as text, for a terminal.
+/// The mean curves of a panel, with bands of one standard error.
+fn svg(panel: &PanelResult) -> Result<String> {
+    let curve = |s: &'_ SeriesResult| -> Vec<Point> {
+        let point = |(x, s): (f64, bandit::Summary)| {
+            let (low, high) = (s.mean - s.standard_error, s.mean + s.standard_error);
+            Point { x, low, y: s.mean, high }
+        };
+        s.curve().into_iter().map(point).collect()
+    };
+    let PanelResult { title, x_label, y_label, log_x, series } = panel;
+    let curves = series.iter().map(|s| Curve { name: &s.label, points: curve(s) }).collect();
+    Ok(Figure { title, x_label, y_label, log_x: *log_x, curves }.svg()?)
+}
+
+/// The claims and last values as text for a terminal.
 pub fn text(results: &Results, claims: &[Claim]) -> String {
     let mut out = results.caution().map_or(String::new(), |caution| caution + "\n");
     // Writing to a string does not fail, here and below.

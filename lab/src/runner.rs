@@ -1,6 +1,6 @@
-//! Runs an experiment: seeds in parallel, each finished one kept.
+//! Runs the series of an experiment in parallel, and keeps each finished run in a file.
 
-use crate::experiment::{Experiment, PanelResult, Results, Run, Scale, SeriesResult};
+use crate::experiment::{Experiment, Panel, Results, Run, Scale, SeriesResult};
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use rayon::prelude::*;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Repetitions that a claim is judged by, unless an experiment has fewer of its own.
+/// The number of repetitions from which claims are judged, unless the experiment's default is smaller.
 const JUDGED: u64 = 10;
 
-/// How far an experiment is: what is kept when it is interrupted.
+/// The number of runs that are kept so far, for the message at an interruption.
 #[derive(Debug, Default)]
 pub struct Progress {
     kept: AtomicU64,
@@ -20,23 +20,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Before the first run.
+    /// No run is kept yet.
     pub const fn new() -> Self {
         Self { kept: AtomicU64::new(0), all: AtomicU64::new(0) }
     }
 
-    /// Runs kept, and runs in all.
+    /// The number of runs kept, and of all runs.
     pub fn runs(&self) -> (u64, u64) {
         (self.kept.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed))
     }
 }
 
-/// Runs all that is missing under `folder`, then collects everything.
+/// Computes the runs that are missing under `folder`, then collects all results.
 ///
-/// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, with its settings inside: a run of
-/// other settings (or a damaged file) is done again, an interrupted experiment goes on where it was. What
-/// policies were when a run was kept is not recorded: whoever changes one deletes `runs`, as is said when
-/// there are any.
+/// A run is kept as `runs/HASH-SEED.json`, written whole or not at all, together with its settings. A file
+/// that is damaged or has other settings is computed again, so an interrupted experiment continues where it
+/// stopped. The code of a policy is not part of the settings: after a change of a policy, `runs` must be
+/// deleted. A message says so if there are kept runs.
 ///
 /// # Errors
 /// If `seeds` is 0, two series of a panel share a label, a run fails, or `folder` cannot be written.
@@ -63,7 +63,7 @@ pub fn run(
             unique.entry(series.settings.as_str()).or_insert(series);
         }
     }
-    // Seed by seed, so that an interrupted experiment has all curves.
+    // Ordered by seed, so that an interrupted experiment has points of all curves.
     let jobs: Vec<_> =
         (0..seeds).flat_map(|seed| unique.iter().map(move |(settings, s)| (*settings, seed, *s))).collect();
     let path = |settings: &str, seed| kept.join(file_name(settings, seed));
@@ -78,7 +78,7 @@ pub fn run(
             "{there} of {all} runs are kept from before; if policies have changed since, delete {folder}"
         );
     }
-    // Nothing is known of the time left before a run has ended.
+    // The time left is unknown until the first run of this process has ended.
     let left = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let known = state.pos() > there;
         let _ = if known {
@@ -118,21 +118,15 @@ pub fn run(
     for (settings, _, run) in runs {
         by_settings.entry(settings).or_default().push(run); // in the order of jobs: by seed
     }
-    let panels = panels.into_iter().map(|panel| PanelResult {
-        title: panel.title,
-        x_label: panel.x_label,
-        y_label: panel.y_label,
-        log_x: panel.log_x,
-        series: panel
-            .series
-            .into_iter()
-            .map(|s| SeriesResult {
-                runs: by_settings.get(&s.settings).cloned().unwrap_or_default(),
-                label: s.label,
-                settings: s.settings,
-                reference: s.reference,
-            })
-            .collect(),
+    let result = |s: crate::experiment::Series| SeriesResult {
+        runs: by_settings.get(&s.settings).cloned().unwrap_or_default(),
+        label: s.label,
+        settings: s.settings,
+        reference: s.reference,
+    };
+    let panels = panels.into_iter().map(|Panel { title, x_label, y_label, log_x, series }| {
+        let series = series.into_iter().map(result).collect();
+        Panel { title, x_label, y_label, log_x, series }
     });
     let enough = seeds >= experiment.seeds(Scale::Full).min(JUDGED);
     let mut results = Results { scale, seeds, enough, panels: panels.collect() };
@@ -170,7 +164,7 @@ fn write(path: &Path, kept: &Kept) -> Result<()> {
     write_whole(path, &serde_json::to_vec(kept)?)
 }
 
-/// FNV-1a: names files only; their settings are compared in full.
+/// The file name of a run, with the FNV-1a hash of its settings. Settings are compared in full on reading.
 fn file_name(settings: &str, seed: u64) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     let hash = settings.bytes().fold(0xCBF2_9CE4_8422_2325, step);

@@ -1,7 +1,7 @@
 //! Configuration of linear policies.
 
 use crate::{Error, Schedule, Width};
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a linear contextual bandit. Plain data; every policy [validates](Self::validate) it first.
@@ -14,7 +14,7 @@ pub struct LinearConfig {
     pub k: usize,
     /// Ridge regularisation, positive.
     pub lambda: f64,
-    /// Probability with which the confidence sets may fail, in (0, 1).
+    /// Probability that a confidence set fails, in (0, 1).
     pub delta: f64,
     /// Bound `L` on the norm of the features, at least 1.
     pub l: f64,
@@ -22,9 +22,9 @@ pub struct LinearConfig {
     pub s: f64,
     /// Sub-Gaussian scale of the reward's noise, not negative.
     pub sigma: f64,
-    /// Threshold `C` of trace and determinant rule, positive.
+    /// Threshold `C` of the trace rule and the determinant rule, positive.
     pub c: f64,
-    /// Growth of a batch, positive.
+    /// Relative growth of `t` within a batch, positive.
     pub eta: f64,
     /// The confidence width.
     pub width: Width,
@@ -34,8 +34,8 @@ pub struct LinearConfig {
 
 impl LinearConfig {
     /// The toy problem of the paper's figure 1: `d = 2`, `K = 2`, `sigma = 0.5`, `C = 1`, `eta = 0.1`,
-    /// `lambda = 1`, `L = 5.5`, with HELBA's width and schedule. The paper does not state `S` and `delta`:
-    /// here 1 and 0.01.
+    /// `lambda = 1`, `L = 5.5`, with HELBA's width and schedule. The paper does not state `S` and `delta`;
+    /// here they are 1 and 0.01.
     pub const fn figure_1() -> Self {
         Self {
             d: 2,
@@ -59,7 +59,7 @@ impl LinearConfig {
     pub fn validate(&self) -> Result<(), Error> {
         let positive = |field, got: f64| field_is(field, got, got > 0.0, "positive and finite");
         let not_negative = |field, got: f64| field_is(field, got, got >= 0.0, "finite and at least 0");
-        // The upper ends only keep a slip from asking for more memory than there is.
+        // The upper ends bound the memory that a mistyped number can ask for.
         field_is("d", self.d as f64, (1..=4096).contains(&self.d), "from 1 to 4096")?;
         field_is("k", self.k as f64, (1..=65536).contains(&self.k), "from 1 to 65536")?;
         positive("lambda", self.lambda)?;
@@ -88,12 +88,13 @@ impl LinearConfig {
 }
 
 fn field_is(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if ok && got.is_finite() { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
+    Ok(require(ok && got.is_finite(), field, got, want)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
 
     const GOOD: LinearConfig = LinearConfig::figure_1();
 

@@ -1,4 +1,4 @@
-//! Errors, each with whose fault it is.
+//! Errors of the crate, classified by fault.
 
 use fault::Fault;
 
@@ -22,8 +22,10 @@ pub enum Error {
         /// The condition holds for any `eta` below this, `c` unchanged.
         max_eta: f64,
     },
-    /// Misuse: features of a shape that the policy was not made for.
-    #[error("features of {got_k} arms in dimension {got_d}, this policy has {k} arms in dimension {d}")]
+    /// Misuse: the shape of the features is not that of the policy.
+    #[error(
+        "the features have {got_k} arms and dimension {got_d}, this policy has {k} arms and dimension {d}"
+    )]
     Shape {
         /// Arms given.
         got_k: usize,
@@ -34,7 +36,7 @@ pub enum Error {
         /// Dimension wanted.
         d: usize,
     },
-    /// Misuse: a number of values that is not a whole number of rows.
+    /// Misuse: the number of values is not a positive multiple of the length of a row.
     #[error("{values} values do not make one or more rows of length {d}")]
     Rows {
         /// Values given.
@@ -42,7 +44,7 @@ pub enum Error {
         /// Length of a row.
         d: usize,
     },
-    /// Misuse: a number of values that is not a square matrix of the order given.
+    /// Misuse: the number of values is not that of a square matrix of the given order.
     #[error("{values} values are not a matrix of order {d}")]
     Matrix {
         /// Values given.
@@ -66,8 +68,8 @@ pub enum Error {
         /// The bound `l`.
         max: f64,
     },
-    /// Misuse: no such arm.
-    #[error("arm {arm} of {k}")]
+    /// Misuse: the arm does not exist.
+    #[error("arm {arm} does not exist: there are {k} arms, numbered from 0")]
     Arm {
         /// The arm, from 0.
         arm: usize,
@@ -77,142 +79,92 @@ pub enum Error {
     /// Misuse: a reward is infinite or not a number.
     #[error("the reward is not a finite number")]
     RewardNotFinite,
-    /// Misuse: an arm was played before a round was begun.
+    /// Misuse: an arm was played, or feedback was given, before a round has begun.
     #[error("no round has begun")]
     NoRound,
-    /// Misuse: this policy takes feedback slot by slot, for the arm that it named.
-    #[error("feedback for arm {arm}, which is not the arm named for this slot")]
+    /// Misuse: this policy takes one feedback for each decision, for the arm of that decision.
+    #[error("the feedback is for arm {arm}, which is not the arm of the last decision")]
     OutOfTurn {
         /// The arm given.
         arm: usize,
     },
-    /// Capacity: the policy was made for so many rounds (slots, where rewards are spread) and has played
-    /// them.
+    /// Capacity: the policy has played all rounds (slots, for delayed feedback) of its horizon.
     #[error("the horizon of {horizon} rounds is over")]
     HorizonOver {
-        /// T.
+        /// Number of rounds, T.
         horizon: u64,
     },
-    /// Misuse: a reward that the policy is not made for.
+    /// Misuse: the reward is outside the range of the policy.
     #[error("reward is {got}, it must be in [0, {max}]")]
     Reward {
         /// The reward found.
         got: f64,
-        /// The largest that is taken.
+        /// The largest reward allowed.
         max: f64,
     },
-    /// Misuse: under full information, the reward of an arm, or the sum of several, that is out of range.
+    /// Misuse: under full information, the reward of an arm, or the sum of several rewards, is out of range.
     #[error("rewards[{arm}] is {got}, it must be in [0, {max}]")]
     RewardOfArm {
         /// The arm.
         arm: usize,
         /// The reward found.
         got: f64,
-        /// The number of rounds that it is the sum of.
+        /// The number of rounds in the sum.
         max: f64,
     },
-    /// Misuse: under full information, not one reward for every arm.
-    #[error("{got} rewards for {k} arms")]
+    /// Misuse: under full information, the number of rewards is not the number of arms.
+    #[error("there are {got} rewards for {k} arms, one for each arm is needed")]
     Rewards {
         /// Rewards given.
         got: usize,
         /// Number of arms.
         k: usize,
     },
-    /// Untrusted: a batch with other than one share a user. Its noise would be too small, so nothing is added
-    /// up.
-    #[error("{got} shares of {users} users")]
+    /// Untrusted: a batch does not have exactly one share of each user. Its noise would not have the stated
+    /// variance, so the shares are not added.
+    #[error("there are {got} shares of {users} users, exactly one of each user is needed")]
     Shares {
         /// Shares received.
         got: u64,
-        /// Users that the noise is sized for, or servers that hold parts.
+        /// Number of users for which the noise is sized.
         users: u64,
     },
-    /// Untrusted: a device does not answer a task.
+    /// Untrusted: a device refuses a task.
     #[error(transparent)]
     Task(#[from] privacy::task::Refusal),
-    /// The source of noise or the accounting refused.
+    /// An error of the noise or of the accounting.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),
-    /// Capacity: the optimistic indices of a round lie further apart than the comparison can take.
+    /// Capacity: two optimistic indices of a round differ by more than the domain of the comparison.
     #[error(
-        "the optimistic indices spread over {spread:.4} of the range [-1, rho_max], the comparison takes 1"
+        "the optimistic indices differ by {spread:.4} times the length of [-1, rho_max], the comparison takes 1 at most"
     )]
     ScoreSpread {
-        /// Largest less smallest index, over `rho_max + 1`.
+        /// Largest minus smallest index, divided by `rho_max + 1`.
         spread: f64,
     },
-    /// Capacity: the statistics have left the range of `f64`. The policy is then of no further use.
+    /// Capacity: the statistics have left the range of `f64`. The policy can then not be used any further.
     #[error("the statistics overflow double precision")]
     Overflow,
-    /// Untrusted: a stored state does not fit its own configuration.
+    /// Untrusted: a stored state contradicts its configuration, or itself.
     #[error("stored state rejected: {what}")]
     State {
-        /// What is wrong with it.
+        /// The part that is wrong.
         what: &'static str,
     },
-    /// Untrusted: the header of a purchase file lacks a column.
-    #[error("line 1: no column {column}")]
-    MissingColumn {
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: the header of a purchase file names a column twice.
-    #[error("line 1: column {column} stands twice")]
-    DuplicateColumn {
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: a purchase file with fewer than two brands leaves nothing to choose.
-    #[error("line 1: {brands} brands (columns named kind.brand), at least 2 are needed")]
-    TooFewBrands {
-        /// Brands found.
-        brands: usize,
-    },
-    /// Untrusted: a brand was bought that has no columns.
-    #[error("line {line}: choice {brand:?} is none of the brands in the header")]
-    UnknownBrand {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The brand.
-        brand: String,
-    },
-    /// Untrusted: a cell that should be a finite number is not.
-    #[error("line {line}, column {column}: {value:?} is not a finite number")]
-    NotANumber {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The column.
-        column: String,
-        /// The cell.
-        value: String,
-    },
-    /// Untrusted: a cell that must hold something is empty.
-    #[error("line {line}, column {column}: empty")]
-    EmptyCell {
-        /// Line of the file, from 1.
-        line: u64,
-        /// The column.
-        column: String,
-    },
-    /// Untrusted: no price in the file is positive, so that prices have no scale.
-    #[error("no price in the file is positive")]
-    NoPositivePrice,
-    /// Untrusted: a header and nothing below it.
-    #[error("no purchases below the header")]
-    NoRows,
-    /// Untrusted: the file cannot be read as comma-separated values.
+    /// Untrusted: a purchase file does not have the layout that [`Purchases`](crate::datasets::Purchases)
+    /// reads.
     #[error("line {line}: {reason}")]
-    Csv {
+    File {
         /// Line of the file, from 1; 0 if unknown.
         line: u64,
-        /// The reader's own words.
+        /// The cell or column, and what is wrong with it.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
             Error::OutOfRange(_)
@@ -235,15 +187,7 @@ impl Error {
             | Error::ScoreSpread { .. }
             | Error::Overflow
             | Error::State { .. }
-            | Error::MissingColumn { .. }
-            | Error::DuplicateColumn { .. }
-            | Error::TooFewBrands { .. }
-            | Error::UnknownBrand { .. }
-            | Error::NotANumber { .. }
-            | Error::EmptyCell { .. }
-            | Error::NoPositivePrice
-            | Error::NoRows
-            | Error::Csv { .. } => Fault::Internal,
+            | Error::File { .. } => Fault::Internal,
         }
     }
 }

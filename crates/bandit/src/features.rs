@@ -2,37 +2,44 @@
 
 use crate::Error;
 use crate::vector::{norm, norm_is_within};
-use serde::{Deserialize, Serialize};
 
-/// Features of all arms in one round: `k` rows of length `d`, all finite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
-pub struct Features {
-    values: Vec<f64>,
-    d: usize,
+privacy::stored! {
+    /// Features of all arms in one round: `k` rows of length `d`, all finite.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Features {
+        values: Vec<f64>,
+        d: usize,
+    }
 }
 
 impl Features {
-    /// Rows of length `d`, one after the other; their number is the number of arms.
+    /// Features whose rows of length `d`, one for each arm, follow each other in `values`.
     ///
     /// # Errors
     /// [`Error::Rows`] if `values` is not one or more whole rows, [`Error::FeatureNotFinite`].
     pub fn new(values: Vec<f64>, d: usize) -> Result<Self, Error> {
+        let features = Self { values, d };
+        features.check_stored()?;
+        Ok(features)
+    }
+
+    fn check_stored(&self) -> Result<(), Error> {
+        let &Self { d, ref values } = self;
         if d == 0 || values.is_empty() || !values.len().is_multiple_of(d) {
             return Err(Error::Rows { values: values.len(), d });
         }
         match values.iter().position(|v| !v.is_finite()) {
             Some(i) => Err(Error::FeatureNotFinite { arm: i / d }),
-            None => Ok(Self { values, d }),
+            None => Ok(()),
         }
     }
 
-    /// Number of arms.
+    /// Number of arms, `k`.
     pub fn k(&self) -> usize {
         self.values.len() / self.d
     }
 
-    /// Length of a row.
+    /// Length of a row, `d`.
     pub fn d(&self) -> usize {
         self.d
     }
@@ -52,7 +59,7 @@ impl Features {
         self.rows().map(norm).fold(0.0, f64::max)
     }
 
-    /// Multiplies every feature.
+    /// Multiplies every feature by `factor`.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.values.iter_mut().for_each(|v| *v *= factor);
     }
@@ -71,25 +78,6 @@ impl Features {
             }
         }
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct Parts {
-    values: Vec<f64>,
-    d: usize,
-}
-
-impl TryFrom<Parts> for Features {
-    type Error = Error;
-    fn try_from(p: Parts) -> Result<Self, Error> {
-        Self::new(p.values, p.d)
-    }
-}
-
-impl From<Features> for Parts {
-    fn from(f: Features) -> Self {
-        Self { values: f.values, d: f.d }
     }
 }
 

@@ -1,4 +1,4 @@
-//! HELBA in the clear: the oracle of the encrypted server.
+//! HELBA in the clear, with which the encrypted server is compared.
 
 use crate::oful::observed;
 use crate::vector::{argmax, dot};
@@ -9,35 +9,36 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How [`HelbaClear`] computes.
+/// The arithmetic of [`HelbaClear`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arithmetic {
     /// Exact inverse, square root and argmax.
     Exact,
-    /// The paper's polynomials at the paper's precisions ([`paper`]); the trace rule is still compared
-    /// exactly.
+    /// The paper's polynomial approximations at the paper's precisions ([`paper`]). The trace rule is
+    /// compared exactly.
     Paper,
 }
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and `omega_j`
-/// are computed at batch starts only.
-///
-/// - Cost: O(K d^2) a round and O(d^3) a batch start.
-/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
-///
-/// # Source
-/// Algorithm 4: eq. 6 (index), eq. 2 and Corollary 3 (inverse), eq. 8 (batches).
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct HelbaClear {
-    config: LinearConfig,
-    arithmetic: Arithmetic,
-    ridge: Ridge,
+privacy::stored! {
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) (sqrt(x^T A_j x + c1) + 1/t)`; `A_j` and
+    /// `omega_j` are computed at batch starts only.
+    ///
+    /// - Cost: O(K d^2) per round and O(d^3) per batch start.
+    /// - Late rewards may be learnt in any order; `t` is the number of rewards learnt.
+    ///
+    /// # Source
+    /// Algorithm 4: eq. 6 (index), eq. 2 and Corollary 3 (inverse), eq. 8 (batches).
+    #[derive(Debug, Clone)]
+    pub struct HelbaClear {
+        config: LinearConfig,
+        arithmetic: Arithmetic,
+        ridge: Ridge,
+    }
 }
 
 impl HelbaClear {
-    /// On the configuration's width and schedule; the paper's are [`Width::Theory`] and
+    /// The policy before any data. The paper's width is [`Width::Theory`], its schedule
     /// [`Schedule::TraceOrGrowth`].
     ///
     /// # Errors
@@ -58,7 +59,7 @@ impl HelbaClear {
         &self.ridge
     }
 
-    /// The optimistic indices `rho_a` of the coming round, before they are rescaled, in arm order.
+    /// The optimistic indices `rho_a` of the next round before rescaling, in arm order.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::FeatureTooLong`].
@@ -80,12 +81,12 @@ impl HelbaClear {
         }))
     }
 
-    /// What the user would decrypt: how much each arm is the best one, near 0 or 1, in arm order.
+    /// The values that a user decrypts, in arm order: near 1 for the best arm, near 0 for the others.
     ///
     /// # Errors
-    /// Those of [`indices`](Self::indices); [`Error::ScoreSpread`] under [`Arithmetic::Paper`], whose
-    /// polynomials take differences in [-1, 1] only: Proposition 10 rules it out as long as rewards keep to
-    /// [-1, 1] and the width is no smaller than [`Width::Theory`].
+    /// Those of [`indices`](Self::indices). [`Error::ScoreSpread`] under [`Arithmetic::Paper`] if two indices
+    /// differ by more than the polynomials' domain [-1, 1]; by Proposition 10 this cannot occur if rewards
+    /// are in [-1, 1] and the width is at least [`Width::Theory`].
     pub fn action(&self, context: &Features) -> Result<Vec<f64>, Error> {
         let indices = self.indices(context)?;
         match self.arithmetic {
@@ -127,6 +128,12 @@ impl HelbaClear {
             }
         }
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+    }
 }
 
 impl Policy for HelbaClear {
@@ -134,7 +141,7 @@ impl Policy for HelbaClear {
     type Feedback = f64;
 
     fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+        PrivacyStatement::none("Decisions depend on contexts and rewards without noise.")
     }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
@@ -151,28 +158,5 @@ impl Policy for HelbaClear {
             self.start_batch()?;
         }
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: LinearConfig,
-    arithmetic: Arithmetic,
-    ridge: Ridge,
-}
-
-impl TryFrom<State> for HelbaClear {
-    type Error = Error;
-    fn try_from(State { config, arithmetic, ridge }: State) -> Result<Self, Error> {
-        config.validate()?;
-        ridge.check(config.d, config.schedule.needs_tracking())?;
-        Ok(Self { config, arithmetic, ridge })
-    }
-}
-
-impl From<HelbaClear> for State {
-    fn from(HelbaClear { config, arithmetic, ridge }: HelbaClear) -> Self {
-        Self { config, arithmetic, ridge }
     }
 }

@@ -1,10 +1,10 @@
 //! Bandits in the clear: policies, environments, regret.
 //!
-//! The linear contextual ones, at the top of the crate, are the algorithms that the encrypted server runs, on
-//! `f64`, and the public scalars (widths, schedules) that the server itself computes: for whoever simulates
-//! or checks. Those in [`stochastic`] and [`distributed`] protect people from what decisions reveal and state
-//! how far ([`privacy::PrivacyStatement`]); [`delayed`] learns from late, mixed feedback and protects
-//! nobody.
+//! The linear contextual policies, at the top of the crate, are the algorithms of the encrypted server on
+//! `f64`, with the public scalars (widths, schedules) that the server computes; simulations and tests use
+//! them. The policies in [`stochastic`] and [`distributed`] are differentially private, and state their
+//! guarantee as a [`privacy::PrivacyStatement`]. Those in [`delayed`] learn from late, aggregated feedback
+//! without privacy.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -14,9 +14,10 @@
 //! | `beta(t)`, `c1`, `c2`, `rho_max` | [`LinearConfig::beta`], [`c1`](LinearConfig::c1), [`c2`](LinearConfig::c2), [`rho_max`](LinearConfig::rho_max) |
 //! | `C`, `eta` | [`LinearConfig::c`], [`LinearConfig::eta`] with a [`Schedule`] |
 //!
-//! Source of the linear part, and of this table: Garcelon, Perchet, Pirotta, "Encrypted linear contextual
-//! bandit" (HELBA). The modules name theirs.
+//! The source of the linear policies and of this table is Garcelon, Perchet, Pirotta, "Encrypted linear
+//! contextual bandit" (HELBA). Each module names its own source.
 
+mod arms;
 mod config;
 pub mod datasets;
 pub mod delayed;
@@ -36,6 +37,7 @@ pub mod toy;
 pub mod vector;
 mod width;
 
+pub use arms::{Arms, RewardLaw};
 pub use config::LinearConfig;
 pub use error::Error;
 pub use features::Features;

@@ -1,27 +1,27 @@
-//! Optimism in the face of uncertainty: OFUL and its rarely switching forms.
+//! OFUL (optimism in the face of uncertainty) and its rarely switching variants.
 
 use crate::vector::{argmax, dot};
 use crate::{Error, Features, LinearConfig, Policy, Ridge, Schedule};
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
-///
-/// - Cost: O(K d^2) a round and O(d^3) a batch start; OFUL and RSOFUL O(d^2) instead of O(d^3).
-/// - Late rewards may be learnt in any order; `t` counts the rewards learnt.
-///
-/// # Source
-/// Abbasi-Yadkori, Pal, Szepesvari 2011 (OFUL, RSOFUL); the trace rule: HELBA, eq. 8.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Oful {
-    config: LinearConfig,
-    ridge: Ridge,
+privacy::stored! {
+    /// Plays the arm with the largest `<omega_j, x> + beta(t) ||x||_{A_j}`, exactly, on any [`Schedule`].
+    ///
+    /// - Cost: O(K d^2) per round and O(d^3) per batch start, where OFUL and RSOFUL take O(d^2).
+    /// - Late rewards may be learnt in any order; `t` is the number of rewards learnt.
+    ///
+    /// # Source
+    /// Abbasi-Yadkori, Pal, Szepesvari 2011 (OFUL, RSOFUL); the trace rule: HELBA, eq. 8.
+    #[derive(Debug, Clone)]
+    pub struct Oful {
+        config: LinearConfig,
+        ridge: Ridge,
+    }
 }
 
 impl Oful {
-    /// On the configuration's own schedule.
+    /// The policy before any data, with the schedule of the configuration.
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -30,7 +30,7 @@ impl Oful {
         Ok(Self { config, ridge: Ridge::new(config.d, config.lambda, config.schedule.needs_tracking()) })
     }
 
-    /// OFUL: new statistics every round.
+    /// OFUL: the statistics are renewed in every round.
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -38,7 +38,7 @@ impl Oful {
         Self::new(LinearConfig { schedule: Schedule::EveryRound, ..config })
     }
 
-    /// RSOFUL: new statistics when the determinant has grown by `1 + c`.
+    /// RSOFUL: the statistics are renewed when the determinant has grown by the factor `1 + c`.
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -46,7 +46,7 @@ impl Oful {
         Self::new(LinearConfig { schedule: Schedule::Determinant, ..config })
     }
 
-    /// RSOFUL-Tr: new statistics when the trace has reached `c`.
+    /// RSOFUL-Tr: the statistics are renewed when the trace has reached `c`.
     ///
     /// # Errors
     /// Those of [`LinearConfig::validate`].
@@ -54,7 +54,7 @@ impl Oful {
         Self::new(LinearConfig { schedule: Schedule::Trace, ..config })
     }
 
-    /// The configuration, schedule included.
+    /// The configuration.
     pub fn config(&self) -> &LinearConfig {
         &self.config
     }
@@ -63,6 +63,12 @@ impl Oful {
     pub fn ridge(&self) -> &Ridge {
         &self.ridge
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        self.ridge.check(self.config.d, self.config.schedule.needs_tracking())
+    }
 }
 
 impl Policy for Oful {
@@ -70,7 +76,7 @@ impl Policy for Oful {
     type Feedback = f64;
 
     fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Decisions follow contexts and rewards without noise.")
+        PrivacyStatement::none("Decisions depend on contexts and rewards without noise.")
     }
 
     fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
@@ -92,7 +98,7 @@ impl Policy for Oful {
     }
 }
 
-/// The features of the arm that was played, once the whole observation is found to be in order.
+/// The features of the arm that was played, if the whole observation is valid.
 pub(crate) fn observed<'a>(
     config: &LinearConfig,
     context: &'a Features,
@@ -104,26 +110,4 @@ pub(crate) fn observed<'a>(
         return Err(Error::RewardNotFinite);
     }
     context.row(arm).ok_or(Error::Arm { arm, k: config.k })
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: LinearConfig,
-    ridge: Ridge,
-}
-
-impl TryFrom<State> for Oful {
-    type Error = Error;
-    fn try_from(State { config, ridge }: State) -> Result<Self, Error> {
-        config.validate()?;
-        ridge.check(config.d, config.schedule.needs_tracking())?;
-        Ok(Self { config, ridge })
-    }
-}
-
-impl From<Oful> for State {
-    fn from(Oful { config, ridge }: Oful) -> Self {
-        Self { config, ridge }
-    }
 }

@@ -1,4 +1,4 @@
-//! The paper's approximations, on `f64`: what its encrypted circuit computes, without the encryption.
+//! The polynomial approximations of the paper's encrypted circuit, evaluated on `f64`.
 //!
 //! | paper | here |
 //! |---|---|
@@ -58,7 +58,7 @@ pub fn sqrt(z: f64, c2: f64, iterations: u32) -> f64 {
 /// Steps of eq. 5 for an error of `eps`: `k_0 = log2((ln eps - ln sqrt(c2)) / (2 ln(1 - c1/(4 c2))))`, at
 /// least 1.
 ///
-/// Source: Proposition 4. Departure: it prints 4 for the 2 that its proof gives.
+/// Source: Proposition 4. Departure: the proposition prints 4 where its proof gives 2.
 pub fn sqrt_iterations(eps: f64, c1: f64, c2: f64) -> u32 {
     let ratio = (eps.ln() - c2.sqrt().ln()) / (2.0 * (-c1 / (4.0 * c2)).ln_1p());
     ratio.log2().ceil().max(1.0) as u32
@@ -76,14 +76,14 @@ pub fn compare(a: f64, b: f64, depth: u32) -> f64 {
 
 /// NewMax: near the larger of `a` and `b`, both in `[0, 1]`.
 ///
-/// Source: Algorithm 7. Departure: it prints `(a+b)/2` where the difference belongs.
+/// Source: Algorithm 7. Departure: the algorithm prints `(a+b)/2` in place of `(a-b)/2`.
 pub fn max(a: f64, b: f64, depth: u32) -> f64 {
     f64::midpoint(a, b) + (a - b) / 2.0 * sign(a - b, depth)
 }
 
-/// acomp: for each of `values` in `[0, 1]`, how much it is the largest. No value gives no result.
+/// acomp: for each of `values` in `[0, 1]` a number near 1 if it is the largest, and near 0 if it is not.
 ///
-/// Source: Algorithms 8 and 9. Departure: Algorithm 9 leaves the first entry out.
+/// Source: Algorithms 8 and 9. Departure: Algorithm 9 omits the first entry.
 pub fn argmax(values: &[f64], max_depth: u32, comparison_depth: u32) -> Vec<f64> {
     let largest = values.iter().copied().reduce(|m, v| max(m, v, max_depth)).unwrap_or(0.0);
     values.iter().map(|&v| compare(v, largest, comparison_depth)).collect()

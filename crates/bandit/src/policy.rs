@@ -5,7 +5,7 @@ use privacy::PrivacyStatement;
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// A learner: it sees a context, chooses an arm, and learns from the feedback.
+/// A bandit algorithm: it observes a context, chooses an arm, and learns from the feedback.
 ///
 /// The associated types name the kind of bandit: [`Features`] and a reward for contextual bandits, `()` and a
 /// reward for plain ones, `()` and the rewards of all arms under full information, `()` and the sum of all
@@ -19,20 +19,20 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// Type of the feedback, which the policy gets after the arm was played.
     type Feedback: ?Sized;
 
-    /// The guarantee of a whole run, for what decisions and releases reveal of one person.
+    /// The privacy guarantee of a whole run: how much decisions and releases reveal about one person.
     fn privacy(&self) -> PrivacyStatement;
 
-    /// The arm to play, from 0. Ties go to the lowest.
+    /// The arm to play, from 0; the lowest of several that are equally good.
     ///
     /// # Errors
-    /// If `context` does not have the shape or range of this policy. The state is then unchanged.
+    /// If `context` is outside the shape or range of this policy. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
-    /// Learns from the feedback on playing `arm` in `context`. Feedback may come late and out of order unless
-    /// the policy says otherwise.
+    /// Learns from the feedback on playing `arm` in `context`. Feedback may be late and out of order unless
+    /// the policy documents otherwise.
     ///
     /// # Errors
-    /// If `context`, `arm` or `feedback` does not have the shape or range of this policy: the state is then
+    /// If `context`, `arm` or `feedback` is outside the shape or range of this policy; the state is then
     /// unchanged. [`Error::Overflow`] if the statistics leave the range of `f64`.
     fn learn(
         &mut self,
@@ -43,7 +43,7 @@ pub trait Policy: Serialize + DeserializeOwned {
     ) -> Result<(), Error>;
 }
 
-/// The source of contexts and rewards.
+/// A source of contexts and rewards.
 ///
 /// All randomness of a round that does not depend on the arm is drawn in [`begin`](Self::begin), so that two
 /// policies on equal seeds see equal rounds.
@@ -56,22 +56,22 @@ pub trait Environment {
     /// Number of arms.
     fn arms(&self) -> usize;
 
-    /// Draws the next round; `false` if there is none left.
+    /// Draws the next round. Returns `false` if there is none left.
     fn begin(&mut self, rng: &mut dyn Rng) -> bool;
 
-    /// The context of the round begun.
+    /// The context of the current round.
     ///
     /// # Errors
     /// [`Error::NoRound`] before the first round.
     fn context(&self) -> Result<&Self::Context, Error>;
 
-    /// Plays `arm` in the round begun.
+    /// Plays `arm` in the current round.
     ///
     /// # Errors
     /// [`Error::NoRound`] before the first round, [`Error::Arm`] if there is no such arm.
     fn play(&mut self, arm: usize, rng: &mut dyn Rng) -> Result<Outcome, Error>;
 
-    /// The feedback on the play.
+    /// The feedback on the play of the current round.
     ///
     /// # Errors
     /// [`Error::NoRound`] before the first play.
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub regret: f64,
 }
 
-/// The baseline that plays each arm with equal probability and learns nothing.
+/// A baseline that plays each arm with equal probability and ignores its feedback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UniformRandom;
 
@@ -97,7 +97,7 @@ impl Policy for UniformRandom {
     type Feedback = f64;
 
     fn privacy(&self) -> PrivacyStatement {
-        PrivacyStatement::none("Decisions follow the number of arms alone.")
+        PrivacyStatement::none("Decisions depend on the number of arms alone.")
     }
 
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, Error> {

@@ -4,12 +4,12 @@ use crate::{Environment, Error, Policy};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Plays `rounds` rounds, or fewer if the environment ends before.
+/// Plays `rounds` rounds, or fewer if the environment ends earlier.
 ///
-/// The two sides draw from two streams, so that the draws of the policy do not change the rounds.
+/// Environment and policy draw from two generators, so that the draws of the policy do not change the rounds.
 ///
 /// # Errors
-/// The first error of either side.
+/// The first error of the environment or the policy.
 pub fn play<P, E>(
     policy: &mut P,
     environment: &mut E,
@@ -62,7 +62,7 @@ impl History {
         self.regrets.iter().sum()
     }
 
-    /// Mean reward up to and including each round (the hit rate where rewards are 0 and 1).
+    /// Mean reward up to and including each round, which is the hit rate if rewards are 0 and 1.
     pub fn running_mean_reward(&self) -> Vec<f64> {
         let mean = |sum: &mut f64, (i, r): (usize, &f64)| {
             *sum += r;
@@ -82,7 +82,7 @@ impl History {
 pub struct Summary {
     /// Mean.
     pub mean: f64,
-    /// Standard error of the mean: sample standard deviation (divisor n - 1) over the root of n.
+    /// Standard error of the mean: the sample standard deviation (divisor n - 1) divided by the root of n.
     pub standard_error: f64,
 }
 

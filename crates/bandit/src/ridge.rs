@@ -1,4 +1,4 @@
-//! Ridge regression with statistics frozen between batch starts.
+//! Ridge regression whose estimate changes at batch starts only.
 
 use crate::vector::{add_outer, dot, quadratic_form};
 use crate::{BatchProgress, Error};
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The statistics `V` and `g` of all rounds, and `A_j` and `omega_j` of the last batch start.
 ///
-/// Symmetric matrices of order `d` are flat slices of `d * d`. A round costs O(d^2) and allocates nothing, a
-/// batch start costs O(d^3), or O(d^2) where the inverse is tracked.
+/// Symmetric matrices of order `d` are slices of `d * d` entries. A round costs O(d^2) and allocates nothing;
+/// a batch start costs O(d^3), or O(d^2) if the inverse is tracked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ridge {
@@ -17,7 +17,7 @@ pub struct Ridge {
     moment: Vec<f64>,
     inverse: Vec<f64>,
     omega: Vec<f64>,
-    /// `V^-1` of the current round, for the schedules that need it: OFUL's and RSOFUL's.
+    /// `V^-1` of the current round, for the schedules of OFUL and RSOFUL.
     tracked: Option<Tracked>,
     round: u64,
     batch_start: u64,
@@ -32,7 +32,7 @@ pub struct Ridge {
 #[serde(deny_unknown_fields)]
 struct Tracked {
     inverse: Vec<f64>,
-    /// Rank-one updates since `inverse` last came from a factorisation.
+    /// Number of rank-one updates since `inverse` was last computed by a factorisation.
     age: u32,
     log_det_growth: f64,
 }
@@ -41,7 +41,7 @@ struct Tracked {
 /// accumulated rounding error; its cost is negligible.
 const MAX_AGE: u32 = 256;
 
-/// Bound on the counters of a stored state: exact as `f64`, and far from an overflow.
+/// Largest counter in a stored state. Such counters are exact as `f64` and cannot overflow.
 const MAX_ROUNDS: u64 = 1 << 52;
 
 impl Ridge {
@@ -67,37 +67,37 @@ impl Ridge {
         }
     }
 
-    /// `V = lambda I + sum x x^T`, all rounds, `d * d`.
+    /// `V = lambda I + sum x x^T` over all rounds, `d * d` entries.
     pub fn design(&self) -> &[f64] {
         &self.design
     }
 
-    /// `g = sum r x`, all rounds, `d`.
+    /// `g = sum r x` over all rounds, `d` entries.
     pub fn moment(&self) -> &[f64] {
         &self.moment
     }
 
-    /// `A_j`, the inverse of `V` at the batch start, `d * d`.
+    /// `A_j`, the inverse of `V` at the batch start, `d * d` entries.
     pub fn inverse(&self) -> &[f64] {
         &self.inverse
     }
 
-    /// `omega_j = A_j g_j`, the estimate at the batch start, `d`.
+    /// `omega_j = A_j g_j`, the estimate at the batch start, `d` entries.
     pub fn omega(&self) -> &[f64] {
         &self.omega
     }
 
-    /// Rounds learnt from.
+    /// Number of rounds learnt.
     pub fn round(&self) -> u64 {
         self.round
     }
 
-    /// `t_j`: rounds in `A_j` and `omega_j`, but at least 1.
+    /// `t_j`: the number of rounds in `A_j` and `omega_j`, but at least 1.
     pub fn batch_start(&self) -> u64 {
         self.batch_start
     }
 
-    /// How often `A_j` and `omega_j` were computed: batches less one.
+    /// The number of times that `A_j` and `omega_j` were computed: the number of batches minus one.
     pub fn updates(&self) -> u64 {
         self.updates
     }
@@ -164,7 +164,7 @@ impl Ridge {
         if values.all(|v| v.is_finite()) { Ok(()) } else { Err(Error::Overflow) }
     }
 
-    /// Refuses a stored state that does not fit its configuration.
+    /// Refuses a stored state that contradicts the configuration or itself.
     pub(crate) fn check(&self, d: usize, track: bool) -> Result<(), Error> {
         let fail = |what| Err(Error::State { what });
         let tracked = self.tracked.as_ref();
@@ -196,8 +196,8 @@ impl Ridge {
     }
 }
 
-/// `inverse -= (inverse x)(inverse x)^T / (1 + x^T inverse x)` for a symmetric matrix; returns the
-/// denominator, the factor by which the determinant of the matrix inverted grows.
+/// The Sherman-Morrison update of a symmetric inverse, `inverse -= (inverse x)(inverse x)^T / (1 + x^T
+/// inverse x)`. Returns the denominator, by which the determinant of the inverted matrix is multiplied.
 fn sherman_morrison(inverse: &mut [f64], x: &[f64], scratch: &mut Vec<f64>) -> f64 {
     scratch.clear();
     scratch.extend(inverse.chunks_exact(x.len()).map(|row| dot(row, x)));

@@ -15,7 +15,7 @@ pub(crate) fn gamma(shape: f64, rng: &mut dyn Rng) -> f64 {
     }
 }
 
-/// A Poisson variate: by counting below a mean of 10, by transformed rejection from there on (Hörmann 1993,
+/// A Poisson variate, drawn by counting for means below 10, and by transformed rejection above (Hörmann 1993,
 /// algorithm PTRS).
 pub(crate) fn poisson(mean: f64, rng: &mut dyn Rng) -> i128 {
     if mean < 10.0 {
@@ -49,7 +49,7 @@ pub(crate) fn poisson(mean: f64, rng: &mut dyn Rng) -> i128 {
     }
 }
 
-/// `ln k!` by Stirling's series, whose error is below 1e-9 from 10 on.
+/// `ln k!` by Stirling's series, whose error is below 1e-9 for `k` from 10 on; exact below.
 fn ln_factorial(k: f64) -> f64 {
     if k < 10.0 {
         return (1..=k as u32).map(|i| f64::from(i).ln()).sum();

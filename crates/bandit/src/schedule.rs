@@ -1,4 +1,4 @@
-//! Schedules: the rounds after which inverse and estimate are computed again, which end a batch.
+//! Schedules: the rounds that end a batch, after which inverse and estimate are computed anew.
 
 use crate::{Error, LinearConfig};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Schedule {
-    /// New statistics after every round (OFUL).
+    /// Every round ends a batch (OFUL).
     EveryRound,
     /// `det(V) >= (1 + c) det(V_j)` (RSOFUL).
     Determinant,
@@ -31,12 +31,12 @@ pub enum Schedule {
     },
 }
 
-/// The quantities after a round that schedules depend on.
+/// The quantities after a round on which schedules depend.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchProgress {
-    /// `t`: rounds learnt from.
+    /// `t`: the number of rounds learnt.
     pub round: u64,
-    /// `t_j`: rounds in the statistics of this batch, at least 1.
+    /// `t_j`: the number of rounds in the statistics of this batch, at least 1.
     pub batch_start: u64,
     /// `sum ||x||^2_{A_j}` over the batch.
     pub trace: f64,
@@ -62,11 +62,10 @@ impl Schedule {
 }
 
 impl LinearConfig {
-    /// The public part of the rule: whether the batch that began at `t_j` ends after round `t` whatever the
-    /// data.
+    /// Whether the public part of the rule ends the batch that began at `t_j` after round `t`, for any data.
     ///
-    /// The encrypted server evaluates this part itself; the rest needs the user's key. Growth counts a `t_j`
-    /// of 0 as 1.
+    /// The encrypted server evaluates this part itself; the rest needs the user's key. The growth rule reads
+    /// a `t_j` of 0 as 1.
     pub fn batch_ends_publicly(&self, t: u64, t_j: u64) -> bool {
         let grown = || t as f64 >= (1.0 + self.eta) * t_j.max(1) as f64;
         match self.schedule {
@@ -96,11 +95,11 @@ impl LinearConfig {
         self.c - self.eta_cost()
     }
 
-    /// Refuses `c` and `eta` for which Proposition 7 bounds nothing. Binding for [`Schedule::TraceOrGrowth`]
-    /// alone.
+    /// Refuses `c` and `eta` that violate the condition of Proposition 7. The condition applies to
+    /// [`Schedule::TraceOrGrowth`] alone.
     ///
     /// # Errors
-    /// [`Error::SwitchingRule`], which says what to change.
+    /// [`Error::SwitchingRule`] with the values of `c` and `eta` that meet it.
     pub fn check_switching(&self) -> Result<(), Error> {
         let margin = self.switching_margin();
         if margin > 0.25 {
@@ -113,12 +112,13 @@ impl LinearConfig {
         })
     }
 
-    /// The most batches that `rounds` rounds can have, the first one included; for a validated configuration.
+    /// An upper bound on the number of batches in `rounds` rounds, including the first, for a validated
+    /// configuration.
     ///
-    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]; the others by the same argument, one batch
-    /// multiplying the determinant by at least `1 + c` or the round number by at least `1 + eta`. Departure:
-    /// the proposition prints `2 ln(3/4 + c - ...)`; its own eq. 68 has no 2, and with it the bound fails
-    /// (`tests/all/bounds.rs`).
+    /// Source: Proposition 7 for [`Schedule::TraceOrGrowth`]. The bounds of the others follow by the same
+    /// argument: a batch multiplies the determinant by at least `1 + c`, or the round number by at least `1 +
+    /// eta`. Departure: the proposition prints `2 ln(3/4 + c - ...)`; its eq. 68 has no factor 2, with which
+    /// the bound fails (`tests/all/bounds.rs`).
     pub fn max_batches(&self, rounds: u64) -> u64 {
         let t = rounds.max(1) as f64;
         let log_det = self.d as f64 * (self.l * self.l * t / (self.lambda * self.d as f64)).ln_1p();
@@ -132,7 +132,7 @@ impl LinearConfig {
             Schedule::GrowthOrEvery { rounds } => 1.0 + growth + t / rounds.max(1) as f64,
             Schedule::TraceOrGrowth => 1.0 + log_det / (self.switching_margin() - 0.25).ln_1p() + growth,
         };
-        // Saturates; never more than one batch a round and the one before the first.
+        // The cast saturates. There is at most one batch per round, and the one before the first round.
         (batches as u64).min(rounds.saturating_add(1))
     }
 

@@ -1,28 +1,28 @@
-//! The toy problem of the paper's figure 1: a few context sets, one of them drawn in every round.
+//! The toy problem of the paper's figure 1: every round draws one of a few context sets.
 
 use crate::sampling::standard_normal;
 use crate::vector::dot;
 use crate::{Environment, Error, Features, LinearConfig, Outcome};
-use fault::OutOfRange;
+use fault::require;
 use rand::{Rng, RngExt};
 
-/// Rounds of figure 1.
+/// Number of rounds in figure 1.
 pub const FIGURE_1_ROUNDS: usize = 130;
-/// Context sets of figure 1.
+/// Number of context sets in figure 1.
 pub const FIGURE_1_CONTEXTS: usize = 4;
 
 /// Linear rewards with Gaussian noise, contexts from a fixed list.
 ///
-/// The paper says "4 random uniform contexts" and `L = 5.5`, no more: here every feature is uniform in
-/// `[-L/sqrt(d), L/sqrt(d)]`, so that norms keep to `L`, and `theta` is uniform on the sphere of radius `S`.
-/// Departure: expected rewards reach `L S`, beyond the paper's assumption that rewards lie in [-1, 1]; its
-/// own `sigma` and `L` break it as well.
+/// The paper states "4 random uniform contexts" and `L = 5.5` only. Here every feature is uniform in
+/// `[-L/sqrt(d), L/sqrt(d)]`, so that norms are at most `L`, and `theta` is uniform on the sphere of radius
+/// `S`. Departure: expected rewards reach `L S`, outside the interval [-1, 1] that the paper assumes; the
+/// paper's own `sigma` and `L` violate the assumption as well.
 #[derive(Debug, Clone)]
 pub struct Toy {
     contexts: Vec<Features>,
     theta: Vec<f64>,
     sigma: f64,
-    /// Context set and noise of the round begun.
+    /// Context set and noise of the current round.
     round: Option<(usize, f64)>,
     feedback: Option<f64>,
 }
@@ -34,9 +34,7 @@ impl Toy {
     /// Those of [`LinearConfig::validate`]; [`Error::OutOfRange`] if `contexts` is 0.
     pub fn new(config: &LinearConfig, contexts: usize, rng: &mut dyn Rng) -> Result<Self, Error> {
         config.validate()?;
-        if contexts == 0 {
-            return Err(OutOfRange::new("contexts", 0, "at least 1").into());
-        }
+        require(contexts > 0, "contexts", 0, "at least 1")?;
         let half_side = config.l / (config.d as f64).sqrt();
         let mut feature = || half_side * (2.0 * rng.random::<f64>() - 1.0);
         let contexts = (0..contexts)
@@ -53,7 +51,7 @@ impl Toy {
         &self.contexts
     }
 
-    /// The parameter, which no policy is shown.
+    /// The parameter, which no policy observes.
     pub fn theta(&self) -> &[f64] {
         &self.theta
     }
@@ -97,6 +95,7 @@ impl Environment for Toy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 

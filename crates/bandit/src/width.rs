@@ -1,25 +1,25 @@
-//! Confidence widths: public scalars, computed in the clear by the encrypted server too.
+//! Confidence widths. They are public scalars, which the encrypted server also computes in the clear.
 
 use crate::LinearConfig;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// How wide the optimism is: `beta` in `<omega, x> + beta * ||x||_A`.
+/// The confidence width `beta` of the index `<omega, x> + beta * ||x||_A`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Width {
-    /// The same at all times; what practice uses.
+    /// A constant, as is usual in practice.
     Constant {
         /// The width, at least 0.
         alpha: f64,
     },
-    /// HELBA's, inflated for the approximate inverse, valid in all rounds at once:
+    /// The width of HELBA, which accounts for the approximate inverse and is valid in all rounds at once:
     /// `t_j^(-1/2) + S*sqrt(lambda) + sigma*sqrt(d*(ln(1 + L^2 t_j/(lambda d)) + ln(pi^2 t^2/(6 delta))))`.
     ///
-    /// Source: Proposition 9. Departure: eq. 3 leaves the `d` out of `lambda d`; the proposition's proof has
-    /// it.
+    /// Source: Proposition 9. Departure: eq. 3 omits the `d` of `lambda d`, which the proof of the
+    /// proposition has.
     Theory,
-    /// OFUL's, for an exact inverse: `S*sqrt(lambda) + sigma*sqrt(d*ln(1 + L^2 t_j/(lambda d)) + 2
+    /// The width of OFUL for an exact inverse: `S*sqrt(lambda) + sigma*sqrt(d*ln(1 + L^2 t_j/(lambda d)) + 2
     /// ln(1/delta))`.
     ///
     /// Source: Abbasi-Yadkori, Pal, Szepesvari 2011, Theorem 2, with the trace bound on the determinant.
@@ -47,7 +47,8 @@ impl LinearConfig {
         }
     }
 
-    /// `c1 = L / (t_j^(3/2) sqrt(lambda + L^2 t_j))`: added under the square root, its least argument.
+    /// `c1 = L / (t_j^(3/2) sqrt(lambda + L^2 t_j))`: the term added under the square root, and its least
+    /// argument.
     ///
     /// Source: section 4.2, Algorithm 4 (there `epsilon_j`).
     pub fn c1(&self, t_j: u64) -> f64 {
@@ -62,11 +63,11 @@ impl LinearConfig {
         self.c1(t_j) + self.l * self.l * (self.lambda.recip() + self.lambda.sqrt().recip())
     }
 
-    /// The largest optimistic index: `1 + 2 beta (2/t + L sqrt(1/lambda + 1/sqrt(lambda)) + sqrt(c1))`; the
-    /// least is -1.
+    /// The upper bound `1 + 2 beta (2/t + L sqrt(1/lambda + 1/sqrt(lambda)) + sqrt(c1))` of the optimistic
+    /// indices, whose lower bound is -1.
     ///
-    /// Source: Proposition 10. Departure: Algorithm 4 prints `L^2` and no root; the proposition is what is
-    /// proven.
+    /// Source: Proposition 10. Departure: Algorithm 4 prints `L^2` without the root, which is not what the
+    /// proposition proves.
     pub fn rho_max(&self, t: u64, t_j: u64) -> f64 {
         let norm = self.l * (self.lambda.recip() + self.lambda.sqrt().recip()).sqrt();
         1.0 + 2.0 * self.beta(t, t_j) * (2.0 / t.max(1) as f64 + norm + self.c1(t_j).sqrt())

@@ -1,10 +1,11 @@
-//! What the error types of all crates say alike: whose fault an error is ([`Fault`]), and which value is out
-//! of range ([`OutOfRange`]). No HTTP: `wire::ProblemType` gives each fault its code and status.
+//! Common parts of the error types of all crates: the classification of an error by fault ([`Fault`]), and
+//! the error of a value out of range ([`OutOfRange`]). `wire::ProblemType` gives each fault its HTTP status.
 
 use std::borrow::Cow;
 use std::fmt::Display;
 
-/// Whose fault an error is. Each crate's error type says it by a method `fault`, whose match has no wildcard.
+/// The party at fault for an error. The error type of each crate has a method `fault`, whose match has no
+/// wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The caller: a value is outside the range that the receiver takes.
@@ -50,4 +51,17 @@ impl OutOfRange {
     pub fn new(field: &'static str, got: impl Display, want: impl Into<Cow<'static, str>>) -> Self {
         OutOfRange { field, got: got.to_string(), want: want.into() }
     }
+}
+
+/// Refuses `got` unless `holds`.
+///
+/// # Errors
+/// [`OutOfRange`]: `field` is `got`, it must be `want`.
+pub fn require(
+    holds: bool,
+    field: &'static str,
+    got: impl Display,
+    want: impl Into<Cow<'static, str>>,
+) -> Result<(), OutOfRange> {
+    if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want)) }
 }

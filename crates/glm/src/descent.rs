@@ -1,5 +1,4 @@
-//! Private gradient descent: the data are seen through noisy sums of clipped gradients, and through nothing
-//! else.
+//! Private gradient descent, which accesses the data only through noisy sums of clipped gradients.
 
 use crate::mle::project_ball;
 use crate::{Error, Link};
@@ -10,20 +9,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Descent {
-    /// Steps `N`; each sums all gradients once.
+    /// Number of steps, `N`. Each step sums all gradients once.
     pub steps: u32,
-    /// Gradients longer than this are shortened to it. Replacing one row moves a sum by at most twice as
-    /// much.
+    /// Largest norm of a gradient; longer ones are scaled to it. Replacing one row changes a sum by at most
+    /// twice this norm.
     pub clip: f64,
     /// Length of step `i = 1, 2, ...` is `step / sqrt(i)`, or `step` throughout where `constant`.
     pub step: f64,
-    /// Whether the step length stays.
+    /// Whether the step length is constant.
     pub constant: bool,
-    /// Iterates left out of the average that is returned, of `theta_0, ..., theta_N`.
+    /// Number of first iterates among `theta_0, ..., theta_N` that the returned average omits.
     pub burn_in: u32,
     /// Whether the last iterate, `theta_N`, is in the average.
     pub last: bool,
-    /// `lambda` of the regulariser. It holds no data and is added after the noise.
+    /// `lambda` of the regulariser, which does not depend on data and is added after the noise.
     pub regulariser: f64,
 }
 
@@ -32,15 +31,17 @@ impl Descent {
     /// mean of `theta_0, ..., theta_{N-1}`.
     ///
     /// # Source
-    /// Algorithm 7. Departures: the step is `2S / (L sqrt N)` throughout (the paper has a factor 2 more in
-    /// one place); the regulariser is added outside the protocol.
+    /// Algorithm 7. Departures: the step is `2S / (L sqrt N)` everywhere, where the paper has a further
+    /// factor 2 in one place; the regulariser is added outside the protocol.
     pub fn paper(steps: u32, r: f64, s: f64, regulariser: f64, n: f64) -> Self {
         let step = 2.0 * s / ((r + s * regulariser / n) * f64::from(steps).sqrt());
         Self { steps, clip: r, step, constant: true, burn_in: 0, last: false, regulariser }
     }
 
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         let Self { steps, clip, step, burn_in, regulariser, .. } = *self;
         crate::error::field("steps", steps.into(), (1..=100_000).contains(&steps), "in 1..=100000")?;
@@ -50,9 +51,9 @@ impl Descent {
         crate::error::field("regulariser", regulariser, regulariser >= 0.0, "at least 0")
     }
 
-    /// Runs it from the origin of `d` dimensions. `noisy_sum` writes what may be known of the sum of the
-    /// rows' [gradients](Self::gradient) at a point; `project` maps onto the feasible set; `n` normalises and
-    /// must not depend on private data.
+    /// The estimate of a descent from the origin of `d` dimensions. `noisy_sum` writes the noisy sum of the
+    /// rows' [gradients](Self::gradient) at a point; `project` projects onto the feasible set; `n`, the
+    /// number of rows by which sums are divided, must not depend on private data.
     ///
     /// # Errors
     /// Those of `noisy_sum` and `project`.
@@ -86,7 +87,8 @@ impl Descent {
         Ok(mean)
     }
 
-    /// The factor of `x` in the clipped gradient of one row's loss: `mu(<x, theta>) - r`, or less.
+    /// The factor of `x` in the clipped gradient of one row's loss: `mu(<x, theta>) - r`, scaled if it is too
+    /// long.
     pub fn gradient(&self, link: Link, x: &[f64], r: f64, theta: &[f64]) -> f64 {
         clipped(link, self.clip, x, r, theta)
     }
@@ -99,7 +101,7 @@ pub(crate) fn clipped(link: Link, clip: f64, x: &[f64], r: f64, theta: &[f64]) -
     if length > clip { residual * clip / length } else { residual }
 }
 
-/// Projection on the ball of radius `s`, in the form that [`Descent::run`] takes.
+/// Projection onto the ball of radius `s`, as an argument of [`Descent::run`].
 pub fn onto_ball(s: f64) -> impl FnMut(&mut Vec<f64>) -> Result<(), Error> {
     move |theta| {
         project_ball(theta, s);

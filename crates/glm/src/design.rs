@@ -1,13 +1,11 @@
-//! Which arms to play so that every direction is learnt: optimal designs.
+//! Optimal designs: distributions over arms that minimise the largest leverage.
 
 use crate::{Error, Symmetric};
-use bandit::Features;
 use bandit::vector::{argmax, dot};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
-use serde::{Deserialize, Serialize};
 
-/// A distribution over finitely many points, with the certificate of its quality.
+/// A distribution over finitely many points, with its largest leverage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     /// Probability of each point.
@@ -15,16 +13,15 @@ pub struct Design {
     /// Dimension of the points' span.
     pub rank: usize,
     /// Largest leverage `x^T V(pi)^-1 x` over the points, in the span; at least `rank`, with equality at the
-    /// optimum (Kiefer and Wolfowitz 1960). Recomputed from the weights, so that it holds whatever the
-    /// iteration did.
+    /// optimum (Kiefer and Wolfowitz 1960). It is computed from the final weights.
     pub max_leverage: f64,
 }
 
 impl Design {
-    /// G-optimal design up to a factor: the largest leverage is at most `factor * rank`.
+    /// A design that is G-optimal up to a factor: the largest leverage is at most `factor * rank`.
     ///
     /// Frank and Wolfe steps of exact length from the uniform design (Fedorov 1972), in coordinates of the
-    /// span. Cost: O(n d^2) and O(n d) a step.
+    /// span. Cost: O(n d^2), and O(n d) per step.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] unless `factor > 1`, [`Error::Dimension`] without points or for a point of other
@@ -49,14 +46,14 @@ impl Design {
         Ok(Self { weights, rank: z.rank, max_leverage })
     }
 
-    /// Draws a point.
+    /// Draws the position of a point.
     pub fn sample(&self, rng: &mut dyn Rng) -> usize {
         let mut u = rng.random::<f64>() * self.weights.iter().sum::<f64>();
         let past = self.weights.iter().position(|w| {
             u -= w;
             u < 0.0
         });
-        // Rounding may leave u at 0: then any point of positive weight will do.
+        // If rounding leaves no position, the last point of positive weight is taken.
         past.or_else(|| self.weights.iter().rposition(|&w| w > 0.0)).unwrap_or(0)
     }
 }
@@ -106,7 +103,7 @@ impl Span {
         let (n, r) = (self.n, self.rank as f64);
         let mut weights = vec![1.0 / n as f64; n];
         if self.rank <= 1 {
-            // On a line the longest point is optimal; the step below would divide by zero.
+            // On a line the longest point is optimal. The step below would divide by zero.
             if self.rank == 1 {
                 weights.fill(0.0);
                 weights[argmax((0..n).map(|i| self.row(i)[0].abs()))] = 1.0;
@@ -131,85 +128,5 @@ impl Span {
             weights[j] += a;
         }
         Err(Error::NoConvergence { what: "the G-optimal design", steps: STEPS })
-    }
-}
-
-/// A design over a *distribution* of arm sets: half G-optimal on the set at hand, half one of several softmax
-/// rules learnt from sample sets.
-///
-/// Where the sets are i.i.d. it bounds the expectation of the largest leverage by O(d log d) instead of the
-/// O(d^2) of the G-optimal design set by set.
-///
-/// # Source
-/// Ruan, Yang and Xu, "Linear bandits with limited adaptivity and learning distributional optimal design",
-/// 2021 (mixed-softmax policy). Departure: the exponent is `ln K`, the ridge an argument, and no core of the
-/// sample is cut out first, so that the bound holds for samples that have no exceptional sets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DistributionalDesign {
-    rules: Vec<(f64, Symmetric)>,
-}
-
-impl DistributionalDesign {
-    /// Learns from `sample`: the sets are passed through `passes` times; each adds the point of largest
-    /// leverage, and whenever the determinant has doubled a new rule begins. A rule weighs as many visits as
-    /// it lasted.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Dimension`] without sets or for a set of another dimension.
-    pub fn learn(sample: &[Features], ridge: f64, passes: usize) -> Result<Self, Error> {
-        crate::error::field("ridge", ridge, ridge > 0.0, "positive")?;
-        crate::error::field("passes", passes as f64, passes > 0, "at least 1")?;
-        let d = sample.first().map_or(0, Features::d);
-        if let Some(bad) = sample.iter().map(Features::d).find(|&got| got != d || d == 0) {
-            return Err(Error::Dimension { field: "sample", got: bad, want: d });
-        }
-        let total = (sample.len() * passes) as f64;
-        if total == 0.0 {
-            return Err(Error::Dimension { field: "sample", got: 0, want: 1 });
-        }
-        let positive = || Error::NotPositive { field: "design" };
-        let mut design = Symmetric::identity(d, ridge);
-        let mut rule = design.inverse().ok_or_else(positive)?;
-        let mut start = design.log_det().ok_or_else(positive)?;
-        let (mut rules, mut visits) = (Vec::new(), 0.0);
-        for set in std::iter::repeat_n(sample, passes).flatten() {
-            let best = argmax(set.rows().map(|x| rule.quadratic_form(x)));
-            design.add_outer(1.0, set.row(best).unwrap_or(&[]));
-            visits += 1.0;
-            let now = design.log_det().ok_or_else(positive)?;
-            if now > start + std::f64::consts::LN_2 {
-                rules.push((visits / total, rule));
-                (start, visits) = (now, 0.0);
-                rule = design.inverse().ok_or_else(positive)?;
-            }
-        }
-        rules.push((visits / total, rule));
-        Ok(Self { rules })
-    }
-
-    /// Probability of each arm of `set`.
-    ///
-    /// # Errors
-    /// Those of [`Design::g_optimal`]; [`Error::Dimension`].
-    pub fn on(&self, set: &Features) -> Result<Design, Error> {
-        let want = self.rules.first().map_or(0, |(_, m)| m.d());
-        if set.d() != want {
-            return Err(Error::Dimension { field: "set", got: set.d(), want });
-        }
-        let mut design = Design::g_optimal(set.rows(), 2.0)?;
-        design.weights.iter_mut().for_each(|w| *w *= 0.5);
-        let exponent = (set.k() as f64).ln();
-        for (weight, m) in &self.rules {
-            let power = |x: &[f64]| m.quadratic_form(x).max(0.0).powf(exponent);
-            let sum: f64 = set.rows().map(power).sum();
-            for (w, x) in design.weights.iter_mut().zip(set.rows()) {
-                let p = if sum > 0.0 { power(x) / sum } else { 1.0 / set.k() as f64 };
-                *w += 0.5 * weight * p;
-            }
-        }
-        let points: Vec<&[f64]> = set.rows().collect();
-        let (_, q) = Span::of(&points, set.d()).leverages(&design.weights)?;
-        design.max_leverage = q.into_iter().fold(0.0, f64::max);
-        Ok(design)
     }
 }

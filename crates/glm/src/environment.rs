@@ -1,4 +1,4 @@
-//! The environment with rewards 0 and 1 of mean `mu(<x, theta>)`.
+//! The environment whose rewards are Bernoulli variates with mean `mu(<x, theta>)`.
 
 use crate::{Error, Link};
 use bandit::sampling::standard_normal;
@@ -7,7 +7,7 @@ use bandit::{Environment, Features, Outcome};
 use rand::{Rng, RngExt};
 use std::sync::Arc;
 
-/// A parameter and the arm sets of every round.
+/// A parameter, and the arm set of each round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
     theta: Vec<f64>,
@@ -15,7 +15,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// From its parts.
+    /// The instance with this parameter and these arm sets.
     ///
     /// # Errors
     /// [`Error::NotFinite`]; [`Error::Dimension`] if there is no set, or one of another dimension than
@@ -37,10 +37,10 @@ impl Instance {
         }
     }
 
-    /// Fresh: `theta` uniform on the sphere of radius `s`, arms uniform in the unit ball.
+    /// Draws an instance: `theta` is uniform on the sphere of radius `s`, arms are uniform in the unit ball.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] if an argument is 0.
     pub fn random(d: usize, k: usize, rounds: usize, s: f64, rng: &mut dyn Rng) -> Result<Self, Error> {
         for (name, value) in [("d", d), ("k", k), ("rounds", rounds)] {
             crate::error::field(name, value as f64, value > 0, "at least 1")?;
@@ -60,23 +60,23 @@ impl Instance {
         Self::new(theta, sets)
     }
 
-    /// The parameter, which no policy is shown.
+    /// The parameter, which no policy observes.
     pub fn theta(&self) -> &[f64] {
         &self.theta
     }
 
-    /// The arm sets, round by round.
+    /// The arm set of each round.
     pub fn sets(&self) -> &[Features] {
         &self.sets
     }
 
-    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It is a function of `theta`; whoever
-    /// gives it to a private policy declares it public.
+    /// `kappa` of the instance: the largest `1 / mu'` over all arms. It depends on `theta`: a private policy
+    /// that is given it treats it as public.
     pub fn kappa(&self, link: Link) -> f64 {
         self.slopes(link).fold(0.0, |m, s| m.max(1.0 / s))
     }
 
-    /// `kappa*` of the instance: 1 over the largest `mu'` over all arms.
+    /// `kappa*` of the instance: the smallest `1 / mu'` over all arms.
     pub fn kappa_star(&self, link: Link) -> f64 {
         1.0 / self.slopes(link).fold(0.0, f64::max)
     }
@@ -86,23 +86,23 @@ impl Instance {
     }
 }
 
-/// An [`Instance`] played from its first round to its last. Regret is in expectation.
+/// The rounds of an [`Instance`] in order. Regret is the difference of expected rewards.
 #[derive(Debug, Clone)]
 pub struct GlmEnvironment {
     instance: Arc<Instance>,
     link: Link,
     begun: usize,
-    /// Decides the reward of whichever arm is played: 1 if below the arm's mean.
+    /// The uniform number of the round. The reward of an arm is 1 if it is below the arm's mean.
     uniform: f64,
     feedback: Option<f64>,
 }
 
 impl GlmEnvironment {
-    /// From the first round on.
+    /// The environment before its first round.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if some arm's mean is no probability, as can be with the linear and Poisson
-    /// links.
+    /// [`Error::OutOfRange`] if the mean of an arm is not in [0, 1], as is possible with the linear and
+    /// Poisson links.
     pub fn new(instance: Arc<Instance>, link: Link) -> Result<Self, Error> {
         for x in instance.sets.iter().flat_map(|s| s.rows()) {
             let mean = link.mean(dot(x, &instance.theta));

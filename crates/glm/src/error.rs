@@ -1,8 +1,8 @@
-//! Errors, each with whose fault it is.
+//! Errors of the crate, classified by fault.
 
 use fault::Fault;
 
-/// Errors of this crate. What a policy refuses in a round is a [`bandit::Error`].
+/// Errors of this crate. The errors of a policy in a round are [`bandit::Error`]s.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,19 +39,19 @@ pub enum Error {
         /// Steps made.
         steps: usize,
     },
-    /// Untrusted: a device does not answer a task.
+    /// Untrusted: a device refuses a task.
     #[error(transparent)]
     Task(#[from] privacy::task::Refusal),
-    /// From budgets and samplers.
+    /// An error of budgets or samplers.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),
-    /// From the bandit interface.
+    /// An error of the bandit interface.
     #[error(transparent)]
     Bandit(#[from] bandit::Error),
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
             Error::OutOfRange(_) | Error::Dimension { .. } | Error::NotFinite { .. } => Fault::Value,
@@ -64,10 +64,10 @@ impl Error {
 
 /// Refuses `got` unless it is finite and `ok` holds.
 pub(crate) fn field(field: &'static str, got: f64, ok: bool, want: &'static str) -> Result<(), Error> {
-    if got.is_finite() && ok { Ok(()) } else { Err(fault::OutOfRange::new(field, got, want).into()) }
+    Ok(fault::require(got.is_finite() && ok, field, got, want)?)
 }
 
-/// The error of a policy whose own computation fails in a round.
+/// The error of a policy whose computation fails in a round.
 pub(crate) fn in_round(error: Error) -> bandit::Error {
     match error {
         Error::Bandit(e) => e,
@@ -75,4 +75,10 @@ pub(crate) fn in_round(error: Error) -> bandit::Error {
         Error::Privacy(e) => bandit::Error::Privacy(e),
         _ => bandit::Error::Overflow,
     }
+}
+
+/// Refuses a stored policy whose parts do not fit.
+pub(crate) fn stored(fits: bool) -> Result<(), Error> {
+    let what = "statistics that do not fit the configuration or each other";
+    if fits { Ok(()) } else { Err(bandit::Error::State { what }.into()) }
 }

@@ -1,9 +1,9 @@
-//! The link of the reward model.
+//! Link functions of the reward model.
 
 use crate::error::{Error, field};
 use serde::{Deserialize, Serialize};
 
-/// How the mean reward depends on `z = <x, theta>`: `E r = mu(z)`.
+/// The link function `mu`, which gives the mean reward `E r = mu(z)` at `z = <x, theta>`.
 ///
 /// | | `mu(z)` | rewards |
 /// |---|---|---|
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// | `Linear` | `z` | bounded |
 /// | `Poisson` | `e^z` | counts, cut off at the reward bound |
 ///
-/// The loss is the integral loss `B(z) - r z`, `B(z) = int_0^z mu`. For `Probit`, which is not canonical, it
-/// is not the log-likelihood; its gradient `(mu(z) - r) x` is the one the algorithms use.
+/// The loss is the integral loss `B(z) - r z`, `B(z) = int_0^z mu`, whose gradient is `(mu(z) - r) x`. For
+/// `Probit`, which is not canonical, it differs from the negative log-likelihood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {
@@ -23,7 +23,7 @@ pub enum Link {
     Probit,
     /// Least squares.
     Linear,
-    /// Log-linear counts; only for bounded `z`.
+    /// Log-linear counts, for bounded `z` only.
     Poisson,
 }
 
@@ -42,7 +42,7 @@ impl Link {
     pub fn slope(self, z: f64) -> f64 {
         match self {
             Self::Logistic => {
-                // mu (1 - mu) loses its digits where mu rounds to 1.
+                // The product mu (1 - mu) cancels where mu rounds to 1.
                 let e = (-z.abs()).exp();
                 e / ((1.0 + e) * (1.0 + e))
             }
@@ -62,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Loss of one observation, `B(z) - r z`.
+    /// The loss of one observation, `B(z) - r z`.
     pub fn loss(self, z: f64, r: f64) -> f64 {
         self.integral(z) - r * z
     }
@@ -80,9 +80,8 @@ impl Link {
         1.0 / self.slope(-s)
     }
 
-    /// The constant `M` of self-concordance, `|mu''| <= M mu'` over `|z| <= s`, for rewards up to `r`.
-    ///
-    /// `r` itself for canonical families; the larger of `r` and `s` for `Probit`, where `|mu''| = |z| mu'`.
+    /// The constant `M` of self-concordance, `|mu''| <= M mu'` over `|z| <= s`, for rewards up to `r`: for
+    /// canonical families `r`, and for `Probit`, where `|mu''| = |z| mu'`, the larger of `r` and `s`.
     pub fn self_concordance(self, r: f64, s: f64) -> f64 {
         match self {
             Self::Probit => r.max(s),
@@ -90,7 +89,7 @@ impl Link {
         }
     }
 
-    /// Refuses a reward that the model cannot produce: outside `[0, max]`.
+    /// Refuses a reward outside `[0, max]`.
     pub(crate) fn check(self, max: f64, r: f64) -> Result<(), bandit::Error> {
         match r.is_finite() {
             false => Err(bandit::Error::RewardNotFinite),
@@ -99,7 +98,7 @@ impl Link {
         }
     }
 
-    /// Refuses a link on a range where `kappa` leaves double precision.
+    /// Refuses a bound `s` with which `kappa` exceeds 1e12.
     pub(crate) fn validate(self, s: f64) -> Result<(), Error> {
         field("s", s, s > 0.0 && self.kappa(s) < 1e12, "positive, with kappa(s) below 1e12")
     }

@@ -4,18 +4,18 @@ use crate::Error;
 use bandit::vector::{add_outer, dot, quadratic_form};
 use fault::OutOfRange;
 use nalgebra::{DMatrix, SymmetricEigen};
-use serde::{Deserialize, Serialize};
 
-/// A symmetric matrix of order `d >= 1`, stored whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
-pub struct Symmetric {
-    d: usize,
-    values: Vec<f64>,
+privacy::stored! {
+    /// A symmetric matrix of order `d >= 1`, with all `d * d` entries.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Symmetric {
+        d: usize,
+        values: Vec<f64>,
+    }
 }
 
 impl Symmetric {
-    /// `scale` times the identity of order `d`, which is taken as 1 if it is 0.
+    /// `scale` times the identity of order `d`. An order of 0 is read as 1.
     pub fn identity(d: usize, scale: f64) -> Self {
         let d = d.max(1);
         let mut values = vec![0.0; d * d];
@@ -23,15 +23,22 @@ impl Symmetric {
         Self { d, values }
     }
 
-    /// From its `d * d` entries.
+    /// The matrix with these `d * d` entries.
     ///
     /// # Errors
     /// [`Error::Dimension`], [`Error::NotFinite`], or [`Error::OutOfRange`] if it is not symmetric.
     pub fn new(d: usize, values: Vec<f64>) -> Result<Self, Error> {
+        let matrix = Self { d, values };
+        matrix.check_stored()?;
+        Ok(matrix)
+    }
+
+    fn check_stored(&self) -> Result<(), Error> {
+        let &Self { d, ref values } = self;
         if d == 0 || d.checked_mul(d) != Some(values.len()) {
             return Err(Error::Dimension { field: "matrix", got: values.len(), want: d.saturating_mul(d) });
         }
-        if !values.iter().all(|v| v.is_finite()) {
+        if !self.is_finite() {
             return Err(Error::NotFinite { field: "matrix" });
         }
         let pairs = || (0..d).flat_map(|i| (0..i).map(move |j| (i, j)));
@@ -39,10 +46,10 @@ impl Symmetric {
             let got = values[i * d + j] - values[j * d + i];
             return Err(OutOfRange::new("matrix", got, "symmetric: differences across the diagonal 0").into());
         }
-        Ok(Self { d, values })
+        Ok(())
     }
 
-    /// Order.
+    /// Order of the matrix.
     pub fn d(&self) -> usize {
         self.d
     }
@@ -62,7 +69,7 @@ impl Symmetric {
         self.values.iter_mut().step_by(self.d + 1).for_each(|v| *v += c);
     }
 
-    /// Multiplies every entry.
+    /// Multiplies every entry by `factor`.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.values.iter_mut().for_each(|v| *v *= factor);
     }
@@ -72,7 +79,7 @@ impl Symmetric {
         quadratic_form(&self.values, x)
     }
 
-    /// `||x||_A`; 0 where rounding makes the square negative.
+    /// `||x||_A`; 0 if rounding makes the square negative.
     pub fn norm(&self, x: &[f64]) -> f64 {
         self.quadratic_form(x).max(0.0).sqrt()
     }
@@ -82,23 +89,23 @@ impl Symmetric {
         self.values.chunks_exact(self.d).map(|row| dot(row, x)).collect()
     }
 
-    /// `A^-1`, if `A` is positive definite.
+    /// `A^-1`; `None` unless `A` is positive definite.
     pub fn inverse(&self) -> Option<Self> {
         self.dense().cholesky().map(|c| Self::from_dense(&c.inverse()))
     }
 
-    /// `A^-1 - A^-1 x (A^-1 x)^T / (1 + ||x||^2_{A^-1})`: of an inverse, the inverse of `A + x x^T`.
+    /// The Sherman-Morrison update: turns `A^-1` into the inverse of `A + weight x x^T`.
     pub(crate) fn sherman_morrison(&mut self, weight: f64, x: &[f64]) {
         let y = self.times(x);
         self.add_outer(-weight / (1.0 + weight * dot(&y, x)), &y);
     }
 
-    /// `ln det A`, if `A` is positive definite.
+    /// `ln det A`; `None` unless `A` is positive definite.
     pub fn log_det(&self) -> Option<f64> {
         self.dense().cholesky().map(|c| c.ln_determinant())
     }
 
-    /// The same matrix with every eigenvalue below `floor` lifted to it.
+    /// The matrix with every eigenvalue below `floor` replaced by `floor`.
     pub fn floored(&self, floor: f64) -> Self {
         let eigen = self.eigen();
         if eigen.eigenvalues.min() >= floor {
@@ -109,10 +116,10 @@ impl Symmetric {
         )
     }
 
-    /// Largest `w` with `A v = w B v`: of `self` against a positive definite `other`.
+    /// The largest `w` with `A v = w B v` for some `v`, where `B` is `other`.
     ///
     /// # Errors
-    /// [`Error::NotPositive`].
+    /// [`Error::NotPositive`] unless `other` is positive definite.
     pub fn largest_eigenvalue_against(&self, other: &Self) -> Result<f64, Error> {
         let l = other.dense().cholesky().ok_or(Error::NotPositive { field: "other" })?;
         let half =
@@ -122,9 +129,9 @@ impl Symmetric {
         Ok(whole.symmetric_eigenvalues().max())
     }
 
-    /// Coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm: the upper
-    /// triangle row by row, off-diagonal entries times the root of 2. Isotropic noise on these is `(Z +
-    /// Z^T)/2` on the matrix.
+    /// Appends the coordinates in an orthonormal basis of the symmetric matrices under the Frobenius norm:
+    /// the upper triangle row by row, with off-diagonal entries times the root of 2. Isotropic Gaussian noise
+    /// on these coordinates is the noise `(Z + Z^T)/2` on the matrix.
     pub(crate) fn push_coordinates(&self, out: &mut Vec<f64>) {
         for i in 0..self.d {
             out.push(self.values[i * self.d + i]);
@@ -136,7 +143,7 @@ impl Symmetric {
         }
     }
 
-    /// From its upper triangle, row by row.
+    /// The matrix with this upper triangle, row by row.
     pub(crate) fn from_upper(d: usize, upper: &[f64]) -> Self {
         let mut m = Self::identity(d, 0.0);
         let places = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
@@ -147,7 +154,7 @@ impl Symmetric {
         m
     }
 
-    /// Inverse of [`push_coordinates`](Self::push_coordinates); reads `d (d + 1) / 2` values.
+    /// The matrix with these `d (d + 1) / 2` [coordinates](Self::push_coordinates).
     pub(crate) fn from_coordinates(d: usize, coordinates: &[f64]) -> Self {
         let mut m = Self::from_upper(d, coordinates);
         let off_diagonal = m.values.iter_mut().enumerate().filter(|(i, _)| i % (d + 1) != 0);
@@ -163,7 +170,7 @@ impl Symmetric {
         DMatrix::from_column_slice(self.d, self.d, &self.values)
     }
 
-    /// Of a matrix that is symmetric up to rounding.
+    /// The symmetric part of `m`, which must be symmetric up to rounding.
     pub(crate) fn from_dense(m: &DMatrix<f64>) -> Self {
         let d = m.nrows();
         let values = (0..d * d).map(|i| (m[(i / d, i % d)] + m[(i % d, i / d)]) / 2.0).collect();
@@ -178,24 +185,4 @@ impl Symmetric {
 /// Number of free entries of a symmetric matrix of order `d`.
 pub(crate) fn triangle(d: usize) -> usize {
     d * (d + 1) / 2
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Parts {
-    d: usize,
-    values: Vec<f64>,
-}
-
-impl TryFrom<Parts> for Symmetric {
-    type Error = Error;
-    fn try_from(p: Parts) -> Result<Self, Error> {
-        Self::new(p.d, p.values)
-    }
-}
-
-impl From<Symmetric> for Parts {
-    fn from(m: Symmetric) -> Self {
-        Self { d: m.d, values: m.values }
-    }
 }

@@ -1,11 +1,11 @@
-//! Regularised maximum likelihood by damped Newton steps; projections on balls and ellipsoids.
+//! Regularised maximum likelihood by damped Newton steps, and projections onto balls and ellipsoids.
 
 use crate::{Error, Link, Symmetric};
 use bandit::vector::{dot, norm};
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
-/// Observations: features and rewards, row by row.
+/// Observations. A row has the features and the reward of one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     d: usize,
@@ -14,7 +14,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// None yet, of dimension `d >= 1`.
+    /// No observations, of dimension `d >= 1`.
     pub fn new(d: usize) -> Self {
         Self { d, x: Vec::new(), r: Vec::new() }
     }
@@ -45,7 +45,7 @@ impl Rows {
         self.r.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no observations.
     pub fn is_empty(&self) -> bool {
         self.r.is_empty()
     }
@@ -67,12 +67,12 @@ impl Rows {
     }
 }
 
-/// `sum of losses + lambda/2 ||theta||^2` of `rows` at `theta`.
+/// The sum of the losses of `rows` at `theta`, plus `lambda/2 ||theta||^2`.
 pub fn loss(link: Link, rows: &Rows, lambda: f64, theta: &[f64]) -> f64 {
     rows.iter().map(|(x, r)| link.loss(dot(x, theta), r)).sum::<f64>() + 0.5 * lambda * dot(theta, theta)
 }
 
-/// The minimiser of [`loss`], from `start` on: damped Newton, Armijo 1e-4.
+/// The minimiser of [`loss`] by damped Newton steps from `start`, with the Armijo constant 1e-4.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] for `lambda`, [`Error::Dimension`] for `start`, [`Error::NoConvergence`].
@@ -81,10 +81,10 @@ pub fn fit(link: Link, rows: &Rows, lambda: f64, start: &[f64]) -> Result<Vec<f6
     newton(link, rows, lambda, None, start)
 }
 
-/// The minimiser of [`loss`] over the ellipsoid: the constraint's multiplier is found by bisection.
+/// The minimiser of [`loss`] over the ellipsoid, with the multiplier of the constraint by bisection.
 ///
 /// # Errors
-/// As [`fit`], and those of the ellipsoid's parts.
+/// Those of [`fit`] and [`Ellipsoid::project`].
 pub fn fit_in(
     link: Link,
     rows: &Rows,
@@ -97,7 +97,7 @@ pub fn fit_in(
         return Ok(theta);
     }
     let (mut low, mut high) = (0.0, 1.0);
-    // Outside at `low`, inside at `high`.
+    // The minimiser at `low` is outside the ellipsoid, that at `high` inside.
     for _ in 0..200 {
         theta = newton(link, rows, lambda, Some((high, ellipsoid)), &theta)?;
         if ellipsoid.distance(&theta) <= ellipsoid.radius {
@@ -117,7 +117,7 @@ pub fn fit_in(
     ellipsoid.project(&newton(link, rows, lambda, Some((high, ellipsoid)), &theta)?)
 }
 
-/// `||theta - centre||_metric <= radius`, the metric positive definite.
+/// The ellipsoid `||theta - centre||_metric <= radius` of a positive definite metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Ellipsoid<'a> {
     /// Centre.
@@ -135,8 +135,8 @@ impl Ellipsoid<'_> {
         self.metric.norm(&difference)
     }
 
-    /// The nearest point in Euclidean distance: with `V = U diag(w) U^T` and `b = U^T (y - c)`, the
-    /// multiplier `nu` of `sum w b^2 / (1 + nu w)^2 = radius^2` by bisection.
+    /// The nearest point of the ellipsoid in Euclidean distance. With `V = U diag(w) U^T` and `b = U^T (y -
+    /// c)`, the multiplier `nu` solves `sum w b^2 / (1 + nu w)^2 = radius^2`, by bisection.
     ///
     /// # Errors
     /// [`Error::Dimension`], [`Error::OutOfRange`] for the radius, [`Error::NotPositive`].
@@ -180,7 +180,7 @@ impl Ellipsoid<'_> {
     }
 }
 
-/// Scales `theta` into the ball of radius `s`.
+/// Projects `theta` onto the ball of radius `s`.
 pub fn project_ball(theta: &mut [f64], s: f64) {
     let length = norm(theta);
     if length > s {
@@ -188,7 +188,7 @@ pub fn project_ball(theta: &mut [f64], s: f64) {
     }
 }
 
-/// Minimises losses + `lambda/2 ||theta||^2` + `nu/2 ||theta - c||_V^2`.
+/// The minimiser of the losses plus `lambda/2 ||theta||^2 + nu/2 ||theta - c||_V^2`.
 fn newton(
     link: Link,
     rows: &Rows,
@@ -219,7 +219,7 @@ fn newton(
             let (residual, slope) = (link.mean(z) - r, link.slope(z));
             for (j, xj) in x.iter().enumerate() {
                 gradient[j] += residual * xj;
-                // The lower triangle is all that Cholesky reads.
+                // The Cholesky factorisation reads the lower triangle only.
                 for (i, xi) in x.iter().enumerate().skip(j) {
                     hessian[(i, j)] += slope * xi * xj;
                 }
@@ -234,7 +234,8 @@ fn newton(
         let step =
             hessian.clone().cholesky().ok_or(Error::NotPositive { field: "hessian" })?.solve(&gradient);
         let slope = step.dot(&gradient);
-        // Near the minimum the loss no longer resolves the decrease, but Newton's step is still right.
+        // Near the minimum the decrease is below the rounding of the loss, but Newton's step is still
+        // accurate.
         let resolution = 1e-10 * (1.0 + now.abs());
         let mut scale = 1.0;
         let after = loop {

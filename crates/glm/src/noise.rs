@@ -1,33 +1,33 @@
-//! Gaussian noise in two makes.
+//! Gaussian noise, in double precision or from integers.
 
 use crate::error::{Error, field};
 use privacy::budget::Sensitivity;
 use privacy::gauss::{GaussianNoise, GridGaussian, HarnessGaussian};
 use rand::Rng;
 
-/// How a Gaussian is made.
+/// A source of Gaussian noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gaussian {
-    /// In double precision: simulation only.
+    /// Continuous noise in double precision, for simulation only.
     Double,
-    /// From integers, on a grid.
+    /// Discrete noise on a grid, from integers.
     Grid(GridGaussian),
 }
 
 impl Gaussian {
-    /// On the grid for `sums` with noise of deviation `sigma`, a parameter called `name`.
+    /// The grid for `sums` with noise of standard deviation `sigma`, a parameter called `name`.
     ///
-    /// It has 2^19 to 2^20 steps a standard deviation, or, if it must be finer for that, steps so small that
-    /// rounding an item adds less than a 4096th to what it moves by. No finer, in any case, than the
-    /// sampler's 2^28 steps a deviation, than items round, and than sums are exact in doubles.
+    /// A standard deviation has 2^19 to 2^20 steps, or more if rounding an item would otherwise add a 4096th
+    /// or more to its sensitivity. The grid is never finer than the sampler allows (2^28 steps per standard
+    /// deviation), than items can be rounded to, and than sums are exact in double precision.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if even whole numbers are too fine for one of these.
+    /// [`Error::OutOfRange`] if a step of 1 is already too fine.
     pub(crate) fn on_grid(name: &'static str, sigma: f64, sums: Sums) -> Result<Self, Error> {
         field(name, sigma, sigma < 2f64.powi(28), "below 2^28")?;
         let magnitude = exponent(sigma);
         let largest = sums.largest.max(1.0);
-        // An item below 2^40 steps, all of them up to 2^52.
+        // An item is below 2^40 steps, and the sum of all items at most 2^52.
         let rounds = 39.0 - exponent(largest);
         let adds_up = 52.0 - (sums.items as f64 * largest).log2().ceil();
         field(name, sigma, rounds.min(adds_up) >= 0.0, "for items that add up exactly in double precision")?;
@@ -37,21 +37,21 @@ impl Gaussian {
     }
 }
 
-/// `floor(log2 x)` of a normal number: the logarithm itself rounds up just below a power of two.
+/// `floor(log2 x)` of a normal number. The function `log2` would round up just below a power of two.
 fn exponent(x: f64) -> f64 {
     (x.to_bits() >> 52 & 0x7ff) as f64 - 1023.0
 }
 
-/// What is summed and gets noise.
+/// The sums to which noise is added.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sums {
-    /// The least that a neighbour's item is charged for, in the Euclidean norm.
+    /// The smallest sensitivity in the Euclidean norm that the accounting charges.
     pub(crate) l2: f64,
-    /// Coordinates.
+    /// Number of coordinates.
     pub(crate) len: usize,
-    /// Size of a coordinate of an item, at most.
+    /// Largest absolute value of a coordinate of an item.
     pub(crate) largest: f64,
-    /// Items, at most.
+    /// Largest number of items.
     pub(crate) items: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The problem that a policy is configured for.
+//! The problem of a policy: its shape, link, and bounds.
 
 use crate::Link;
 use crate::error::{Error, field};
@@ -6,8 +6,8 @@ use bandit::Features;
 use bandit::distributed::MOST_DELTA;
 use serde::{Deserialize, Serialize};
 
-/// Shape, link and the two bounds. All of it is public: a `kappa` that was computed from the parameter, as in
-/// the published experiments, is not accounted for.
+/// Shape, link and bounds of a generalised linear bandit. All fields are public: the privacy accounting does
+/// not cover a `kappa` that was computed from the parameter, as in the published experiments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {
@@ -21,9 +21,9 @@ pub struct Problem {
     pub s: f64,
     /// Upper bound on `1 / mu'`.
     pub kappa: f64,
-    /// Probability that a width fails; of private policies the privacy parameter as well.
+    /// Probability that a width fails, and for private policies also the delta of the guarantee.
     pub delta: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub horizon: u64,
 }
 
@@ -31,7 +31,7 @@ impl Problem {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         field("d", self.d as f64, (1..=256).contains(&self.d), "in 1..=256")?;
         field("k", self.k as f64, self.k >= 1, "at least 1")?;

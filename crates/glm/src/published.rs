@@ -1,8 +1,8 @@
-//! The published problem instance, rebuilt from its seed.
+//! The published problem instance, generated from its seed.
 //!
-//! The published experiments draw one instance (`theta` and every arm set) from numpy's default generator and
-//! repeat the rewards only, so that their figures can be met on that very instance alone. This file holds the
-//! three parts of that generator: seed sequence, PCG64, and the ziggurat normal.
+//! The published experiments draw one instance (`theta` and every arm set) from numpy's default generator,
+//! and repeat the rewards only: their figures hold for this instance. This file implements the three parts of
+//! the generator: seed sequence, PCG64, and the ziggurat method for normal variates.
 
 use crate::{Error, Instance};
 use bandit::Features;
@@ -11,12 +11,12 @@ use bandit::vector::norm;
 /// Seed of the published instances.
 pub const SEED: u64 = 109_832;
 
-/// The instance of `seed`, made as the published code makes it: a direction from `d` uniforms in [-1, 1];
+/// The instance of `seed` as in the published code: a direction from `d` uniforms in [-1, 1];
 /// then, arm by arm, a normalised normal vector times the `1/d`-th power of a uniform. `theta` is the
 /// direction times `s`.
 ///
 /// # Errors
-/// [`Error::OutOfRange`], those of [`Instance::new`].
+/// [`Error::OutOfRange`] if `d` or `k` is 0; those of [`Instance::new`].
 pub fn instance(seed: u64, d: usize, k: usize, rounds: usize, s: f64) -> Result<Instance, Error> {
     crate::error::field("d", d as f64, d > 0, "at least 1")?;
     crate::error::field("k", k as f64, k > 0, "at least 1")?;
@@ -49,7 +49,7 @@ pub struct Numpy {
 impl Numpy {
     const MULTIPLIER: u128 = (2_549_297_995_355_413_924 << 64) + 4_865_540_595_714_422_341;
 
-    /// From a seed, through the seed sequence.
+    /// The generator of a seed, by the seed sequence.
     pub fn new(seed: u64) -> Self {
         let [a, b, c, d] = seed_sequence(seed);
         let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
@@ -66,12 +66,12 @@ impl Numpy {
         folded.rotate_right((self.state >> 122) as u32)
     }
 
-    /// Uniform in [0, 1), in steps of 2^-53.
+    /// A uniform number in [0, 1), a multiple of 2^-53.
     pub fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Standard normal.
+    /// A standard normal variate.
     pub fn normal(&mut self) -> f64 {
         loop {
             let word = self.next();
@@ -99,7 +99,7 @@ impl Numpy {
     }
 }
 
-/// Where the ziggurat's tail begins.
+/// The point at which the tail of the ziggurat begins.
 const R: f64 = 3.654_152_885_361_009;
 
 /// 256 layers of equal area (Marsaglia and Tsang 2000).
@@ -134,7 +134,7 @@ impl Ziggurat {
     }
 }
 
-/// numpy's seed sequence for one integer: four words of 64 bits.
+/// The first four words of 64 bits of numpy's seed sequence for one integer.
 fn seed_sequence(seed: u64) -> [u64; 4] {
     let mut hash = 0x43b0_d7e5_u32;
     let mut mix_in = |value: u32| {

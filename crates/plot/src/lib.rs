@@ -1,86 +1,187 @@
-//! Curves as SVG: cumulative regret, hit rates.
+//! Curves with bands as SVG: cumulative regret, hit rates.
 
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-/// A figure without a single finite point, or a drawing that failed.
+/// The figure has no finite point, or the drawing failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the figure cannot be drawn: {reason}")]
+#[error("the figure {title:?} cannot be drawn: {reason}")]
 pub struct Error {
-    /// Why.
+    /// Title of the figure.
+    pub title: String,
+    /// The cause.
     pub reason: String,
 }
 
-/// One curve.
+/// Curves on common axes.
+#[derive(Debug, Clone)]
+pub struct Figure<'a> {
+    /// Title above the figure.
+    pub title: &'a str,
+    /// Label of the horizontal axis.
+    pub x_label: &'a str,
+    /// Label of the vertical axis.
+    pub y_label: &'a str,
+    /// Whether the horizontal axis is logarithmic, if all its values are positive.
+    pub log_x: bool,
+    /// Curves, in legend order.
+    pub curves: Vec<Curve<'a>>,
+}
+
+/// One curve with a band around it.
+#[derive(Debug, Clone)]
+pub struct Curve<'a> {
+    /// Name in the legend.
+    pub name: &'a str,
+    /// Points with ascending `x`. Points that are not finite are left out.
+    pub points: Vec<Point>,
+}
+
+/// One point of a curve.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    /// Round, or parameter.
+    pub x: f64,
+    /// Lower end of the band.
+    pub low: f64,
+    /// Value of the curve.
+    pub y: f64,
+    /// Upper end of the band.
+    pub high: f64,
+}
+
+/// A curve over the round number, without a band.
 #[derive(Debug, Clone, Copy)]
 pub struct Series<'a> {
-    /// For the legend.
+    /// Name in the legend.
     pub name: &'a str,
-    /// One value a round, from round 1.
+    /// The value of each round, from round 1.
     pub values: &'a [f64],
 }
 
-/// Draws `series` over the round number, with legend and axis labels; returns the SVG document, 900 by 560.
-///
-/// The vertical axis holds 0 and every finite value; values that are not finite are left out.
+/// Draws `series` over the round number as [`Figure::svg`] does.
 ///
 /// # Errors
-/// [`Error`] if there is no finite value, or the drawing fails.
+/// Those of [`Figure::svg`].
 pub fn svg(title: &str, y_label: &str, series: &[Series<'_>]) -> Result<String, Error> {
-    let rounds = series.iter().map(|s| s.values.len()).max().unwrap_or(0);
-    let finite = || series.iter().flat_map(|s| s.values).copied().filter(|v| v.is_finite());
-    if finite().next().is_none() {
-        return Err(Error { reason: "no finite value".to_owned() });
-    }
-    let (low, high) = (finite().fold(0.0, f64::min), finite().fold(0.0, f64::max));
-    let high = if high > low { high + 0.05 * (high - low) } else { low + 1.0 };
-    let mut document = String::new();
-    let root = SVGBackend::with_string(&mut document, (900, 560)).into_drawing_area();
-    draw(&root, title, y_label, series, rounds, low..high).map_err(|e| Error { reason: e.to_string() })?;
-    drop(root);
-    Ok(document)
+    let point = |(i, &y): (usize, &f64)| Point { x: (i + 1) as f64, low: y, y, high: y };
+    let points = |values: &[f64]| values.iter().enumerate().map(point).collect();
+    let curves = series.iter().map(|s| Curve { name: s.name, points: points(s.values) }).collect();
+    Figure { title, x_label: "round", y_label, log_x: false, curves }.svg()
 }
 
-fn draw<B: DrawingBackend>(
-    root: &DrawingArea<B, Shift>,
-    title: &str,
-    y_label: &str,
-    series: &[Series<'_>],
-    rounds: usize,
-    y: std::ops::Range<f64>,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", 28))
-        .margin(14)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..rounds as f64, y)?;
-    chart
-        .configure_mesh()
-        .x_desc("round")
-        .y_desc(y_label)
-        .x_label_formatter(&|x| format!("{x:.0}"))
-        .max_light_lines(0)
-        .label_style(("sans-serif", 18))
-        .draw()?;
-    for (i, s) in series.iter().enumerate() {
-        let style = Palette99::pick(i).stroke_width(2);
-        let points =
-            s.values.iter().enumerate().map(|(t, &v)| ((t + 1) as f64, v)).filter(|p| p.1.is_finite());
-        chart
-            .draw_series(LineSeries::new(points, style))?
-            .label(s.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+const WIDTH: u32 = 640;
+/// Height without the legend, in pixels.
+const HEIGHT: u32 = 420;
+/// Height of a line of the legend, in pixels.
+const LINE: u32 = 20;
+/// Number of characters of a name that fit half of the width.
+const NAME: usize = 34;
+
+impl Figure<'_> {
+    /// The SVG document, 640 pixels wide: curves with bands, axis labels, and a legend below. The vertical
+    /// axis contains 0.
+    ///
+    /// # Errors
+    /// [`Error`] if there is no finite point, or the drawing fails.
+    pub fn svg(&self) -> Result<String, Error> {
+        let error = |reason: String| Error { title: self.title.to_owned(), reason };
+        let finite = |p: &Point| p.x.is_finite() && p.low.is_finite() && p.high.is_finite();
+        let visible = |c: &Curve<'_>| c.points.iter().copied().filter(finite).collect::<Vec<_>>();
+        let curves: Vec<Vec<Point>> = self.curves.iter().map(visible).collect();
+        let points = || curves.iter().flatten();
+        if points().next().is_none() {
+            return Err(error("it has no finite point".into()));
+        }
+        let left = points().map(|p| p.x).fold(f64::INFINITY, f64::min);
+        let right = points().map(|p| p.x).fold(f64::NEG_INFINITY, f64::max).max(left * 1.01 + 1e-9);
+        let low = points().map(|p| p.low).fold(0.0, f64::min);
+        let high = points().map(|p| p.high).fold(low + 1e-9, f64::max);
+        let y = low..high + 0.05 * (high - low);
+        // The legend is below the figure, where it covers no curve.
+        let longest = self.curves.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+        let columns = if longest <= NAME { 2 } else { 1 };
+        let rows = curves.len().div_ceil(columns) as u32;
+        let mut document = String::new();
+        let size = (WIDTH, HEIGHT + LINE * rows + LINE / 2);
+        let root = SVGBackend::with_string(&mut document, size).into_drawing_area();
+        let (above, below) = root.split_vertically(HEIGHT);
+        let drawn = root.fill(&WHITE).and_then(|()| {
+            if self.log_x && left > 0.0 {
+                self.draw(&above, &curves, (left..right).log_scale(), y)
+            } else {
+                self.draw(&above, &curves, left.min(0.0)..right, y)
+            }
+        });
+        let drawn = drawn.and_then(|()| self.legend(&below, columns)).and_then(|()| root.present());
+        drawn.map_err(|e| error(e.to_string()))?;
+        drop((root, above, below));
+        Ok(document)
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font(("sans-serif", 18))
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
-    root.present()
+
+    fn draw<B: DrawingBackend, X>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        curves: &[Vec<Point>],
+        x: X,
+        y: std::ops::Range<f64>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
+    where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .caption(self.title, ("sans-serif", 20))
+            .margin(10)
+            .x_label_area_size(38)
+            .y_label_area_size(64)
+            .build_cartesian_2d(x, y)?;
+        let short = |v: &f64| match v.abs() {
+            size if size >= 1e4 => format!("{v:.1e}").replace(".0e", "e"),
+            size if size < 10.0 && v.fract() != 0.0 => format!("{v:.2}"),
+            _ => format!("{v:.0}"),
+        };
+        chart
+            .configure_mesh()
+            .x_desc(self.x_label)
+            .y_desc(self.y_label)
+            .x_labels(6)
+            .x_label_formatter(&short)
+            .y_label_formatter(&|v| {
+                if v.abs() < 10.0 && *v != 0.0 { format!("{v:.2}") } else { format!("{v:.0}") }
+            })
+            .max_light_lines(0)
+            .label_style(("sans-serif", 14))
+            .draw()?;
+        for (i, points) in curves.iter().enumerate() {
+            let around =
+                points.iter().map(|p| (p.x, p.low)).chain(points.iter().rev().map(|p| (p.x, p.high)));
+            let band = Polygon::new(around.collect::<Vec<_>>(), Palette99::pick(i).mix(0.15).filled());
+            chart.draw_series(std::iter::once(band))?;
+            chart.draw_series(LineSeries::new(points.iter().map(|p| (p.x, p.y)), stroke(i)))?;
+        }
+        Ok(())
+    }
+
+    /// Draws the names row by row, each beside a piece of its line.
+    fn legend<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        columns: usize,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        for (i, curve) in self.curves.iter().enumerate() {
+            let x = 20 + (i % columns) as i32 * (WIDTH / 2) as i32;
+            let y = (i / columns) as i32 * LINE as i32;
+            area.draw(&PathElement::new([(x, y + 8), (x + 18, y + 8)], stroke(i)))?;
+            area.draw(&Text::new(curve.name, (x + 24, y + 1), ("sans-serif", 14)))?;
+        }
+        Ok(())
+    }
+}
+
+fn stroke(i: usize) -> ShapeStyle {
+    Palette99::pick(i).stroke_width(2)
 }
 
 #[cfg(test)]
@@ -106,5 +207,37 @@ mod tests {
         assert!(matches!(svg("t", "y", &[]), Err(Error { .. })));
         assert!(matches!(svg("t", "y", &[Series { name: "a", values: &[f64::NAN] }]), Err(Error { .. })));
         assert!(svg("t", "y", &[Series { name: "zeros", values: &[0.0, 0.0] }]).is_ok());
+    }
+
+    /// For any number and length of names, every name is drawn below the figure and inside the document.
+    #[test]
+    fn legends_keep_out_of_the_way() {
+        for (count, label) in [
+            (1, "a"),
+            (9, "an ordinary label of some length"),
+            (4, "a label that is longer than half of the width"),
+        ] {
+            let names: Vec<String> = (0..count).map(|i| format!("{label} {i}")).collect();
+            let curve = |(i, name)| {
+                let y = |x: i32| f64::from(x * i - 3 * x);
+                let points = (1..=20).map(|x| Point { x: f64::from(x), low: y(x), y: y(x), high: y(x) });
+                Curve { name, points: points.collect() }
+            };
+            let curves = (0..count).zip(names.iter().map(String::as_str)).map(curve).collect();
+            let figure = Figure { title: "title", x_label: "x", y_label: "y", log_x: true, curves };
+            let document = figure.svg().unwrap();
+            let number = |tag: &str, name: &str| -> f64 {
+                let value = tag.split(&format!(" {name}=\"")).nth(1).unwrap();
+                value.split('"').next().unwrap().parse().unwrap()
+            };
+            let height = number(document.split("<svg").nth(1).unwrap(), "height");
+            let ours = |text: &&str| text.split('>').nth(1).unwrap().trim().starts_with(&format!("{label} "));
+            let texts: Vec<&str> = document.split("<text").skip(1).filter(ours).collect();
+            assert_eq!(texts.len(), count as usize, "{document}");
+            for text in texts {
+                let y = number(text, "y");
+                assert!(y > f64::from(HEIGHT) && y + 10.0 < height, "{y} of {height}");
+            }
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! Cards: what clients and readers are told of every policy.
+//! Cards: the descriptions of all policies, for clients and readers.
 
 use crate::{Error, PolicyConfig};
 use serde_json::{Map, Value};
 use wire::PolicyCard;
 
-/// What each policy is for, and a creation request with every parameter. A policy that is offered under
-/// several trust models has several cards.
+/// The use of each policy, and a creation request with all its parameters. A policy with several trust models
+/// has several cards.
 const CARDS: &[(&str, &str)] = &[
     (
         "Anytime-Lazy-UCB: pure event-level privacy, order-optimal regret, horizon unknown (Hu, Huang, Mehta)",
@@ -19,7 +19,7 @@ const CARDS: &[(&str, &str)] = &[
         "DP-SE: successive elimination that forgets each epoch; beta is one over the horizon (Sajed, Sheffet)",
         r#"{"policy": "dp-se", "arms": 5, "epsilon": 1.0, "beta": 0.0001}"#,
     ),
-    ("UCB1, without privacy: what private policies are measured against", r#"{"policy": "ucb1", "arms": 5}"#),
+    ("UCB1, without privacy: the baseline of private policies", r#"{"policy": "ucb1", "arms": 5}"#),
     (
         "Follow the noisy leader, where the rewards of all arms are seen (Hu, Huang, Mehta)",
         r#"{"policy": "follow-the-noisy-leader", "arms": 5, "epsilon": 1.0, "neighbours": "replace_one",
@@ -31,7 +31,7 @@ const CARDS: &[(&str, &str)] = &[
             "private": "sums"}"#,
     ),
     (
-        "Lazy follow the leader, without privacy: what the noisy leader is measured against (Hu, Huang, Mehta)",
+        "Lazy follow the leader, without privacy: the baseline of the noisy leader (Hu, Huang, Mehta)",
         r#"{"policy": "follow-the-leader", "arms": 5}"#,
     ),
     (
@@ -121,7 +121,7 @@ const CARDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Name and purpose of the policies that only experiments run.
+/// Name and use of the policies that only experiments run.
 pub const SIMULATED: [(&str, &str); 3] = [
     ("RSOFUL", "OFUL, new statistics when the determinant has grown"),
     ("RSOFUL-Tr", "OFUL, new statistics when the trace has grown"),
@@ -143,7 +143,7 @@ fn card(about: &str, example: &str) -> Result<PolicyCard, Error> {
     let broken = |_| Error::Broken("an example that cannot be read");
     let example: Map<String, Value> = serde_json::from_str(example).map_err(broken)?;
     let config = PolicyConfig::from_request(example.clone())?;
-    // A parameter has a default if the request is accepted without it.
+    // A parameter has a default if the request is valid without it.
     let default = |name: &String| {
         let mut less = example.clone();
         less.remove(name);

@@ -1,4 +1,4 @@
-//! PolicyParameters of a policy, typed for the policy and erased for callers.
+//! Parameters of policies: one type for each policy, and one erased type for callers.
 
 use crate::state::{State, decode};
 use crate::{Error, limits, registry};
@@ -9,22 +9,24 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use wire::FeedbackKind;
 
-/// PolicyParameters of one policy, as a creation request gives them.
+/// The parameters of one policy in a creation request.
 pub(crate) trait PolicyParameters:
     Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// Name of the policy in requests.
     const NAME: &'static str;
+    /// The smallest epsilon of the policy. Below it the noise leaves the range of the samplers.
+    const LEAST_EPSILON: f64 = limits::LEAST_EPSILON;
     /// The state of the policy.
     type State: State + Serialize + DeserializeOwned + 'static;
 
-    /// What a service must know of the policy.
+    /// The properties of the policy on which a service depends.
     fn profile(&self) -> Profile;
 
-    /// The state before the first round. Arms, shape and epsilon have been checked.
+    /// The state before the first round. The callers have checked arms, shape and epsilon.
     fn make(&self) -> Result<Self::State, Error>;
 
-    /// Whether `state` is one of a policy with these parameters, as far as the type does not say so.
+    /// Whether a stored `state` belongs to these parameters.
     fn fits(&self, _: &Self::State) -> bool {
         true
     }
@@ -60,20 +62,20 @@ macro_rules! policy {
 }
 pub(crate) use policy;
 
-/// What a service must know of a policy with its parameters.
+/// The properties of a policy, with its parameters, on which a service depends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
     /// Number of arms.
     pub arms: usize,
     /// Number of features of each arm; `None` if decisions take no context.
     pub features: Option<usize>,
-    /// The guarantee asked for, if there is one.
+    /// Epsilon of the guarantee; `None` if the policy has none.
     pub epsilon: Option<Epsilon>,
-    /// What the policy learns from.
+    /// The kind of feedback that the policy learns from.
     pub feedback: FeedbackKind,
-    /// Whether a decision must be answered before the next one is made, or else becomes void.
+    /// Whether the next decision voids a decision that has no feedback yet.
     pub in_turn: bool,
-    /// Whether users add the noise, so that feedback contains it when it arrives.
+    /// Whether users add the noise, so that the feedback received contains it.
     pub users_add_noise: bool,
     /// Whether devices choose the arms, so that decisions name none.
     pub devices_choose: bool,
@@ -85,7 +87,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A policy that learns in turn from the reward of the arm played.
+    /// The profile of a policy that learns from the reward of the arm played, one decision after the other.
     pub(crate) const fn of(arms: usize) -> Self {
         Profile {
             arms,
@@ -100,22 +102,22 @@ impl Profile {
         }
     }
 
-    /// The same for a contextual policy.
+    /// The profile of a contextual policy.
     pub(crate) const fn contextual(features: usize, arms: usize) -> Self {
         Profile { features: Some(features), ..Self::of(arms) }
     }
 
-    /// The same with this guarantee.
+    /// This profile with a guarantee of `epsilon`.
     pub(crate) const fn private(self, epsilon: Epsilon) -> Self {
         Profile { epsilon: Some(epsilon), ..self }
     }
 
-    /// The same for a policy that learns from other feedback.
+    /// This profile with another kind of feedback.
     pub(crate) const fn from(self, feedback: FeedbackKind) -> Self {
         Profile { feedback, ..self }
     }
 
-    /// Features of an arm, and arms; `None` if decisions take no context.
+    /// The number of features of an arm, and of arms; `None` if decisions take no context.
     pub fn shape(&self) -> Option<(usize, usize)> {
         self.features.map(|features| (features, self.arms))
     }
@@ -161,15 +163,15 @@ impl<P: PolicyParameters> Erased for P {
     }
 }
 
-/// Refuses parameters beyond what a service carries.
-fn check(parameters: &impl PolicyParameters) -> Result<(), Error> {
+/// Refuses parameters outside the limits of a service.
+fn check<P: PolicyParameters>(parameters: &P) -> Result<(), Error> {
     let Profile { arms, features, epsilon, .. } = parameters.profile();
     limits::check_arms(arms)?;
-    epsilon.map_or(Ok(()), limits::check_epsilon)?;
+    epsilon.map_or(Ok(()), |epsilon| limits::check_epsilon(epsilon, P::LEAST_EPSILON))?;
     features.map_or(Ok(()), |features| limits::check_shape(features, arms))
 }
 
-/// The parameters of a policy, checked and with all defaults filled in.
+/// The parameters of a policy, with all defaults filled in.
 #[derive(Debug, Clone)]
 pub struct PolicyConfig(Arc<dyn Erased>);
 
@@ -181,7 +183,7 @@ impl PolicyConfig {
     /// Reads the body of a creation request: `{"policy": NAME, PARAMETER: …}`.
     ///
     /// # Errors
-    /// [`Error::Parameter`], which names the parameter.
+    /// [`Error::Parameter`] with the name of the parameter.
     pub fn from_request(mut body: Map<String, Value>) -> Result<Self, Error> {
         match body.remove("policy") {
             Some(Value::String(name)) => registry::read(&name, body),
@@ -199,12 +201,12 @@ impl PolicyConfig {
     /// The parameters as JSON.
     ///
     /// # Errors
-    /// [`Error::Broken`] only.
+    /// [`Error::Broken`], which does not occur.
     pub fn parameters(&self) -> Result<Map<String, Value>, Error> {
         self.0.parameters()
     }
 
-    /// What a service must know of the policy.
+    /// The properties of the policy on which a service depends.
     pub fn profile(&self) -> Profile {
         self.0.profile()
     }

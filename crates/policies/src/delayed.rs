@@ -1,5 +1,5 @@
-//! PolicyParameters of policies that learn from delayed, anonymous feedback: the sum of all rewards that
-//! arrived since the decision before.
+//! Parameters of policies that learn from delayed, anonymous feedback: the sum of all rewards that arrived
+//! since the previous decision.
 
 use crate::config::{Profile, policy};
 use crate::limits::{MAX_PLANNED_ROUNDS, within};

@@ -6,19 +6,19 @@ use fault::Fault;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Untrusted: a parameter or message that is missing or outside its range.
+    /// Untrusted: a parameter or message is missing or outside its range.
     #[error("{why}")]
     Parameter {
         /// The name of the parameter, and the values allowed.
         why: String,
     },
-    /// From a policy.
+    /// An error of a policy.
     #[error(transparent)]
     Policy(#[from] bandit::Error),
-    /// From a generalised linear policy.
+    /// An error of a generalised linear policy.
     #[error(transparent)]
     Glm(#[from] glm::Error),
-    /// From noise and accounting.
+    /// An error of noise or accounting.
     #[error(transparent)]
     Privacy(#[from] privacy::Error),
     /// Bug: cannot happen. If you read this the crate is wrong; please report it.
@@ -27,7 +27,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
             Error::Parameter { .. } => Fault::Value,

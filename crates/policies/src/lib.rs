@@ -1,8 +1,8 @@
 //! The registry of policies that learn in the clear, for the server and for `helba-lab`.
 //!
 //! A policy is registered by a type of parameters that implements the crate's trait `PolicyParameters`, one
-//! line in `registry.rs` and one card in `card.rs`. Callers see no type of a policy: [`PolicyConfig`] holds
-//! checked parameters and [`PolicyState`] a configured policy with all it has learnt, for every policy alike.
+//! line in `registry.rs` and one card in `card.rs`. Callers use two types for all policies: [`PolicyConfig`]
+//! contains the parameters, and [`PolicyState`] a configured policy with all that it has learnt.
 
 mod card;
 mod config;

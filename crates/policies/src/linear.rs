@@ -1,4 +1,4 @@
-//! PolicyParameters of contextual bandits: linear and generalised linear.
+//! Parameters of contextual bandits, linear and generalised linear.
 
 use crate::Error;
 use crate::config::{Profile, policy};
@@ -8,13 +8,6 @@ use glm::baseline::{Ecolog, GlmUcb, Gloc};
 use glm::joint::{JointConfig, JointGlm};
 use glm::{Link, Problem};
 use privacy::budget::Epsilon;
-
-/// [`problem`] of parameters that have all fields.
-macro_rules! problem {
-    ($p:ident) => {
-        problem($p.features, $p.arms, $p.horizon, $p.delta, $p.link, $p.s, $p.kappa)
-    };
-}
 
 policy! {
     "oful",
@@ -42,61 +35,60 @@ policy! {
     })?
 }
 
-// RS-GLinUCB is JointGLM without noise.
-policy! {
-    "rs-glinucb",
-    RsGlinucbParameters {
-        arms: usize,
-        features: usize,
-        horizon: u64,
-        delta: f64,
-        #[serde(default = "logistic")]
-        link: Link,
-        #[serde(default = "one")]
-        s: f64,
-        #[serde(default)]
-        kappa: Option<f64>,
-    } => JointGlm;
-    profile(p) Profile::contextual(p.features, p.arms);
-    make(p) JointGlm::new(JointConfig::rs_glinucb(problem!(p)?))?
+/// Declares a generalised linear policy: name in requests, type, policy, further parameters, and the policy
+/// made from its [`problem`]. `guarantee` is its epsilon, if it has one.
+macro_rules! glm_policy {
+    (
+        $name:literal, $type:ident { $($(#[$attr:meta])* $field:ident: $of:ty),* $(,)? } => $policy:ty;
+        make($maker:ident, $problem:ident) $make:expr $(; guarantee $epsilon:ident)?
+    ) => {
+        policy! {
+            $name,
+            $type {
+                arms: usize,
+                features: usize,
+                horizon: u64,
+                delta: f64,
+                #[serde(default = "logistic")]
+                link: Link,
+                #[serde(default = "one")]
+                s: f64,
+                #[serde(default)]
+                kappa: Option<f64>,
+                $($(#[$attr])* $field: $of,)*
+            } => $policy;
+            profile(p) Profile::contextual(p.features, p.arms)$(.private(p.$epsilon))?;
+            make($maker) {
+                let p = $maker;
+                let $problem = problem(p.features, p.arms, p.horizon, p.delta, p.link, p.s, p.kappa)?;
+                $make
+            }
+        }
+    };
 }
 
-policy! {
-    "gloc",
-    GlocParameters {
-        arms: usize,
-        features: usize,
-        horizon: u64,
-        delta: f64,
-        #[serde(default = "logistic")]
-        link: Link,
-        #[serde(default = "one")]
-        s: f64,
-        #[serde(default)]
-        kappa: Option<f64>,
-    } => Gloc;
-    profile(p) Profile::contextual(p.features, p.arms);
-    make(p) Gloc::new(problem!(p)?)?
+glm_policy! {
+    "rs-glinucb", RsGlinucbParameters {} => JointGlm;
+    make(p, problem) JointGlm::new(JointConfig::rs_glinucb(problem))?
 }
 
-policy! {
-    "glm-ucb",
-    GlmUcbParameters {
-        arms: usize,
-        features: usize,
-        horizon: u64,
-        delta: f64,
-        #[serde(default = "logistic")]
-        link: Link,
-        #[serde(default = "one")]
-        s: f64,
-        #[serde(default)]
-        kappa: Option<f64>,
-        #[serde(default = "five")]
-        refit_every: u64,
-    } => GlmUcb;
-    profile(p) Profile::contextual(p.features, p.arms);
-    make(p) GlmUcb::new(problem!(p)?, p.refit_every, false)?
+glm_policy! {
+    "gloc", GlocParameters {} => Gloc;
+    make(p, problem) Gloc::new(problem)?
+}
+
+glm_policy! {
+    "glm-ucb", GlmUcbParameters { #[serde(default = "five")] refit_every: u64 } => GlmUcb;
+    make(p, problem) GlmUcb::new(problem, p.refit_every, false)?
+}
+
+glm_policy! {
+    "joint-glm", JointGlmParameters { epsilon: Epsilon, gamma: f64, beta: f64 } => JointGlm;
+    make(p, problem) {
+        problem.check_delta()?;
+        JointGlm::new(JointConfig::private(problem, p.epsilon, p.gamma, p.beta)?)?
+    };
+    guarantee epsilon
 }
 
 policy! {
@@ -116,33 +108,8 @@ policy! {
     }
 }
 
-policy! {
-    "joint-glm",
-    JointGlmParameters {
-        arms: usize,
-        features: usize,
-        horizon: u64,
-        epsilon: Epsilon,
-        delta: f64,
-        #[serde(default = "logistic")]
-        link: Link,
-        #[serde(default = "one")]
-        s: f64,
-        #[serde(default)]
-        kappa: Option<f64>,
-        gamma: f64,
-        beta: f64,
-    } => JointGlm;
-    profile(p) Profile::contextual(p.features, p.arms).private(p.epsilon);
-    make(p) {
-        let problem = problem!(p)?;
-        problem.check_delta()?;
-        JointGlm::new(JointConfig::private(problem, p.epsilon, p.gamma, p.beta)?)?
-    }
-}
-
-/// The problem of a policy that keeps every row, and whose horizon is therefore bounded. `kappa` is that of
-/// the whole ball unless it is given.
+/// The problem of a policy that keeps every row, so that its horizon is bounded. The default of `kappa` is
+/// that of the whole ball.
 fn problem(
     features: usize,
     arms: usize,

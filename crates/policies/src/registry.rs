@@ -48,7 +48,7 @@ const fn entry<P: PolicyParameters>() -> (&'static str, Read) {
 /// The parameters of the policy `name`.
 ///
 /// # Errors
-/// [`Error::Parameter`], which names the parameter.
+/// [`Error::Parameter`] with the name of the parameter.
 pub(crate) fn read(name: &str, parameters: Map<String, Value>) -> Result<PolicyConfig, Error> {
     match POLICIES.iter().find(|(known, _)| *known == name) {
         Some((_, read)) => read(name, Value::Object(parameters)),
@@ -67,7 +67,7 @@ fn parse<P: DeserializeOwned>(name: &str, parameters: Value) -> Result<P, Error>
     })
 }
 
-/// What is wrong with a parameter of `policy`, with the name of the parameter first.
+/// The reason why a parameter of `policy` is refused. It begins with the name of the parameter.
 fn named(policy: &str, field: Option<&str>, why: &str) -> String {
     let why = ["usize", "u64", "u32"].iter().fold(why.to_string(), |why, integer| {
         why.replace(&format!("expected {integer}"), "expected a whole number")
@@ -75,7 +75,7 @@ fn named(policy: &str, field: Option<&str>, why: &str) -> String {
     let missing = why.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
     match (field, missing) {
         (None, Some((missing, _))) => format!("{missing}: missing, {policy} needs it"),
-        // Types that check their own range name themselves.
+        // The messages of types that check their own range begin with their name.
         (Some(field), _) if !why.starts_with(&format!("{field} ")) => format!("{field}: {why}"),
         _ => why,
     }
@@ -128,6 +128,11 @@ mod tests {
             (
                 r#"{"policy": "elimination", "arms": 5, "horizon": 9, "epsilon": 0.1234567, "model": "pure"}"#,
                 "epsilon is 0.1234567, it must be above 0, below 10⁶, with at most six decimals",
+            ),
+            (
+                r#"{"policy": "shuffle-glm", "arms": 4, "features": 3, "batches": [9], "epsilon": 1e-7,
+                    "delta": 1e-3, "gamma": 1, "steps": 2}"#,
+                "epsilon is 0.0000001, it must be from 0.1 to 1000000",
             ),
             (r#"{"policy": "ucb2", "arms": 5}"#, "policy: `ucb2` is none of those"),
         ] {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use wire::{ClearFeedback, SummedBatch};
 
-/// State of a policy as a service uses it. Object-safe: contexts, feedback and bytes have one type for all.
+/// The state of a policy as a service uses it, with the same types of contexts and feedback for all policies.
 pub(crate) trait State: Copied + Send + Sync {
     fn privacy(&self) -> Result<PrivacyStatement, Error>;
 
@@ -33,7 +33,8 @@ pub(crate) trait State: Copied + Send + Sync {
         Ok(None)
     }
 
-    /// Takes the sums that answer the task; the number of users who have answered all that is asked of them.
+    /// Learns from the sums that answer the task. Returns the number of users who have now answered all tasks
+    /// of their batch.
     fn report(&mut self, _: &[u128], _: &mut dyn Rng) -> Result<u64, Error> {
         Err(Error::Broken("a batch for a policy that takes none"))
     }
@@ -43,7 +44,7 @@ pub(crate) trait State: Copied + Send + Sync {
     }
 }
 
-/// What follows for a [`State`] from its type.
+/// The methods of a [`State`] that follow from its type.
 pub(crate) trait Copied {
     /// The state under the name of its policy, as [`decode`] reads it.
     fn encode(&self, name: &str) -> Result<Vec<u8>, Error>;
@@ -61,7 +62,7 @@ impl<S: State + Serialize + Clone + 'static> Copied for S {
     }
 }
 
-/// The state that was stored under `name`; all of `bytes`.
+/// Reads a state that was stored under `name` from all of `bytes`.
 pub(crate) fn decode<S: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<S, String> {
     let ((stored, state), rest) =
         postcard::take_from_bytes::<(String, S)>(bytes).map_err(|e| e.to_string())?;
@@ -71,12 +72,12 @@ pub(crate) fn decode<S: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<S,
     Ok(state)
 }
 
-/// A policy that runs in the server: it sees every context and every reward or noisy sum itself.
+/// A policy that runs in the server, which receives every context and every reward or noisy sum.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Direct<P>(pub(crate) P);
 
-/// A type of contexts that decisions may take.
+/// A type of contexts.
 pub(crate) trait Context {
     fn of(context: Option<&Features>) -> Result<&Self, Error>;
 }
@@ -93,7 +94,7 @@ impl Context for Features {
     }
 }
 
-/// A type of feedback that a policy may learn from.
+/// A type of feedback.
 pub(crate) trait Feedback {
     fn of(feedback: &ClearFeedback) -> Result<&Self, Error>;
 }
@@ -199,12 +200,12 @@ impl Clone for PolicyState {
     }
 }
 
-/// What came of a batch of sums.
+/// The effect of a batch of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
-    /// Number of users who have now answered all that is asked of them.
+    /// Number of users who have now answered all tasks of their batch.
     pub users: u64,
-    /// Whether these are the first sums of their batch. Its users pay for all of them now.
+    /// Whether these are the first sums of their batch. The privacy cost of all its sums is charged now.
     pub first: bool,
 }
 
@@ -212,7 +213,8 @@ impl PolicyState {
     /// The policy before its first round.
     ///
     /// # Errors
-    /// Those of the policy, which name the parameter; [`Error::Parameter`] for what a service does not carry.
+    /// Those of the policy, with the name of the parameter; [`Error::Parameter`] outside the limits of a
+    /// service.
     pub fn new(config: PolicyConfig) -> Result<Self, Error> {
         Ok(PolicyState { state: config.make()?, config })
     }
@@ -225,16 +227,15 @@ impl PolicyState {
     /// The guarantee of the whole run.
     ///
     /// # Errors
-    /// None for a configuration that was accepted.
+    /// Those of the policy, which do not occur for a configuration that was accepted.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         self.state.privacy()
     }
 
-    /// The arm to play; `None` if devices choose. Uses data only through values that were released and paid
-    /// for.
+    /// The arm to play; `None` if devices choose. It depends on data only through private releases.
     ///
     /// # Errors
-    /// Those of the policy. The state is of no further use.
+    /// Those of the policy. The state must then be discarded.
     pub fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
         self.state.decide(context, rng)
     }
@@ -242,7 +243,7 @@ impl PolicyState {
     /// Learns from feedback on `arm`.
     ///
     /// # Errors
-    /// Those of the policy. The state is of no further use.
+    /// Those of the policy. The state must then be discarded.
     pub fn learn(
         &mut self,
         context: Option<&Features>,
@@ -265,7 +266,7 @@ impl PolicyState {
     ///
     /// # Errors
     /// [`bandit::Error::Shares`] for another number of users, [`Error::Parameter`] for another number of
-    /// labels; those of the policy. The state is of no further use.
+    /// labels; those of the policy. The state must then be discarded.
     pub fn report(&mut self, task: &Task, batch: &SummedBatch, rng: &mut dyn Rng) -> Result<Reported, Error> {
         if batch.users != task.users {
             return Err(bandit::Error::Shares { got: batch.users, users: task.users }.into());
@@ -279,10 +280,10 @@ impl PolicyState {
         Ok(Reported { users, first: !matches!(task.ask, Ask::Gradient { .. }) })
     }
 
-    /// What devices that choose their arms need, one value for each batch that is complete.
+    /// The values, one for each complete batch, from which devices choose their arms.
     ///
     /// # Errors
-    /// [`Error::Broken`] only.
+    /// [`Error::Broken`], which does not occur.
     pub fn published(&self) -> Result<Vec<Value>, Error> {
         self.state.published()
     }
@@ -290,7 +291,7 @@ impl PolicyState {
     /// The serialised state: the name of the policy, then what it has learnt.
     ///
     /// # Errors
-    /// [`Error::Broken`] only.
+    /// [`Error::Broken`], which does not occur.
     pub fn state(&self) -> Result<Vec<u8>, Error> {
         self.state.encode(self.config.name())
     }
@@ -305,7 +306,7 @@ impl Serialize for PolicyState {
     }
 }
 
-/// Bytes that are serialised in one piece.
+/// Bytes that are serialised as one sequence.
 struct Bytes<'a>(&'a [u8]);
 
 impl Serialize for Bytes<'_> {

@@ -1,4 +1,4 @@
-//! PolicyParameters of stochastic bandits without contexts, and of full information.
+//! Parameters of policies without contexts, for bandit feedback and for full information.
 
 use crate::Error;
 use crate::config::{Profile, policy};

@@ -1,4 +1,4 @@
-//! PolicyParameters of policies that learn from sums of users' answers.
+//! Parameters of policies that learn from sums of users' answers.
 
 use crate::Error;
 use crate::config::{PolicyConfig, PolicyParameters, Profile};
@@ -9,7 +9,7 @@ use glm::shuffle::{self, ShuffleGlmServer};
 use serde::{Deserialize, Serialize};
 use wire::FeedbackKind;
 
-/// The elimination that `parameters` ask for: the model decides which roles the server has.
+/// The elimination with these parameters. The model determines the roles of the server.
 pub(crate) fn elimination(parameters: distributed::EliminationParameters) -> PolicyConfig {
     match parameters.model() {
         Model::Central => PolicyConfig::new(CentralElimination(parameters)),
@@ -17,7 +17,7 @@ pub(crate) fn elimination(parameters: distributed::EliminationParameters) -> Pol
     }
 }
 
-/// An elimination whose server sees every reward and adds the noise.
+/// An elimination whose server receives every reward and adds the noise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 struct CentralElimination(distributed::EliminationParameters);
@@ -67,6 +67,7 @@ impl PolicyParameters for SummedElimination {
 
 impl PolicyParameters for shuffle::ShuffleParameters {
     const NAME: &'static str = "shuffle-glm";
+    const LEAST_EPSILON: f64 = shuffle::LEAST_EPSILON;
     type State = ShuffleGlmServer;
 
     fn profile(&self) -> Profile {

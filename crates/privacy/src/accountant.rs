@@ -1,17 +1,17 @@
-//! A ledger that says no.
+//! The privacy accountant, which refuses releases beyond a budget.
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The price of one release, or a whole budget.
+/// The privacy cost of a release, or a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
-    /// `(epsilon, delta)`; pure with `delta` 0.
+    /// `(epsilon, delta)`-differential privacy, which is pure if `delta` is 0.
     Approximate(Epsilon, Delta),
-    /// Zero-concentrated.
+    /// Zero-concentrated differential privacy.
     Zcdp(Rho),
 }
 
@@ -22,63 +22,31 @@ impl Cost {
     }
 }
 
-/// What a person's data have cost so far, and which data have been released.
-///
-/// Every person has the same budget. [`spend`](Self::spend) pays for a release that may touch everybody;
-/// [`release`](Self::release) for one that touches the named observations only, each of which may be named
-/// once in the whole life of the ledger. The guarantee is the sum of the former plus the dearest of the
-/// latter (parallel composition over disjoint observations, neighbours by replacement). A refusal changes
-/// nothing.
-///
-/// Sums are of doubles: a total that exceeds the budget by less than one part in `10^12` is rounding, and
-/// passes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
-pub struct Accountant {
-    budget: Cost,
-    /// `(epsilon, delta)` or `(rho, 0)`, paid by all.
-    shared: (f64, f64),
-    /// The same, the largest paid by any single observation.
-    worst: (f64, f64),
-    /// Observations released: disjoint, not touching, first to last inclusive.
-    released: BTreeMap<u64, u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    budget: Cost,
-    shared: (f64, f64),
-    worst: (f64, f64),
-    released: BTreeMap<u64, u64>,
-}
-
-impl TryFrom<Stored> for Accountant {
-    type Error = Error;
-    fn try_from(Stored { budget, shared, worst, released }: Stored) -> Result<Self, Error> {
-        let costs = [shared.0, shared.1, worst.0, worst.1];
-        if !costs.iter().all(|c| c.is_finite() && *c >= 0.0) {
-            return Err(Error::State { what: "a cost that is negative or not finite" });
-        }
-        let mut ranges = released.iter().zip(released.iter().skip(1));
-        let apart =
-            ranges.all(|((_, last), (next, _))| last.checked_add(1).is_some_and(|after| after < *next));
-        if !apart || !released.iter().all(|(first, last)| first <= last) {
-            return Err(Error::State { what: "observations released twice" });
-        }
-        let accountant = Self { budget, shared, worst, released };
-        accountant.check(shared, worst)?;
-        Ok(accountant)
-    }
-}
-
-impl From<Accountant> for Stored {
-    fn from(Accountant { budget, shared, worst, released }: Accountant) -> Self {
-        Self { budget, shared, worst, released }
+crate::stored! {
+    /// The privacy costs so far, and the observations that have been released.
+    ///
+    /// Every person has the same budget. [`spend`](Self::spend) charges a release that may depend on all
+    /// data; [`release`](Self::release) charges one that depends on the given observations only, each of
+    /// which may be released once. The total cost is the sum of the former plus the largest of the latter
+    /// (parallel composition over disjoint observations, neighbours by replacement). A refusal changes
+    /// nothing.
+    ///
+    /// A total that exceeds the budget by less than one part in `10^12` is accepted, since it may be a
+    /// rounding error.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Accountant {
+        budget: Cost,
+        /// Cost of releases that depend on all data: `(epsilon, delta)` or `(rho, 0)`.
+        shared: (f64, f64),
+        /// Largest cost of a release of single observations, in the same form.
+        worst: (f64, f64),
+        /// Observations released, as ranges from first to last, which are disjoint and not adjacent.
+        released: BTreeMap<u64, u64>,
     }
 }
 
 impl Accountant {
-    /// Nothing spent of `budget`.
+    /// An accountant with this budget, of which nothing is spent.
     pub fn new(budget: Cost) -> Self {
         Self { budget, shared: (0.0, 0.0), worst: (0.0, 0.0), released: BTreeMap::new() }
     }
@@ -88,33 +56,33 @@ impl Accountant {
         self.budget
     }
 
-    /// What the person worst off has paid: `epsilon` and `delta`, or `rho` and 0.
+    /// The largest cost of any person: `epsilon` and `delta`, or `rho` and 0.
     pub fn spent(&self) -> (f64, f64) {
         (self.shared.0 + self.worst.0, self.shared.1 + self.worst.1)
     }
 
-    /// Pays for a release that may depend on everybody.
+    /// Charges a release that may depend on all data.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`] if too little is left, [`Error::Currency`] if `cost` cannot be expressed in the
-    /// budget's kind. Nothing is spent then.
+    /// [`Error::BudgetSpent`] if the rest of the budget is smaller, [`Error::Currency`] if `cost` cannot be
+    /// converted to the kind of the budget. Nothing is spent then.
     pub fn spend(&mut self, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;
         let shared = (self.shared.0 + cost.0, self.shared.1 + cost.1);
-        self.check(shared, self.worst)?;
+        self.afford(shared, self.worst)?;
         self.shared = shared;
         Ok(())
     }
 
-    /// Pays for a release that depends on `observations` only.
+    /// Charges a release that depends on `observations` only.
     ///
     /// # Errors
-    /// [`Error::ReleasedTwice`] if one of them was released before or is named twice; else as
+    /// [`Error::ReleasedTwice`] if one of them was released before or occurs twice; those of
     /// [`spend`](Self::spend). Nothing is spent or recorded then.
     pub fn release(&mut self, observations: impl IntoIterator<Item = u64>, cost: Cost) -> Result<(), Error> {
         let cost = self.in_currency(cost)?;
         let worst = (self.worst.0.max(cost.0), self.worst.1.max(cost.1));
-        self.check(self.shared, worst)?;
+        self.afford(self.shared, worst)?;
         let mut fresh: Vec<u64> = observations.into_iter().collect();
         fresh.sort_unstable();
         let twice = fresh.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
@@ -157,7 +125,23 @@ impl Accountant {
         }
     }
 
-    fn check(&self, shared: (f64, f64), worst: (f64, f64)) -> Result<(), Error> {
+    /// Refuses a ledger that no run can store.
+    fn check_stored(&self) -> Result<(), Error> {
+        let costs = [self.shared.0, self.shared.1, self.worst.0, self.worst.1];
+        if !costs.iter().all(|c| c.is_finite() && *c >= 0.0) {
+            return Err(Error::State { what: "a cost that is negative or not finite" });
+        }
+        let mut ranges = self.released.iter().zip(self.released.iter().skip(1));
+        let apart =
+            ranges.all(|((_, last), (next, _))| last.checked_add(1).is_some_and(|after| after < *next));
+        if !apart || !self.released.iter().all(|(first, last)| first <= last) {
+            return Err(Error::State { what: "observations released twice" });
+        }
+        self.afford(self.shared, self.worst)
+    }
+
+    /// Refuses costs above the budget.
+    fn afford(&self, shared: (f64, f64), worst: (f64, f64)) -> Result<(), Error> {
         const ROUNDING: f64 = 1.0 + 1e-12;
         let limit = match self.budget {
             Cost::Approximate(e, d) => (e.get(), d.get()),

@@ -1,49 +1,40 @@
-//! Empirical lower bounds on epsilon: how much an attack on real outputs already shows.
-//!
-//! An audit can refute a guarantee and never prove one.
+//! Empirical lower bounds on epsilon from attacks on outputs. An audit can refute a guarantee, not prove it.
 
 use crate::Error;
 use crate::binomial::{lower_tail, upper_tail};
 use crate::budget::Delta;
-use fault::OutOfRange;
+use fault::require;
 
-/// The largest `epsilon` refuted: with probability `1 - error`, the mechanism is **not** `(epsilon,
+/// A lower confidence bound on `epsilon`: with probability `1 - error`, the mechanism is **not** `(epsilon,
 /// delta)`-DP for any smaller `epsilon`.
 ///
-/// An event, fixed before looking, was seen `hits[0]` times in `runs` runs on one data set and `hits[1]`
-/// times in as many on a neighbour. The bound is `ln((low - delta)/high)`, `low` and `high` the
-/// Clopper-Pearson limits of the two probabilities at `error/2` each; 0 if that is negative.
+/// An event that is fixed in advance occurred `hits[0]` times in `runs` runs on one data set, and `hits[1]`
+/// times in as many runs on a neighbour. The bound is `ln((low - delta)/high)`, or 0 if that is negative,
+/// where `low` and `high` are the Clopper-Pearson limits of the two probabilities at `error/2` each.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if there are more hits than runs, no runs, or `error` is not in (0, 1).
+/// [`Error::OutOfRange`] if `runs` is 0 or smaller than a number of hits, or `error` is not in (0, 1).
 pub fn epsilon_at_least(runs: u64, hits: [u64; 2], delta: Delta, error: f64) -> Result<f64, Error> {
     let most = hits[0].max(hits[1]);
-    if runs == 0 || most > runs {
-        return Err(Error::OutOfRange(OutOfRange::new(
-            "hits",
-            most,
-            "at most the runs, of which there are some",
-        )));
-    }
-    if !(error > 0.0 && error < 1.0) {
-        return Err(Error::OutOfRange(OutOfRange::new("error", error, "in (0, 1)")));
-    }
+    require(runs > 0 && most <= runs, "hits", most, "at most the number of runs, which must be above 0")?;
+    require(error > 0.0 && error < 1.0, "error", error, "in (0, 1)")?;
     let low = lower_limit(runs, hits[0], error / 2.0) - delta.get();
     let high = upper_limit(runs, hits[1], error / 2.0);
     Ok(if low > high { (low / high).ln() } else { 0.0 })
 }
 
-/// The `p` at which `hits` or more have probability `error`.
+/// The `p` at which the probability of `hits` or more is `error`.
 fn lower_limit(runs: u64, hits: u64, error: f64) -> f64 {
     if hits == 0 { 0.0 } else { bisect(|p| upper_tail(runs, hits, p) < error).0 }
 }
 
-/// The `p` at which `hits` or fewer have probability `error`.
+/// The `p` at which the probability of `hits` or fewer is `error`.
 fn upper_limit(runs: u64, hits: u64, error: f64) -> f64 {
     if hits == runs { 1.0 } else { bisect(|p| lower_tail(runs, hits + 1, p) > error).1 }
 }
 
-/// Where a condition that holds for small `p` ceases to: last that holds, first that does not.
+/// The largest `p` at which `holds`, and the smallest at which it does not, for a condition that holds below
+/// some point in [0, 1]; both up to 2^-60.
 fn bisect(holds: impl Fn(f64) -> bool) -> (f64, f64) {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {

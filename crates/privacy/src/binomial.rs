@@ -1,6 +1,7 @@
-//! Binomial probabilities in double precision: for accounting and audits, never for noise.
+//! Binomial probabilities in double precision, for accounting and audits, not for noise.
 
-/// `P(X < x)`, X binomial of `n` and `p` in (0, 1): summed below the mean, 1 less the other tail above it.
+/// `P(X < x)` for a binomial variate X of `n` trials with probability `p` in (0, 1). Below the mean the terms
+/// are summed; above it the result is 1 minus the upper tail.
 pub(crate) fn lower_tail(n: u64, x: u64, p: f64) -> f64 {
     if x as f64 > n as f64 * p {
         return 1.0 - upper_tail(n, x, p);
@@ -40,7 +41,7 @@ pub(crate) fn upper_tail(n: u64, x: u64, p: f64) -> f64 {
     sum
 }
 
-/// Deviation from which the terms of a tail are summed as an integral.
+/// Standard deviation from which the sum of a tail is computed as an integral.
 const SMOOTH_DEVIATION: f64 = 4096.0;
 /// Nodes and weights of Gauss-Legendre quadrature of five points on `[-1, 1]`.
 const LEGENDRE: [(f64, f64); 5] = [
@@ -50,11 +51,11 @@ const LEGENDRE: [(f64, f64); 5] = [
     (0.538_469_310_105_683_1, 0.478_628_670_499_366_5),
     (0.906_179_845_938_664, 0.236_926_885_056_189_1),
 ];
-/// Parts of the range of integration, which is 10 deviations long at most.
+/// Number of parts of the range of integration, which is at most 10 standard deviations long.
 const PANELS: u32 = 64;
 
-/// `P(X >= x)` for `x` above the mean, in time that does not depend on `n`; `None` where the distribution is
-/// too narrow, or `x` too near its end.
+/// `P(X >= x)` for `x` above the mean, in time that does not depend on `n`; `None` if the distribution is too
+/// narrow, or `x` too close to `n`.
 ///
 /// The sum of `f(k)` over `k >= x` is the integral of `f` from `a = x - 1/2` and `f'(a)/24`, up to a part of
 /// `(z/sd)^4`, by the midpoint rule: below 1e-13 of the sum within ten deviations `z`.
@@ -62,8 +63,8 @@ fn smooth_tail(n: u64, x: u64, p: f64) -> Option<f64> {
     let (nf, a) = (n as f64, x as f64 - 0.5);
     let deviation = (nf * p * (1.0 - p)).sqrt();
     let z = (a - nf * p) / deviation;
-    // ln f falls at least as fast as z u/sd + u^2/(2 sd^2) up to the third order, and more terms than these
-    // add nothing.
+    // Up to the third order, ln f decreases at least as fast as z u/sd + u^2/(2 sd^2), so that further terms
+    // are negligible.
     let length = deviation * ((z * z + 100.0).sqrt() - z);
     if deviation < SMOOTH_DEVIATION || !(0.0..=10.0).contains(&z) || a + length + 16.0 >= nf {
         return None;
@@ -78,8 +79,8 @@ fn smooth_tail(n: u64, x: u64, p: f64) -> Option<f64> {
     Some(integral + slope * mass(nf, a, p) / 24.0)
 }
 
-/// `P(X = x)` by Loader's saddle-point form, which stays precise for large `n`; between whole numbers, its
-/// smooth continuation.
+/// `P(X = x)` by Loader's saddle-point form, which is precise for large `n`; between whole numbers its smooth
+/// continuation.
 fn mass(nf: f64, xf: f64, p: f64) -> f64 {
     if xf == 0.0 {
         return (nf * (-p).ln_1p()).exp();

@@ -1,7 +1,7 @@
-//! Budgets as types: what a guarantee is counted in. A number that is not a budget cannot become one.
+//! Privacy parameters as types, whose values are within their ranges.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
 macro_rules! budget {
@@ -18,11 +18,8 @@ macro_rules! budget {
             /// [`Error::OutOfRange`] for any other value.
             pub fn new(value: f64) -> Result<Self, Error> {
                 let test: fn(f64) -> bool = $test;
-                if test(value) {
-                    Ok(Self(value))
-                } else {
-                    Err(Error::OutOfRange(OutOfRange::new($field, value, $want)))
-                }
+                require(test(value), $field, value, $want)?;
+                Ok(Self(value))
             }
 
             /// The number.
@@ -51,7 +48,7 @@ budget! {
     Epsilon, "epsilon", |v| v.is_finite() && v > 0.0, "finite and above 0"
 }
 budget! {
-    /// The `delta` of `(epsilon, delta)`-differential privacy; 0 is pure.
+    /// The `delta` of `(epsilon, delta)`-differential privacy; 0 for pure differential privacy.
     Delta, "delta", |v| (0.0..1.0).contains(&v), "at least 0 and below 1"
 }
 budget! {
@@ -60,18 +57,20 @@ budget! {
     Rho, "rho", |v| v.is_finite() && v > 0.0, "finite and above 0"
 }
 budget! {
-    /// How far a statistic moves between neighbours, in its own unit; the mechanism says in which norm.
+    /// The largest change of a statistic between neighbours, in its own unit and in the norm of the
+    /// mechanism.
     Sensitivity, "sensitivity", |v| v.is_finite() && v > 0.0, "finite and above 0"
 }
 
-/// Which data sets are neighbours.
+/// The relation of neighbouring data sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Neighbours {
-    /// The data of one person, or of one round, is replaced by any other.
+    /// The data of one person, or of one round, is replaced by other data.
     ReplaceOne,
-    /// One person is there or not; absent counts as zero, so that all coordinates move the same way.
+    /// The data of one person is added or removed. Absent data count as zero, so that all coordinates change
+    /// in the same direction.
     AddRemove,
 }
 
@@ -79,7 +78,7 @@ impl Delta {
     /// Pure differential privacy.
     pub const ZERO: Self = Self(0.0);
 
-    /// `1/n`, for constants.
+    /// `1/n`, as a constant.
     ///
     /// # Panics
     /// If `n` is below 2.
@@ -89,21 +88,14 @@ impl Delta {
     }
 
     /// `ln(1/delta)`.
-    fn log_inverse(self) -> Result<f64, Error> {
-        if self.0 > 0.0 {
-            Ok(-self.0.ln())
-        } else {
-            Err(Error::OutOfRange(OutOfRange::new(
-                "delta",
-                0,
-                "above 0 where Renyi divergences are converted",
-            )))
-        }
+    pub(crate) fn log_inverse(self) -> Result<f64, Error> {
+        require(self.0 > 0.0, "delta", 0, "above 0 where Renyi divergences are converted")?;
+        Ok(-self.0.ln())
     }
 }
 
 impl Rho {
-    /// The largest `rho` that [`epsilon`](Self::epsilon) takes to `epsilon`:
+    /// The largest `rho` whose [`epsilon`](Self::epsilon) at `delta` is at most `epsilon`:
     /// `(sqrt(ln(1/delta) + epsilon) - sqrt(ln(1/delta)))^2`.
     ///
     /// # Errors
@@ -113,11 +105,11 @@ impl Rho {
     /// Bun, Steinke, "Concentrated differential privacy", 2016, Proposition 1.3, solved for `rho`.
     pub fn within(epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
         let log = delta.log_inverse()?;
-        // The quotient loses no digits where epsilon is small against the logarithm.
+        // The quotient avoids the cancellation of the difference where epsilon is small.
         Self::new((epsilon.0 / ((log + epsilon.0).sqrt() + log.sqrt())).powi(2))
     }
 
-    /// The `epsilon` that goes with `delta`: `rho + 2 sqrt(rho ln(1/delta))`.
+    /// The `epsilon` of `(epsilon, delta)`-DP at this `delta`: `rho + 2 sqrt(rho ln(1/delta))`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `delta` is 0.
@@ -125,23 +117,21 @@ impl Rho {
         Epsilon::new(self.0 + 2.0 * (self.0 * delta.log_inverse()?).sqrt())
     }
 
-    /// What Gaussian noise of standard deviation `sigma` costs: `l2^2 / (2 sigma^2)`.
+    /// The cost of Gaussian noise of standard deviation `sigma`: `l2^2 / (2 sigma^2)`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if `sigma` is not such that the cost is finite and above 0.
+    /// [`Error::OutOfRange`] unless `sigma` and the cost are finite and above 0.
     pub fn of_gaussian(l2: Sensitivity, sigma: f64) -> Result<Self, Error> {
-        if !(sigma.is_finite() && sigma > 0.0) {
-            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "finite and above 0")));
-        }
+        require(sigma.is_finite() && sigma > 0.0, "sigma", sigma, "finite and above 0")?;
         Self::new((l2.0 / sigma).powi(2) / 2.0)
     }
 
-    /// Standard deviation of the Gaussian noise that this pays for: `l2 / sqrt(2 rho)`.
+    /// The standard deviation of Gaussian noise with this cost: `l2 / sqrt(2 rho)`.
     pub fn sigma(self, l2: Sensitivity) -> f64 {
         l2.0 / (2.0 * self.0).sqrt()
     }
 
-    /// `epsilon^2 / 2`: what a purely `epsilon`-private release costs (Bun, Steinke 2016, Proposition 1.4).
+    /// The cost of an `epsilon`-DP release: `epsilon^2 / 2` (Bun, Steinke 2016, Proposition 1.4).
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the square leaves the range of doubles.

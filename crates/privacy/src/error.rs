@@ -1,15 +1,15 @@
-//! Errors, each with whose fault it is.
+//! Errors of the crate, classified by fault.
 
 use fault::Fault;
 
-/// Errors of this crate. None names a datum or a noise value.
+/// Errors of this crate. No message contains data or noise.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Misuse: a value outside its range.
     #[error(transparent)]
-    OutOfRange(fault::OutOfRange),
-    /// Capacity: an exact rational or integer no longer fits its width. Take coarser parameters.
+    OutOfRange(#[from] fault::OutOfRange),
+    /// Capacity: an exact rational or integer exceeds its width. Coarser parameters avoid this.
     #[error("{what} does not fit {bits} bits")]
     Overflow {
         /// The quantity.
@@ -18,24 +18,24 @@ pub enum Error {
         bits: u32,
     },
     /// Misuse: a scripted noise source has no value left.
-    #[error("scripted noise: draw {draw} asked for, {values} given")]
+    #[error("draw {draw} was requested from scripted noise with {values} values")]
     ScriptEnded {
         /// Number of the draw, from 1.
         draw: usize,
         /// Values given.
         values: usize,
     },
-    /// Misuse: a release would cost more than is left. Nothing is released.
-    #[error("{what}: {total} in all would exceed the budget of {budget}")]
+    /// Misuse: the total cost would exceed the budget. Nothing is released.
+    #[error("{what}: a total of {total} would exceed the budget of {budget}")]
     BudgetSpent {
-        /// What would be exceeded.
+        /// The parameter that would be exceeded.
         what: &'static str,
         /// The total after the release.
         total: f64,
         /// The budget.
         budget: f64,
     },
-    /// Misuse: an observation may enter one release only.
+    /// Misuse: an observation was released before.
     #[error("observation {observation} has been released before")]
     ReleasedTwice {
         /// Number of the observation.
@@ -44,16 +44,17 @@ pub enum Error {
     /// Untrusted: a stored state that was damaged, or that no run can reach.
     #[error("stored state: {what}")]
     State {
-        /// What is wrong.
+        /// The part that is wrong.
         what: &'static str,
     },
-    /// Misuse: `(epsilon, delta)` with `delta` above 0 is no zCDP, and zCDP is converted once, at the end.
-    #[error("the cost of this release cannot be counted in the kind of budget that the ledger keeps")]
+    /// Misuse: a cost of `(epsilon, delta)` with `delta` above 0 implies no zCDP, and costs in zCDP are
+    /// converted once, for the total.
+    #[error("the cost of this release cannot be converted to the kind of the budget")]
     Currency,
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The fault that the error is classified under.
     pub fn fault(&self) -> Fault {
         match self {
             Error::OutOfRange(_) | Error::Overflow { .. } => Fault::Value,

@@ -1,40 +1,40 @@
-//! Gaussian noise as policies ask for it, in the manner of [`laplace`](crate::laplace).
+//! Sources of Gaussian noise for policies, like those of [`laplace`](crate::laplace).
 
 use crate::budget::Sensitivity;
 use crate::laplace::{finite, positive};
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Noise of law Gaussian, or its discrete counterpart.
+/// A source of Gaussian noise, continuous or discrete.
 pub trait GaussianNoise {
-    /// One value of standard deviation `sigma`, which is the scale itself: each noise knows no other unit.
+    /// Draws a value of standard deviation `sigma`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if `sigma` is not finite and above 0, and what the implementor adds.
+    /// [`Error::OutOfRange`] if `sigma` is not finite and above 0; those of the implementor.
     fn draw(&mut self, sigma: f64, rng: &mut dyn Rng) -> Result<f64, Error>;
 
-    /// The value that noise may be added to: `x` itself, or `x` taken to the grid.
+    /// The value to which noise may be added: `x`, or `x` rounded to the grid.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if `x` is not finite, or out of the grid's range.
+    /// [`Error::OutOfRange`] if `x` is not finite, or outside the range of the grid.
     fn round(&self, x: f64) -> Result<f64, Error> {
         finite(x)
     }
 
-    /// What the sensitivity `l2` of `len` values becomes when neighbours are both rounded.
+    /// The sensitivity of `len` values of sensitivity `l2` after rounding.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if it leaves the range of doubles.
+    /// [`Error::OutOfRange`] if it exceeds the range of doubles.
     fn rounded_sensitivity(&self, l2: Sensitivity, _len: usize) -> Result<Sensitivity, Error> {
         Ok(l2)
     }
 }
 
-/// Continuous Gaussian by Box and Muller in double precision: **simulation and repeatable runs only**. Two
-/// words.
+/// Continuous Gaussian noise by the Box-Muller method in double precision, for **simulation only**. A draw
+/// takes two words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessGaussian;
 
@@ -46,13 +46,13 @@ impl GaussianNoise for HarnessGaussian {
     }
 }
 
-/// Discrete Gaussian on the multiples of `2^-bits`, from integers only: what a deployment uses.
+/// Discrete Gaussian noise on the multiples of `2^-bits`, from integers only, for deployments.
 ///
 /// - Privacy: integer statistics of sensitivity `l2` (in steps) get `l2²/2v`-zCDP from variance parameter
-///   `v`; `v` is `(sigma/step)²` rounded **up**. Values are rounded to the nearest step, which can move
-///   neighbours apart by one step a coordinate: [`rounded_sensitivity`](GaussianNoise::rounded_sensitivity)
-///   is what the ledger must be charged.
-/// - Range: values below `2^40` steps, so that a million of them still add up exactly in doubles.
+///   `v`, which is `(sigma/step)²` rounded **up**. Rounding values to the nearest step can add one step per
+///   coordinate to the distance of neighbours, so the accounting must use
+///   [`rounded_sensitivity`](GaussianNoise::rounded_sensitivity).
+/// - Range: values are below `2^40` steps, so that sums of a few thousand of them are exact in doubles.
 /// - Source: Canonne, Kamath, Steinke 2020, Theorem 4 and Algorithm 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -61,14 +61,12 @@ pub struct GridGaussian {
 }
 
 impl GridGaussian {
-    /// Steps of `2^-bits`.
+    /// The grid of steps `2^-bits`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `bits` is above 30.
     pub fn new(bits: u32) -> Result<Self, Error> {
-        if bits > 30 {
-            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 30")));
-        }
+        require(bits <= 30, "bits", bits, "at most 30")?;
         Ok(Self { bits })
     }
 
@@ -77,12 +75,10 @@ impl GridGaussian {
         2f64.powi(-(self.bits as i32))
     }
 
-    /// The variance parameter in steps squared: a multiple of 1/256 while small, whole from `2^30` on.
+    /// The variance parameter in squared steps: a multiple of 1/256 below `2^30`, a whole number above.
     fn variance(self, sigma: f64) -> Result<Ratio, Error> {
         let v = (sigma / self.step()).powi(2).next_up();
-        if v >= 2f64.powi(56) {
-            return Err(Error::OutOfRange(OutOfRange::new("sigma", sigma, "below 2^28 steps")));
-        }
+        require(v < 2f64.powi(56), "sigma", sigma, "below 2^28 steps")?;
         let parts = if v < 2f64.powi(30) { 256.0 } else { 1.0 };
         Ratio::new((v * parts).ceil() as u128, parts as u128)
     }
@@ -109,9 +105,7 @@ impl GaussianNoise for GridGaussian {
 
     fn round(&self, x: f64) -> Result<f64, Error> {
         let steps = (finite(x)? / self.step()).round();
-        if steps.abs() >= 2f64.powi(40) {
-            return Err(Error::OutOfRange(OutOfRange::new("value", x, "below 2^40 steps of the grid")));
-        }
+        require(steps.abs() < 2f64.powi(40), "value", x, "below 2^40 steps of the grid")?;
         Ok(steps * self.step())
     }
 

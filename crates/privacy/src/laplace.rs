@@ -1,24 +1,24 @@
-//! Laplace noise as policies ask for it: by scale, from a source that is their argument.
+//! Sources of Laplace noise for policies.
 
 use crate::source::Words;
 use crate::{Error, Ratio, sampler};
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Adds noise of law Laplace, density `e^(-|x|/scale) / (2 scale)` or its discrete counterpart.
+/// A source of Laplace noise, with density `e^(-|x|/scale) / (2 scale)` or its discrete counterpart.
 ///
-/// `scale = sensitivity / epsilon` gives `epsilon`-differential privacy to a statistic that changes by at
-/// most `sensitivity` between neighbours; [`HarnessLaplace`] gives it on paper, [`GridLaplace`] on the
-/// machine.
+/// Noise of `scale = sensitivity / epsilon` gives `epsilon`-differential privacy to a statistic that changes
+/// by at most `sensitivity` between neighbours. [`GridLaplace`] gives this guarantee as implemented;
+/// [`HarnessLaplace`] would give it in exact arithmetic.
 pub trait LaplaceNoise {
-    /// One value of the given scale (units of the statistic).
+    /// Draws a value of the given scale, in the unit of the statistic.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if `scale` is not finite and above 0, and what the implementor adds.
+    /// [`Error::OutOfRange`] if `scale` is not finite and above 0; those of the implementor.
     fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error>;
 
-    /// `value` with noise added. **Releases go through here**: the grid takes the value to whole steps first.
+    /// `value` with noise added. **Releases must use this method**, which rounds the value to the grid first.
     ///
     /// # Errors
     /// As [`draw`](Self::draw); [`Error::OutOfRange`] if `value` is not finite.
@@ -28,25 +28,19 @@ pub trait LaplaceNoise {
 }
 
 pub(crate) fn finite(value: f64) -> Result<f64, Error> {
-    if value.is_finite() {
-        Ok(value)
-    } else {
-        Err(Error::OutOfRange(OutOfRange::new("value", value, "finite")))
-    }
+    require(value.is_finite(), "value", value, "finite")?;
+    Ok(value)
 }
 
 pub(crate) fn positive(field: &'static str, scale: f64) -> Result<f64, Error> {
-    if scale.is_finite() && scale > 0.0 {
-        Ok(scale)
-    } else {
-        Err(Error::OutOfRange(OutOfRange::new(field, scale, "finite and above 0")))
-    }
+    require(scale.is_finite() && scale > 0.0, field, scale, "finite and above 0")?;
+    Ok(scale)
 }
 
-/// Continuous Laplace by inversion in double precision: **simulation and repeatable runs only**.
+/// Continuous Laplace noise by inversion in double precision, for **simulation only**.
 ///
-/// The gaps of floating point leak the value it is added to (Mironov 2012). One word a draw:
-/// `u = ((word >> 11) + 1/2) 2^-53`, then `b ln 2u` for `u < 1/2`, else `-b ln 2(1 - u)`.
+/// The gaps between floating-point numbers reveal the value to which it is added (Mironov 2012). A draw takes
+/// one word: `u = ((word >> 11) + 1/2) 2^-53`, then `b ln 2u` for `u < 1/2`, else `-b ln 2(1 - u)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HarnessLaplace;
 
@@ -58,14 +52,14 @@ impl LaplaceNoise for HarnessLaplace {
     }
 }
 
-/// Discrete Laplace on the multiples of `2^-bits`, from integers only: what a deployment uses.
+/// Discrete Laplace noise on the multiples of `2^-bits`, from integers only, for deployments.
 ///
 /// - Privacy: [`add`](LaplaceNoise::add) rounds the value down to whole steps, then adds `z` steps with `P(z)
-///   ∝ e^(-|z| step/scale)`, the double `scale` taken as the rational that it is. If neighbours differ by at
-///   most a sensitivity that is itself a whole number of steps, so do the rounded values, and the release is
-///   `sensitivity/scale`-DP exactly. The caller's sum must be exact too: integers, or doubles on the grid.
-/// - Range: results are below `2^53` steps in size, so that doubles hold them; a value or noise beyond is cut
-///   off there, which is post-processing of the exact release and depends on nothing else.
+///   ∝ e^(-|z| step/scale)`, where the double `scale` is read as an exact rational. If the sensitivity is a
+///   whole number of steps, it also bounds the difference of rounded neighbours, and the release is exactly
+///   `sensitivity/scale`-DP. The value must be exact: an integer, or a double on the grid.
+/// - Range: results are clamped to `2^53` steps in absolute value, which doubles represent exactly. Clamping
+///   is post-processing of the exact release.
 /// - Source: Canonne, Kamath, Steinke 2020 (sampler); Mironov 2012 (why a grid).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
@@ -74,14 +68,12 @@ pub struct GridLaplace {
 }
 
 impl GridLaplace {
-    /// Steps of `2^-bits`.
+    /// The grid of steps `2^-bits`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `bits` is above 40.
     pub fn new(bits: u32) -> Result<Self, Error> {
-        if bits > 40 {
-            return Err(Error::OutOfRange(OutOfRange::new("bits", bits, "at most 40")));
-        }
+        require(bits <= 40, "bits", bits, "at most 40")?;
         Ok(Self { bits })
     }
 
@@ -120,13 +112,13 @@ impl LaplaceNoise for GridLaplace {
     }
 
     fn add(&mut self, value: f64, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
-        // The cast saturates far outside `cut`; the division by a power of two is exact.
+        // The cast saturates far outside the range of `cut`. Division by a power of two is exact.
         let whole = (finite(value)? / self.step()).floor() as i64;
         Ok(self.cut(i128::from(whole).saturating_add(self.steps(scale, rng)?)))
     }
 }
 
-/// Gives out a list of values and keeps the scales that it was asked for: tests.
+/// A list of values in place of noise, for tests. It records the scales of the draws.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScriptedLaplace {
     values: Vec<f64>,
@@ -134,19 +126,19 @@ pub struct ScriptedLaplace {
 }
 
 impl ScriptedLaplace {
-    /// Will give `values` in this order.
+    /// The source that returns `values` in this order.
     pub fn new(values: impl Into<Vec<f64>>) -> Self {
         Self { values: values.into(), scales: Vec::new() }
     }
 
-    /// Scales asked for so far.
+    /// The scales of all draws so far.
     pub fn scales(&self) -> &[f64] {
         &self.scales
     }
 }
 
 impl LaplaceNoise for ScriptedLaplace {
-    /// The next value of the list, whatever the scale; no word is drawn.
+    /// Returns the next value of the list, for any scale. No word is drawn.
     ///
     /// # Errors
     /// [`Error::ScriptEnded`] when none is left.
@@ -159,7 +151,7 @@ impl LaplaceNoise for ScriptedLaplace {
     }
 }
 
-/// Delegates, so that a policy can hold a borrowed source.
+/// A borrowed source, which policies can contain.
 impl<N: LaplaceNoise + ?Sized> LaplaceNoise for &mut N {
     fn draw(&mut self, scale: f64, rng: &mut dyn Rng) -> Result<f64, Error> {
         (**self).draw(scale, rng)

@@ -1,8 +1,8 @@
 //! Differential privacy for online learning: exact samplers, mechanisms, budgets, accounting.
 //!
-//! For policies that release noisy statistics. Where noise protects people it is made from integers only
-//! ([`sampler`], [`laplace::GridLaplace`]); what serves reproducible simulation alone says so in its name or
-//! first line ([`source::SplitMix64`], [`laplace::HarnessLaplace`]).
+//! Policies that release noisy statistics use this crate. Noise for real data is drawn from integers only
+//! ([`sampler`], [`laplace::GridLaplace`]). Items for reproducible simulation only are marked in their name
+//! or first line ([`source::SplitMix64`], [`laplace::HarnessLaplace`]).
 //!
 //! | symbol | here |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | rational parameters of noise | [`Ratio`] |
 //! | `below`, `bern` | [`Words::below`](source::Words::below), [`Words::bernoulli`](source::Words::bernoulli) |
 //!
-//! Other crates: `opendp` has exact discrete Laplace and Gaussian samplers too, but takes no seed, so that
-//! runs on it cannot be repeated, and no Polya, Poisson or Skellam; `prio` has the same two, seedable, with
-//! big integers. `rand_distr` samples in floating point. Hence our own, on 128 bits.
+//! Other crates do not cover these needs: `opendp` has exact discrete Laplace and Gaussian samplers, but
+//! takes no seed, so that runs cannot be repeated, and has no Polya, Poisson or Skellam variates; `prio` has
+//! the same two samplers, with seeds and big integers; `rand_distr` samples in floating point.
 
 pub mod accountant;
 pub mod audit;
@@ -28,6 +28,7 @@ pub mod sampler;
 pub mod shuffle;
 pub mod source;
 mod statement;
+mod stored;
 pub mod task;
 pub mod tree;
 

@@ -1,10 +1,10 @@
 //! Nonnegative rationals, always in lowest terms.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 
-/// `num / den` in lowest terms, not negative. Exact: an operation that does not fit 128 bits is an error.
+/// A nonnegative rational `num / den` in lowest terms. Operations are exact; one that exceeds 128 bits fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "(u128, u128)", into = "(u128, u128)")]
 pub struct Ratio {
@@ -23,9 +23,7 @@ impl Ratio {
     /// # Errors
     /// [`Error::OutOfRange`] if `den` is 0.
     pub fn new(num: u128, den: u128) -> Result<Self, Error> {
-        if den == 0 {
-            return Err(Error::OutOfRange(OutOfRange::new("denominator", 0, "at least 1")));
-        }
+        require(den > 0, "denominator", 0, "at least 1")?;
         Ok(Self::reduced(num, den))
     }
 
@@ -34,15 +32,13 @@ impl Ratio {
         Self { num: n as u128, den: 1 }
     }
 
-    /// The rational that the double `x` stands for, exactly.
+    /// The exact value of the double `x`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `x` is negative or not finite; [`Error::Overflow`] below about `2^-127` or
     /// above `2^128`.
     pub fn from_f64(x: f64) -> Result<Self, Error> {
-        if !(x.is_finite() && x >= 0.0) {
-            return Err(Error::OutOfRange(OutOfRange::new("rational", x, "finite and not negative")));
-        }
+        require(x.is_finite() && x >= 0.0, "rational", x, "finite and not negative")?;
         if x == 0.0 {
             return Ok(Self::ZERO);
         }
@@ -75,17 +71,17 @@ impl Ratio {
         self.den
     }
 
-    /// Largest integer not above.
+    /// The largest integer that is at most this number.
     pub const fn floor(self) -> u128 {
         self.num / self.den
     }
 
-    /// What is left above [`floor`](Self::floor), below 1.
+    /// The difference to [`floor`](Self::floor), below 1.
     pub const fn fract(self) -> Self {
         Self { num: self.num % self.den, den: self.den }
     }
 
-    /// Whether it is 1 or less.
+    /// Whether this number is at most 1.
     pub const fn at_most_one(self) -> bool {
         self.num <= self.den
     }
@@ -93,9 +89,9 @@ impl Ratio {
     /// The product.
     ///
     /// # Errors
-    /// [`Error::Overflow`].
+    /// [`Error::Overflow`] if it exceeds 128 bits.
     pub fn times(self, other: Self) -> Result<Self, Error> {
-        // Reducing crosswise keeps the result in lowest terms and the products as small as they can be.
+        // Reducing crosswise gives the result in lowest terms, with the smallest possible products.
         let (a, b) = (Self::reduced(self.num, other.den), Self::reduced(other.num, self.den));
         match (a.num.checked_mul(b.num), a.den.checked_mul(b.den)) {
             (Some(num), Some(den)) => Ok(Self { num, den }),
@@ -111,14 +107,12 @@ impl Ratio {
         self.times(other.inverse()?)
     }
 
-    /// One over it.
+    /// The reciprocal.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if it is 0.
+    /// [`Error::OutOfRange`] if this number is 0.
     pub fn inverse(self) -> Result<Self, Error> {
-        if self.num == 0 {
-            return Err(Error::OutOfRange(OutOfRange::new("divisor", 0, "above 0")));
-        }
+        require(self.num > 0, "divisor", 0, "above 0")?;
         Ok(Self { num: self.den, den: self.num })
     }
 

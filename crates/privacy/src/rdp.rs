@@ -1,11 +1,10 @@
-//! Renyi differential privacy: curves, sums of curves, and what they are worth in `(epsilon, delta)`.
+//! Renyi differential privacy: curves, their sums, and their conversion to `(epsilon, delta)`.
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Rho};
-use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
-/// Orders tried by [`RdpCurve::epsilon`]. The best one is near `sqrt(2 ln(1/delta)) / epsilon`.
+/// Largest order in [`RdpCurve::epsilon`]. The best order is near `sqrt(2 ln(1/delta)) / epsilon`.
 const MAX_ORDER: u32 = 1 << 14;
 
 /// A bound `epsilon(alpha)` on the Renyi divergence of every integer order `alpha >= 2`.
@@ -13,24 +12,23 @@ const MAX_ORDER: u32 = 1 << 14;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RdpCurve {
-    /// `min(epsilon^2 alpha / 2, epsilon)`, of a purely `epsilon`-private release (Bun, Steinke 2016,
-    /// Proposition 1.4).
+    /// An `epsilon`-DP release: `min(epsilon^2 alpha / 2, epsilon)` (Bun, Steinke 2016, Proposition 1.4).
     Pure(Epsilon),
-    /// `rho alpha`: Gaussian noise, continuous or discrete.
+    /// Continuous or discrete Gaussian noise: `rho alpha`.
     Zcdp(Rho),
     /// Skellam noise on a sum of `batch` people, of precision `s epsilon sqrt(batch)`: `alpha epsilon^2/2 +
     /// min((2 alpha - 1) epsilon^2/(4 s^2 n) + 3 epsilon/(2 s^3 n^(3/2)), 3 epsilon/(2 s sqrt n))`.
     ///
     /// Source: Chowdhury, Zhou, Lemma 3 and Theorem 2 (after Agarwal, Kairouz, Liu 2021).
     Skellam {
-        /// The `epsilon` that the noise is sized for.
+        /// The `epsilon` that determines the noise.
         epsilon: Epsilon,
         /// `s`, at least 1.
         scale: f64,
-        /// `n`; 1 bounds every batch at once, 2 is the first batch that doubling makes.
+        /// `n`. The value 1 gives a bound for every batch; the first batch of a doubling schedule has 2.
         batch: u64,
     },
-    /// The same person in several releases: curves add.
+    /// Several releases that depend on the same person: the sum of their curves.
     Sum(Vec<RdpCurve>),
 }
 
@@ -51,7 +49,7 @@ impl RdpCurve {
         }
     }
 
-    /// The least `epsilon` that goes with `delta`, and the order that gives it:
+    /// The least `epsilon` of `(epsilon, delta)`-DP that the curve implies, and its order:
     /// `min over alpha of epsilon(alpha) + ln(1/(alpha delta))/(alpha - 1) + ln(1 - 1/alpha)`.
     ///
     /// # Errors
@@ -60,13 +58,7 @@ impl RdpCurve {
     /// # Source
     /// Canonne, Kamath, Steinke 2020, Proposition 12; Chowdhury, Zhou, Lemma 10.
     pub fn epsilon(&self, delta: Delta) -> Result<(Epsilon, u32), Error> {
-        if delta.get() == 0.0 {
-            return Err(Error::OutOfRange(OutOfRange::new(
-                "delta",
-                0,
-                "above 0 where Renyi divergences are converted",
-            )));
-        }
+        delta.log_inverse()?;
         let at = |alpha: u32| {
             let a = f64::from(alpha);
             self.at(alpha) - (a * delta.get()).ln() / (a - 1.0) + (-1.0 / a).ln_1p()

@@ -1,7 +1,7 @@
-//! Exact samplers: integers and rationals in, integers out, no rounding anywhere.
+//! Exact samplers of integers, with rational parameters and without rounding.
 //!
-//! Every draw is made of [`Words::below`] and [`Words::bernoulli`] in a fixed order, so that a seed gives the
-//! same values everywhere. None is constant-time: the number of words drawn depends on the value.
+//! Every sampler calls [`Words::below`] and [`Words::bernoulli`] in a fixed order, so that a seed gives the
+//! same values on all machines. No sampler is constant-time: the number of words depends on the value.
 //!
 //! | law | support, probability | here |
 //! |---|---|---|
@@ -13,21 +13,23 @@
 //! | Skellam, variance `v` | `Z`, difference of two Poisson of mean `v/2` | [`skellam`] |
 //!
 //! # Errors
-//! All: [`Error::Overflow`] if an exact intermediate does not fit 128 bits; parameters with numerators and
-//! denominators below `2^40` never do.
+//! All samplers return [`Error::Overflow`] if an exact intermediate exceeds 128 bits, which does not occur
+//! for parameters with numerators and denominators below `2^40`.
 //!
 //! # Source
 //! Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020 (the exponentials,
-//! discrete Laplace and Gaussian). Polya and Poisson: ours, by rejection from a geometric law, each
-//! acceptance a product of rationals; Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed
-//! Bandits", suggest a Gamma-Poisson mixture, which is not exact in floating point. Binomials: ours, by
-//! rejection from the discrete Gaussian (see [`binomial_half`]).
+//! discrete Laplace and Gaussian). The samplers for Polya and Poisson are this project's, by rejection from a
+//! geometric distribution with acceptance probabilities that are products of rationals; Chowdhury, Zhou,
+//! "Distributed Differential Privacy in Multi-Armed Bandits", suggest a Gamma-Poisson mixture, which is not
+//! exact in floating point. Those for binomials are this project's too, by rejection from the discrete
+//! Gaussian (see [`binomial_half`]).
 
 use crate::{Error, Ratio, source::Words};
-use fault::OutOfRange;
+use fault::require;
 
 fn positive(field: &'static str, r: Ratio) -> Result<Ratio, Error> {
-    if r.num() == 0 { Err(Error::OutOfRange(OutOfRange::new(field, 0, "above 0"))) } else { Ok(r) }
+    require(r.num() > 0, field, 0, "above 0")?;
+    Ok(r)
 }
 
 fn fits<T>(value: Option<T>) -> Result<T, Error> {
@@ -75,7 +77,7 @@ pub fn bernoulli_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<bool,
     bernoulli_exp_coin(words, g, always)
 }
 
-/// Geometric from 0: `P(x) = (1 - e^-g) e^(-g x)`.
+/// A geometric variate from 0: `P(x) = (1 - e^-g) e^(-g x)`.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if `g` is 0, [`Error::Overflow`].
@@ -94,7 +96,7 @@ pub fn geometric_exp<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<u128,
     Ok(fits(high.checked_mul(c).and_then(|x| x.checked_add(low)))? / a)
 }
 
-/// Discrete Laplace: `P(x) = (1 - e^-g)/(1 + e^-g) e^(-g |x|)`; the scale is `1/g`.
+/// A discrete Laplace variate of scale `1/g`: `P(x) = (1 - e^-g)/(1 + e^-g) e^(-g |x|)`.
 ///
 /// # Errors
 /// As [`geometric_exp`].
@@ -111,7 +113,7 @@ pub fn discrete_laplace<W: Words + ?Sized>(words: &mut W, g: Ratio) -> Result<i1
     }
 }
 
-/// Discrete Gaussian: `P(x) ∝ e^(-x²/2v)`. `v` is at least the variance, and all but equal to it from 1 on.
+/// A discrete Gaussian variate: `P(x) ∝ e^(-x²/2v)`. Its variance is at most `v`, and nearly `v` from 1 on.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if `v` is 0, [`Error::Overflow`].
@@ -131,10 +133,11 @@ pub fn discrete_gaussian<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i
     }
 }
 
-/// Polya (negative binomial of real index) with index `1/n` and parameter `e^-g`: the sum of `n` independent
-/// ones is geometric, and the difference of two such sums is discrete Laplace of scale `1/g`.
+/// A Polya variate (negative binomial of real index) with index `1/n` and parameter `e^-g`. The sum of `n`
+/// independent ones is geometric, and the difference of two such sums is a discrete Laplace variate of scale
+/// `1/g`.
 ///
-/// About `(1 - e^-g)^(1/n - 1)` tries on average: of order `√n` where `g` is `1/√n`.
+/// The mean number of attempts is about `(1 - e^-g)^(1/n - 1)`, of order `√n` if `g` is `1/√n`.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if `n` or `g` is 0, [`Error::Overflow`].
@@ -160,9 +163,9 @@ pub fn polya<W: Words + ?Sized>(words: &mut W, n: u64, g: Ratio) -> Result<u128,
     }
 }
 
-/// Poisson of mean 1: proposal `2^-(x+1)`, accepted with `2^(x+1) / (4 x!)`.
+/// A Poisson variate of mean 1, by the proposal `2^-(x+1)`, accepted with probability `2^(x+1) / (4 x!)`.
 fn poisson_unit<W: Words + ?Sized>(words: &mut W) -> Result<u64, Error> {
-    /// The last factorial that fits 128 bits with the factor of 4 taken out.
+    /// The largest number whose factorial, times 4, fits 128 bits.
     const LAST: u128 = 33;
     loop {
         let mut x = 0;
@@ -172,17 +175,17 @@ fn poisson_unit<W: Words + ?Sized>(words: &mut W) -> Result<u64, Error> {
         let head = x.min(LAST);
         let factorial: u128 = (1..=head).product();
         let accept = Ratio::new(1 << (head + 1), 4 * factorial)?;
-        // Beyond the table the quotient is split into one Bernoulli a factor: exact, and never met in
-        // practice.
+        // For larger x the probability is split into one Bernoulli variate per factor, which is exact.
         if words.bernoulli(accept)
-            && (LAST + 1..=x).try_fold(true, |all, k| Ok(all && words.bernoulli(Ratio::new(2, k)?)))?
+            && (LAST + 1..=x)
+                .try_fold(true, |all, k| Ok::<_, Error>(all && words.bernoulli(Ratio::new(2, k)?)))?
         {
             return u64::try_from(x).map_err(|_| Error::Overflow { what: "a Poisson count", bits: 64 });
         }
     }
 }
 
-/// Poisson of mean `lambda`. Takes time in proportion to `lambda`.
+/// A Poisson variate of mean `lambda`, in time proportional to `lambda`.
 ///
 /// # Errors
 /// [`Error::Overflow`].
@@ -202,7 +205,8 @@ pub fn poisson<W: Words + ?Sized>(words: &mut W, lambda: Ratio) -> Result<u64, E
     Ok(sum)
 }
 
-/// Skellam of mean 0 and variance `v`: one Poisson of mean `v/2` less another, the positive part drawn first.
+/// A Skellam variate of mean 0 and variance `v`: the difference of two Poisson variates of mean `v/2`, of
+/// which the positive one is drawn first.
 ///
 /// # Errors
 /// [`Error::Overflow`].
@@ -211,17 +215,17 @@ pub fn skellam<W: Words + ?Sized>(words: &mut W, v: Ratio) -> Result<i128, Error
     Ok(i128::from(poisson(words, half)?) - i128::from(poisson(words, half)?))
 }
 
-/// Number of heads among `n` fair coins, exactly. Constant time: a handful of discrete Gaussian draws,
-/// whatever `n`.
+/// A binomial variate of `n` trials with probability 1/2, exactly. The mean number of discrete Gaussian draws
+/// is a constant for all `n`.
 ///
 /// With `n = 2m`, `i` heads more than `m` have weight `C(2m, m+i)/C(2m, m) = e^(-i²/(m+1/2) - h(i))`, where
 /// `h(i) = sum over j = 1..|i| of 2 (atanh(y_j) - y_j)`, `y_j = (2j-1)/(2m+1)`, is not negative. So `i` is
 /// proposed by the discrete Gaussian of variance parameter `(2m+1)/4` and kept with probability `e^-h(i)`,
-/// about `1 - 1/m`. That probability is that of a Poisson process of mass `h` having no point, and needs no
-/// value of `h`: points of a dominating process are thinned by rational coins.
+/// about `1 - 1/m`. This is the probability that a Poisson process of mass `h` has no point. Thinning the
+/// points of a dominating process by rational coins decides it without the value of `h`.
 ///
 /// # Errors
-/// [`Error::Overflow`]; does not happen up to `n = 2^50`.
+/// [`Error::Overflow`], which does not occur up to `n = 2^50`.
 pub fn binomial_half<W: Words + ?Sized>(words: &mut W, n: u64) -> Result<u64, Error> {
     if n <= 256 {
         let ones = |bits: u64, word: u64| u64::from((word & (u64::MAX >> (64 - bits))).count_ones());
@@ -234,7 +238,7 @@ pub fn binomial_half<W: Words + ?Sized>(words: &mut W, n: u64) -> Result<u64, Er
     Ok(m.saturating_add_signed(i) + odd)
 }
 
-/// Heads above `m` among `2m` fair coins.
+/// A binomial variate of `2m` trials with probability 1/2, minus `m`.
 fn centred_binomial<W: Words + ?Sized>(words: &mut W, m: u64) -> Result<i64, Error> {
     let b = 2 * u128::from(m) + 1;
     let v = Ratio::new(b, 4)?;
@@ -268,8 +272,8 @@ fn centred_binomial<W: Words + ?Sized>(words: &mut W, m: u64) -> Result<i64, Err
     }
 }
 
-/// Number of successes among `n` trials of probability one quarter, exactly: one two-bit draw a trial up to
-/// 64, above that the heads among the heads of fair coins.
+/// A binomial variate of `n` trials with probability 1/4, exactly. Up to 64 trials it takes one draw of two
+/// bits per trial; above, it is a binomial variate with probability 1/2 of another one.
 ///
 /// # Errors
 /// As [`binomial_half`].

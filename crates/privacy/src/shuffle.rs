@@ -1,4 +1,4 @@
-//! Sums of bounded numbers through a shuffler: everybody sends bits, the server counts ones.
+//! Sums of bounded numbers through a shuffler: each user sends bits, and the server counts the ones.
 //!
 //! Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization", 2022, as corrected
 //! below; used by Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual
@@ -13,7 +13,7 @@ use crate::budget::{Delta, Epsilon};
 use crate::source::Words;
 use crate::task::Bits;
 use crate::{Error, Ratio, composition, sampler};
-use fault::OutOfRange;
+use fault::require;
 
 /// The protocol for one coordinate: `n` users, `g` steps, `b` noise bits a user, each set with probability
 /// 1/4.
@@ -29,7 +29,7 @@ pub struct BitSum {
 }
 
 impl BitSum {
-    /// Of values in `[-bound, bound]`.
+    /// The protocol for values in `[-bound, bound]`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `bound` is not finite and above 0, or `users` or `steps` is 0;
@@ -37,9 +37,7 @@ impl BitSum {
     pub fn new(bound: f64, users: u64, steps: u64, noise_bits: u64) -> Result<Self, Error> {
         crate::laplace::positive("bound", bound)?;
         for (field, got) in [("users", users), ("steps", steps)] {
-            if got == 0 {
-                return Err(Error::OutOfRange(OutOfRange::new(field, 0, "at least 1")));
-            }
+            require(got > 0, field, 0, "at least 1")?;
         }
         let bits = steps.checked_add(noise_bits).and_then(|each| each.checked_mul(users));
         if bits.is_none_or(|bits| bits >= 1 << 50) {
@@ -48,8 +46,8 @@ impl BitSum {
         Ok(Self { bound, users, steps, noise_bits })
     }
 
-    /// The constants as published, for vectors of length `d` (or `d` by `d` matrices): all coordinates
-    /// together are `(epsilon, delta)`-DP when one user is replaced.
+    /// The protocol with the published constants, for vectors of length `d` (or `d` by `d` matrices). All
+    /// coordinates together are `(epsilon, delta)`-DP when one user is replaced.
     ///
     /// `g = max(ceil(2 sqrt n), d, 4)`, `b = ceil(24·10^4 g² ln²(4 (d² + 1)/delta) / (epsilon² n))`: several
     /// hundred times the noise that [`calibrated`](Self::calibrated) needs for one coordinate.
@@ -57,24 +55,20 @@ impl BitSum {
     /// # Errors
     /// [`Error::OutOfRange`] if `epsilon` is above 15 or `delta` not in `(0, 1/2)`; as [`new`](Self::new).
     pub fn stated(bound: f64, users: u64, d: u64, epsilon: Epsilon, delta: Delta) -> Result<Self, Error> {
-        if epsilon.get() > 15.0 {
-            return Err(Error::OutOfRange(OutOfRange::new("epsilon", epsilon.get(), "at most 15")));
-        }
-        if !(delta.get() > 0.0 && delta.get() < 0.5) {
-            return Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), "above 0 and below 1/2")));
-        }
+        require(epsilon.get() <= 15.0, "epsilon", epsilon.get(), "at most 15")?;
+        require(delta.get() > 0.0 && delta.get() < 0.5, "delta", delta.get(), "above 0 and below 1/2")?;
         let steps = Self::default_steps(users, d);
         let log = (4.0 * ((d as f64).powi(2) + 1.0) / delta.get()).ln();
         let b = 24e4 * (steps as f64 * log / epsilon.get()).powi(2) / users.max(1) as f64;
         Self::new(bound, users, steps, b.ceil() as u64)
     }
 
-    /// The least noise by the exact [`divergence`], each of `coordinates` getting its share by
-    /// [`composition::per_release`]. The noise of `honest` of the users is enough: whoever knows what the
-    /// others added, because they tell or were made up, faces that of these.
+    /// The protocol with the least noise by the exact [`divergence`]. Each of `coordinates` has its share of
+    /// the budget by [`composition::per_release`]. The noise of `honest` of the users is sufficient, so that
+    /// the others may collude or not exist.
     ///
-    /// - Cost: some sixty divergences. [`with_noise`](Self::with_noise), with the
-    ///   [`noise_bits`](Self::noise_bits) found, needs one.
+    /// - Cost: about sixty divergences. [`with_noise`](Self::with_noise), given the
+    ///   [`noise_bits`](Self::noise_bits) found, computes one.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `delta` is 0, `coordinates` is 0, or `honest` is not from 1 to `users`; as
@@ -94,11 +88,11 @@ impl BitSum {
         Self::new(bound, users, steps, noise_bits)
     }
 
-    /// As [`calibrated`](Self::calibrated), with `noise_bits` that it found before, or more. One
-    /// [`divergence`] checks that they are enough.
+    /// As [`calibrated`](Self::calibrated), with at least the `noise_bits` that it found. One [`divergence`]
+    /// checks that they are sufficient.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if they are not; as [`calibrated`](Self::calibrated).
+    /// [`Error::OutOfRange`] if they are not; those of [`calibrated`](Self::calibrated).
     pub fn with_noise(
         bound: f64,
         users: u64,
@@ -111,10 +105,12 @@ impl BitSum {
         let (epsilon, delta) = composition::per_release(coordinates, epsilon, delta)?;
         let sum = Self::new(bound, users, Self::default_steps(users, 1), noise_bits)?;
         check_honest(users, honest)?;
-        if divergence(honest * noise_bits, sum.steps, epsilon) > delta.get() {
-            let want = "as many as the promised delta needs";
-            return Err(Error::OutOfRange(OutOfRange::new("noise_bits", noise_bits, want)));
-        }
+        require(
+            divergence(honest * noise_bits, sum.steps, epsilon) <= delta.get(),
+            "noise_bits",
+            noise_bits,
+            "as many as the promised delta needs",
+        )?;
         Ok(sum)
     }
 
@@ -125,27 +121,28 @@ impl BitSum {
         ((root + u128::from(root * root < square)) as u64).max(d).max(4)
     }
 
-    /// Values lie in `[-bound, bound]`.
+    /// Largest absolute value.
     pub const fn bound(&self) -> f64 {
         self.bound
     }
 
-    /// Steps of the encoding, `g`.
+    /// Number of steps of the encoding, `g`.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Noise bits of one user, `b`.
+    /// Number of noise bits of one user, `b`.
     pub const fn noise_bits(&self) -> u64 {
         self.noise_bits
     }
 
-    /// The encoding as a task names it.
+    /// The encoding in a task.
     pub const fn bits(&self) -> Bits {
         Bits { bound: self.bound, steps: self.steps, noise: self.noise_bits }
     }
 
-    /// Standard deviation of the estimate's noise, without rounding: `(2 bound/g) sqrt(3 n b/16)`.
+    /// Standard deviation of the noise of the estimate, without that of rounding: `(2 bound/g) sqrt(3 n
+    /// b/16)`.
     pub fn noise_deviation(&self) -> f64 {
         self.step() * (3.0 / 16.0 * self.users as f64 * self.noise_bits as f64).sqrt()
     }
@@ -160,16 +157,14 @@ impl BitSum {
     /// [`Error::OutOfRange`] if `x` is not in `[-bound, bound]`; [`Error::Overflow`] if `x + bound` is above
     /// 0 but below about `2^-60` of the bound.
     pub fn encode<W: Words + ?Sized>(&self, x: f64, words: &mut W) -> Result<u64, Error> {
-        if !(-self.bound..=self.bound).contains(&x) {
-            return Err(Error::OutOfRange(OutOfRange::new("value", x, "within the bound")));
-        }
+        require((-self.bound..=self.bound).contains(&x), "value", x, "within the bound")?;
         let length = Ratio::from_f64(2.0 * self.bound)?;
         let place = Ratio::from_f64(x + self.bound)?.times(Ratio::integer(self.steps))?.over(length)?;
         let up = u128::from(words.bernoulli(place.fract()));
         Ok(((place.floor() + up) as u64).min(self.steps))
     }
 
-    /// One user's message: the number of ones among its `g + b` bits.
+    /// The number of ones among the `g + b` bits of one user.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -177,15 +172,13 @@ impl BitSum {
         Ok(self.encode(x, words)? + sampler::binomial_quarter(words, self.noise_bits)?)
     }
 
-    /// All users at once: the number of ones after the shuffler, equal in law to the sum of
-    /// [`randomise`](Self::randomise), with one binomial draw in place of `n`.
+    /// The number of ones of all users. It has the distribution of the sum of [`randomise`](Self::randomise),
+    /// with one binomial draw in place of `n`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are not `n` values; as [`encode`](Self::encode).
     pub fn shuffle<W: Words + ?Sized>(&self, values: &[f64], words: &mut W) -> Result<u64, Error> {
-        if values.len() as u64 != self.users {
-            return Err(Error::OutOfRange(OutOfRange::new("values", values.len(), "one a user")));
-        }
+        require(values.len() as u64 == self.users, "values", values.len(), "one for each user")?;
         let mut ones = 0;
         for x in values {
             ones += self.encode(*x, words)?;
@@ -193,35 +186,36 @@ impl BitSum {
         Ok(ones + sampler::binomial_quarter(words, self.users * self.noise_bits)?)
     }
 
-    /// The server's estimate of the sum of all values, unbiased.
+    /// The unbiased estimate of the sum of all values.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn analyse(&self, ones: u64) -> Result<f64, Error> {
-        if ones > self.users * (self.steps + self.noise_bits) {
-            return Err(Error::OutOfRange(OutOfRange::new("ones", ones, "at most the number of bits")));
-        }
+        require(
+            ones <= self.users * (self.steps + self.noise_bits),
+            "ones",
+            ones,
+            "at most the number of bits",
+        )?;
         let quarters = 4 * i128::from(ones) - i128::from(self.users) * i128::from(self.noise_bits);
         Ok(self.step() * (quarters as f64 / 4.0) - self.users as f64 * self.bound)
     }
 }
 
 fn check_honest(users: u64, honest: u64) -> Result<(), Error> {
-    if honest == 0 || honest > users {
-        return Err(Error::OutOfRange(OutOfRange::new("honest", honest, "from 1 to the number of users")));
-    }
+    require(honest > 0 && honest <= users, "honest", honest, "from 1 to the number of users")?;
     Ok(())
 }
 
-/// Hockey-stick divergence at `epsilon` of a binomial of `trials` and 1/4 from itself moved by `shift`, the
-/// larger of both directions: the exact `delta` of releasing a count under that noise when a person moves it
-/// by `shift`.
+/// The hockey-stick divergence at `epsilon` between a binomial distribution of `trials` with probability 1/4
+/// and its shift by `shift`, the larger one of both directions. This is the exact `delta` of releasing a
+/// count with that noise if a person changes it by `shift`.
 ///
 /// The divergence falls with `trials`: one more trial adds an independent bit to both counts, and no
 /// post-processing increases a divergence (data processing inequality).
 ///
-/// Exact formulas in double precision, about ten digits. The time is proportional to `shift`, and to the
-/// square root of `trials` up to 10^8 trials.
+/// The formulas are exact, and evaluated in double precision to about ten digits. The time is proportional to
+/// `shift`, and up to 10^8 trials to the square root of `trials`.
 pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     if shift == 0 {
         return 0.0;
@@ -232,12 +226,11 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
     let loss = |x: u64| -> f64 {
         (0..shift).map(|j| ((trials - x + shift - j) as f64 / (3.0 * (x - j) as f64)).ln()).sum()
     };
-    // The first x at which `stop` holds; once it holds, it holds for all larger x. `at` is about the loss
-    // there.
+    // The first x at which `stop` holds, which then holds for all larger x. The loss at that x is about `at`.
     let first = |at: f64, stop: &dyn Fn(f64) -> bool| {
         let (mut low, mut high) = (shift, trials + 1);
-        // Replacing every factor of the loss by the middle one gives x to within a few units; if not, plain
-        // bisection goes on.
+        // Replacing every factor of the loss by the middle one gives x up to a few units. Otherwise bisection
+        // finds it.
         let (middle, factor) = (shift as f64 / 2.0, 3.0 * (at / shift as f64).exp());
         let guess = (trials as f64 + middle * (1.0 + factor)) / (1.0 + factor);
         let guess = (guess.max(0.0) as u64).clamp(low, high.max(low));
@@ -266,19 +259,17 @@ pub fn divergence(trials: u64, shift: u64, epsilon: Epsilon) -> f64 {
 /// The least number of noise bits of each of `users` for which the [`divergence`] is at most `delta`, by
 /// bisection: the divergence falls with that number.
 fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> Result<u64, Error> {
-    if delta.get() == 0.0 {
-        return Err(Error::OutOfRange(OutOfRange::new("delta", 0, "above 0 for binomial noise")));
-    }
+    require(delta.get() > 0.0, "delta", 0, "above 0 for binomial noise")?;
     let overflow = Error::Overflow { what: "trials", bits: 50 };
     let trials = |bits: u64| bits.checked_mul(users).filter(|trials| *trials < 1 << 50);
     let enough = |bits| trials(bits).map(|trials| divergence(trials, shift, epsilon) <= delta.get());
-    // Fewer trials than `shift` leave two counts that nobody can confuse.
+    // With fewer trials than `shift` the two distributions have disjoint supports.
     let mut high = shift.div_ceil(users).max(1);
     let mut low = high - 1;
     while !enough(high).ok_or(overflow.clone())? {
         (low, high) = (high, high.checked_mul(2).ok_or(overflow.clone())?);
     }
-    // Not enough at `low`, enough at `high`.
+    // `low` is not sufficient, `high` is.
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if enough(middle) == Some(true) { high = middle } else { low = middle }
@@ -289,6 +280,7 @@ fn least_noise_bits(users: u64, shift: u64, epsilon: Epsilon, delta: Delta) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
 
     /// The divergence never rises with the number of trials beyond the last digits of double precision,
     /// whatever the path that computes its tails: bisection is exact.

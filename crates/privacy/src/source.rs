@@ -1,28 +1,28 @@
-//! Where randomness comes from: 64-bit words, and the two primitives that every exact sampler is made of.
+//! Random words of 64 bits, and the two primitives of all exact samplers.
 
 use crate::Ratio;
 use rand::{Rng, TryRng};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 
-/// The words of any [`rand::Rng`], and what is drawn from them without rounding.
+/// The words of any [`rand::Rng`], and draws from them without rounding.
 ///
-/// Every draw says how many words it takes, so that runs on [`SplitMix64`] can be repeated elsewhere to the
-/// last word. Where people are protected the source is the operating system's or ChaCha20.
+/// Every draw documents the number of words it takes, so that other implementations can repeat runs on
+/// [`SplitMix64`] exactly. Noise for real data must come from the operating system or from ChaCha20.
 pub trait Words: Rng {
     /// The next 64 bits.
     fn word(&mut self) -> u64 {
         self.next_u64()
     }
 
-    /// Uniform on `[0, 1)`, a multiple of `2^-53`; one word. For environments and simulation: not private
-    /// noise.
+    /// A uniform number in `[0, 1)`, a multiple of `2^-53`, from one word; for environments and simulation,
+    /// not for private noise.
     fn uniform(&mut self) -> f64 {
         (self.word() >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// Uniform on `0..n`. No word if `n` is 0 or 1 (the answer is 0); else one word a try for `n` up to
-    /// `2^64`, two above, the first the low half. Fewer than two tries on average.
+    /// A uniform number in `0..n`, or 0 if `n` is 0. It takes no word for `n` up to 1, one word per attempt
+    /// for `n` up to `2^64`, and two above, the low half first. The mean number of attempts is below two.
     fn below(&mut self, n: u128) -> u128 {
         if n <= 1 {
             return 0;
@@ -37,8 +37,8 @@ pub trait Words: Rng {
         }
     }
 
-    /// True with probability `q`; always if `q` is 1 or more. Words as for [`below`](Self::below) of the
-    /// denominator.
+    /// True with probability `q`, and always if `q` is 1 or more. It takes the words of
+    /// [`below`](Self::below) for the denominator.
     fn bernoulli(&mut self, q: Ratio) -> bool {
         self.below(q.den()) < q.num()
     }
@@ -46,8 +46,8 @@ pub trait Words: Rng {
 
 impl<R: Rng + ?Sized> Words for R {}
 
-/// SplitMix64: a reproducible source for **tests and simulation only**. It is predictable from one word;
-/// noise drawn from it protects nobody.
+/// SplitMix64, a reproducible generator for **tests and simulation only**: all words can be predicted from
+/// one.
 ///
 /// # Source
 /// Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
@@ -62,8 +62,8 @@ impl SplitMix64 {
         Self { state: seed }
     }
 
-    /// The stream for noise that goes with the environment stream [`new`](Self::new)`(seed)`: its seed is
-    /// `seed xor A5A5A5A5A5A5A5A5`.
+    /// The stream of noise for the environment stream [`new`](Self::new)`(seed)`. Its seed is `seed xor
+    /// A5A5A5A5A5A5A5A5`.
     pub const fn noise(seed: u64) -> Self {
         Self { state: seed ^ 0xA5A5_A5A5_A5A5_A5A5 }
     }

@@ -1,17 +1,17 @@
-//! What a policy promises, as a value that can be printed, stored and compared.
+//! Privacy guarantees of policies, as values that can be printed, stored and compared.
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon, Neighbours};
-use fault::OutOfRange;
+use fault::require;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which definition of privacy a statement is about.
+/// The definition of privacy in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Definition {
-    /// No privacy is given.
+    /// No privacy.
     None,
     /// `epsilon`-DP of everything released.
     Pure,
@@ -19,45 +19,45 @@ pub enum Definition {
     Approximate,
     /// A bound on Renyi divergences, stated as the `(epsilon, delta)`-DP that it implies.
     Renyi,
-    /// `(epsilon, delta)`-DP of what all *other* people are shown; the person's own action may depend on the
-    /// own data.
+    /// `(epsilon, delta)`-DP of the outputs to all *other* people; a person's own action may depend on their
+    /// data.
     Joint,
 }
 
-/// Whom a person has to trust with the own data.
+/// The parties that a person has to trust with their data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Trust {
-    /// The server sees the data and adds the noise.
+    /// The server, which receives the data and adds the noise.
     Central,
-    /// The server sees sums; whoever adds, and enough of the other people, must be honest.
+    /// The party that adds the data, and enough of the other people. The server receives sums.
     Distributed,
-    /// The server sees shuffled messages; the shuffler, and enough of the other people, must be honest.
+    /// The shuffler, and enough of the other people. The server receives shuffled messages.
     Shuffler,
-    /// Nobody: each message is private by itself.
+    /// No party: each message is private by itself.
     Local,
 }
 
-/// The privacy that a policy gives for its whole run.
+/// The privacy guarantee of a whole run of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyStatement {
     /// The definition met.
     pub definition: Definition,
-    /// Who must be honest for it; `None` where nothing is promised.
+    /// The parties that must be honest; `None` without privacy.
     pub trust: Option<Trust>,
-    /// `epsilon`; `None` where no privacy is given.
+    /// `epsilon`; `None` without privacy.
     pub epsilon: Option<Epsilon>,
     /// `delta`; 0 for [`Definition::Pure`].
     pub delta: Delta,
-    /// Between which data sets.
+    /// The relation of neighbours.
     pub neighbours: Neighbours,
-    /// What is protected, what is published, and what it rests on: one sentence.
+    /// One sentence: the protected data, the outputs, and the assumptions.
     pub sentence: String,
 }
 
 impl PrivacyStatement {
-    /// That there is none.
+    /// The statement that there is no privacy.
     pub fn none(sentence: impl Into<String>) -> Self {
         Self {
             definition: Definition::None,
@@ -69,7 +69,7 @@ impl PrivacyStatement {
         }
     }
 
-    /// Pure `epsilon`-DP.
+    /// A statement of `epsilon`-DP.
     pub fn pure(epsilon: Epsilon, trust: Trust, neighbours: Neighbours, sentence: impl Into<String>) -> Self {
         Self {
             definition: Definition::Pure,
@@ -81,11 +81,11 @@ impl PrivacyStatement {
         }
     }
 
-    /// A definition with a `delta`: approximate, Renyi or joint.
+    /// A statement by a definition with a `delta`: approximate, Renyi or joint.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `delta` is 0 and the definition is approximate or Renyi, or if the definition
-    /// is one that has no `delta`.
+    /// has no `delta`.
     pub fn with_delta(
         definition: Definition,
         epsilon: Epsilon,
@@ -99,17 +99,8 @@ impl PrivacyStatement {
             Definition::Approximate | Definition::Renyi if delta.get() == 0.0 => Some("above 0"),
             _ => None,
         };
-        match want {
-            Some(want) => Err(Error::OutOfRange(OutOfRange::new("delta", delta.get(), want))),
-            None => Ok(Self {
-                definition,
-                trust: Some(trust),
-                epsilon: Some(epsilon),
-                delta,
-                neighbours,
-                sentence: sentence.into(),
-            }),
-        }
+        require(want.is_none(), "delta", delta.get(), want.unwrap_or_default())?;
+        Ok(Self { definition, delta, ..Self::pure(epsilon, trust, neighbours, sentence) })
     }
 }
 

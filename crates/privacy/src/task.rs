@@ -1,12 +1,13 @@
-//! Tasks: what a server asks each user of a batch to send through an intermediary, and when a device refuses.
+//! Tasks: the messages that a server requests from each user of a batch through an intermediary, and the
+//! bounds of a device.
 //!
-//! A task is public. It follows from the parameters of a bandit, so that a device can compute it again and
-//! need not trust the server. The three roles share these types: the server poses a [`Task`], each device
-//! checks it against its [`DeviceBounds`] and answers, and the intermediary lets out the sum of all answers.
+//! A task is public. It follows from the parameters of a bandit, so that a device can compute it and need not
+//! trust the server. The three roles share these types: the server poses a [`Task`], each device checks it
+//! against its [`DeviceBounds`] and answers, and the intermediary outputs the sum of all answers.
 
 use serde::{Deserialize, Serialize};
 
-/// The sum that a server waits for.
+/// The sum that a server requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
@@ -16,11 +17,11 @@ pub struct Task {
     pub batch: u32,
     /// Number of users in the batch. The noise of each user is sized for exactly this number.
     pub users: u64,
-    /// What each user sends.
+    /// The message of each user.
     pub ask: Ask,
 }
 
-/// What each user of a batch sends.
+/// The message of each user of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
@@ -82,7 +83,7 @@ impl Ask {
         }
     }
 
-    /// Number of sums that answer it.
+    /// Number of sums in the answer.
     pub fn sums(&self) -> usize {
         self.labels().map_or(1, |(labels, _)| labels)
     }
@@ -118,19 +119,19 @@ pub enum UserNoise {
     DiscreteLaplace,
 }
 
-/// DeviceBounds of a device. It answers the tasks of a bandit only if the guarantee that follows from the
+/// The bounds of a device, which answers the tasks of a bandit only if the guarantee that follows from the
 /// bandit's parameters is within them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceBounds {
-    /// Largest epsilon. At the default, 10, an answer may multiply the odds of any guess about a person by
-    /// e^10, some 22000: published deployments stay below it, and above it the guarantee excludes little.
+    /// Largest epsilon, by default 10. An answer at epsilon 10 may multiply the odds of any guess about a
+    /// person by e^10, about 22000.
     pub epsilon: f64,
     /// Largest delta, the probability with which the guarantee may fail; by default 1/1000. Publishing one
     /// person in 1000 would meet this delta, and a server may state its guarantee at a delta that makes its
     /// epsilon look small.
     pub delta: f64,
-    /// Smallest part of a batch's users without whose noise that of the others must be enough, because they
-    /// collude or do not exist. By default 0.
+    /// Smallest fraction of a batch's users who may collude or not exist, such that the noise of the others
+    /// is sufficient; by default 0.
     pub colluding: f64,
 }
 
@@ -141,8 +142,8 @@ impl Default for DeviceBounds {
 }
 
 impl DeviceBounds {
-    /// Refuses a guarantee of `(epsilon, delta)` with noise sized for a part `colluding` of colluding users
-    /// unless it is within these bounds. NaN is within none.
+    /// Refuses a guarantee of `(epsilon, delta)` for a fraction `colluding` of colluding users unless it is
+    /// within these bounds. NaN is outside every bound.
     ///
     /// # Errors
     /// [`Refusal::TooDear`], [`Refusal::FewColluding`].
@@ -159,35 +160,35 @@ impl DeviceBounds {
     }
 }
 
-/// Why a device does not answer a task. Nothing was sent.
+/// The reason why a device refuses a task. It has sent nothing.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Untrusted: the task is not the one that follows from the bandit's public parameters.
     #[error("the server asks for what the bandit's parameters do not: {what}")]
     Overasked {
-        /// What differs.
+        /// The difference.
         what: &'static str,
     },
-    /// Untrusted: the bandit takes more privacy than the device gives.
+    /// Untrusted: the guarantee of the bandit is weaker than the device requires.
     #[error("the bandit's {what} is {asked}, and --most-{what} {most}: this device does not answer")]
     TooDear {
-        /// Epsilon or delta.
+        /// The parameter, epsilon or delta.
         what: &'static str,
         /// The value that follows from the bandit's parameters.
         asked: f64,
         /// The largest value that the device accepts.
         most: f64,
     },
-    /// Untrusted: the bandit's noise is sized for fewer colluding users than the device asks for.
+    /// Untrusted: the bandit's noise is sized for fewer colluding users than the device requires.
     #[error(
         "the bandit's noise is enough if a part of {sized} of a batch is made up, and --least-colluding \
          {least}: this device does not answer"
     )]
     FewColluding {
-        /// The part that the noise is sized for.
+        /// The fraction for which the noise is sized.
         sized: f64,
-        /// The part that the device asks for.
+        /// The fraction that the device requires.
         least: f64,
     },
 }

@@ -1,9 +1,9 @@
 //! Follow the noisy leader of Hu, Huang, Mehta, and its baselines, under full information.
 //!
-//! The paper has theorems on it and no experiment. References come from an independent implementation.
+//! The paper has theorems on it and no experiment. References are those of an independent implementation.
 
 use crate::experiment::{
-    Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Run, Scale, Series, SeriesResult, listed,
+    Card, Claim, Experiment, Panel, PanelResult, Results, Run, Scale, Series, SeriesResult, listed,
 };
 use anyhow::Result;
 use bandit::Policy;
@@ -12,7 +12,7 @@ use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::HarnessLaplace;
 use privacy::source::SplitMix64;
 
-/// Arms and gaps, then gaps that double.
+/// Regret over arms and gaps, and on gaps that double.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[&Arms, &Doubling];
 
 const SOURCE: &str =
@@ -23,14 +23,14 @@ const NOTES: &str = "The paper has no experiment under full information: instanc
                      generator: for simulation only.";
 const FTL: &str = "FTL, no privacy";
 const NAIVE: &str = "naive, ε = 0.1 (b = K/ε)";
-/// Of the leader's noise, beside none.
+/// Scales of the leader's noise.
 const SCALES: [f64; 4] = [1.0, 2.0, 10.0, 20.0];
 
 fn scale_label(b: f64) -> String {
     format!("b = {b}")
 }
 
-/// One run, an epoch at a time: the sums of an epoch are drawn from their law.
+/// One run, epoch by epoch: the sums of the rewards of an epoch are drawn from their distribution.
 fn lead(means: &[f64], max: NoisyMax, rounds: u64, seed: u64) -> Result<Run> {
     let arms = BernoulliArms::new(means)?;
     let mut policy = FollowTheNoisyLeader::new(means.len(), max, HarnessLaplace)?;
@@ -48,11 +48,8 @@ fn lead(means: &[f64], max: NoisyMax, rounds: u64, seed: u64) -> Result<Run> {
     Ok(Run::curve(points))
 }
 
-/// Noise of scale `b`; none for 0.
+/// The leader with noise of scale `b`.
 fn noisy(b: f64) -> Result<NoisyMax> {
-    if b == 0.0 {
-        return Ok(NoisyMax::Exact);
-    }
     Ok(NoisyMax::Leader { epsilon: Epsilon::new(2.0 / b)?, neighbours: Neighbours::ReplaceOne })
 }
 
@@ -64,19 +61,15 @@ fn series(
     reference: Option<(f64, f64)>,
 ) -> Series {
     let (means, rounds) = (means.to_vec(), scale.of((1 << 17) - 1, (1 << 10) - 1));
-    let reference = scale.of(reference, None);
-    Series {
-        label: label.into(),
-        settings: format!("{rounds} rounds of full information; {max:?}; means {means:?}"),
-        reference: reference.map(|(mean, standard_error)| Reference { mean, standard_error }),
-        run: Box::new(move |seed| lead(&means, max, rounds, seed)),
-    }
+    let settings = format!("{rounds} rounds of full information; {max:?}; means {means:?}");
+    let series = Series::new(label, settings, move |seed| lead(&means, max, rounds, seed));
+    series.referenced(scale, reference)
 }
 
 /// One good arm among K.
 struct Arms;
 
-/// K, gap, and for FTL, b = 1, 2, 10, 20 and the naive form: mean and standard error over 2000 runs.
+/// K, gap, and mean and standard error over 2000 runs of FTL, of b = 1, 2, 10, 20, and of the naive form.
 type Row = (usize, f64, Option<[(f64, f64); 6]>);
 
 #[rustfmt::skip]
@@ -96,7 +89,7 @@ fn row_title(k: usize, gap: f64) -> String {
     format!("K = {k}, Δ = {gap}")
 }
 
-/// Last regret over K at one gap.
+/// The title of the last regret over K at one gap.
 fn over_k_title(gap: f64) -> String {
     format!("last regret over K, Δ = {gap}")
 }
@@ -107,17 +100,14 @@ impl Experiment for Arms {
             name: "full-information-arms",
             about: "theorems 6, 7, 10: follow the noisy leader and its baselines over arms, gaps and noise",
             source: SOURCE,
+            seeds: [400, 2],
             notes: NOTES,
         }
     }
 
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(400, 2)
-    }
-
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let row = |(k, gap, references): Row| {
-            // The best arm is the last, so that ties do not find it.
+            // The best arm is the last one, so that ties, which go to the first, do not favour it.
             let mut means = vec![0.5; k];
             means[k - 1] += gap;
             let reference = |i: usize| references.map(|r| r[i]);
@@ -127,25 +117,21 @@ impl Experiment for Arms {
             }
             let naive = NoisyMax::EverySum { epsilon: Epsilon::new(0.1)? };
             curves.push(series(NAIVE, &means, naive, scale, reference(5)));
-            Ok(Panel::regret_over_log("round", row_title(k, gap), curves))
+            Panel::regret_over_log("round", row_title(k, gap), curves.into_iter().map(Ok))
         };
         ROWS.into_iter().map(row).collect()
     }
 
     fn derived(&self, results: &Results) -> Vec<PanelResult> {
         let over = |gap: f64| {
-            let at: Vec<_> =
-                ROWS.iter().filter(|r| r.1 == gap).map(|r| (row_title(r.0, gap), r.0 as f64)).collect();
-            let at: Vec<_> = at.iter().map(|(title, k)| (title.as_str(), *k)).collect();
-            results.finals_over(&over_k_title(gap), "K", &at)
+            let rows = ROWS.iter().filter(|r| r.1 == gap);
+            results.finals_over(&over_k_title(gap), "K", rows.map(|r| (row_title(r.0, gap), r.0 as f64)))
         };
         vec![over(0.1), over(0.3)]
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let last = |k: usize, gap: f64, label: &str| {
-            results.series(&row_title(k, gap), label).map_or(f64::NAN, |s| s.last().mean)
-        };
+        let last = |k: usize, gap: f64, label: &str| results.last(&row_title(k, gap), label);
         let ten = |k, gap| last(k, gap, &scale_label(10.0));
         let (log, gaps) = (ten(512, 0.3) / ten(8, 0.3), ten(128, 0.05) / ten(128, 0.3));
         let free = |b| last(128, 0.05, &scale_label(b)) / last(128, 0.05, FTL);
@@ -202,7 +188,7 @@ impl Experiment for Arms {
     }
 }
 
-/// What part of the last regret the last four epochs added.
+/// The share of the last regret that arose in the last four epochs.
 fn growth(series: &SeriesResult) -> f64 {
     let curve = series.curve();
     let at = |back: usize| curve.iter().rev().nth(back).map_or(0.0, |p| p.1.mean);
@@ -223,25 +209,22 @@ impl Experiment for Doubling {
             name: "full-information-doubling",
             about: "theorems 6, 7: follow the noisy leader on gaps that double, and what the corrected scale costs",
             source: SOURCE,
+            seeds: [2000, 2],
             notes: NOTES,
         }
     }
 
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(2000, 2)
-    }
-
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let curve = |(b, reference)| Ok(series(scale_label(b), &DOUBLING, noisy(b)?, scale, Some(reference)));
-        let curves = DOUBLING_ROWS.into_iter().map(curve).collect::<Result<_>>()?;
-        Ok(vec![Panel::regret_over_log("round", format!("means {DOUBLING:?}"), curves)])
+        let title = format!("means {DOUBLING:?}");
+        Ok(vec![Panel::regret_over_log("round", title, DOUBLING_ROWS.into_iter().map(curve))?])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
         let Some(panel) = results.panels.first() else { return Vec::new() };
-        let last = |b: f64| panel.series(&scale_label(b)).map_or(f64::NAN, |s| s.last().mean);
+        let last = |b: f64| panel.last(&scale_label(b));
         let pairs = [1.0, 10.0, 100.0].map(|b| (b, last(b), last(2.0 * b)));
-        // The theorem's bound: a bracket holds the arms whose gaps are within a factor of two; here one each.
+        // The theorem's bound. A bracket holds the arms whose gaps are within a factor of two: here one arm.
         let bound = |b: f64| -> f64 {
             let gaps = DOUBLING.iter().map(|mean| 0.90 - mean).filter(|gap| *gap > 1e-9);
             gaps.map(|gap| 256.0 / gap.min(1.0 / b) + 8.0).sum()

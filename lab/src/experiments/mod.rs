@@ -1,4 +1,4 @@
-//! The table of experiments. A new family of experiments is one file here and one line in [`all`].
+//! The table of experiments. A new family of experiments takes one file here and one line in [`all`].
 
 use crate::experiment::Experiment;
 use anyhow::Result;
@@ -26,19 +26,20 @@ pub fn all() -> Vec<&'static dyn Experiment> {
     .concat()
 }
 
-/// A policy that can be played.
+/// A policy that experiments or the server can play.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PolicyEntry {
-    /// Name in requests, with the trust model where there are several, or the name in the literature.
+    /// The name in requests, with the trust model if there are several; for policies that only experiments
+    /// play, the name in the literature.
     pub name: String,
-    /// What it is for, and the privacy it gives.
+    /// Its use and its privacy.
     pub about: String,
 }
 
-/// Every policy: those of the registry, and those that only experiments run.
+/// Every policy: those of the registry, and those that only experiments play.
 ///
 /// # Errors
-/// None for a registry that passes its tests.
+/// Those of [`policies::cards`], which do not occur for a registry that passes its tests.
 pub fn policies() -> Result<Vec<PolicyEntry>> {
     let of_card = |card: wire::PolicyCard| {
         let variant = ["model", "private"].into_iter().find_map(|key| card.example.get(key)?.as_str());

@@ -1,18 +1,20 @@
-//! What a public schedule costs: regret and batch updates beside the paper's trace condition.
+//! The cost of public schedules: regret and batch updates, compared with the paper's trace condition.
 
 use super::helba::{UPDATES, series};
-use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, Series, SeriesResult};
+use crate::experiment::{
+    Card, Claim, Experiment, Panel, PanelResult, Results, Scale, Series, SeriesResult, listed,
+};
 use anyhow::Result;
 use bandit::toy::Toy;
 use bandit::{Arithmetic, HelbaClear, LinearConfig, Schedule, Width};
 use privacy::source::SplitMix64;
 use std::fmt::Write as _;
 
-/// The public schedule that encrypted bandits have by default, beside the paper's.
+/// A comparison of public schedules, among them the default of encrypted bandits, with the paper's.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[&Schedules];
 
 const SIZES: [usize; 3] = [2, 8, 16];
-/// Context sets of a problem: so many that most rounds draw one that was seen rarely.
+/// Number of context sets of a problem: so many that each set is drawn rarely.
 const CONTEXTS: usize = 1000;
 const PAPER: &str = "trace_or_growth, eta 0.1 (the paper's)";
 const SHIPPED: &str = "growth_or_every 16, eta 0.1 (the default)";
@@ -50,14 +52,11 @@ impl Experiment for Schedules {
             name: "helba-schedules",
             about: "beyond the paper: regret under public schedules beside the paper's trace condition",
             source: "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; the public schedules are this project's",
+            seeds: [100, 2],
             notes: "HELBA in the clear with exact arithmetic; models are renewed at once. 1000 context sets, one of them drawn in every round, \
                     features uniform in ±1/√d, θ uniform on the unit sphere, Gaussian noise of 0.5; λ = 1, C = 1, constant width 0.5. \
                     Equal seeds meet equal rounds, so differences are paired.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(100, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -67,16 +66,15 @@ impl Experiment for Schedules {
             for d in SIZES {
                 let problem = config(d, k, Schedule::EveryRound, 0.1);
                 let toy = move |seed: u64| {
-                    // The problem has a stream of its own, so that its draws are not those of the rounds.
+                    // The problem is drawn from its own stream, which is not that of the rounds.
                     Toy::new(&problem, CONTEXTS, &mut SplitMix64::new(seed ^ 0x7363_6865_6475_6C65))
                 };
                 let row = |&(label, schedule, eta): &(&str, Schedule, f64)| -> Result<Series> {
                     let config = config(d, k, schedule, eta);
                     let policy = move || HelbaClear::new(config, Arithmetic::Exact);
-                    series(label, "1000 context sets", policy, toy, rounds)
+                    series(label, "1000 context sets", policy, HelbaClear::ridge, toy, rounds)
                 };
-                let series = ROWS.iter().map(row).collect::<Result<_>>()?;
-                panels.push(Panel::regret_over("round", title(k, d), series));
+                panels.push(Panel::regret_over("round", format!("K = {k}, d = {d}"), ROWS.iter().map(row))?);
             }
         }
         Ok(panels)
@@ -88,18 +86,17 @@ impl Experiment for Schedules {
         for panel in &results.panels {
             let (Some(paper), Some(shipped)) = (panel.series(PAPER), panel.series(SHIPPED)) else { continue };
             let difference = shipped.less(paper);
-            let share = 100.0 * difference.mean / paper.last().mean;
-            worst = worst.max(share - 200.0 * difference.standard_error / paper.last().mean);
+            let share = 100.0 * difference.mean / paper.mean();
+            worst = worst.max(share - 200.0 * difference.standard_error / paper.mean());
             parts.push(format!("{} {share:+.1} %", panel.title));
         }
-        vec![Claim {
-            paper: "(No claim of the paper:) a public schedule costs at most 5 % of the trace condition's regret (two standard \
-                    errors allowed)"
-                .into(),
-            reference: "none".into(),
-            ours: parts.join("; "),
-            verdict: results.verdict(worst <= 5.0),
-        }]
+        vec![results.claim(
+            "(No claim of the paper:) a public schedule costs at most 5 % of the trace condition's regret (two standard errors \
+             allowed)",
+            "none",
+            listed(parts),
+            worst <= 5.0,
+        )]
     }
 
     fn page(&self, results: &Results) -> Option<String> {
@@ -116,7 +113,7 @@ impl Experiment for Schedules {
              in ±1/√d, θ uniform on the unit sphere, Gaussian noise of 0.5; λ = 1, C = 1, constant width ½.\n",
             results.seeds
         );
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         for panel in &results.panels {
             let paper = panel.series(PAPER)?;
             let _ = write!(
@@ -133,34 +130,25 @@ impl Experiment for Schedules {
     }
 }
 
-fn title(k: usize, d: usize) -> String {
-    format!("K = {k}, d = {d}")
-}
-
+/// Label, regret, updates, and difference from the trace condition.
 fn cells(s: &SeriesResult, paper: &SeriesResult) -> [String; 4] {
-    let last = s.last();
     let against = if s.label == paper.label {
         "–".into()
     } else {
         let difference = s.less(paper);
-        let share = 100.0 * difference.mean / paper.last().mean;
+        let share = 100.0 * difference.mean / paper.mean();
         format!("{:+.1} ± {:.1} ({share:+.1} %)", difference.mean, difference.standard_error)
     };
-    [
-        s.label.clone(),
-        format!("{:.1} ± {:.1}", last.mean, last.standard_error),
-        format!("{:.0}", s.figure(UPDATES).unwrap_or(f64::NAN)),
-        against,
-    ]
+    [s.label.clone(), s.shown(1), format!("{:.0}", s.figure(UPDATES).unwrap_or(f64::NAN)), against]
 }
 
-/// The range of the default's differences, in words.
+/// The range of the default's differences over all problems, in words.
 fn verdict(panels: &[PanelResult]) -> Option<String> {
     let shares: Option<Vec<f64>> = panels
         .iter()
         .map(|p| {
             let (paper, shipped) = (p.series(PAPER)?, p.series(SHIPPED)?);
-            Some(100.0 * shipped.less(paper).mean / paper.last().mean)
+            Some(100.0 * shipped.less(paper).mean / paper.mean())
         })
         .collect();
     let shares = shares?;

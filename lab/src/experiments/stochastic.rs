@@ -1,11 +1,12 @@
 //! Figures 1 to 12 of Hu, Huang, Mehta: private bandits on Bernoulli arms, by setting.
 //!
-//! The paper prints no numbers and leaves the reward law open (here Bernoulli).
+//! The paper prints no numbers, and does not state the distribution of rewards: here it is Bernoulli.
 
 use crate::experiment::{
-    Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Scale, Series, SeriesResult,
+    Card, Claim, Experiment, Panel, PanelResult, Results, Scale, Series, SeriesResult, listed, numbers,
+    spread,
 };
-use crate::play::{checkpoints, regret};
+use crate::play;
 use anyhow::Result;
 use bandit::stochastic::{
     AnytimeLazyUcb, BernoulliArms, DpSe, HybridUcb, SETTING_1, SETTING_2, SETTING_3, Tree,
@@ -73,9 +74,9 @@ struct Setting {
     name: &'static str,
     about: &'static str,
     means: [f64; 5],
-    /// The claim on DP-SE.
+    /// The claim about DP-SE.
     flat: &'static str,
-    /// By epsilon: Anytime-Lazy-UCB, DP-SE, Hybrid-UCB at T = 2^22.
+    /// Regret of Anytime-Lazy-UCB, DP-SE and Hybrid-UCB at T = 2^22, by epsilon: mean and standard error.
     table: [[(f64, f64); 3]; 7],
 }
 
@@ -89,20 +90,17 @@ impl Setting {
         label: &str,
         policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,
         scale: Scale,
-        epsilon: f64,
-        (mean, standard_error): (f64, f64),
+        reference: (f64, f64),
     ) -> Result<Series>
     where
         P: Policy<Context = (), Feedback = f64>,
     {
         let (slots, arms) = (slots(scale), BernoulliArms::new(&self.means)?);
         let fresh = serde_json::to_string(&policy()?)?;
-        Ok(Series {
-            label: label.to_owned(),
-            settings: format!("{slots} rounds; {label}, epsilon {epsilon}: {fresh}; means {:?}", self.means),
-            reference: (scale == Scale::Full).then_some(Reference { mean, standard_error }),
-            run: Box::new(move |seed| regret(policy()?, arms.clone(), &checkpoints(slots), seed)),
-        })
+        let settings = format!("{slots} rounds; {label}: {fresh}; means {:?}", self.means);
+        let policy = move || Ok(policy()?);
+        let series = play::series(label, settings, slots, policy, move |_| Ok(arms.clone()), |_, run| run);
+        Ok(series.referenced(scale, reference))
     }
 }
 
@@ -116,14 +114,11 @@ impl Experiment for Setting {
             name: self.name,
             about: self.about,
             source: "Hu, Huang, Mehta: Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment",
+            seeds: [15, 2],
             notes: "Bernoulli rewards (the paper does not say), T = 2^22, 15 runs, DP-SE with beta = 1/T. Noise is drawn in floating \
                     point from a repeatable generator: for simulation only. Hybrid-UCB in its corrected form; the paper's spends more \
                     than its budget and differs by less than two standard errors.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(15, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -134,47 +129,39 @@ impl Experiment for Setting {
             let anytime = move || AnytimeLazyUcb::new(5, budget, HarnessLaplace);
             let dp_se = move || DpSe::new(5, budget, beta, HarnessLaplace);
             let trees = move || HybridUcb::new(5, budget, Tree::Corrected, HarnessLaplace);
-            let series = vec![
-                self.series(LAZY, anytime, scale, epsilon, lazy)?,
-                self.series(ELIMINATION, dp_se, scale, epsilon, elimination)?,
-                self.series(HYBRID, trees, scale, epsilon, hybrid)?,
+            let series = [
+                self.series(LAZY, anytime, scale, lazy),
+                self.series(ELIMINATION, dp_se, scale, elimination),
+                self.series(HYBRID, trees, scale, hybrid),
             ];
-            panels.push(Panel::regret_over("round", title(epsilon), series));
+            panels.push(Panel::regret_over("round", title(epsilon), series)?);
         }
         Ok(panels)
     }
 
     fn derived(&self, results: &Results) -> Vec<PanelResult> {
-        let titles = EPSILONS.map(title);
-        let at: Vec<_> = titles.iter().map(String::as_str).zip(EPSILONS).collect();
-        vec![results.finals_over("last regret over ε", "ε", &at)]
+        vec![results.finals_over("last regret over ε", "ε", EPSILONS.map(|e| (title(e), e)))]
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let last = |label: &str, epsilon: f64| {
-            let panel = results.panels.iter().find(|p| p.title == title(epsilon));
-            panel.and_then(|p| p.series(label)).map_or(f64::NAN, |s| s.last().mean)
-        };
+        let last = |label: &str, epsilon: f64| results.last(&title(epsilon), label);
         let row = |epsilons: &[f64], value: &dyn Fn(usize, f64) -> f64| {
             let cell = |e: f64| {
                 let [a, b, c] = [0, 1, 2].map(|column| value(column, e));
                 format!("ε = {e}: {LAZY} {a:.0}, {ELIMINATION} {b:.0}, {HYBRID} {c:.0}")
             };
-            epsilons.iter().map(|e| cell(*e)).collect::<Vec<_>>().join("; ")
+            listed(epsilons.iter().map(|e| cell(*e)))
         };
         let ours = |column: usize, e: f64| last([LAZY, ELIMINATION, HYBRID][column], e);
         let table = |column: usize, e: f64| {
             EPSILONS.iter().position(|v| *v == e).map_or(f64::NAN, |i| self.table[i][column].0)
         };
         let claim = |paper: &str, epsilons: &[f64], holds: bool| {
-            results.claim(paper.to_owned(), row(epsilons, &table), row(epsilons, &ours), holds)
+            results.claim(paper, row(epsilons, &table), row(epsilons, &ours), holds)
         };
         let competitive =
             |e: f64| last(LAZY, e) <= 1.25 * last(ELIMINATION, e) && last(HYBRID, e) > 2.0 * last(LAZY, e);
         let dp_se = EPSILONS.map(|e| last(ELIMINATION, e));
-        let spread = |of: &[f64]| {
-            of.iter().copied().fold(0.0, f64::max) / of.iter().copied().fold(f64::INFINITY, f64::min)
-        };
         let falls = [LAZY, HYBRID].iter().all(|label| {
             let series = EPSILONS.map(|e| results.series(&title(e), label));
             let rises = |w: &[Option<&SeriesResult>]| match w {
@@ -205,7 +192,7 @@ impl Experiment for Setting {
             results.claim(
                 format!("{} (here: largest over smallest at most 1.1)", self.flat),
                 format!("{:.2}", spread(&EPSILONS.map(|e| table(1, e)))),
-                format!("{:.2}: {}", spread(&dp_se), dp_se.map(|v| format!("{v:.0}")).join(", ")),
+                format!("{:.2}: {}", spread(&dp_se), numbers(&dp_se)),
                 spread(&dp_se) <= 1.1,
             ),
             results.agreement(),

@@ -1,8 +1,9 @@
-//! Purchase records as a contextual bandit: propose a brand, earn 1 if the household then bought it.
+//! Purchase records as a contextual bandit: an arm is a brand, and its reward is 1 if the household bought
+//! it.
 //!
-//! Layout of a file: comma-separated with a header; `id` (household), `choice` (brand bought), and one column
-//! `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored. Two such
-//! files come with the project; `data/README.md` says where they are from.
+//! A file has comma-separated values with a header: columns `id` (household) and `choice` (brand bought), and
+//! one column `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored.
+//! Two such files are part of the project; `data/README.md` names their sources.
 
 use crate::{Environment, Error, Features, Outcome};
 use rand::Rng;
@@ -17,10 +18,10 @@ pub const CRACKER: &str = include_str!("../../../../data/Cracker.csv");
 
 /// Purchases in the order of their file, with the features of every brand.
 ///
-/// Features of brand b, all kinds in file order: its columns, prices (kind `price`) divided by the largest
-/// price in the file; a one-hot of the brand; 1 if the household's previous purchase in the file was b. Then
-/// all rows are divided by the largest norm of any, so that `L = 1`. Hence `d = kinds + brands + 1` and `K =
-/// brands`.
+/// The features of brand b are its columns in file order, with prices (kind `price`) divided by the largest
+/// price in the file; a one-hot encoding of the brand; and 1 if the household's previous purchase in the file
+/// was b. All rows are divided by the largest norm of a row, so that `L = 1`. Hence `d = kinds + brands + 1`
+/// and `K = brands`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Purchases {
     kinds: Vec<String>,
@@ -32,10 +33,9 @@ impl Purchases {
     /// Reads a file of the layout above.
     ///
     /// # Errors
-    /// What is wrong with the file, with the line: [`Error::MissingColumn`] (also where brands differ in
-    /// their kinds), [`Error::DuplicateColumn`], [`Error::TooFewBrands`], [`Error::UnknownBrand`],
-    /// [`Error::NotANumber`], [`Error::EmptyCell`], [`Error::NoPositivePrice`], [`Error::NoRows`],
-    /// [`Error::Csv`].
+    /// [`Error::File`] with the line if a column is missing (also if brands differ in their kinds) or occurs
+    /// twice, there are fewer than two brands or no purchases, a cell is empty or no finite number, a choice
+    /// is no brand, or no price is positive.
     pub fn read(reader: impl Read) -> Result<Self, Error> {
         let mut csv = csv::Reader::from_reader(reader);
         let header = csv.headers().map_err(csv_error)?.clone();
@@ -46,52 +46,51 @@ impl Purchases {
             let record = record.map_err(csv_error)?;
             let line = record.position().map_or(0, csv::Position::line);
             let not_empty = |column: usize| match &record[column] {
-                "" => Err(Error::EmptyCell { line, column: header[column].to_owned() }),
+                "" => Err(refused(line, format!("column {} is empty", &header[column]))),
                 cell => Ok(cell),
             };
             let household = not_empty(layout.id)?.to_owned();
             let choice = not_empty(layout.choice)?;
             let brand = layout.brands.iter().position(|b| b == choice);
-            let brand = brand.ok_or_else(|| Error::UnknownBrand { line, brand: choice.to_owned() })?;
+            let unknown = || refused(line, format!("choice {choice:?} is none of the brands in the header"));
+            let brand = brand.ok_or_else(unknown)?;
             for &column in &layout.cells {
                 let cell = &record[column];
                 let value = cell.trim().parse().ok().filter(|v: &f64| v.is_finite());
-                cells.push(value.ok_or_else(|| Error::NotANumber {
-                    line,
-                    column: header[column].to_owned(),
-                    value: cell.to_owned(),
-                })?);
+                let not_finite =
+                    || refused(line, format!("column {} is {cell:?}, not a finite number", &header[column]));
+                cells.push(value.ok_or_else(not_finite)?);
             }
             rows.push((household, brand));
         }
         if rows.is_empty() {
-            return Err(Error::NoRows);
+            return Err(refused(1, "no purchases follow the header".into()));
         }
         layout.features(cells, rows)
     }
 
-    /// The yogurt purchases that come with the project.
+    /// The yogurt purchases of the project.
     ///
     /// # Errors
-    /// None in practice: a test reads them.
+    /// Those of [`read`](Self::read), which do not occur for this file.
     pub fn yogurt() -> Result<Self, Error> {
         Self::read(YOGURT.as_bytes())
     }
 
-    /// The cracker purchases that come with the project.
+    /// The cracker purchases of the project.
     ///
     /// # Errors
-    /// None in practice: a test reads them.
+    /// Those of [`read`](Self::read), which do not occur for this file.
     pub fn cracker() -> Result<Self, Error> {
         Self::read(CRACKER.as_bytes())
     }
 
-    /// Kinds of column, in file order.
+    /// Kinds of columns, in file order.
     pub fn kinds(&self) -> &[String] {
         &self.kinds
     }
 
-    /// Brands, in file order: the arms.
+    /// Brands, in file order. They are the arms.
     pub fn brands(&self) -> &[String] {
         &self.brands
     }
@@ -101,7 +100,7 @@ impl Purchases {
         self.kinds.len() + self.brands.len() + 1
     }
 
-    /// In file order, the features of all brands and the brand bought.
+    /// The features of all brands and the brand bought, for each purchase in file order.
     pub fn rounds(&self) -> &[(Features, usize)] {
         &self.rounds
     }
@@ -115,10 +114,10 @@ impl Purchases {
     }
 }
 
-/// [`Purchases`] played in file order, once. Draws nothing.
+/// [`Purchases`] played once in file order, without random draws.
 ///
-/// What households would have done is unknown in expectation, so `regret` is 1 less the reward: the loss
-/// against whoever knows the choice beforehand.
+/// Expected rewards are unknown, so `regret` is 1 minus the reward: the loss against a player who knows the
+/// choice.
 #[derive(Debug, Clone)]
 pub struct PurchaseLog {
     purchases: Arc<Purchases>,
@@ -127,7 +126,7 @@ pub struct PurchaseLog {
 }
 
 impl PurchaseLog {
-    /// From the first purchase on.
+    /// The log before its first purchase.
     pub fn new(purchases: Arc<Purchases>) -> Self {
         Self { purchases, begun: 0, feedback: None }
     }
@@ -171,7 +170,7 @@ impl Environment for PurchaseLog {
     }
 }
 
-/// Which column is what.
+/// The positions of the columns.
 struct Layout {
     id: usize,
     choice: usize,
@@ -194,29 +193,29 @@ impl Layout {
                 continue;
             }
             if at.insert(name, column).is_some() {
-                return Err(Error::DuplicateColumn { column: name.to_owned() });
+                return Err(refused(1, format!("column {name} occurs twice")));
             }
         }
-        let column = |name: &str| {
-            at.get(name).copied().ok_or_else(|| Error::MissingColumn { column: name.to_owned() })
-        };
+        let missing = |name: &str| refused(1, format!("column {name} is missing"));
+        let column = |name: &str| at.get(name).copied().ok_or_else(|| missing(name));
         let (id, choice) = (column("id")?, column("choice")?);
         if brands.len() < 2 {
-            return Err(Error::TooFewBrands { brands: brands.len() });
+            let brands = brands.len();
+            return Err(refused(1, format!("{brands} brands (columns kind.brand), at least 2 are needed")));
         }
         let names = brands.iter().flat_map(|b| kinds.iter().map(move |k| format!("{k}.{b}")));
         let cells = names.map(|name| column(&name)).collect::<Result<_, _>>()?;
         Ok(Self { id, choice, kinds, brands, cells })
     }
 
-    /// `cells`: the values of [`Layout::cells`] for one row after the other; `rows`: household and brand
-    /// bought.
+    /// The purchases, from the values of [`Layout::cells`] row by row, and household and brand bought of each
+    /// row.
     fn features(self, mut cells: Vec<f64>, rows: Vec<(String, usize)>) -> Result<Purchases, Error> {
         let (kinds, brands) = (self.kinds.len(), self.brands.len());
         if let Some(price) = self.kinds.iter().position(|k| k == "price") {
             let max = cells.iter().skip(price).step_by(kinds).copied().fold(0.0, f64::max);
             if max <= 0.0 {
-                return Err(Error::NoPositivePrice);
+                return Err(refused(0, "no price in the file is positive".into()));
             }
             cells.iter_mut().skip(price).step_by(kinds).for_each(|p| *p /= max);
         }
@@ -247,7 +246,11 @@ fn push_new(names: &mut Vec<String>, name: &str) {
 }
 
 fn csv_error(e: csv::Error) -> Error {
-    Error::Csv { line: e.position().map_or(0, csv::Position::line), reason: e.to_string() }
+    refused(e.position().map_or(0, csv::Position::line), e.to_string())
+}
+
+fn refused(line: u64, reason: String) -> Error {
+    Error::File { line, reason }
 }
 
 #[cfg(test)]
@@ -286,35 +289,38 @@ mod tests {
 
     #[test]
     fn bad_files_are_refused() {
-        let line = |n: u64, column: &str, value: &str| Error::NotANumber {
-            line: n,
-            column: column.into(),
-            value: value.into(),
-        };
-        let missing = |column: &str| Error::MissingColumn { column: column.into() };
         for (text, want) in [
-            (GOOD.replace("id,", "household,"), missing("id")),
-            (GOOD.replace(",choice\n", ",bought\n"), missing("choice")),
-            (GOOD.replace("feat.b", "disp.b"), missing("disp.a")),
-            (GOOD.replace("price.b", "price.c"), missing("price.b")),
-            (GOOD.replace("feat.b", "feat.a"), Error::DuplicateColumn { column: "feat.a".into() }),
-            (GOOD.replace(",x,b\n", ",x,c\n"), Error::UnknownBrand { line: 2, brand: "c".into() }),
-            (GOOD.replace("1,1,0,3,1", "1,1,0,three,1"), line(3, "price.a", "three")),
-            (GOOD.replace("1,1,0,3,1", "1,1,0,inf,1"), line(3, "price.a", "inf")),
-            (GOOD.replace("1,1,0,3,1", "1,1,,3,1"), line(3, "feat.b", "")),
-            (GOOD.replace("2,0,0,1,1,x", ",0,0,1,1,x"), Error::EmptyCell { line: 4, column: "id".into() }),
-            (GOOD.lines().next().unwrap().to_owned(), Error::NoRows),
-            ("id,price.a,choice\n1,2,a\n".into(), Error::TooFewBrands { brands: 1 }),
-            ("id,choice\n1,a\n".into(), Error::TooFewBrands { brands: 0 }),
-            ("id,price.a,price.b,choice\n1,0,-1,a\n".into(), Error::NoPositivePrice),
-            (String::new(), missing("id")),
+            (GOOD.replace("id,", "household,"), "line 1: column id is missing"),
+            (GOOD.replace(",choice\n", ",bought\n"), "line 1: column choice is missing"),
+            (GOOD.replace("feat.b", "disp.b"), "line 1: column disp.a is missing"),
+            (GOOD.replace("price.b", "price.c"), "line 1: column price.b is missing"),
+            (GOOD.replace("feat.b", "feat.a"), "line 1: column feat.a occurs twice"),
+            (GOOD.replace(",x,b\n", ",x,c\n"), "line 2: choice \"c\" is none of the brands in the header"),
+            (
+                GOOD.replace("1,1,0,3,1", "1,1,0,three,1"),
+                "line 3: column price.a is \"three\", not a finite number",
+            ),
+            (
+                GOOD.replace("1,1,0,3,1", "1,1,0,inf,1"),
+                "line 3: column price.a is \"inf\", not a finite number",
+            ),
+            (GOOD.replace("1,1,0,3,1", "1,1,,3,1"), "line 3: column feat.b is \"\", not a finite number"),
+            (GOOD.replace("2,0,0,1,1,x", ",0,0,1,1,x"), "line 4: column id is empty"),
+            (GOOD.lines().next().unwrap().to_owned(), "line 1: no purchases follow the header"),
+            (
+                "id,price.a,choice\n1,2,a\n".into(),
+                "line 1: 1 brands (columns kind.brand), at least 2 are needed",
+            ),
+            ("id,choice\n1,a\n".into(), "line 1: 0 brands (columns kind.brand), at least 2 are needed"),
+            ("id,price.a,price.b,choice\n1,0,-1,a\n".into(), "line 0: no price in the file is positive"),
+            (String::new(), "line 1: column id is missing"),
         ] {
-            assert_eq!(read(&text), Err(want), "{text}");
+            assert_eq!(read(&text).unwrap_err().to_string(), want, "{text}");
         }
-        assert!(matches!(read(&GOOD.replace("1,1,0,3,1,x,a", "1,1,0,3")), Err(Error::Csv { line: 3, .. })));
+        assert!(matches!(read(&GOOD.replace("1,1,0,3,1,x,a", "1,1,0,3")), Err(Error::File { line: 3, .. })));
         assert!(matches!(
             Purchases::read(&b"id,price.a,price.b,choice\n1,2,\xff,a\n"[..]),
-            Err(Error::Csv { line: 2, .. })
+            Err(Error::File { line: 2, .. })
         ));
     }
 

@@ -1,4 +1,4 @@
-//! ARS-CLW: CLW started afresh in phases of doubled horizon, each with a longer guess of the interval.
+//! ARS-CLW: CLW is restarted in phases of doubled horizon, each with a larger guess of the interval.
 
 use super::stored::stored;
 use super::{Clw, ClwConfig, MAX_SLOTS, UpdateRule, check_arms, field, privacy_statement};
@@ -7,15 +7,15 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// What [`ArsClw`] is told beforehand: neither horizon nor interval.
+/// The configuration of [`ArsClw`], which knows neither horizon nor interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArsClwConfig {
-    /// N.
+    /// Number of arms, N.
     pub arms: usize,
-    /// `T_1`, the end of the first phase; from 3 on, since `h(T_1) < T_1`.
+    /// `T_1`, the end of the first phase; at least 3, since `h(T_1) < T_1` must hold.
     pub first: u64,
-    /// r in the guess `h(T) = ceil(T^(1/r))`, from 2 to 16.
+    /// The exponent r of the guess `h(T) = ceil(T^(1/r))`, from 2 to 16.
     pub root: u32,
 }
 
@@ -25,8 +25,10 @@ impl ArsClwConfig {
         Self { arms, first: 64, root: 3 }
     }
 
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a field is out of its range.
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         let horizon = (1..=MAX_SLOTS).contains(&self.first);
@@ -51,7 +53,7 @@ impl ArsClwConfig {
         u32::try_from(guess).unwrap_or(u32::MAX)
     }
 
-    /// The phase that ends with slot `end`.
+    /// The configuration of the phase that ends with slot `end`.
     fn phase(&self, end: u64) -> ClwConfig {
         let interval = self.guess(end).min(1 << 20);
         ClwConfig { arms: self.arms, horizon: end, interval, rule: UpdateRule::LookAhead }
@@ -65,14 +67,11 @@ impl ArsClwConfig {
 /// - Privacy: none.
 ///
 /// # Source
-/// Wang, Wang, Huang, Algorithm 3 (appendix C). Departures: gamma is 1 at most, the window stays inside its
-/// phase and its reward is 1 at most (while the guess is too short it could be more), no slot is dropped
-/// between phases.
+/// Wang, Wang, Huang, Algorithm 3 (appendix C). Departures: gamma is at most 1; the window does not extend
+/// beyond its phase; the reward of a window, which could exceed 1 while the guess is too small, is at most 1;
+/// no slot is dropped between phases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsClwConfig, State>",
-    into = "super::stored::Stored<ArsClwConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsClwConfig, State>")]
 pub struct ArsClw {
     config: ArsClwConfig,
     state: State,
@@ -81,14 +80,14 @@ pub struct ArsClw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
-    /// Where the phase under way starts and ends.
+    /// Number of slots before the current phase, and the last slot of the phase.
     start: u64,
     end: u64,
     phase: Clw,
 }
 
 impl ArsClw {
-    /// Before its first slot.
+    /// The policy before its first slot.
     ///
     /// # Errors
     /// Those of [`ArsClwConfig::validate`].
@@ -103,7 +102,7 @@ impl ArsClw {
         &self.config
     }
 
-    /// The phase under way.
+    /// The current phase.
     pub fn phase(&self) -> &Clw {
         &self.state.phase
     }

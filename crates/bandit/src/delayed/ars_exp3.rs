@@ -1,4 +1,4 @@
-//! ARS-EXP3: exponential weights over rounds that grow as the root of their number.
+//! ARS-EXP3: exponential weights over rounds whose length grows as the root of their number.
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{check_arms, check_feedback, exp3, field, privacy_statement};
@@ -8,18 +8,18 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::E;
 
-/// Rounds are counted when a policy is made: 2e7 of them at most.
+/// Largest horizon. Construction counts all rounds, of which there are at most 2e7.
 const MAX_HORIZON: u64 = 1 << 36;
 
-/// What [`ArsExp3`] is told beforehand: the horizon, and nothing of the delays.
+/// The configuration of [`ArsExp3`], which knows the horizon, but not the delays.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArsExp3Config {
-    /// N.
+    /// Number of arms, N.
     pub arms: usize,
-    /// T, 2^36 at most. Play ends there: the lengths of all rounds follow from it.
+    /// Number of slots, T, at most 2^36. It determines the lengths of all rounds; play ends after it.
     pub horizon: u64,
-    /// Growth of the rounds, `g(k) = ceil(k^beta)`, from 1/2 (the paper's) to 2.
+    /// The exponent beta of the round lengths `g(k) = ceil(k^beta)`, from 1/2 (the paper's) to 2.
     pub beta: f64,
 }
 
@@ -29,26 +29,28 @@ impl ArsExp3Config {
         Self { arms, horizon, beta: 0.5 }
     }
 
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a field is out of its range.
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         field((1..=MAX_HORIZON).contains(&self.horizon), "horizon", self.horizon as f64, "from 1 to 2^36")?;
         field((0.5..=2.0).contains(&self.beta), "beta", self.beta, "from 1/2 to 2")
     }
 
-    /// `g(k) = ceil(k^beta)` slots. Departure: the paper's `k^(1/2)` is no whole number.
+    /// `g(k) = ceil(k^beta)` slots. Departure: the paper's `k^(1/2)` is not rounded to a whole number.
     pub fn slots(&self, k: u64) -> u64 {
         if self.beta == 0.5 {
             let floor = k.isqrt();
             return floor + u64::from(floor * floor < k);
         }
         let power = (k as f64).powf(self.beta);
-        // A whole number that rounding has moved stays one.
+        // A power that is a whole number up to rounding errors is not rounded up.
         if (power - power.round()).abs() < 1e-9 * power { power.round() as u64 } else { power.ceil() as u64 }
     }
 
-    /// K: the most rounds that fit into the horizon, and their slots.
+    /// The largest number of rounds that fit into the horizon, K, and the sum of their slots.
     pub fn rounds(&self) -> (u64, u64) {
         let (mut rounds, mut sum) = (0, 0);
         loop {
@@ -67,30 +69,30 @@ impl ArsExp3Config {
     }
 }
 
-/// Draws an arm a round with `p_i ~ exp(w_i / g(K))`, mixed with uniform play; after the round
-/// `w_a += gamma min(Z, g(k)) / (N p_a)`, Z all that arrived in it.
+/// Draws one arm per round with `p_i ~ exp(w_i / g(K))`, mixed with the uniform distribution. After the round
+/// `w_a += gamma min(Z, g(k)) / (N p_a)`, where Z is the sum of the feedback in it.
 ///
-/// The slots that are left after round K, fewer than `g(K + 1)`, go to one more draw, which is not learnt
-/// from.
+/// In the slots after round K, fewer than `g(K + 1)`, the policy plays one further draw, without learning.
 ///
-/// - Cost: O(N) a round; O(K) once.
+/// - Cost: O(N) per round; O(K) at construction.
 /// - Privacy: none.
 ///
 /// # Source
-/// Wang, Wang, Huang, Algorithm 2. Departures: whole round lengths; the last slots, which the paper leaves
-/// open.
+/// Wang, Wang, Huang, Algorithm 2. Departures: round lengths are whole numbers; the paper does not define
+/// play in the slots after round K.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsExp3Config, State>",
-    into = "super::stored::Stored<ArsExp3Config, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsExp3Config, State>")]
 pub struct ArsExp3 {
     config: ArsExp3Config,
+    #[serde(skip_serializing)]
     gamma: f64,
+    #[serde(skip_serializing)]
     rounds: u64,
     /// `g(K)`.
+    #[serde(skip_serializing)]
     scale: f64,
-    /// Slots after round K.
+    /// Number of slots after round K.
+    #[serde(skip_serializing)]
     rest: u64,
     state: State,
 }
@@ -99,18 +101,18 @@ pub struct ArsExp3 {
 #[serde(deny_unknown_fields)]
 struct State {
     weights: Vec<f64>,
-    /// Rounds begun, the rest counted as one.
+    /// Number of rounds begun, with the slots after round K as one round.
     round: u64,
     arm: usize,
-    /// Probability with which it was drawn.
+    /// Probability with which `arm` was drawn.
     chance: f64,
     left: u64,
-    /// Z so far.
+    /// The part of Z received so far.
     sum: f64,
 }
 
 impl ArsExp3 {
-    /// Before its first slot.
+    /// The policy before its first slot.
     ///
     /// # Errors
     /// Those of [`ArsExp3Config::validate`].
@@ -133,17 +135,17 @@ impl ArsExp3 {
         &self.config
     }
 
-    /// `w`, up to a constant that cancels in the probabilities (the paper starts at 1, this at 0).
+    /// The weights `w`. They start at 0 where the paper's start at 1, which cancels in the probabilities.
     pub fn weights(&self) -> &[f64] {
         &self.state.weights
     }
 
-    /// `p` for the next draw; `gamma / N` at least.
+    /// The probabilities `p` of the next draw, each at least `gamma / N`.
     pub fn probabilities(&self) -> Vec<f64> {
         exp3::probabilities(&self.state.weights, self.scale, self.gamma)
     }
 
-    /// Slots of a round; round K + 1 is the rest.
+    /// Number of slots of a round. Round K + 1 has the slots after round K.
     fn slots(&self, round: u64) -> u64 {
         match round {
             0 => 0,

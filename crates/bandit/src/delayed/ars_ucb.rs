@@ -1,4 +1,4 @@
-//! ARS-UCB: optimism over rounds whose length grows with every visit.
+//! ARS-UCB: optimism over rounds whose length grows with the number of rounds of the arm.
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, field, privacy_statement};
@@ -7,30 +7,30 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// `f(k)`: slots of an arm's k-th round.
+/// `f(k)`: the number of slots of an arm's k-th round.
 ///
-/// The analysis wants f increasing and `F(k) >= f(k+1)` for large k: a power with exponent 1 or more, or
-/// doubling.
+/// The analysis assumes that f increases and that `F(k) >= f(k+1)` for large k. This holds for powers with
+/// exponent 1 or more, and for doubling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundSize {
-    /// `factor * k^exponent`. Exponent 0 is rounds of constant length: outside the analysis, and clearly
-    /// worse.
+    /// `factor * k^exponent`. Exponent 0 gives rounds of constant length, which the analysis does not cover
+    /// and whose regret is much larger.
     Power {
-        /// At least 1.
+        /// The factor, at least 1.
         factor: u32,
-        /// 16 at most.
+        /// The exponent, at most 16.
         exponent: u32,
     },
     /// `2^(k + shift)`, but `2^(2 + shift)` for k = 1, so that `F(k) = f(k+1)`.
     Doubling {
-        /// 48 at most.
+        /// The shift, at most 48.
         shift: u32,
     },
 }
 
 impl RoundSize {
-    /// k^2, the paper's recommendation.
+    /// `f(k) = k^2`, the paper's recommendation.
     pub const SQUARES: Self = Self::Power { factor: 1, exponent: 2 };
 
     /// `f(k)` for k from 1, at most 2^52.
@@ -42,7 +42,8 @@ impl RoundSize {
         slots.min(MAX_SLOTS)
     }
 
-    /// `F(k) = f(1) + ... + f(k)`, at most 2^52. O(1) for exponents 0 and 1, else O(2^52^(1/3)) at most.
+    /// `F(k) = f(1) + ... + f(k)`, at most 2^52. Cost: O(1) for exponents 0 and 1, otherwise at most
+    /// O(2^52^(1/3)).
     pub fn total(self, k: u64) -> u64 {
         let capped = |sum: u128| sum.min(u128::from(MAX_SLOTS)) as u64;
         let wide = u128::from(k);
@@ -75,16 +76,17 @@ impl RoundSize {
     }
 }
 
-/// What [`ArsUcb`] is told beforehand: neither horizon nor delays.
+/// The configuration of [`ArsUcb`], which knows neither horizon nor delays.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArsUcbConfig {
-    /// N.
+    /// Number of arms, N.
     pub arms: usize,
-    /// Width of the index. The analysis needs more than 4; the paper's experiments use 4. With long intervals
-    /// and 4 or less some runs settle on a wrong arm and pay linear regret: take 8 there, or rounds of k^3.
+    /// Width of the index. The analysis assumes more than 4; the paper's experiments use 4. With long
+    /// intervals and a width of 4 or less some runs settle on a wrong arm and have linear regret, which a
+    /// width of 8 or rounds of k^3 slots avoid.
     pub alpha: f64,
-    /// f.
+    /// Lengths of rounds, f.
     pub round_size: RoundSize,
 }
 
@@ -94,8 +96,10 @@ impl ArsUcbConfig {
         Self { arms, alpha: 4.0, round_size: RoundSize::SQUARES }
     }
 
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a field is out of its range.
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         field(self.alpha.is_finite() && self.alpha > 0.0, "alpha", self.alpha, "above 0")?;
@@ -105,19 +109,16 @@ impl ArsUcbConfig {
 
 /// Plays the arm with the largest `min(M_i/n_i + sqrt(alpha ln t / n_i), 1)` for a round of `f(k_i)` slots.
 ///
-/// `M_i` sums whatever arrives while i is played, whoever earned it. Ties, and the cap makes many, go to the
-/// arm played least, then to the lowest.
+/// `M_i` is the sum of the feedback in the slots in which i is played, whichever arm earned it. Ties, which
+/// the cap at 1 makes frequent, go to the arm played least, then to the lowest.
 ///
-/// - Cost: O(N) a round, O(1) a slot.
+/// - Cost: O(N) per round, O(1) per slot.
 /// - Privacy: none.
 ///
 /// # Source
 /// Wang, Wang, Huang, Algorithm 1. Departure: none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ArsUcbConfig, State>",
-    into = "super::stored::Stored<ArsUcbConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ArsUcbConfig, State>")]
 pub struct ArsUcb {
     config: ArsUcbConfig,
     state: State,
@@ -128,16 +129,16 @@ pub struct ArsUcb {
 struct State {
     pulls: Vec<u64>,
     sums: Vec<f64>,
-    /// Rounds begun, by arm.
+    /// Number of rounds begun, by arm.
     rounds: Vec<u64>,
     slot: u64,
-    /// Arm of the round under way, if `left > 0`.
+    /// Arm of the current round, if `left > 0`.
     arm: usize,
     left: u64,
 }
 
 impl ArsUcb {
-    /// Before its first slot.
+    /// The policy before its first slot.
     ///
     /// # Errors
     /// Those of [`ArsUcbConfig::validate`].
@@ -153,22 +154,22 @@ impl ArsUcb {
         &self.config
     }
 
-    /// Slots in which each arm was played, `n_i`.
+    /// Number of slots in which each arm was played, `n_i`.
     pub fn pulls(&self) -> &[u64] {
         &self.state.pulls
     }
 
-    /// What arrived while each arm was played, `M_i`.
+    /// Sum of the feedback in the slots of each arm, `M_i`.
     pub fn sums(&self) -> &[f64] {
         &self.state.sums
     }
 
-    /// Rounds begun, over all arms.
+    /// Number of rounds begun, of all arms together.
     pub fn rounds(&self) -> u64 {
         self.state.rounds.iter().sum()
     }
 
-    /// The arm of the next round: each once, then by the index.
+    /// The arm of the next round: first each arm once, then the one with the largest index.
     fn next(&self) -> usize {
         let State { pulls, sums, rounds, slot, .. } = &self.state;
         if let Some(new) = rounds.iter().position(|k| *k == 0) {
@@ -200,7 +201,7 @@ impl ArsUcb {
         if counted != Some(*slot) || *slot > MAX_SLOTS {
             return Err("slots and pulls differ");
         }
-        // An arm's pulls are those of its rounds, less what is left of the one under way.
+        // The pulls of an arm are the slots of its rounds, without those left in the current round.
         let whole = |i: usize| pulls[i] + if i == *arm { *left } else { 0 };
         let f = self.config.round_size;
         let fits = |i: usize| rounds[i] <= pulls[i] + 1 && f.total(rounds[i]) == whole(i);

@@ -1,4 +1,5 @@
-//! CLW, the composite loss wrapper: exponential weights fed with the last d slots of randomly long rounds.
+//! CLW, the composite loss wrapper: exponential weights that learn from the last d slots of rounds of random
+//! length.
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, exp3, field, privacy_statement};
@@ -8,10 +9,10 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Longest interval; the window is kept in memory.
+/// Largest interval. The window of that many numbers is kept in memory.
 const MAX_INTERVAL: u32 = 1 << 20;
 
-/// Which slots end a round. A coin of probability `1 / 2d` is thrown for every slot.
+/// The slots that end a round. For every slot a coin of probability `1 / 2d` is tossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateRule {
@@ -21,28 +22,30 @@ pub enum UpdateRule {
     LookAhead,
 }
 
-/// What [`Clw`] is told beforehand.
+/// The configuration of [`Clw`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClwConfig {
-    /// N.
+    /// Number of arms, N.
     pub arms: usize,
-    /// T. It sets the mixing; play may go on after it.
+    /// Number of slots, T. It determines gamma; play may continue after it.
     pub horizon: u64,
-    /// d, the slots within which all of a pull's reward arrives. 2^20 at most.
+    /// The number of slots within which the whole reward of a pull arrives, d, at most 2^20.
     pub interval: u32,
-    /// The paper's sketch of the baseline: [`UpdateRule::Spaced`].
+    /// The rule that ends rounds. The baseline in the paper has [`UpdateRule::Spaced`].
     pub rule: UpdateRule,
 }
 
 impl ClwConfig {
-    /// The baseline.
+    /// The baseline of the paper, with [`UpdateRule::Spaced`].
     pub fn new(arms: usize, horizon: u64, interval: u32) -> Self {
         Self { arms, horizon, interval, rule: UpdateRule::Spaced }
     }
 
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a field is out of its range.
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         check_horizon(self.horizon)?;
@@ -56,28 +59,27 @@ impl ClwConfig {
         (2.0 * d * n * n.ln() / (self.horizon as f64 + d)).sqrt().min(1.0)
     }
 
-    /// Slots that a coin must look back, or ahead.
+    /// The number of slots before or after a slot that the rule depends on.
     fn reach(&self) -> u64 {
         2 * u64::from(self.interval) - 1
     }
 }
 
-/// Plays one arm a round; at its end `w_a += gamma x / (N p_a)` with x the feedback of the last d slots over
-/// 2d, 1 at most. No earlier arm reaches those slots, since rounds have 2d slots or more.
+/// Plays one arm per round. At the end of the round `w_a += gamma x / (N p_a)`, where x is the sum of the
+/// feedback of the last d slots divided by 2d, at most 1. No reward of an earlier arm arrives in these slots,
+/// since rounds have 2d slots or more.
 ///
-/// - Cost: O(N + d) a round, O(1) a slot.
+/// - Cost: O(N + d) per round, O(1) per slot.
 /// - Privacy: none.
 ///
 /// # Source
 /// Cesa-Bianchi, Gentile, Mansour, "Nonstochastic Bandits with Composite Anonymous Feedback"; the look-ahead
-/// rule is that of Wang, Wang, Huang, Algorithm 3. Departure: gamma is EXP3's mixing, for `T / 2d` updates.
+/// rule is that of Wang, Wang, Huang, Algorithm 3. Departure: gamma is that of EXP3 for `T / 2d` updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<ClwConfig, State>",
-    into = "super::stored::Stored<ClwConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<ClwConfig, State>")]
 pub struct Clw {
     config: ClwConfig,
+    #[serde(skip_serializing)]
     gamma: f64,
     state: State,
 }
@@ -93,13 +95,13 @@ struct State {
     /// Slot of the last update.
     updated: Option<u64>,
     updates: u64,
-    /// Coins thrown ahead, one a slot, and the last slot that shows heads.
+    /// Number of slots whose coins have been tossed, and the last slot with heads.
     thrown: u64,
     heads: Option<u64>,
 }
 
 impl Clw {
-    /// Before its first slot.
+    /// The policy before its first slot.
     ///
     /// # Errors
     /// Those of [`ClwConfig::validate`].
@@ -123,22 +125,22 @@ impl Clw {
         &self.config
     }
 
-    /// `p` for the next draw; `gamma / N` at least.
+    /// The probabilities `p` of the next draw, each at least `gamma / N`.
     pub fn probabilities(&self) -> Vec<f64> {
         exp3::probabilities(&self.state.weights, 1.0, self.gamma)
     }
 
-    /// Updates so far.
+    /// Number of updates so far.
     pub fn updates(&self) -> u64 {
         self.state.updates
     }
 
-    /// Slots learnt of.
+    /// Number of slots learnt.
     pub(super) fn slot(&self) -> u64 {
         self.state.slot
     }
 
-    /// Throws the coins for all slots up to and including `last`.
+    /// Tosses the coins of all slots up to and including `last`.
     fn throw(&mut self, last: u64, rng: &mut dyn Rng) {
         let chance = 1.0 / (2.0 * f64::from(self.config.interval));
         for slot in self.state.thrown + 1..=last {
@@ -149,13 +151,13 @@ impl Clw {
         self.state.thrown = self.state.thrown.max(last);
     }
 
-    /// Whether `slot`, the one just played, ends a round.
+    /// Whether `slot`, the last one played, ends a round.
     fn ends(&mut self, slot: u64, rng: &mut dyn Rng) -> bool {
         let reach = self.config.reach();
         match self.config.rule {
             UpdateRule::Spaced => {
                 self.throw(slot, rng);
-                // `reach` slots between two updates.
+                // At least `reach` slots lie between two updates.
                 let rested = self.state.updated.is_none_or(|last| slot - last > reach);
                 rested && self.state.heads == Some(slot)
             }

@@ -1,57 +1,48 @@
-//! When what a pull earned arrives.
+//! The delays with which the reward of a pull arrives.
 
 use super::field;
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
-/// Longest vector of parts.
+/// Largest number of parts of a reward.
 const MAX_TAPS: usize = 1 << 20;
 
-/// How a pull's total is spread over the slots after it. Part `tau` arrives `tau >= 1` slots later.
+/// The distribution of a pull's total over the slots after it. Part `tau` arrives `tau >= 1` slots later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// All of it `max(1, z)` slots later, z uniform in `lo..=hi`, drawn in every slot (one uniform number).
+    /// The whole total arrives `max(1, z)` slots later, where z is uniform in `lo..=hi`. Every slot draws one
+    /// uniform number for z.
     ///
-    /// Departure: the paper lets z be 0; nothing arrives in its own slot.
+    /// Departure: the paper allows a delay of 0; here nothing arrives in the slot of its pull.
     Random {
         /// Least z.
         lo: usize,
         /// Greatest z.
         hi: usize,
     },
-    /// The same share of the total for each `tau`: `shares[0]` one slot later, and so on. They sum to 1 at
-    /// most.
+    /// Constant shares of the total: `shares[0]` arrives one slot later, and so on. Their sum is at most 1.
     Shares(Vec<f64>),
-    /// Share `(1 - discount) * discount^(tau - 1)`, without end.
+    /// The share `(1 - discount) * discount^(tau - 1)` for every `tau`.
     Discounted {
-        /// In [0, 1).
+        /// The discount, in [0, 1).
         discount: f64,
     },
-    /// Share `tau^-exponent / zeta(exponent)` for the first `taps`; the rest never arrives (3e-4 of the total
-    /// at exponent 2 and 2000 taps).
+    /// The share `tau^-exponent / zeta(exponent)` for `tau` up to `taps`. The rest never arrives, which is
+    /// 3e-4 of the total for exponent 2 and 2000 taps.
     Polynomial {
-        /// Above 1.
+        /// The exponent, above 1.
         exponent: f64,
-        /// Parts kept.
+        /// Number of parts.
         taps: usize,
     },
-    /// Not oblivious: all of it, one slot later; but `interval` slots later if this is the best arm and, this
-    /// pull counted, has been played `3 * interval` times on end or more.
+    /// A delay that depends on the plays: the whole total arrives one slot later, but `interval` slots later
+    /// if the arm is the best one and has been played `3 * interval` times in succession or more, this pull
+    /// included.
     Streak {
-        /// d.
+        /// The longest delay, d.
         interval: usize,
     },
-}
-
-/// How much of the feedback is out of place: `d1 = sum_k max_i E[sum_{tau >= k} r_{i,tau}]`, `d2` the same
-/// with variances.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DelayMeasures {
-    /// Slots of reward; infinite for polynomial tails of exponent 2 or less.
-    pub d1: f64,
-    /// Slots.
-    pub d2: f64,
 }
 
 impl Delivery {
@@ -71,8 +62,10 @@ impl Delivery {
         Self::Shares((1..=d).map(|v| linear_share(v, d)).collect())
     }
 
+    /// Refuses parameters outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a parameter is out of its range.
+    /// [`Error::OutOfRange`] with the first such parameter.
     pub fn validate(&self) -> Result<(), Error> {
         let taps =
             |taps: usize, name| field((1..=MAX_TAPS).contains(&taps), name, taps as f64, "from 1 to 2^20");
@@ -99,49 +92,7 @@ impl Delivery {
         }
     }
 
-    /// `d1` and `d2` for totals that are Bernoulli with these means; `None` where an adversary chooses.
-    pub fn delay_measures(&self, means: &[f64]) -> Option<DelayMeasures> {
-        let most = means.iter().copied().fold(0.0, f64::max);
-        let variance = means.iter().map(|s| s * (1.0 - s)).fold(0.0, f64::max);
-        // `tails`: share that has not arrived before tau = 1, 2, ...
-        let shape = |tails: &mut dyn Iterator<Item = f64>| {
-            let (w, w2) = tails.fold((0.0, 0.0), |(w, w2), tail| (w + tail, w2 + tail * tail));
-            DelayMeasures { d1: most * w, d2: variance * w2 }
-        };
-        Some(match self {
-            Self::Random { lo, hi } => {
-                let values = (hi - lo + 1) as f64;
-                let late = |k: usize| (hi + 1).saturating_sub(k.max(*lo)) as f64 / values;
-                // z = 0 arrives at 1 as well.
-                let late = |k: usize| if k == 1 { 1.0 } else { late(k) };
-                let spread = |p: f64| means.iter().map(|s| s * p * (1.0 - s * p)).fold(0.0, f64::max);
-                DelayMeasures {
-                    d1: (1..=*hi.max(&1)).map(|k| most * late(k)).sum(),
-                    d2: (1..=*hi.max(&1)).map(|k| spread(late(k))).sum(),
-                }
-            }
-            Self::Shares(shares) => {
-                shape(&mut (0..shares.len()).map(|from| shares[from..].iter().sum::<f64>()))
-            }
-            Self::Discounted { discount } => {
-                DelayMeasures { d1: most / (1.0 - discount), d2: variance / (1.0 - discount * discount) }
-            }
-            Self::Polynomial { exponent, taps } => {
-                let whole = zeta(*exponent);
-                let mut tail = 1.0;
-                let tails = shape(&mut (1..=*taps).map(|tau| {
-                    let now = tail;
-                    tail -= (tau as f64).powf(-exponent) / whole;
-                    now
-                }));
-                let d1 = if *exponent > 2.0 { most * zeta(exponent - 1.0) / whole } else { f64::INFINITY };
-                DelayMeasures { d1, ..tails }
-            }
-            Self::Streak { .. } => return None,
-        })
-    }
-
-    /// Shares of a fixed shape with an end.
+    /// The shares of the variants with a finite number of constant shares.
     fn shares(&self) -> Option<Vec<f64>> {
         match self {
             Self::Shares(shares) => Some(shares.clone()),
@@ -158,25 +109,26 @@ fn linear_share(v: usize, d: usize) -> f64 {
     2.0 * v as f64 / (d as f64 * (d as f64 + 1.0))
 }
 
-/// Riemann's zeta above 1, by Euler and Maclaurin (next term below 1e-13).
+/// Riemann's zeta function for `s` above 1 by the Euler-Maclaurin formula. The first omitted term is below
+/// 1e-13.
 fn zeta(s: f64) -> f64 {
     let n = 1000.0f64;
     let head: f64 = (1..1000).rev().map(|k| f64::from(k).powf(-s)).sum();
     head + n.powf(1.0 - s) / (s - 1.0) + n.powf(-s) / 2.0 + s * n.powf(-s - 1.0) / 12.0
 }
 
-/// What has been earned and is under way.
+/// The rewards that have been earned and have not arrived.
 #[derive(Debug, Clone)]
 pub(super) struct Carry {
     shares: Option<Vec<f64>>,
     discount: Option<f64>,
-    /// Due in the coming slots, from `head` on; as long as the longest delay.
+    /// The sums that arrive in the next slots, from `head` on. Its length is the longest delay.
     ring: Vec<f64>,
     head: usize,
 }
 
 impl Carry {
-    /// For a validated `delivery`.
+    /// No rewards yet, for a validated `delivery`.
     pub(super) fn new(delivery: &Delivery) -> Self {
         let shares = delivery.shares();
         let length = match delivery {
@@ -189,13 +141,12 @@ impl Carry {
         Self { shares, discount, ring: vec![0.0; length], head: 0 }
     }
 
-    /// One slot: returns what arrives in it, then sends `total` on its way, `delay >= 1` slots where it is in
-    /// one piece.
+    /// One slot: returns the sum that arrives in it, and adds the `total` of its pull, which arrives after
+    /// `delay >= 1` slots if it is not in parts.
     pub(super) fn step(&mut self, total: f64, delay: usize) -> f64 {
         let arrived = std::mem::take(&mut self.ring[self.head]);
         if let Some(discount) = self.discount {
-            // The parts of the next slot are those of this one times `discount`, and the first of the new
-            // pull.
+            // The next slot has the parts of this one times `discount`, and the first part of the new pull.
             self.ring[0] = discount * arrived + (1.0 - discount) * total;
             return arrived;
         }
@@ -218,7 +169,7 @@ impl Carry {
         arrived
     }
 
-    /// What is still to arrive.
+    /// The sum of all rewards that have not arrived.
     pub(super) fn owed(&self) -> f64 {
         let due = self.ring.iter().sum::<f64>();
         self.discount.map_or(due, |discount| due / (1.0 - discount))

@@ -5,12 +5,12 @@ use super::{Delivery, Rewards};
 use crate::{Environment, Error, Outcome};
 use rand::{Rng, RngExt};
 
-/// Earns [`Rewards`] and delivers them by [`Delivery`]; a slot's feedback is the sum of all that arrives in
-/// it.
+/// Arms with [`Rewards`] that arrive by [`Delivery`]. The feedback of a slot is the sum of all parts that
+/// arrive in it.
 ///
-/// `Outcome::reward` is the total of the pull, all parts counted, whenever they arrive. One slot draws the
-/// rewards and then, for random delays, one uniform number, whatever the arms earn and whichever is played:
-/// policies on equal seeds meet equal rewards and delays.
+/// `Outcome::reward` is the total of the pull, including parts that have not arrived. A slot draws the
+/// rewards and then, for random delays, one uniform number, independently of the arm played: policies on
+/// equal seeds meet equal rewards and delays.
 ///
 /// # Source
 /// Wang, Wang, Huang, sections 3.1 (stochastic), 3.2 and 3.3 (adversarial).
@@ -20,18 +20,18 @@ pub struct Composite {
     delivery: Delivery,
     best: usize,
     carry: Carry,
-    /// Slots begun.
+    /// Number of slots begun.
     slots: u64,
     open: bool,
     totals: Vec<f64>,
     delay: usize,
-    /// Arm played last, and how often on end.
+    /// The last arm played, and the number of its successive plays.
     streak: (usize, usize),
     feedback: Option<f64>,
 }
 
 impl Composite {
-    /// Before its first slot.
+    /// The environment before its first slot.
     ///
     /// # Errors
     /// Those of [`Rewards::validate`] and [`Delivery::validate`].
@@ -52,22 +52,22 @@ impl Composite {
         })
     }
 
-    /// What was earned and has yet to arrive (polynomial tails: less what is cut off).
+    /// The sum of all rewards that have not arrived, without the cut-off part of polynomial tails.
     pub fn owed(&self) -> f64 {
         self.carry.owed()
     }
 
-    /// What the arms earn.
+    /// The rewards of the arms.
     pub fn rewards(&self) -> &Rewards {
         &self.rewards
     }
 
-    /// When it arrives.
+    /// The delays of the rewards.
     pub fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// The arm that regret is measured against.
+    /// The arm with which regret compares.
     pub fn best(&self) -> usize {
         self.best
     }

@@ -4,14 +4,15 @@ use rand::{Rng, RngExt};
 
 /// `p_i = (1 - gamma) e^(w_i / scale) / sum_j e^(w_j / scale) + gamma / N`.
 pub(super) fn probabilities(weights: &[f64], scale: f64, gamma: f64) -> Vec<f64> {
-    // Less the largest, so that no power overflows.
+    // The largest weight is subtracted, so that no power overflows.
     let most = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = weights.iter().map(|w| ((w - most) / scale).exp()).collect();
     let (sum, arms) = (powers.iter().sum::<f64>(), weights.len() as f64);
     powers.iter().map(|power| (1.0 - gamma) * power / sum + gamma / arms).collect()
 }
 
-/// An index with the probabilities given, from one uniform number; rounding leaves the last.
+/// Draws an index with probabilities `p` from one uniform number. If rounding leaves a remainder, it is the
+/// last.
 pub(super) fn draw(p: &[f64], rng: &mut dyn Rng) -> usize {
     let u: f64 = rng.random();
     let mut sum = 0.0;

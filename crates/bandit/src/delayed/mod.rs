@@ -1,32 +1,32 @@
-//! Composite and anonymous feedback: what a pull earns arrives in parts, later, mixed with what other pulls
-//! earned.
+//! Composite anonymous feedback: the reward of a pull arrives in parts, later, and only the sum of all parts
+//! that arrive in a slot is observed.
 //!
-//! Pulling an arm in slot t earns `r_1 + r_2 + ... <= 1`; part `r_tau` arrives in slot t + tau, `tau >= 1`.
-//! The learner sees one number a slot, the sum of all that arrives: nothing tells which pull a part came
-//! from, nor when. It may exceed 1, up to the length of the longest vector.
+//! A pull in slot t earns `r_1 + r_2 + ... <= 1`, and part `r_tau` arrives in slot t + tau, `tau >= 1`. The
+//! learner observes one number per slot, the sum of the arriving parts, without their pulls or times. This
+//! sum may exceed 1, up to the length of the longest vector of parts.
 //!
-//! Every policy here plays an arm for many slots on end (a *round*), so that parts of other arms' rewards, a
-//! bounded amount, are diluted. They take feedback slot by slot, in order, for the arm that they named.
+//! Every policy of this module plays an arm for many successive slots (a *round*), so that the rewards of
+//! other arms that arrive in it, a bounded amount, have little weight. The policies take feedback slot by
+//! slot, in order, for the arm of the decision.
 //!
-//! | policy | knows | against |
+//! | policy | is given | rewards |
 //! |---|---|---|
 //! | [`ArsUcb`] | arms | i.i.d. vectors, of any length |
 //! | [`Odaaf`] (baseline) | horizon, mean delay or interval | i.i.d. vectors |
-//! | [`ArsExp3`] | horizon | rewards fixed beforehand, the split over slots chosen by an adaptive adversary |
-//! | [`Clw`] (baseline) | horizon, interval | vectors fixed beforehand |
-//! | [`ArsClw`] | arms | vectors fixed beforehand |
+//! | [`ArsExp3`] | horizon | totals fixed in advance, their parts chosen by an adaptive adversary |
+//! | [`Clw`] (baseline) | horizon, interval | vectors fixed in advance |
+//! | [`ArsClw`] | arms | vectors fixed in advance |
 //!
 //! | symbol | here |
 //! |---|---|
 //! | N, T, d | `arms`, `horizon`, `interval` |
-//! | `Y(t)` | what [`Composite`]'s `feedback` returns |
+//! | `Y(t)` | the `feedback` of [`Composite`] |
 //! | `f(k)`, `F(k)` | [`RoundSize::slots`], [`RoundSize::total`] |
-//! | `d1`, `d2` | [`DelayMeasures`] |
 //! | `g(k)`, K | round length and number of rounds of [`ArsExp3`] |
 //! | `h(T)` | [`ArsClwConfig::guess`] |
 //!
-//! Privacy: none. That feedback is mixed and nameless is a constraint on the learner, not a guarantee to
-//! anybody: the source claims no differential privacy, and these policies give none.
+//! Privacy: none. Anonymous feedback restricts what the learner observes, and is no guarantee to anybody. The
+//! source claims no differential privacy.
 //!
 //! Source: Wang, Wang, Huang, "Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous
 //! Feedback".
@@ -39,7 +39,6 @@ mod delivery;
 mod environment;
 mod exp3;
 mod odaaf;
-mod record;
 mod rewards;
 mod stored;
 
@@ -47,28 +46,26 @@ pub use ars_clw::{ArsClw, ArsClwConfig};
 pub use ars_exp3::{ArsExp3, ArsExp3Config};
 pub use ars_ucb::{ArsUcb, ArsUcbConfig, RoundSize};
 pub use clw::{Clw, ClwConfig, UpdateRule};
-pub use delivery::{DelayMeasures, Delivery};
+pub use delivery::Delivery;
 pub use environment::Composite;
 pub use odaaf::{Odaaf, OdaafConfig, OdaafRule};
-pub use record::Record;
-pub use rewards::{Drift, Rewards};
+pub use rewards::Rewards;
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 
-/// What the policies of this module promise: nothing. Feedback that is mixed and nameless hides the pull from
-/// the *learner*; neither the arms played nor the statistics kept are protected from anybody.
+/// The statement of all policies of this module, which have no privacy.
 fn privacy_statement() -> PrivacyStatement {
     PrivacyStatement::none(
         "None: anonymous feedback is a constraint on the learner; no noise is added, and arms and sums reveal rewards.",
     )
 }
 
-/// Arms at most: beyond any use, and a stored state or a file cannot ask for more memory than this takes.
+/// Largest number of arms. It bounds the memory that a stored state can ask for.
 pub const MAX_ARMS: usize = 1 << 16;
 
-/// Slots at most, exact as `f64`.
+/// Largest number of slots. Such numbers are exact as `f64`.
 pub const MAX_SLOTS: u64 = 1 << 52;
 
 fn check_arms(arms: usize) -> Result<(), Error> {
@@ -80,10 +77,10 @@ fn check_horizon(horizon: u64) -> Result<(), Error> {
 }
 
 fn field(holds: bool, field: &'static str, got: f64, want: &'static str) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(OutOfRange::new(field, got, want).into()) }
+    Ok(require(holds, field, got, want)?)
 }
 
-/// Feedback counts for the arm that was named and not yet learnt of; nothing else is taken.
+/// Refuses feedback unless it is for `named`, the arm of the last decision, and finite and not negative.
 fn check_feedback(named: Option<usize>, arm: usize, feedback: f64) -> Result<(), Error> {
     if named != Some(arm) {
         return Err(Error::OutOfTurn { arm });

@@ -1,5 +1,5 @@
-//! ODAAF: phased elimination with a pause in which old feedback drains away. The baseline that knows the
-//! delays.
+//! ODAAF, a baseline that knows the delays: elimination in phases, with pauses in which late feedback arrives
+//! unused.
 
 use super::stored::{one_finite_an_arm, stored};
 use super::{MAX_SLOTS, check_arms, check_feedback, check_horizon, field, privacy_statement};
@@ -8,7 +8,7 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How often every arm has been played after phase m, by what is known of the delays.
+/// The number of plays of each arm until the end of phase m, which depends on what is known about the delays.
 ///
 /// With `D = 2^-m`, `L = max(0, ln(T D^2))` and `B(x) = (sqrt(2L) + sqrt(2L + 8/3 D L + x))^2 / D^2`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -19,43 +19,45 @@ pub enum OdaafRule {
         /// Expected delay E, in slots.
         delay: f64,
     },
-    /// ODAAF-B, delays also bounded: `max(B(4 D E), m min(d, B(6 D m E) / m))`.
+    /// ODAAF-B, for delays that are also bounded: `max(B(4 D E), m min(d, B(6 D m E) / m))`.
     Bounded {
         /// Expected delay E.
         delay: f64,
         /// Longest delay d.
         bound: u32,
     },
-    /// ODAAF-V, variance known: `B(4 D (E + 2 V))`.
+    /// ODAAF-V, for known variance: `B(4 D (E + 2 V))`.
     Variance {
         /// Expected delay E.
         delay: f64,
         /// Variance V, in slots squared.
         variance: f64,
     },
-    /// For composite feedback of known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n for
-    /// which statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
+    /// For composite feedback in a known interval: `(sqrt(L/2) + sqrt(L/2 + 2 D m d))^2 / D^2`, the least n
+    /// for which statistical error `sqrt(L / 2n)` and bias `m d / n` are together `D / 2` at most.
     Composite {
         /// Longest interval d.
         interval: u32,
     },
 }
 
-/// What [`Odaaf`] is told beforehand.
+/// The configuration of [`Odaaf`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OdaafConfig {
-    /// N.
+    /// Number of arms, N.
     pub arms: usize,
-    /// T. It sets the confidence; play may go on after it.
+    /// Number of slots, T. It determines the confidence; play may continue after it.
     pub horizon: u64,
     /// Lengths of the phases.
     pub rule: OdaafRule,
 }
 
 impl OdaafConfig {
+    /// Refuses fields outside their ranges.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a field is out of its range.
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         check_arms(self.arms)?;
         check_horizon(self.horizon)?;
@@ -74,7 +76,8 @@ impl OdaafConfig {
         }
     }
 
-    /// `n_m`: plays of every arm that is left by the end of phase `m` (from 1); `u64::MAX` beyond its range.
+    /// `n_m`: the number of plays of each remaining arm until the end of phase `m`, from 1; at most
+    /// `u64::MAX`.
     pub fn plays(&self, m: u32) -> u64 {
         let gap = 0.5f64.powi(m.min(1000) as i32);
         let log = (self.horizon as f64 * gap * gap).ln().max(0.0);
@@ -98,22 +101,19 @@ impl OdaafConfig {
     }
 }
 
-/// Plays every arm that is left in one block a phase, drops those that are behind by `2^-m`, then plays one
-/// of the rest as long again without listening.
+/// In phase m plays each remaining arm in one block, eliminates the arms whose mean is more than `2^-m` below
+/// the best, and then plays a remaining arm for as long without using the feedback.
 ///
-/// - Cost: O(N) a phase, O(1) a slot. The arm listed first is the one played in pauses: shuffle arms for
-///   comparisons.
+/// - Cost: O(N) per phase, O(1) per slot. The first remaining arm is played in pauses, so comparisons should
+///   permute the arms.
 /// - Privacy: none.
 ///
 /// # Source
 /// Pike-Burke, Agrawal, Szepesvari, Grunewalder, "Bandits with Delayed, Aggregated Anonymous Feedback"; the
-/// baseline of Wang, Wang, Huang, section 4.1, who give no code. Departure: the constants of
-/// [`OdaafRule::Composite`] are ours.
+/// baseline of Wang, Wang, Huang, section 4.1, who give no algorithm. Departure: the constants of
+/// [`OdaafRule::Composite`] are this project's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    try_from = "super::stored::Stored<OdaafConfig, State>",
-    into = "super::stored::Stored<OdaafConfig, State>"
-)]
+#[serde(try_from = "super::stored::Stored<OdaafConfig, State>")]
 pub struct Odaaf {
     config: OdaafConfig,
     state: State,
@@ -142,7 +142,7 @@ enum Stage {
 }
 
 impl Odaaf {
-    /// Before its first slot.
+    /// The policy before its first slot.
     ///
     /// # Errors
     /// Those of [`OdaafConfig::validate`].
@@ -166,22 +166,22 @@ impl Odaaf {
         &self.config
     }
 
-    /// Arms that are left.
+    /// The remaining arms, in order.
     pub fn active(&self) -> &[usize] {
         &self.state.active
     }
 
-    /// Slots in which each arm was played and listened to, `n_i`.
+    /// Number of slots of each arm, without pauses, `n_i`.
     pub fn pulls(&self) -> &[u64] {
         &self.state.pulls
     }
 
-    /// What arrived in those slots, `M_i`.
+    /// Sum of the feedback in those slots, `M_i`.
     pub fn sums(&self) -> &[f64] {
         &self.state.sums
     }
 
-    /// Goes on to the next block, pause or phase.
+    /// Begins the next block, pause or phase.
     fn advance(&mut self) {
         let state = &mut self.state;
         match state.stage {
@@ -207,7 +207,7 @@ impl Odaaf {
     }
 
     fn arm(&self) -> usize {
-        // Never empty: the arm with the largest mean stays.
+        // `active` is never empty, since the arm with the largest mean remains.
         match self.state.stage {
             Stage::Block(i) => self.state.active[i],
             Stage::Pause => self.state.active[0],
@@ -229,7 +229,7 @@ impl Odaaf {
         if !ordered || !position {
             return Err("no such arm is left");
         }
-        // In phase 0 nothing has been played; from phase 1 on every arm that is left has been, before any
+        // In phase 0 no arm has been played. From phase 1 on every remaining arm has been, before a
         // comparison.
         let played = |i: usize| match stage {
             Stage::Block(at) if i == *at => pulls[active[i]].checked_add(*left) == Some(*target),
@@ -254,7 +254,7 @@ impl Policy for Odaaf {
     }
 
     fn decide(&mut self, (): &(), _: &mut dyn Rng) -> Result<usize, Error> {
-        // Ends: when the logarithm has gone, plays grow as 2^m.
+        // The loop ends: once the logarithm is 0, the number of plays grows as 2^m.
         while self.state.left == 0 {
             self.advance();
         }

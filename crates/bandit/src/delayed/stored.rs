@@ -1,16 +1,16 @@
-//! How policies are stored: the configuration and the state; what follows from them is computed again when
-//! read.
+//! Storage of policies: the configuration and the state are stored, and all that follows from the
+//! configuration is computed again when they are read.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stored<C, S> {
     pub(super) config: C,
     pub(super) state: S,
 }
 
-/// Stores `$policy` as [`Stored`]; reading validates the configuration (`new`) and the state (`admits`).
+/// Reads `$policy` from [`Stored`] by its `new`, and refuses a state that its `admits` refuses.
 macro_rules! stored {
     ($policy:ty, $config:ty, $state:ty) => {
         impl TryFrom<$crate::delayed::stored::Stored<$config, $state>> for $policy {
@@ -24,17 +24,11 @@ macro_rules! stored {
                 Ok(policy)
             }
         }
-
-        impl From<$policy> for $crate::delayed::stored::Stored<$config, $state> {
-            fn from(policy: $policy) -> Self {
-                Self { config: policy.config, state: policy.state }
-            }
-        }
     };
 }
 pub(super) use stored;
 
-/// Every value is a finite number and there is one for each of `arms`.
+/// Refuses values unless there is one for each of `arms`, and all are finite.
 pub(super) fn one_finite_an_arm(values: &[f64], arms: usize) -> Result<(), &'static str> {
     if values.len() != arms {
         return Err("not one value an arm");

@@ -1,14 +1,14 @@
-//! The device: it checks what the server asks of its user, and randomises one reward.
+//! The device, which checks the server's task and randomises one reward.
 
 use super::{EliminationParameters, Mechanism, Model};
 use crate::Error;
 use privacy::task::{Ask, DeviceBounds, Refusal, Task};
 
 impl EliminationParameters {
-    /// Refuses a bandit with these parameters if it costs a user more privacy in one batch than `bounds`.
+    /// Refuses a bandit with these parameters if its guarantee is not within `bounds`.
     ///
     /// # Errors
-    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; as
+    /// [`Refusal::Overasked`] for a model whose users send nothing to an intermediary; those of
     /// [`DeviceBounds::admit`] and [`EliminationConfig::privacy`](super::EliminationConfig::privacy).
     pub fn admit(&self, bounds: &DeviceBounds) -> Result<(), Error> {
         let config = self.config()?;
@@ -25,11 +25,11 @@ impl EliminationParameters {
     }
 
     /// The mechanism by which a user answers `task`: [`Mechanism::noise`] and [`Mechanism::encode`] of a
-    /// share, or [`Mechanism::ones`] of a count. It is computed from the parameters; the task must agree with
-    /// it.
+    /// share, or [`Mechanism::ones`] of a count. It is computed from the parameters, and the task must agree.
     ///
     /// # Errors
-    /// As [`admit`](Self::admit); [`Refusal::Overasked`] if the task does not follow from the parameters.
+    /// Those of [`admit`](Self::admit); [`Refusal::Overasked`] if the task does not follow from the
+    /// parameters.
     pub fn answer(&self, task: &Task, bounds: &DeviceBounds) -> Result<Mechanism, Error> {
         self.admit(bounds)?;
         let mechanism = self.config()?.mechanism(task.batch)?;

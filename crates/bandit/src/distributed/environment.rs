@@ -1,41 +1,50 @@
 //! The arms of the published experiments.
 
+use crate::Error;
+use crate::arms::{Arms, RewardLaw, check_means};
 use crate::sampling::standard_normal;
-use crate::{Environment, Error, Outcome};
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 
 /// Arms whose rewards are normal around their means, clipped to [0, 1].
 ///
-/// Every round draws one normal number, whatever is played. Regret is by the nominal means: clipping moves
-/// them by 3e-4 at most for means in [0.25, 0.75] at a deviation of 0.1.
+/// Every round draws one normal number, which all arms share. Regret is by the nominal means: clipping moves
+/// the expected rewards by 3e-4 at most for means in [0.25, 0.75] at a deviation of 0.1.
+pub type NormalArms = Arms<Normal>;
+
+/// The distribution of [`NormalArms`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct NormalArms {
+pub struct Normal {
     means: Vec<f64>,
-    best: f64,
     deviation: f64,
-    z: Option<f64>,
-    feedback: Option<f64>,
+}
+
+impl RewardLaw for Normal {
+    type Round = f64;
+
+    fn means(&self) -> &[f64] {
+        &self.means
+    }
+
+    fn draw(&self, rng: &mut dyn Rng) -> f64 {
+        standard_normal(rng)
+    }
+
+    fn reward(&self, arm: usize, z: &f64) -> f64 {
+        (self.means[arm] + self.deviation * z).clamp(0.0, 1.0)
+    }
 }
 
 impl NormalArms {
     /// Arms of the given means, in [0, 1], all of one deviation.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there is no mean, one outside [0, 1], or the deviation is negative or not
+    /// [`Error::OutOfRange`] if there is no mean, one is outside [0, 1], or the deviation is negative or not
     /// finite.
     pub fn new(means: Vec<f64>, deviation: f64) -> Result<Self, Error> {
-        if means.is_empty() {
-            return Err(OutOfRange::new("k", 0, "at least 1").into());
-        }
-        if let Some(&got) = means.iter().find(|m| !(0.0..=1.0).contains(*m)) {
-            return Err(OutOfRange::new("mean", got, "in [0, 1]").into());
-        }
-        if !(deviation >= 0.0 && deviation.is_finite()) {
-            return Err(OutOfRange::new("deviation", deviation, "finite and at least 0").into());
-        }
-        let best = means.iter().copied().fold(0.0, f64::max);
-        Ok(Self { means, best, deviation, z: None, feedback: None })
+        check_means(&means)?;
+        require(deviation >= 0.0 && deviation.is_finite(), "deviation", deviation, "finite and at least 0")?;
+        Ok(Self::of(Normal { means, deviation }))
     }
 
     /// Instance `seed` of the published experiments: `arms` means uniform in `[low, high]` from numpy's
@@ -44,51 +53,13 @@ impl NormalArms {
     /// # Errors
     /// Those of [`new`](Self::new); [`Error::OutOfRange`] above 312 arms.
     pub fn published(seed: u32, arms: usize, low: f64, high: f64) -> Result<Self, Error> {
-        if arms > DOUBLES {
-            return Err(OutOfRange::new("arms", arms, "at most 312").into());
-        }
+        require(arms <= DOUBLES, "arms", arms, "at most 312")?;
         let uniforms = mersenne_twister(seed);
         Self::new(uniforms.take(arms).map(|u| low + (high - low) * u).collect(), 0.1)
     }
-
-    /// The means.
-    pub fn means(&self) -> &[f64] {
-        &self.means
-    }
 }
 
-impl Environment for NormalArms {
-    type Context = ();
-    type Feedback = f64;
-
-    fn arms(&self) -> usize {
-        self.means.len()
-    }
-
-    fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        self.z = Some(standard_normal(rng));
-        self.feedback = None;
-        true
-    }
-
-    fn context(&self) -> Result<&(), Error> {
-        self.z.map(|_| &()).ok_or(Error::NoRound)
-    }
-
-    fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, Error> {
-        let z = self.z.ok_or(Error::NoRound)?;
-        let mean = *self.means.get(arm).ok_or(Error::Arm { arm, k: self.arms() })?;
-        let reward = (mean + self.deviation * z).clamp(0.0, 1.0);
-        self.feedback = Some(reward);
-        Ok(Outcome { reward, regret: self.best - mean })
-    }
-
-    fn feedback(&self) -> Result<&f64, Error> {
-        self.feedback.as_ref().ok_or(Error::NoRound)
-    }
-}
-
-/// Doubles of one generation of [`mersenne_twister`].
+/// The number of doubles in one generation of [`mersenne_twister`].
 const DOUBLES: usize = 312;
 
 /// The first doubles of numpy's `RandomState(seed).rand`: MT19937 (Matsumoto, Nishimura 1998), 53 bits from
@@ -119,6 +90,8 @@ fn mersenne_twister(seed: u32) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Environment;
+    use fault::OutOfRange;
     use privacy::source::SplitMix64;
 
     /// Twenty instances of ten uniforms, from numpy.

@@ -1,4 +1,4 @@
-//! The intermediary S: it adds shares and lets out nothing but the sum.
+//! The intermediary S, which adds shares and outputs the sum alone.
 
 use crate::Error;
 use fault::OutOfRange;
@@ -12,8 +12,8 @@ pub trait SecureSum {
     /// The sum of the shares of all `users`, modulo `modulus`.
     ///
     /// # Errors
-    /// [`Error::Shares`] if there is not exactly one share a user: the noise would be too small, so the batch
-    /// must be given up. [`Error::OutOfRange`] if a share is no residue.
+    /// [`Error::Shares`] if there is not exactly one share of each user, in which case the noise would be too
+    /// small and the batch must be discarded; [`Error::OutOfRange`] if a share is no residue.
     fn sum(&mut self, shares: &[u64], users: u64, modulus: u64, rng: &mut dyn Rng) -> Result<u64, Error>;
 }
 
@@ -32,7 +32,7 @@ fn add(values: impl IntoIterator<Item = u64>, modulus: u64) -> u64 {
     values.into_iter().fold(0, add) as u64
 }
 
-/// One party that everybody trusts: the definition of the sum, for simulation.
+/// The exact sum by a trusted party, for simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdealSum;
 
@@ -43,8 +43,8 @@ impl SecureSum for IdealSum {
     }
 }
 
-/// The ideal sum that is replaced by a uniform residue with a small probability. It has the errors that
-/// [`Model::Shuffle`](super::Model::Shuffle) allows for, and no leak. For simulation.
+/// The exact sum, replaced by a uniform residue with a small probability: the errors that
+/// [`Model::Shuffle`](super::Model::Shuffle) allows. For simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelaxedSum {
     /// Probability of a uniform residue, at most 1.

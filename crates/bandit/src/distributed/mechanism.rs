@@ -1,7 +1,7 @@
-//! Encoding, noise and analysis of one batch, and the width of its confidence interval.
+//! Encoding, noise and analysis of one batch, and its confidence width.
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::{OutOfRange, require};
 use privacy::budget::{Delta, Epsilon, Neighbours, Rho};
 use privacy::rdp::RdpCurve;
 use privacy::source::Words;
@@ -10,11 +10,11 @@ use privacy::{Definition, PrivacyStatement, Ratio, Trust, sampler};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Who adds which noise.
+/// The trust model: the party that adds noise, and its distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Model {
-    /// Nobody: the comparison without privacy.
+    /// No noise, and no privacy, for comparison.
     None,
     /// Each user adds the difference of two Polya variates; their sum is a discrete Laplace variate (Theorem
     /// 1).
@@ -37,27 +37,27 @@ pub enum Model {
     Central,
     /// Each user adds a discrete Laplace variate that is private by itself (Theorem 6).
     Local,
-    /// As [`Pure`](Self::Pure) with half of epsilon, for secure sums that leak `epsilon/4` and are wrong with
-    /// probability `1/(2T)` (Theorem 3). For simulation.
+    /// As [`Pure`](Self::Pure) with half of epsilon, for secure sums that reveal `epsilon/4` and are wrong
+    /// with probability `1/(2T)` (Theorem 3); for simulation.
     Shuffle,
-    /// As [`Pure`](Self::Pure), in bits that a shuffler counts. Each user's noise is clamped to
-    /// [`margin`](Mechanism::margin) bits to either side; with probability `1 - delta/(1 + e^epsilon)`
-    /// nobody's is.
+    /// As [`Pure`](Self::Pure), in bits that a shuffler counts. The noise of each user is clamped to
+    /// [`margin`](Mechanism::margin) bits to either side; with probability `1 - delta/(1 + e^epsilon)` this
+    /// changes no user's noise.
     Bits {
-        /// The largest cost of clamping, above 0.
+        /// The delta that clamping costs at most, above 0.
         delta: Delta,
     },
 }
 
-/// The mechanism of one batch, on which users and server must agree. One value owns n, epsilon and scale, so
-/// that precision, noise and modulus cannot come from different batches.
+/// The mechanism of one batch, on which users and server must agree. It determines precision, noise and
+/// modulus from the same n, epsilon and scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mechanism {
     model: Model,
     /// The part of epsilon that the noise pays for.
     epsilon: Ratio,
     users: u64,
-    /// Users whose noise the guarantee relies on.
+    /// Number of users whose noise the guarantee relies on.
     honest: u64,
     g: u64,
     tau: u64,
@@ -66,8 +66,8 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// For one batch of `users`. `confidence` is the probability with which the noise may pass the threshold;
-    /// under [`Model::Shuffle`] that is `1/(2 horizon)` instead.
+    /// The mechanism of one batch of `users`. `confidence` is the probability that the noise exceeds the
+    /// threshold; under [`Model::Shuffle`] this is `1/(2 horizon)` instead.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `epsilon`, `users`, `horizon` or the `delta` of [`Model::Bits`] is 0,
@@ -83,14 +83,14 @@ impl Mechanism {
         Self::with_colluding(model, epsilon, users, 0, confidence, horizon)
     }
 
-    /// As [`new`](Self::new), with noise sized to be enough without that of `colluding` of the users. Whoever
-    /// knows what those added, because they tell it or because they were made up, still faces the noise of
-    /// the other `users - colluding`, which is that of a batch of that size. All users add their part, so the
-    /// sum has `users/(users - colluding)` times that variance; precision, threshold and margin follow.
+    /// As [`new`](Self::new), with sufficient noise even if `colluding` of the users collude or do not exist.
+    /// The noise of the other `users - colluding` is then that of a batch of their number. Since all users
+    /// add noise, the sum has `users/(users - colluding)` times that variance, on which precision, threshold
+    /// and margin depend.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if nobody is left, or for a model whose users add no noise that adds up; as
-    /// [`new`](Self::new).
+    /// [`Error::OutOfRange`] if all users may collude, or for a model in which the users' noise does not add
+    /// up; those of [`new`](Self::new).
     pub fn with_colluding(
         model: Model,
         epsilon: Ratio,
@@ -104,28 +104,25 @@ impl Mechanism {
             Model::Pure | Model::Renyi { .. } | Model::Concentrated { .. } | Model::Bits { .. }
         );
         let (got, honest) = (colluding as f64, users.saturating_sub(colluding));
-        if colluding > 0 && !adds_up {
-            let want = "0 for a model whose users' noise does not add up";
-            return Err(OutOfRange::new("colluding", got, want).into());
+        require(
+            colluding == 0 || adds_up,
+            "colluding",
+            got,
+            "0 for a model whose users' noise does not add up",
+        )?;
+        require(colluding == 0 || honest > 0, "colluding", got, "fewer than the users of a batch")?;
+        for (field, zero) in
+            [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)]
+        {
+            require(!zero, field, 0, "above 0")?;
         }
-        if colluding > 0 && honest == 0 {
-            return Err(OutOfRange::new("colluding", got, "fewer than the users of a batch").into());
-        }
-        let zero = [("epsilon", epsilon.num() == 0), ("users", users == 0), ("horizon", horizon == 0)];
-        if let Some((field, _)) = zero.into_iter().find(|z| z.1) {
-            return Err(OutOfRange::new(field, 0, "above 0").into());
-        }
-        if !(confidence > 0.0 && confidence < 1.0) {
-            return Err(OutOfRange::new("confidence", confidence, "in (0, 1)").into());
-        }
+        require(confidence > 0.0 && confidence < 1.0, "confidence", confidence, "in (0, 1)")?;
         let (epsilon, scale, p) = match model {
             Model::Renyi { scale, .. } | Model::Concentrated { scale, .. } => (epsilon, scale, confidence),
             Model::Shuffle => (epsilon.times(Ratio::new(1, 2)?)?, Ratio::ONE, 0.5 / horizon as f64),
             _ => (epsilon, Ratio::ONE, confidence),
         };
-        if scale.num() < scale.den() {
-            return Err(OutOfRange::new("scale", scale.to_f64(), "at least 1").into());
-        }
+        require(scale.num() >= scale.den(), "scale", scale.to_f64(), "at least 1")?;
         let g = match model {
             Model::None => 1 << 20,
             _ => precision(scale.times(epsilon)?, honest)?,
@@ -134,7 +131,7 @@ impl Mechanism {
         // Ratio of the variance of all users' noise to that of the honest users' noise; variance and scale as
         // in `width`.
         let excess = users as f64 / honest.max(1) as f64;
-        // Accuracy only: privacy does not depend on it, so doubles will do.
+        // Double precision is sufficient, since privacy does not depend on the threshold.
         let tau = gf / e
             * match model {
                 Model::None => 0.0,
@@ -145,7 +142,7 @@ impl Mechanism {
                 Model::Local => LOCAL * (2.0 * users as f64 * log).sqrt().max(2.0 * log),
             };
         let tau = tau.ceil();
-        // A bound that is not finite is too wide all the more.
+        // A threshold that is not finite exceeds the modulus too.
         let m = u128::from(users) * u128::from(g) + 2 * (tau.min(2f64.powi(62)) as u128) + 1;
         if m >= 1 << 62 {
             return Err(privacy::Error::Overflow { what: "the modulus of a secure sum", bits: 62 }.into());
@@ -162,17 +159,17 @@ impl Mechanism {
         self.epsilon
     }
 
-    /// Users of the batch, n.
+    /// Number of users of the batch, n.
     pub const fn users(&self) -> u64 {
         self.users
     }
 
-    /// Who adds which noise.
+    /// The trust model: the party that adds noise, and its distribution.
     pub const fn model(&self) -> Model {
         self.model
     }
 
-    /// Users whose noise the guarantee relies on: all but those that may collude.
+    /// Number of users whose noise the guarantee relies on: all but those that may collude.
     pub const fn honest(&self) -> u64 {
         self.honest
     }
@@ -182,7 +179,7 @@ impl Mechanism {
         self.g
     }
 
-    /// Largest absolute total noise with which a sum decodes correctly, tau.
+    /// Largest absolute value of the total noise with which a sum is decoded correctly, tau.
     pub const fn threshold(&self) -> u64 {
         self.tau
     }
@@ -210,12 +207,12 @@ impl Mechanism {
         self.margin
     }
 
-    /// Bits of one user under [`Model::Bits`], `g + 2 C`.
+    /// Number of bits of one user under [`Model::Bits`], `g + 2 C`.
     pub const fn bits(&self) -> u64 {
         self.g + 2 * self.margin
     }
 
-    /// What each user of a batch that plays `arm` is asked to send; `None` if users add no noise.
+    /// The message of each user of a batch that plays `arm`; `None` if users add no noise.
     pub fn ask(&self, arm: usize) -> Option<Ask> {
         let (steps, noise, epsilon) = (self.g, self.model.user_noise()?, self.epsilon.to_f64());
         Some(match self.model {
@@ -233,29 +230,25 @@ impl Mechanism {
         Ok((self.noised(reward, rng)? + i128::from(self.margin)) as u64)
     }
 
-    /// The sum of shares that corresponds to the total number of ones of all users, as
-    /// [`analyse`](Self::analyse) takes it.
+    /// The sum of shares, an argument of [`analyse`](Self::analyse), that corresponds to the total number of
+    /// ones.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there are more ones than bits.
     pub fn count(&self, ones: u128) -> Result<u64, Error> {
         let all = |each: u64| u128::from(self.users) * u128::from(each);
-        if ones > all(self.bits()) {
-            return Err(OutOfRange::new("ones", ones, "at most the number of bits").into());
-        }
+        require(ones <= all(self.bits()), "ones", ones, "at most the number of bits")?;
         // Both are below 2^62.
         Ok(self.residue(ones as i128, -(all(self.margin) as i128)))
     }
 
-    /// A reward as a whole number of steps, `0..=g`, rounded at random to either side. Bits of the reward
-    /// below `2^-60` are dropped. No word is drawn if it is whole.
+    /// A reward as a whole number of steps, `0..=g`, rounded at random to either side with the same mean.
+    /// Bits of the reward below `2^-60` are dropped. No word is drawn if no rounding is needed.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the reward is outside [0, 1].
     pub fn encode(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
-        if !(0.0..=1.0).contains(&reward) {
-            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
-        }
+        require((0.0..=1.0).contains(&reward), "reward", reward, "in [0, 1]")?;
         // Below 2^(60 + 62): the modulus, and so g, has 62 bits at most.
         let place = u128::from((reward * 2f64.powi(60)) as u64) * u128::from(self.g);
         let (whole, rest) = ((place >> 60) as u64, place & ((1 << 60) - 1));
@@ -264,10 +257,10 @@ impl Mechanism {
         Ok(whole + u64::from(rest > 0 && rng.below(1 << (60 - zeros)) < rest >> zeros))
     }
 
-    /// A user's share of the noise.
+    /// Draws the noise of one user.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if an exact intermediate overflows.
+    /// [`Error::Privacy`] if an exact intermediate exceeds 128 bits.
     pub fn noise(&self, rng: &mut dyn Rng) -> Result<i128, Error> {
         let rate = || self.epsilon.over(Ratio::integer(self.g));
         Ok(match self.model {
@@ -282,8 +275,8 @@ impl Mechanism {
         })
     }
 
-    /// The noise of all users together, in one draw where its distribution allows it: for **simulation**,
-    /// since no party may know it.
+    /// The noise of all users together, in one draw if its distribution allows it; for **simulation**, since
+    /// no party may know it.
     ///
     /// # Errors
     /// As [`noise`](Self::noise).
@@ -306,7 +299,7 @@ impl Mechanism {
         })
     }
 
-    /// The noise of all users together in constant time and double precision: for **simulation**.
+    /// The noise of all users together, in constant time and double precision, for **simulation**.
     ///
     /// # Errors
     /// As [`noise`](Self::noise); [`Error::OutOfRange`] under [`Model::Concentrated`] if a user's variance is
@@ -316,17 +309,16 @@ impl Mechanism {
         super::simulate::total(self.model, self.users, rate, self.variance()?, rng)
     }
 
-    /// Variance of one user's noise, `g²/(h epsilon²)`, where the guarantee relies on the noise of h users.
+    /// Variance of one user's noise, `g²/(h epsilon²)`, if the guarantee relies on the noise of h users.
     fn variance(&self) -> Result<Ratio, Error> {
         let step = Ratio::integer(self.g).over(self.epsilon)?;
         Ok(step.times(Ratio::new(1, u128::from(self.honest))?)?.times(step)?)
     }
 
-    /// R: what a user sends, a residue of the modulus; encoding is drawn before noise.
+    /// R: the message of a user, a residue of the modulus. The encoding is drawn before the noise.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the reward is outside [0, 1], [`Error::Privacy`] if an exact intermediate
-    /// overflows.
+    /// [`Error::OutOfRange`] if the reward is outside [0, 1]; those of [`noise`](Self::noise).
     pub fn randomise(&self, reward: f64, rng: &mut dyn Rng) -> Result<u64, Error> {
         Ok(self.residue(self.noised(reward, rng)?, 0))
     }
@@ -347,8 +339,8 @@ impl Mechanism {
         (value.rem_euclid(m) + noise.rem_euclid(m)).rem_euclid(m) as u64
     }
 
-    /// A: estimate of the sum of rewards, from the sum of shares. Right unless the total noise passed the
-    /// threshold; then it is off by `m/g`, which concerns accuracy and not privacy. Words are drawn for
+    /// A: the estimate of the sum of rewards, from the sum of shares. If the total noise exceeds the
+    /// threshold, the estimate is wrong by `m/g`, which affects accuracy and not privacy. Words are drawn for
     /// [`Model::Central`] only.
     ///
     /// # Errors
@@ -378,9 +370,10 @@ impl Mechanism {
     /// `sqrt(2L)/epsilon` for the rounding and `c/epsilon max(sqrt(2 n L), 2L)` for the noise, `c = 2 sqrt(ln
     /// 2)`; the paper leaves `c` open.
     ///
-    /// Where noise is counted on of h among n users, sigma is `sqrt(n/h)` times as large: the noise of each
-    /// user is infinitely divisible or Gaussian, so that the logarithm of the sum's moment generating
-    /// function is `n/h` times that for h users, which leaves its domain and with it h as they are.
+    /// If the guarantee relies on the noise of h among n users, sigma is `sqrt(n/h)` times as large: the
+    /// noise of each user is infinitely divisible or Gaussian, so that the logarithm of the sum's moment
+    /// generating function is `n/h` times that for h users, with the same domain and so the same `h` in the
+    /// formula.
     pub fn width(&self, arms: usize, number: u32, p: f64) -> f64 {
         let per_p = 2.0 * arms as f64 * f64::from(number).powi(2) / p;
         let (log, n, e) = (per_p.ln(), self.users as f64, self.epsilon.to_f64());
@@ -407,17 +400,15 @@ impl Mechanism {
 /// generating function is at most `1/(1 - l² t²)` and `-ln(1 - u) <= 2 u ln 2` up to 1/2.
 const LOCAL: f64 = 1.665_109_222_315_395_4;
 
-/// C of [`Mechanism::margin`].
+/// The number C of [`Mechanism::margin`].
 fn margin(epsilon: f64, delta: Delta, users: u64, excess: f64, g: u64) -> Result<u64, Error> {
-    if delta.get() == 0.0 {
-        return Err(OutOfRange::new("delta", 0, "above 0 where noise is cut off").into());
-    }
+    require(delta.get() > 0.0, "delta", 0, "above 0 where noise is cut off")?;
     let rate = epsilon / g as f64;
     // ln of 2 (n/h) (1 + e^epsilon)/(delta (1 - p)), without e^epsilon.
     let log = (2.0 * excess).ln() + epsilon + (-epsilon).exp().ln_1p()
         - delta.get().ln()
         - (-(-rate).exp_m1()).ln();
-    // C itself in place of C + 1: a whole step more than is needed covers the rounding of a number below
+    // The bound is solved for C in place of C + 1. The further step covers the rounding of a number below
     // 2^50.
     let margin = (log / rate).ceil();
     let bits = (g as f64 + 2.0 * margin) * users as f64;
@@ -481,13 +472,13 @@ impl Model {
         }
     }
 
-    /// The guarantee of a whole run. Batches have disjoint users, so it is that of the worst batch, which is
-    /// the first, of `first` users. Neighbours differ in one user's reward.
+    /// The guarantee of a whole run for neighbours that differ in one user's reward. Batches have disjoint
+    /// users, so it is that of the worst batch, which is the first one, of `first` users.
     ///
     /// # Errors
     /// [`Error::Privacy`] if `epsilon` is 0 or a `delta` is 0 where Renyi divergences are converted.
     pub fn privacy(self, epsilon: Ratio, first: u64, horizon: u64) -> Result<PrivacyStatement, Error> {
-        const SUMS: &str = "Every sum that the server is told, hence every decision, for one user's reward";
+        const SUMS: &str = "Every sum that the server receives, hence every decision, for one user's reward";
         let e = Epsilon::new(epsilon.to_f64())?;
         let pure = |trust, rest: &str| {
             Ok(PrivacyStatement::pure(e, trust, Neighbours::ReplaceOne, format!("{SUMS}{rest}")))
@@ -538,9 +529,9 @@ impl Model {
     }
 }
 
-/// Users of the largest batch that can close when batch b has `growth^b`: the batches before it went to two
-/// arms at least. The paper's `T/2` bounds it where batches double; where they grow faster, the first may
-/// take all users.
+/// Number of users of the largest batch that can be complete, if batch b has `growth^b` users: at least two
+/// arms had the batches before it. The paper's bound `T/2` holds if batches double; if they grow faster, the
+/// first batch may have all users.
 fn largest_batch(growth: u64, horizon: u64) -> u64 {
     let (mut before, mut users) = (0u64, 1);
     loop {
@@ -552,9 +543,9 @@ fn largest_batch(growth: u64, horizon: u64) -> u64 {
     }
 }
 
-/// How far sums of `n` discrete Gaussians are from one: `xi = 10 sum over k < n of e^(-2 pi² s² k/(k+1))`
-/// (Theorem 4, after Kairouz, Liu, Steinke 2021). Terms fall with k: those beyond the first 65536 are bounded
-/// by the next one.
+/// The distance of the sum of `n` discrete Gaussians from a discrete Gaussian: `xi = 10 sum over k < n of
+/// e^(-2 pi² s² k/(k+1))` (Theorem 4, after Kairouz, Liu, Steinke 2021). The terms decrease in k, and those
+/// after the first 65536 are bounded by the first of them.
 fn gaussian_gap(scale: f64, n: u64) -> f64 {
     const SUMMED: u64 = 1 << 16;
     let term = |k: u64| (-2.0 * (std::f64::consts::PI * scale).powi(2) * k as f64 / (k + 1) as f64).exp();

@@ -1,14 +1,14 @@
-//! Successive elimination under distributed differential privacy: the server learns from noisy sums of users'
-//! rewards.
+//! Successive elimination under distributed differential privacy: the server learns from noisy sums of the
+//! users' rewards.
 //!
-//! Each user answers once, with a reward in [0, 1]. Three roles work on each batch of one arm. They share no
-//! state but the [`Mechanism`], so that each can run on its own machine.
+//! Each user answers once, with a reward in [0, 1]. A batch of one arm has three roles. The [`Mechanism`] is
+//! all that they share, so that each can run on its own machine.
 //!
 //! | role | file | here |
 //! |---|---|---|
-//! | what all agree on | `parameters.rs`, `mechanism.rs` | [`EliminationParameters`], [`EliminationConfig`], [`Mechanism`] |
+//! | common parameters | `parameters.rs`, `mechanism.rs` | [`EliminationParameters`], [`EliminationConfig`], [`Mechanism`] |
 //! | device: a reward in, an integer share out | `device.rs` | [`EliminationParameters::answer`], [`Mechanism::randomise`] |
-//! | intermediary: adds shares, lets out the sum alone | `intermediary.rs` | [`SecureSum`] |
+//! | intermediary: adds shares, outputs the sum alone | `intermediary.rs` | [`SecureSum`] |
 //! | server: poses tasks, learns from sums | `server.rs` | [`EliminationServer`], [`Mechanism::analyse`] |
 //! | all roles in one policy, for simulation | `whole.rs` | [`Elimination`] |
 //!
@@ -20,8 +20,8 @@
 //! | Dist-DP-SE, Dist-RDP-SE, central, local, shuffle | [`Elimination`] with [`Model`] |
 //!
 //! The sums are private; arms, widths and eliminations are functions of them. Batches have disjoint users, so
-//! the run costs as much privacy as its worst batch. **A batch that lacks users is refused**: noise is sized
-//! for all of them.
+//! the cost of a run is that of its worst batch. **A batch with missing users is refused**, since its noise
+//! would be too small.
 //!
 //! Source throughout: Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits".
 
@@ -34,7 +34,7 @@ mod server;
 mod simulate;
 mod whole;
 
-pub use environment::NormalArms;
+pub use environment::{Normal, NormalArms};
 pub use intermediary::{IdealSum, RelaxedSum, SecureSum};
 pub use mechanism::{Mechanism, Model};
 pub use parameters::{EliminationConfig, EliminationParameters, MOST_DELTA, NoiseAt};

@@ -1,13 +1,13 @@
-//! EliminationParameters of an elimination, and the configuration that follows from them.
+//! Parameters of an elimination, and the configuration that follows from them.
 
 use super::{Mechanism, Model};
 use crate::Error;
-use fault::OutOfRange;
+use fault::{OutOfRange, require};
 use privacy::budget::{Delta, Epsilon};
 use privacy::{PrivacyStatement, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// EliminationParameters of an elimination as a service and its devices exchange them: one flat JSON object.
+/// The parameters of an elimination that a service and its devices exchange, as one flat JSON object.
 ///
 /// The field `model` is one of `central`, `local`, `pure`, `renyi`, `concentrated` and `shuffle`, where
 /// `shuffle` is [`Model::Bits`]. The fields `delta`, `scale` and `colluding` are accepted only with the
@@ -36,12 +36,12 @@ impl EliminationParameters {
         self.horizon
     }
 
-    /// Privacy of the run.
+    /// Epsilon of the run.
     pub const fn epsilon(&self) -> Epsilon {
         self.epsilon
     }
 
-    /// Who adds which noise.
+    /// The trust model.
     pub const fn model(&self) -> Model {
         self.model
     }
@@ -87,7 +87,7 @@ impl TryFrom<Flat> for EliminationParameters {
 
     fn try_from(flat: Flat) -> Result<Self, String> {
         let Flat { arms, horizon, epsilon, model, confidence, growth, scale, delta, colluding } = flat;
-        // A parameter without effect must not look like a promise.
+        // A parameter without effect is refused, since it would look like a guarantee.
         let only = |field: &str, models: &str| Err(format!("{field}: only the models {models} have one"));
         let (distributed, scaled, stated) = match model.as_str() {
             "central" | "local" => (false, false, false),
@@ -147,10 +147,12 @@ impl From<EliminationParameters> for Flat {
 fn decimal(field: &'static str, x: f64) -> Result<Ratio, Error> {
     const UNIT: f64 = 1e6;
     let units = (x * UNIT).round();
-    if !(units > 0.0 && units < 1e12 && units / UNIT == x) {
-        let want = "above 0, below 10⁶, with at most six decimals";
-        return Err(OutOfRange::new(field, x, want).into());
-    }
+    require(
+        units > 0.0 && units < 1e12 && units / UNIT == x,
+        field,
+        x,
+        "above 0, below 10⁶, with at most six decimals",
+    )?;
     Ok(Ratio::new(units as u128, UNIT as u128)?)
 }
 
@@ -162,32 +164,34 @@ pub struct EliminationConfig {
     pub arms: usize,
     /// Number of users, T.
     pub horizon: u64,
-    /// Who adds which noise.
+    /// The trust model.
     pub model: Model,
-    /// Privacy of the run; rational, so that precision and noise are exact.
+    /// Epsilon of the run, as a rational, so that precision and noise are exact.
     pub epsilon: Ratio,
-    /// p of widths and thresholds: `1/T` for the regret bound, 0.1 in the paper's experiments.
+    /// The probability p of widths and thresholds: `1/T` for the regret bound, 0.1 in the paper's
+    /// experiments.
     pub confidence: f64,
-    /// Batch b has `growth^b` users an arm; 2 in the paper's text, 4 in its experiments.
+    /// Batch b has `growth^b` users per arm; 2 in the paper's text, 4 in its experiments.
     pub growth: u64,
-    /// Who draws the noise of the users.
+    /// The draw of the users' noise.
     pub noise: NoiseAt,
-    /// Part of each batch's users, rounded up, who may be made up or tell others what they added: the noise
-    /// is enough without theirs, see [`Mechanism::with_colluding`]. 0 where users' noise does not add up.
+    /// The fraction of each batch's users, rounded up, who may collude or not exist, see
+    /// [`Mechanism::with_colluding`]. Must be 0 if the users' noise does not add up.
     pub colluding: Ratio,
 }
 
-/// Who draws the noise that users add.
+/// The draw of the users' noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoiseAt {
-    /// Each user its own, as deployed.
+    /// Each user draws its own noise, as deployed.
     #[default]
     Users,
-    /// One draw a batch, of the same law: **simulation only**, since whoever draws it knows the sum.
+    /// One draw per batch with the distribution of the sum, for **simulation only**, since the party that
+    /// draws it knows the exact sum.
     Sum,
-    /// As [`Sum`](Self::Sum), in double precision where the exact law takes time in proportion to users or
-    /// scale.
+    /// As [`Sum`](Self::Sum), in double precision if the exact distribution takes time proportional to users
+    /// or scale.
     Simulated,
 }
 
@@ -195,11 +199,11 @@ pub enum NoiseAt {
 /// of one user in a hundred would count as private; a larger delta states too little.
 pub const MOST_DELTA: f64 = 0.01;
 
-/// Users of a batch, less one, at most.
+/// Upper bound on the number of users of a batch, excluded.
 const MOST_USERS: u64 = 1 << 40;
 
 impl EliminationConfig {
-    /// The paper's theory: confidence `1/T`, batches that double.
+    /// The configuration of the paper's theorems: confidence `1/T`, and batches that double.
     pub fn new(arms: usize, horizon: u64, model: Model, epsilon: Ratio) -> Self {
         let confidence = 1.0 / horizon.max(2) as f64;
         let (growth, noise, colluding) = (2, NoiseAt::Users, Ratio::ZERO);
@@ -207,17 +211,15 @@ impl EliminationConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.arms == 0 {
-            return Err(OutOfRange::new("arms", 0, "at least 1").into());
-        }
-        if self.growth < 2 {
-            return Err(OutOfRange::new("growth", self.growth, "at least 2").into());
-        }
-        if self.noise != NoiseAt::Users && self.colluding.num() > 0 {
-            let want = "0 where not the users draw their noise";
-            return Err(OutOfRange::new("colluding", self.colluding.to_f64(), want).into());
-        }
-        // Every batch there can be, and the one after the last.
+        require(self.arms > 0, "arms", 0, "at least 1")?;
+        require(self.growth >= 2, "growth", self.growth, "at least 2")?;
+        require(
+            self.noise == NoiseAt::Users || self.colluding.num() == 0,
+            "colluding",
+            self.colluding.to_f64(),
+            "0 where not the users draw their noise",
+        )?;
+        // All batches up to the horizon, and the next one.
         let mut number = 1;
         loop {
             let users = self.growth.checked_pow(number).filter(|users| *users < MOST_USERS);
@@ -244,14 +246,14 @@ impl EliminationConfig {
         Mechanism::with_colluding(self.model, self.epsilon, users, colluding, self.confidence, self.horizon)
     }
 
-    /// How many of `users` may collude.
+    /// The number of `users` that may collude.
     fn colluding(&self, users: u64) -> Result<u64, Error> {
         if !self.colluding.at_most_one() {
             let got = self.colluding.to_f64();
             return Err(OutOfRange::new("colluding", got, "a part of a batch's users").into());
         }
         let part = self.colluding.times(Ratio::integer(users))?;
-        // At most the users.
+        // The number is at most `users`.
         Ok((part.floor() + u128::from(part.fract().num() > 0)) as u64)
     }
 
@@ -271,13 +273,13 @@ impl EliminationConfig {
         }
     }
 
-    /// What a run promises.
+    /// The guarantee of a run.
     ///
     /// # Errors
     /// As [`Model::privacy`].
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         let first = match self.model {
-            // Users whose noise is counted on: the precision follows from their number.
+            // The precision depends on the number of users whose noise the guarantee relies on.
             Model::Renyi { .. } => self.growth.saturating_sub(self.colluding(self.growth)?),
             _ => self.growth,
         };

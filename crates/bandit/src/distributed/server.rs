@@ -1,4 +1,4 @@
-//! The server: it asks for sums, learns from them alone, and eliminates arms.
+//! The server, which asks for sums, learns from them alone, and eliminates arms.
 
 use super::{EliminationConfig, Mechanism, Model};
 use crate::Error;
@@ -10,15 +10,16 @@ use serde::{Deserialize, Serialize};
 
 /// The server's state in the paper's Algorithm 1. It is a function of the sums received.
 ///
-/// Each arm left gets one batch of users, in order; only the estimates of the newest batches count.
+/// Each remaining arm has one batch of users, in order. Eliminations use the last batch of each arm only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "StoredStage", into = "StoredStage")]
+#[serde(try_from = "StoredStage")]
 pub struct Stage {
     config: EliminationConfig,
     number: u32,
     left: Vec<usize>,
-    /// Estimates of the batch, of the first arms in `left`; fewer than those.
+    /// Estimates of the current batch, of the first arms in `left`, but not of all.
     means: Vec<f64>,
+    #[serde(skip_serializing)]
     mechanism: Mechanism,
 }
 
@@ -26,7 +27,7 @@ impl Stage {
     /// The state before the first sum.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] or [`Error::Privacy`] if the configuration is not sound, or its delta too large.
+    /// [`Error::OutOfRange`] or [`Error::Privacy`] if the configuration is invalid, or its delta too large.
     pub fn new(config: EliminationConfig) -> Result<Self, Error> {
         config.check()?;
         // Only new runs are checked: a stored run continues.
@@ -40,7 +41,7 @@ impl Stage {
         &self.config
     }
 
-    /// Number of the batch under way, from 1.
+    /// Number of the current batch, from 1.
     pub const fn batch(&self) -> u32 {
         self.number
     }
@@ -50,22 +51,22 @@ impl Stage {
         &self.mechanism
     }
 
-    /// Arms left, in order; at least one.
+    /// The remaining arms, in order; at least one.
     pub fn left(&self) -> &[usize] {
         &self.left
     }
 
-    /// Estimates of the batch so far, in the order of [`left`](Self::left).
+    /// Estimates of the current batch so far, in the order of [`left`](Self::left).
     pub fn means(&self) -> &[f64] {
         &self.means
     }
 
-    /// The arm whose users are asked.
+    /// The arm of the current batch.
     pub fn arm(&self) -> usize {
         self.left[self.means.len()] // fewer means than arms
     }
 
-    /// Half width of this batch's confidence intervals.
+    /// Half width of the confidence intervals of the current batch.
     pub fn width(&self) -> f64 {
         self.mechanism.width(self.left.len(), self.number, self.config.confidence)
     }
@@ -99,7 +100,7 @@ pub fn survivors(left: &[usize], means: &[f64], width: f64) -> Vec<usize> {
     left.iter().zip(means).filter(|(_, mean)| stays(**mean)).map(|(arm, _)| *arm).collect()
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredStage {
     config: EliminationConfig,
@@ -124,31 +125,26 @@ impl TryFrom<StoredStage> for Stage {
     }
 }
 
-impl From<Stage> for StoredStage {
-    fn from(Stage { config, number, left, means, .. }: Stage) -> Self {
-        Self { config, number, left, means }
+privacy::stored! {
+    /// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer
+    /// them.
+    ///
+    /// A decision names the arm of the batch under way, for any number of users: the intermediary closes the
+    /// batch when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by
+    /// itself, and users send theirs to the server.
+    ///
+    /// # Source
+    /// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", Algorithm 1.
+    #[derive(Debug, Clone)]
+    pub struct EliminationServer {
+        stage: Stage,
+        /// Number of the current exchange, from 1.
+        exchange: u64,
+        /// Number of users in the sums received.
+        learnt: u64,
+        /// Under [`Model::Local`]: sum modulo m of the shares of the current batch, and their number.
+        shares: (u64, u64),
     }
-}
-
-/// The server of batched successive elimination: it poses [`Task`]s and learns from the sums that answer
-/// them.
-///
-/// A decision names the arm of the batch under way, for any number of users: the intermediary closes the
-/// batch when it holds the shares of exactly n of them. Under [`Model::Local`] each share is private by
-/// itself, and users send theirs to the server.
-///
-/// # Source
-/// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits", Algorithm 1.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "StoredServer", into = "StoredServer")]
-pub struct EliminationServer {
-    stage: Stage,
-    /// Number of the exchange under way, from 1.
-    exchange: u64,
-    /// Users in the sums received.
-    learnt: u64,
-    /// Under [`Model::Local`]: sum modulo m of the shares of the batch under way, and their number.
-    shares: (u64, u64),
 }
 
 impl EliminationServer {
@@ -168,12 +164,12 @@ impl EliminationServer {
     /// The guarantee of the whole run.
     ///
     /// # Errors
-    /// Those of [`EliminationConfig::privacy`], which a configuration that was accepted does not cause.
+    /// Those of [`EliminationConfig::privacy`], which do not occur for a configuration that was accepted.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         self.stage.config().privacy()
     }
 
-    /// The arm to play: the arm of the batch under way, or the one that is left.
+    /// The arm to play: that of the current batch, or the last remaining one.
     ///
     /// # Errors
     /// [`Error::HorizonOver`] if several arms are left and the next batch would exceed the horizon.
@@ -185,8 +181,8 @@ impl EliminationServer {
         Ok(self.stage.arm())
     }
 
-    /// The sum that the server waits for; `None` when one arm is left or the next batch would exceed the
-    /// horizon. Users then send nothing.
+    /// The sum that the server requests; `None` if one arm is left or the next batch would exceed the
+    /// horizon, in which case users send nothing.
     pub fn task(&self) -> Option<Task> {
         let (mechanism, config) = (self.stage.mechanism(), self.stage.config());
         let users = mechanism.users();
@@ -197,7 +193,7 @@ impl EliminationServer {
         Some(Task { exchange: self.exchange, batch: self.stage.batch(), users, ask })
     }
 
-    /// Takes one user's share under [`Model::Local`]. The last share of a batch closes it.
+    /// Adds one user's share under [`Model::Local`]. The last share of a batch completes it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the share is not below the modulus; as [`Stage::take`].
@@ -216,8 +212,8 @@ impl EliminationServer {
         Ok(())
     }
 
-    /// Takes the sum that answers the [task](Self::task): of shares, added as integers or as residues, or the
-    /// number of ones. Returns the number of users in it.
+    /// Learns from the sum that answers the [task](Self::task): the sum of shares, as integers or as
+    /// residues, or the number of ones. Returns the number of users in it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a sum that this number of users cannot send; as [`Stage::take`].
@@ -244,33 +240,17 @@ impl EliminationServer {
         self.shares = (0, 0);
         Ok(())
     }
-}
 
-#[derive(Serialize, Deserialize)]
-struct StoredServer {
-    stage: Stage,
-    exchange: u64,
-    learnt: u64,
-    shares: (u64, u64),
-}
-
-impl TryFrom<StoredServer> for EliminationServer {
-    type Error = Error;
-    fn try_from(StoredServer { stage, exchange, learnt, shares }: StoredServer) -> Result<Self, Error> {
-        let mechanism = stage.mechanism();
-        let open = shares.0 < mechanism.modulus() && shares.1 < mechanism.users();
-        // Each sum received holds at least one user.
-        let received = exchange.checked_sub(1).is_some_and(|sums| sums <= learnt);
-        if !open || !received || learnt > stage.config().horizon {
+    /// Refuses sums that no run can receive.
+    fn check_stored(&self) -> Result<(), Error> {
+        let (mechanism, learnt) = (self.stage.mechanism(), self.learnt);
+        let open = self.shares.0 < mechanism.modulus() && self.shares.1 < mechanism.users();
+        // Each sum received contains at least one user.
+        let received = self.exchange.checked_sub(1).is_some_and(|sums| sums <= learnt);
+        if !open || !received || learnt > self.stage.config().horizon {
             return Err(Error::State { what: "sums that no run can reach" });
         }
-        Ok(Self { stage, exchange, learnt, shares })
-    }
-}
-
-impl From<EliminationServer> for StoredServer {
-    fn from(EliminationServer { stage, exchange, learnt, shares }: EliminationServer) -> Self {
-        Self { stage, exchange, learnt, shares }
+        Ok(())
     }
 }
 

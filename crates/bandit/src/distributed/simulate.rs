@@ -1,5 +1,4 @@
-//! Total noise from its law in double precision: **simulation**, in constant time where the exact law takes a
-//! draw a user.
+//! The total noise of all users in double precision and constant time, for **simulation**.
 
 use super::Model;
 use crate::Error;
@@ -8,11 +7,11 @@ use fault::OutOfRange;
 use privacy::{Ratio, sampler};
 use rand::Rng;
 
-/// One draw of what `users` users add in all, in steps of `1/g`; `rate` is `epsilon/g`, `variance` that of
-/// one user's noise where the model has it.
+/// Draws the total noise of `users` users in steps of `1/g`. `rate` is `epsilon/g`, and `variance` that of
+/// one user's noise if the model has one.
 ///
-/// Concentrated: the sum of n discrete Gaussians of variance v is one of variance n v, to within `10 n
-/// e^(-pi² v)` (Kairouz, Liu, Steinke 2021), so that v is asked to be 10 at least.
+/// In the concentrated model the sum of n discrete Gaussians of variance v is one of variance n v up to `10 n
+/// e^(-pi² v)` (Kairouz, Liu, Steinke 2021), so v must be at least 10.
 pub(super) fn total(
     model: Model,
     users: u64,
@@ -33,7 +32,8 @@ pub(super) fn total(
             let got = variance.to_f64();
             return Err(OutOfRange::new("variance", got, "at least 10 to be simulated").into());
         }
-        // A discrete Laplace is a difference of two geometrics; n of these are a Poisson of a Gamma.
+        // A discrete Laplace variate is the difference of two geometric ones, and the sum of n geometric
+        // variates is a Poisson variate with a Gamma mean.
         Model::Local => {
             let odds = rate.to_f64().exp_m1().recip();
             let mut side = || {

@@ -1,4 +1,4 @@
-//! All roles in one policy: batched successive elimination (the paper's Algorithm 1).
+//! Batched successive elimination (the paper's Algorithm 1) with all roles in one policy.
 
 use super::{EliminationConfig, NoiseAt, SecureSum, Stage};
 use crate::{Error, Policy};
@@ -6,23 +6,19 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Successive elimination in batches. It plays each arm left for one batch of users in turn, then eliminates
-/// the arms whose mean plus width is below the best mean minus width. Only the newest batches count. When one
-/// arm is left it is played to the end, and its users send nothing.
+/// Successive elimination in batches. It plays each remaining arm for one batch of users, and then eliminates
+/// the arms whose mean in this batch plus width is below the best mean minus width. The last remaining arm is
+/// played to the end, and its users send nothing.
 ///
-/// - Privacy: [`EliminationConfig::privacy`]. A reward is in a single share; a batch that the horizon cuts
-///   short is never sent.
-/// - Cost: a share a round, `8 n` bytes while a batch is open; one secure sum a batch and arm.
-/// - One decision, one reward.
+/// - Privacy: [`EliminationConfig::privacy`]. A reward is in one share; a batch that the horizon leaves
+///   incomplete is never sent.
+/// - Cost: one share per round, `8 n` bytes for the current batch, and one secure sum per batch and arm.
+/// - Each decision must get its reward before the next one.
 ///
 /// # Source
 /// Chowdhury, Zhou, Algorithm 1, with the widths of Lemma 2. Departure: p is a parameter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(
-    bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"),
-    try_from = "State<S>",
-    into = "State<S>"
-)]
+#[serde(bound(deserialize = "S: SecureSum + Clone + Serialize + DeserializeOwned"), try_from = "State<S>")]
 pub struct Elimination<S: Clone + Serialize>(State<S>);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,7 +27,7 @@ struct State<S> {
     secure_sum: S,
     learnt: u64,
     decided: bool,
-    /// Shares of the arm being played.
+    /// Shares of the current batch.
     shares: Vec<u64>,
     stage: Stage,
 }
@@ -46,20 +42,19 @@ impl<S: SecureSum + Clone + Serialize> Elimination<S> {
         Ok(Self(State { secure_sum, learnt: 0, decided: false, shares: Vec::new(), stage }))
     }
 
-    /// What the server knows.
+    /// The state of the server.
     pub fn stage(&self) -> &Stage {
         &self.0.stage
     }
 
-    /// Arms left, in order.
+    /// The remaining arms, in order.
     pub fn left(&self) -> &[usize] {
         self.0.stage.left()
     }
 }
 
 impl<S: SecureSum> State<S> {
-    /// Sends the batch of the arm being played; `last` is the share of its last user. Nothing has changed on
-    /// error.
+    /// Sends the current batch, whose last user has the share `last`. The state is unchanged on an error.
     fn send(&mut self, last: u64, rng: &mut dyn Rng) -> Result<(), Error> {
         self.shares.push(last);
         let sent = self.total(rng).and_then(|sum| self.stage.take(sum, rng));
@@ -104,9 +99,9 @@ impl<S: SecureSum + Clone + Serialize + DeserializeOwned> Policy for Elimination
     }
 
     /// # Errors
-    /// [`Error::OutOfTurn`], [`Error::OutOfRange`] if the reward is outside [0, 1]; [`Error::Privacy`] from
-    /// the noise and whatever the secure sum adds. The state is then unchanged, and the round still waits for
-    /// its reward.
+    /// [`Error::OutOfTurn`]; [`Error::OutOfRange`] if the reward is outside [0, 1]; [`Error::Privacy`] from
+    /// the noise; those of the secure sum. The state is then unchanged, and the round still waits for its
+    /// reward.
     fn learn(&mut self, (): &(), arm: usize, reward: &f64, rng: &mut dyn Rng) -> Result<(), Error> {
         let state = &mut self.0;
         if !state.decided || state.stage.arm() != arm {
@@ -144,11 +139,5 @@ where
             return Err(Error::State { what: "a batch that no run can reach" });
         }
         Ok(Self(state))
-    }
-}
-
-impl<S: Clone + Serialize> From<Elimination<S>> for State<S> {
-    fn from(policy: Elimination<S>) -> Self {
-        policy.0
     }
 }

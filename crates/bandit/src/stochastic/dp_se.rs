@@ -1,28 +1,27 @@
-//! DP-SE: successive elimination that forgets each epoch.
+//! DP-SE: successive elimination in which each epoch uses its own rewards only.
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
 use crate::{Error, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Pulls the arms left in turn, an [`Epoch`] of equal shares at a time, and drops those whose noisy mean of
-/// the epoch is `2h + 2c` below the best. One arm left is played for ever.
+/// In each [`Epoch`] pulls the remaining arms in turn, equally often, and then eliminates the arms whose
+/// noisy mean in the epoch is more than `2h + 2c` below the best. The last remaining arm is played forever.
 ///
 /// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward
-///   enters one release, `sum + Lap(1/epsilon)`, which is `Lap(1/(epsilon R))` on a mean of R; an epoch cut
-///   short releases nothing.
-/// - `beta` is the probability with which it may drop the best arm; `1/T` for the regret bound over T rounds.
-/// - Cost: O(1) a round, O(K) at the end of an epoch. Rewards are in [0, 1], rounded to steps of 2^-20. One
-///   decision, one reward.
+///   enters one release, `sum + Lap(1/epsilon)`, which adds `Lap(1/(epsilon R))` to a mean of R rewards; an
+///   incomplete epoch releases nothing.
+/// - `beta` is the probability of eliminating the best arm; the regret bound over T rounds has `1/T`.
+/// - Cost: O(1) per round, O(K) at the end of an epoch.
 ///
 /// # Source
 /// Sajed, Sheffet, "An Optimal Private Stochastic-MAB Algorithm Based on an Optimal Private Stopping Rule",
 /// 2019, Algorithm 2; the baseline of Hu, Huang, Mehta, who take `beta = 1/T`. Departure: none known.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct DpSe<N: Noise>(State<N>);
 
 /// Length and confidence widths of one epoch.
@@ -50,7 +49,7 @@ impl Epoch {
 }
 
 impl<N: Noise> DpSe<N> {
-    /// `k` arms at `epsilon`, before the first pull.
+    /// The policy for `k` arms before the first pull.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `k` is 0 or `beta` is not in (0, 1).
@@ -71,17 +70,17 @@ impl<N: Noise> DpSe<N> {
         Ok(Self(state))
     }
 
-    /// The epoch under way; the last one if a single arm is left.
+    /// The current epoch; the last one if a single arm is left.
     pub fn epoch(&self) -> Epoch {
         self.0.current()
     }
 
-    /// Arms left, in order.
+    /// The remaining arms, in order.
     pub fn left(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.left.iter().map(|c| c.arm)
     }
 
-    /// Latest private mean of each arm; `None` before its first.
+    /// The latest private mean of each arm; `None` before its first epoch has ended.
     pub fn means(&self) -> &[Option<f64>] {
         &self.0.means
     }
@@ -115,7 +114,7 @@ impl<N: Noise> Policy for DpSe<N> {
         let mut open = state.left[state.next].open;
         open.add(*reward)?;
         if last == 0 {
-            // Nothing is left to decide: the reward is dropped.
+            // All decisions are made, so the reward is not used.
         } else if state.next == last && open.count() == state.current().rounds {
             state.end_epoch(open, rng)?;
         } else {
@@ -137,7 +136,7 @@ struct State<N> {
     means: Vec<Option<f64>>,
     epoch: u32,
     left: Vec<Candidate>,
-    /// Whose turn it is, in `left`.
+    /// Position in `left` of the arm to pull next.
     next: usize,
 }
 
@@ -150,9 +149,7 @@ struct Candidate {
 
 impl<N: Noise> State<N> {
     fn check_parameters(&self) -> Result<(), Error> {
-        if !(self.beta > 0.0 && self.beta < 1.0) {
-            return Err(OutOfRange::new("beta", self.beta, "in (0, 1)").into());
-        }
+        require(self.beta > 0.0 && self.beta < 1.0, "beta", self.beta, "in (0, 1)")?;
         Ok(())
     }
 
@@ -160,7 +157,7 @@ impl<N: Noise> State<N> {
         Epoch::new(self.left.len(), self.epoch, self.beta, self.epsilon)
     }
 
-    /// Releases the means, `last_open` being the sum of the last arm, and drops arms.
+    /// Releases the means and eliminates arms. `last_open` is the sum of the last arm.
     fn end_epoch(&mut self, last_open: OpenSum, rng: &mut dyn Rng) -> Result<(), Error> {
         let Epoch { rounds, h, c } = self.current();
         let mut left = self.left.clone();
@@ -188,7 +185,7 @@ impl<N: Noise> TryFrom<State<N>> for DpSe<N> {
         let State { turn, means, left, next, .. } = &state;
         check_arms(left.len())?;
         let in_order = left.windows(2).all(|w| w[0].arm < w[1].arm) && left[left.len() - 1].arm < means.len();
-        // Those before `next` are one pull ahead of it.
+        // The arms before `next` have one pull more in this epoch.
         let pulls = left.get(*next).map_or(u64::MAX, |c| c.open.count());
         let share = |(i, c): (usize, &Candidate)| c.open.count() == pulls + u64::from(i < *next);
         let room = if left.len() == 1 { 1 } else { state.current().rounds };
@@ -200,11 +197,5 @@ impl<N: Noise> TryFrom<State<N>> for DpSe<N> {
         }
         turn.fits(means.len(), turn.learnt)?;
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<DpSe<N>> for State<N> {
-    fn from(DpSe(state): DpSe<N>) -> Self {
-        state
     }
 }

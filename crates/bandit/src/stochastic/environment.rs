@@ -1,7 +1,7 @@
 //! Arms with independent 0/1 rewards, seen one at a time or all at once.
 
+use crate::arms::{Arms, RewardLaw, check_means};
 use crate::{Environment, Error, Outcome};
-use fault::OutOfRange;
 use rand::{Rng, RngExt};
 
 /// Means of the first experiment: one good arm, four slightly worse.
@@ -11,16 +11,28 @@ pub const SETTING_2: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
 /// Means of the third experiment: one good arm, four much worse.
 pub const SETTING_3: [f64; 5] = [0.75, 0.15, 0.15, 0.15, 0.15];
 
-/// Bernoulli arms; the policy sees the reward of the arm it played.
-///
-/// Every round draws K numbers in arm order, whatever is played.
+/// Independent Bernoulli arms. Every round draws one number per arm, in arm order. The policy sees the reward
+/// of the arm that it played.
+pub type BernoulliArms = Arms<Bernoulli>;
+
+/// The distribution of [`BernoulliArms`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct BernoulliArms {
-    means: Vec<f64>,
-    best: f64,
-    rewards: Vec<f64>,
-    begun: bool,
-    feedback: Option<f64>,
+pub struct Bernoulli(Vec<f64>);
+
+impl RewardLaw for Bernoulli {
+    type Round = Vec<f64>;
+
+    fn means(&self) -> &[f64] {
+        &self.0
+    }
+
+    fn draw(&self, rng: &mut dyn Rng) -> Vec<f64> {
+        self.0.iter().map(|mean| f64::from(rng.random::<f64>() < *mean)).collect()
+    }
+
+    fn reward(&self, arm: usize, rewards: &Vec<f64>) -> f64 {
+        rewards[arm]
+    }
 }
 
 impl BernoulliArms {
@@ -29,31 +41,20 @@ impl BernoulliArms {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no mean, or one outside [0, 1].
     pub fn new(means: &[f64]) -> Result<Self, Error> {
-        if means.is_empty() {
-            return Err(OutOfRange::new("k", 0, "at least 1").into());
-        }
-        if let Some(&got) = means.iter().find(|m| !(0.0..=1.0).contains(*m)) {
-            return Err(OutOfRange::new("mean", got, "in [0, 1]").into());
-        }
-        let best = means.iter().copied().fold(0.0, f64::max);
-        let rewards = vec![0.0; means.len()];
-        Ok(Self { means: means.to_vec(), best, rewards, begun: false, feedback: None })
+        check_means(means)?;
+        Ok(Self::of(Bernoulli(means.to_vec())))
     }
 
-    /// Expected reward of each arm.
-    pub fn means(&self) -> &[f64] {
-        &self.means
-    }
-
-    /// Sum of `rounds` fresh rewards of `arm`: what as many rounds would give, in law and not draw by draw.
+    /// Draws the sum of `rounds` fresh rewards of `arm` from its distribution.
     ///
     /// Cost: about eight words for 64 rounds.
     ///
     /// # Errors
     /// [`Error::Arm`] if there is no such arm.
     pub fn draw_sum(&self, arm: usize, rounds: u64, rng: &mut dyn Rng) -> Result<u64, Error> {
-        let mean = self.means.get(arm).ok_or(Error::Arm { arm, k: self.means.len() })?;
-        // A uniform number of 53 bits is below the mean iff its bits, as an integer, are below this.
+        let mean = self.means().get(arm).ok_or(Error::Arm { arm, k: self.means().len() })?;
+        // A uniform number of 53 bits is below the mean if and only if its bits, as an integer, are below
+        // this.
         let threshold = (mean * 2f64.powi(53)).ceil() as u64;
         let lanes = (0..rounds / 64).map(|_| u64::from(coins(threshold, rng).count_ones())).sum::<u64>();
         Ok(match rounds % 64 {
@@ -63,40 +64,7 @@ impl BernoulliArms {
     }
 }
 
-impl Environment for BernoulliArms {
-    type Context = ();
-    type Feedback = f64;
-
-    fn arms(&self) -> usize {
-        self.means.len()
-    }
-
-    fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        for (reward, &mean) in self.rewards.iter_mut().zip(&self.means) {
-            *reward = f64::from(rng.random::<f64>() < mean);
-        }
-        self.begun = true;
-        self.feedback = None;
-        true
-    }
-
-    fn context(&self) -> Result<&(), Error> {
-        self.begun.then_some(&()).ok_or(Error::NoRound)
-    }
-
-    fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, Error> {
-        self.context()?;
-        let reward = *self.rewards.get(arm).ok_or(Error::Arm { arm, k: self.arms() })?;
-        self.feedback = Some(reward);
-        Ok(Outcome { reward, regret: self.best - self.means[arm] })
-    }
-
-    fn feedback(&self) -> Result<&f64, Error> {
-        self.feedback.as_ref().ok_or(Error::NoRound)
-    }
-}
-
-/// The same arms under full information: the policy sees what every arm would have earned.
+/// The same arms under full information: the policy sees the rewards of all arms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FullInformation(pub BernoulliArms);
 
@@ -122,14 +90,14 @@ impl Environment for FullInformation {
 
     fn feedback(&self) -> Result<&[f64], Error> {
         self.0.feedback()?;
-        Ok(&self.0.rewards)
+        self.0.round().map(Vec::as_slice)
     }
 }
 
-/// 64 independent coins, each 1 with probability `threshold / 2^53`.
+/// Draws 64 independent bits, each of which is 1 with probability `threshold / 2^53`.
 ///
-/// Lane by lane an integer of 53 random bits is compared with the threshold, from the highest bit down, until
-/// every lane is decided.
+/// Each of the 64 lanes compares an integer of 53 random bits with the threshold, from the highest bit down,
+/// until every lane is decided.
 fn coins(threshold: u64, rng: &mut dyn Rng) -> u64 {
     if threshold >> 53 != 0 {
         return u64::MAX;
@@ -153,6 +121,7 @@ fn coins(threshold: u64, rng: &mut dyn Rng) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fault::OutOfRange;
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 

@@ -3,29 +3,28 @@
 use super::{Noise, NoisyMax, OpenSum, Turn, check_arms, report_noisy_max};
 use crate::vector::argmax;
 use crate::{Error, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// FTNL: plays one arm for an epoch of `2^s` rounds, then the [noisy maximum](report_noisy_max) of that
-/// epoch's sums; the first is arm 0. Anytime. As [`NoisyMax`] says it is the private algorithm, its naive
-/// form, or the lazy leader without privacy.
+/// FTNL, an anytime policy: plays one arm for an epoch of `2^s` rounds, and in the next epoch the [noisy
+/// maximum](report_noisy_max) of that epoch's sums. The first arm is arm 0. [`NoisyMax`] selects the private
+/// algorithm, its naive form, or the lazy leader without privacy.
 ///
-/// - Privacy: for the sequence of decisions, what [`NoisyMax`] says; every round enters one call, and an
-///   epoch cut short none.
-/// - Cost: O(K) a round and in memory. Rewards are in [0, 1], rounded to steps of 2^-20. One decision, then
-///   the rewards of all arms.
+/// - Privacy: that of [`NoisyMax`] for the sequence of decisions, since every round enters one call. An
+///   incomplete epoch enters none.
+/// - Cost: O(K) per round and in memory.
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
 /// Algorithm 2. Departure: the scale of [`NoisyMax::Leader`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct FollowTheNoisyLeader<N: Noise>(State<N>);
 
 impl<N: Noise> FollowTheNoisyLeader<N> {
-    /// `k` arms, nothing seen yet.
+    /// The policy for `k` arms before the first round.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `k` is 0.
@@ -34,7 +33,7 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         Ok(Self(State { max, noise, turn: Turn::default(), leader: 0, sums: vec![OpenSum::default(); k] }))
     }
 
-    /// Rounds left of the epoch under way.
+    /// Number of rounds left in the current epoch.
     pub fn rounds_left(&self) -> u64 {
         self.0.epoch_size() - self.0.sums[0].count() // `new` makes at least one sum
     }
@@ -44,8 +43,8 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         &self.0.noise
     }
 
-    /// Takes in `rounds` rounds at once: the sum of each arm's rewards. As many calls of
-    /// [`learn`](Policy::learn) would leave the same, for they only add.
+    /// Learns from `rounds` rounds at once, given the sum of each arm's rewards. The state is the same as
+    /// after that many calls of [`learn`](Policy::learn).
     ///
     /// # Errors
     /// As `learn`; [`Error::OutOfRange`] if `rounds` is 0 or above [`rounds_left`](Self::rounds_left), or if
@@ -57,9 +56,7 @@ impl<N: Noise> FollowTheNoisyLeader<N> {
         sums: &[f64],
         rng: &mut dyn Rng,
     ) -> Result<(), Error> {
-        if rounds == 0 || rounds > self.rounds_left() {
-            return Err(OutOfRange::new("rounds", rounds, "in 1..=rounds_left").into());
-        }
+        require(rounds > 0 && rounds <= self.rounds_left(), "rounds", rounds, "in 1..=rounds_left")?;
         self.0.take_in(arm, rounds, sums, rng)
     }
 }
@@ -107,7 +104,7 @@ impl<N: Noise> State<N> {
         if sums.len() != k {
             return Err(Error::Rewards { got: sums.len(), k });
         }
-        // First all of them on copies, so that a bad one changes nothing.
+        // All sums are checked on copies first, so that an invalid one leaves the state unchanged.
         for (arm, (open, &sum)) in self.sums.iter().zip(sums).enumerate() {
             open.clone().add_sum(arm, sum, rounds)?;
         }
@@ -145,11 +142,5 @@ impl<N: Noise> TryFrom<State<N>> for FollowTheNoisyLeader<N> {
             return Err(Error::State { what: "an epoch that no run can reach" });
         }
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<FollowTheNoisyLeader<N>> for State<N> {
-    fn from(FollowTheNoisyLeader(state): FollowTheNoisyLeader<N>) -> Self {
-        state
     }
 }

@@ -1,9 +1,10 @@
-//! Hybrid-UCB: the mean of all rewards, private by finished arrays and a binary tree over the open one.
+//! Hybrid-UCB: private means of all rewards, from the sums of complete arrays and a binary tree over the open
+//! array.
 //!
 //! | symbol | here |
 //! |---|---|
 //! | `O_j` | `Arm::pulls` |
-//! | finished arrays 0..r-1, of sizes 1, 2, 4, ... | `Arm::closed`, their noisy sums added up |
+//! | finished arrays 0..r-1, of sizes 1, 2, 4, ... | `Arm::closed`, the total of their noisy sums |
 //! | p-sums of the active tree nodes | `Arm::nodes` |
 
 use super::{Noise, OpenSum, Turn, check_arms, no_privacy, statement};
@@ -18,33 +19,34 @@ use serde::{Deserialize, Serialize};
 /// `mean + sqrt(3 log2 t / O) + 6 sqrt(8) log2 t floor(log2(O + 1)) / (epsilon O)`; anytime.
 ///
 /// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Half of epsilon
-///   pays for the array a reward ends in, `Lap(2/epsilon)`, half for the r nodes of the tree over array r
-///   that it is in, `Lap(2r/epsilon)` each. With [`Tree::Paper`] it is 1.5 epsilon.
-/// - Cost: O(K) a round; O(K log T) memory.
-/// - Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward.
+///   pays for the sum of the reward's array, with noise `Lap(2/epsilon)`, and half for the r nodes that
+///   contain it in the tree over array r, with noise `Lap(2r/epsilon)` each. [`Tree::Paper`] costs 1.5
+///   epsilon.
+/// - Cost: O(K) per round; O(K log T) memory.
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
 /// appendix E, Algorithm 4; index: eq. 35. Departures: [`Tree::Corrected`]; each noise is drawn once and
-/// kept, since noise drawn afresh each round, as the pseudo-code can be read, averages away.
+/// kept. The pseudo-code can be read as drawing it anew in each round, in which case it would average out.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(bound = "", try_from = "State<N>", into = "State<N>")]
+#[serde(bound = "", try_from = "State<N>")]
 pub struct HybridUcb<N: Noise>(State<N>);
 
-/// What is published when an array is full.
+/// The value that is released when an array is full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tree {
     /// The sum of the array.
     #[default]
     Corrected,
-    /// The root of its tree, and afterwards the sum of the array. The scale `2r/epsilon` pays for r nodes
-    /// over each reward and the root is one more: up to 1.5 epsilon. For reproduction only.
+    /// The root of its tree, and then the sum of the array, for reproduction only. The scale `2r/epsilon`
+    /// pays for r nodes that contain a reward; the root is a further one, so that the cost is up to 1.5
+    /// epsilon.
     Paper,
 }
 
 impl<N: Noise> HybridUcb<N> {
-    /// `k` arms at `epsilon`, before the first pull.
+    /// The policy for `k` arms before the first pull.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `k` is 0.
@@ -62,12 +64,12 @@ impl<N: Noise> HybridUcb<N> {
         Ok(if a.pulls == 0 { f64::INFINITY } else { a.index((t as f64).log2(), self.0.epsilon.get()) })
     }
 
-    /// Private means, arm by arm; 0 before the first pull.
+    /// The private mean of each arm; 0 before its first pull.
     pub fn means(&self) -> impl Iterator<Item = f64> + '_ {
         self.0.arms.iter().map(|a| a.mean)
     }
 
-    /// Pulls, arm by arm.
+    /// The number of pulls of each arm.
     pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.arms.iter().map(|a| a.pulls)
     }
@@ -87,7 +89,7 @@ impl<N: Noise> Policy for HybridUcb<N> {
             Tree::Corrected => Ok(self.0.epsilon),
             Tree::Paper => Epsilon::new(1.5 * self.0.epsilon.get()),
         };
-        // Fails where it is infinite.
+        // It fails only if 1.5 epsilon is infinite.
         epsilon.map_or_else(|_| no_privacy(), |epsilon| statement(epsilon, Neighbours::ReplaceOne))
     }
 
@@ -131,7 +133,7 @@ struct Arm {
     pulls: u64,
     mean: f64,
     closed: f64,
-    /// From the largest down, one for each bit set in the fill of the open array.
+    /// The active nodes, largest first: one for each bit that is set in the fill of the open array.
     nodes: Vec<Node>,
 }
 
@@ -149,7 +151,7 @@ impl Arm {
         self.mean + (3.0 * log2_t / pulls).sqrt() + noise
     }
 
-    /// The array being filled: r, of size `2^r`. Those before it hold `2^r - 1` rewards.
+    /// The number r of the open array, of size `2^r`. The arrays before it contain `2^r - 1` rewards.
     fn open_array(&self) -> u32 {
         (self.pulls + 1).ilog2()
     }
@@ -167,7 +169,7 @@ impl Arm {
         }
         let r = self.open_array();
         let fill = self.pulls + 2 - (1 << r);
-        // Like a carry in a binary counter: the nodes of the trailing zeros and the reward make the next
+        // As in a binary counter with carries, the nodes of the trailing zeros and the reward form the new
         // node.
         let kept = self.nodes.len() - fill.trailing_zeros() as usize;
         let mut sum = OpenSum::default();
@@ -191,7 +193,7 @@ impl Arm {
         Ok(())
     }
 
-    /// Whether a run can have stored this.
+    /// Whether a run can reach this state.
     fn fits(&self) -> bool {
         let fill = self.pulls + 1 - (1 << self.open_array());
         let sizes = (0..64).rev().map(|l| 1 << l).filter(|size| fill & size != 0);
@@ -214,11 +216,5 @@ impl<N: Noise> TryFrom<State<N>> for HybridUcb<N> {
         }
         state.turn.fits(state.arms.len(), state.arms.iter().map(|a| a.pulls).sum())?;
         Ok(Self(state))
-    }
-}
-
-impl<N: Noise> From<HybridUcb<N>> for State<N> {
-    fn from(HybridUcb(state): HybridUcb<N>) -> Self {
-        state
     }
 }

@@ -1,9 +1,10 @@
-//! Anytime-Lazy-UCB: per arm, arrays of rewards that double in size, each summed and noised once.
+//! Anytime-Lazy-UCB: the rewards of each arm fill arrays of doubling size, and the sum of each array is
+//! released once with noise.
 //!
 //! | symbol | here |
 //! |---|---|
 //! | `mu_tilde_j`, private mean | `Arm::mean` |
-//! | `lambda_{j,r}`, size of the array behind it | `Arm::size` |
+//! | `lambda_{j,r}`, size of the array of that mean | `Arm::size` |
 //! | open array | `Arm::open`, of size `2 * Arm::size` |
 
 use super::{Noise, OpenSum, Turn, check_arms, statement};
@@ -18,14 +19,13 @@ use serde::{Deserialize, Serialize};
 ///
 /// - Privacy: epsilon-DP for the sequence of decisions when one round's rewards are replaced. Every reward
 ///   enters one release, `sum + Lap(1/epsilon)`; arm j releases at its pulls 1, 3, 7, 15, ...
-/// - Cost: O(1) a round while one arm stays ahead, which is decided once for many rounds; O(K) when that
-///   ends. O(K) memory.
-/// - Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward.
+/// - Cost: O(1) per round while one arm surely has the largest index, which is computed for many rounds at
+///   once, and O(K) afterwards; O(K) memory.
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
-/// Algorithm 1 in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is a release like
-/// any other, with noise `Lap(1/epsilon)`; the paper leaves it open, and without noise there is no privacy.
+/// Algorithm 1 in the form of appendix A; index: eq. 3 and 4. Departure: the initial pull is released with
+/// noise `Lap(1/epsilon)` too. The paper does not define this case, which without noise is not private.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "", try_from = "State<N>", into = "State<N>")]
 pub struct AnytimeLazyUcb<N: Noise> {
@@ -34,7 +34,7 @@ pub struct AnytimeLazyUcb<N: Noise> {
 }
 
 impl<N: Noise> AnytimeLazyUcb<N> {
-    /// `k` arms at `epsilon`, before the first pull.
+    /// The policy for `k` arms before the first pull.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `k` is 0.
@@ -59,22 +59,22 @@ impl<N: Noise> AnytimeLazyUcb<N> {
         &self.state.noise
     }
 
-    /// Private means, arm by arm; 0 before the first pull.
+    /// The private mean of each arm; 0 before its first pull.
     pub fn means(&self) -> impl Iterator<Item = f64> + '_ {
         self.state.arms.iter().map(|a| a.mean)
     }
 
-    /// Sizes of the arrays behind the means, arm by arm; 0 before the first pull.
+    /// The size of the array of each arm's mean; 0 before its first pull.
     pub fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
         self.state.arms.iter().map(|a| a.size)
     }
 
-    /// Pulls, arm by arm.
+    /// The number of pulls of each arm.
     pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
         self.state.arms.iter().map(Arm::pulls)
     }
 
-    /// The largest index in round `t`, and for how long it surely stays the largest.
+    /// The arm with the largest index in round `t`, and the last round in which this surely holds.
     fn lead(&self, t: u64) -> Lead {
         let State { epsilon, arms, .. } = &self.state;
         let arm = argmax(arms.iter().map(|a| a.index(t, epsilon.get())));
@@ -122,7 +122,7 @@ impl<N: Noise> Policy for AnytimeLazyUcb<N> {
     }
 }
 
-/// The arm ahead, in every round up to `until`. Not part of the state: recomputing it gives the same arm.
+/// The arm with the largest index in every round up to `until`. It is not stored, since it can be recomputed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lead {
     arm: usize,
@@ -161,15 +161,16 @@ impl Arm {
     }
 }
 
-/// The last round up to which `ahead`, which leads in round `t`, surely stays above `rival` or level with it.
+/// The last round up to which the index of `ahead`, the largest in round `t`, surely is at least that of
+/// `rival`.
 ///
-/// With `x = sqrt(ln t)` the lead is `a - b x - c x^2`, and `b` and `c` have the sign of `1/rival.size -
-/// 1/ahead.size`: a rival with the larger array falls behind for ever, another overtakes at the root. `slack`
-/// is far above the rounding of two indices at any t below 2^64 and far below what matters, so that the
-/// rounds skipped are exactly those in which the comparison, carried out, would have said the same.
+/// With `x = sqrt(ln t)` the difference of the indices is `a - b x - c x^2`, where `b` and `c` have the sign
+/// of `1/rival.size - 1/ahead.size`: the index of a rival with the larger array never becomes larger, that of
+/// another does so at the root. `slack` is much larger than the rounding errors of two indices at any t below
+/// 2^64, so that a comparison in each of these rounds would give the same arm.
 fn overtaken(ahead: &Arm, rival: &Arm, t: u64, epsilon: f64) -> u64 {
     if (ahead.mean, ahead.size) == (rival.mean, rival.size) {
-        return u64::MAX; // Level for ever: also the leader itself.
+        return u64::MAX; // The indices are equal forever; this includes `ahead` itself.
     }
     let x = (t as f64).ln().sqrt();
     let difference = |power: fn(f64) -> f64| power(3.0 / rival.size as f64) - power(3.0 / ahead.size as f64);
@@ -177,7 +178,7 @@ fn overtaken(ahead: &Arm, rival: &Arm, t: u64, epsilon: f64) -> u64 {
     let slack = 1e-12 * (1.0 + ahead.mean.abs() + rival.mean.abs() + 150.0 * (1.0 + epsilon.recip()));
     let a = ahead.mean - rival.mean - slack;
     if a - b * x - c * x * x <= 0.0 {
-        return t; // Too close to look ahead.
+        return t; // The difference is within the slack.
     }
     if b <= 0.0 {
         return u64::MAX;

@@ -1,4 +1,4 @@
-//! Private learning against rewards that are drawn afresh each round: bandits and full information.
+//! Private policies for stochastic rewards, with bandit feedback and with full information.
 //!
 //! | algorithm | here | knows T | feedback |
 //! |---|---|---|---|
@@ -9,13 +9,12 @@
 //! | Follow the noisy leader, naive and not private forms | [`FollowTheNoisyLeader`] | no | rewards of all arms |
 //!
 //! Privacy is event-level and pure: two reward tables are neighbours if one round's rewards are replaced, and
-//! what is published is the sequence of decisions. Decisions depend on rewards through released noisy sums
-//! alone.
+//! the output is the sequence of decisions. Decisions depend on rewards only through noisy sums.
 //!
-//! Each policy carries its source of noise: [`GridLaplace`](privacy::laplace::GridLaplace) where people are
-//! protected, with a cryptographic generator as the `rng` of [`Policy`](crate::Policy);
+//! The source of noise is a parameter of each policy: [`GridLaplace`](privacy::laplace::GridLaplace) for real
+//! data, with a cryptographic generator as the `rng` of [`Policy`](crate::Policy), and
 //! [`HarnessLaplace`](privacy::laplace::HarnessLaplace) for simulation. Rewards are in [0, 1] and rounded to
-//! steps of `2^-20`, so that sums are exact. Each decision is answered by one reward before the next.
+//! multiples of `2^-20`, so that sums are exact. Each decision must get its feedback before the next one.
 //!
 //! Source throughout: Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic
 //! Environment".
@@ -30,7 +29,7 @@ mod open_sum;
 mod ucb1;
 
 pub use dp_se::{DpSe, Epoch};
-pub use environment::{BernoulliArms, FullInformation, SETTING_1, SETTING_2, SETTING_3};
+pub use environment::{Bernoulli, BernoulliArms, FullInformation, SETTING_1, SETTING_2, SETTING_3};
 pub use follow::FollowTheNoisyLeader;
 pub use hybrid_ucb::{HybridUcb, Tree};
 pub use lazy_ucb::AnytimeLazyUcb;
@@ -38,7 +37,7 @@ pub use noisy_max::{NoisyMax, report_noisy_max};
 pub use ucb1::Ucb1;
 
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use open_sum::OpenSum;
 use privacy::budget::{Epsilon, Neighbours};
 use privacy::laplace::LaplaceNoise;
@@ -50,7 +49,7 @@ pub trait Noise: LaplaceNoise + Clone + Serialize + DeserializeOwned {}
 
 impl<N: LaplaceNoise + Clone + Serialize + DeserializeOwned> Noise for N {}
 
-/// Whether a decision or its reward comes next.
+/// The number of rounds, and whether a decision waits for its feedback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Turn {
@@ -59,7 +58,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The round being played, from 1.
+    /// The current round, from 1.
     fn round(&self) -> u64 {
         self.learnt + 1
     }
@@ -69,7 +68,7 @@ impl Turn {
         arm
     }
 
-    /// Whether `arm` is the one that waits for its reward.
+    /// Refuses feedback unless `arm` is that of the last decision.
     fn check(&self, arm: usize) -> Result<(), Error> {
         if self.decided == Some(arm) { Ok(()) } else { Err(Error::OutOfTurn { arm }) }
     }
@@ -79,7 +78,7 @@ impl Turn {
         self.decided = None;
     }
 
-    /// Whether a run over `k` arms can have stored this, `learnt` rewards in.
+    /// Refuses a value that no run over `k` arms can store after `learnt` rewards.
     fn fits(&self, k: usize, learnt: u64) -> Result<(), Error> {
         if self.learnt != learnt || learnt >= 1 << 62 || self.decided.is_some_and(|arm| arm >= k) {
             return Err(Error::State { what: "rounds and pulls disagree" });
@@ -89,13 +88,11 @@ impl Turn {
 }
 
 fn check_arms(k: usize) -> Result<(), Error> {
-    if k == 0 {
-        return Err(OutOfRange::new("k", 0, "at least 1").into());
-    }
+    require(k > 0, "k", 0, "at least 1")?;
     Ok(())
 }
 
-/// Pure privacy of the decisions against whoever does not see the rewards; the server does.
+/// The statement of pure privacy of the decisions. The server itself receives the rewards.
 fn statement(epsilon: Epsilon, neighbours: Neighbours) -> PrivacyStatement {
     let sentence = "The sequence of decisions, for one round's rewards, when the noise is drawn on a grid from a \
                     cryptographic generator; the server sees the rewards and adds the noise.";
@@ -103,5 +100,5 @@ fn statement(epsilon: Epsilon, neighbours: Neighbours) -> PrivacyStatement {
 }
 
 fn no_privacy() -> PrivacyStatement {
-    PrivacyStatement::none("Decisions follow the rewards without noise.")
+    PrivacyStatement::none("Decisions depend on the rewards without noise.")
 }

@@ -1,4 +1,4 @@
-//! Report Noisy Max: the position of the largest of several sums, under differential privacy.
+//! Report Noisy Max: the position of the largest of several sums, with differential privacy.
 
 use super::{Noise, no_privacy, statement};
 use crate::Error;
@@ -8,7 +8,7 @@ use privacy::budget::{Epsilon, Neighbours};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the leader of an epoch is chosen, and what its noise protects.
+/// The selection of the leader of an epoch, and the privacy of its noise.
 ///
 /// # Source
 /// Hu, Huang, Mehta, "Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment":
@@ -18,21 +18,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoisyMax {
-    /// The leader alone is private. `Lap(2/epsilon)` if one round's rewards are replaced; `Lap(1/epsilon)`,
-    /// the paper's, if they are added or removed (set to 0), which is up to 2 epsilon under replacement.
+    /// The output is the leader alone. The noise is `Lap(2/epsilon)` if one round's rewards are replaced, and
+    /// the paper's `Lap(1/epsilon)` if they are added or removed (set to 0), which under replacement costs up
+    /// to 2 epsilon.
     Leader {
         /// Privacy parameter.
         epsilon: Epsilon,
-        /// What neighbours differ in.
+        /// The relation of neighbours.
         neighbours: Neighbours,
     },
-    /// The naive form, `Lap(K/epsilon)`: the K noisy sums could be published, one round's rewards being
-    /// replaced.
+    /// The naive form with `Lap(K/epsilon)`, with which all K noisy sums are private if one round's rewards
+    /// are replaced.
     EverySum {
         /// Privacy parameter.
         epsilon: Epsilon,
     },
-    /// No noise. **Not private.**
+    /// No noise, and no privacy.
     Exact,
 }
 
@@ -41,14 +42,14 @@ impl NoisyMax {
     pub fn scale(&self, k: usize) -> Option<f64> {
         match self {
             Self::Leader { epsilon, neighbours: Neighbours::AddRemove } => Some(epsilon.get().recip()),
-            // Any other relation is served by the scale for the widest.
+            // The scale for replacement is sufficient for every other relation.
             Self::Leader { epsilon, .. } => Some(2.0 / epsilon.get()),
             Self::EverySum { epsilon } => Some(k as f64 / epsilon.get()),
             Self::Exact => None,
         }
     }
 
-    /// The guarantee if every round enters one call.
+    /// The guarantee of a run in which every round enters one call.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         match *self {
             Self::Leader { epsilon, neighbours } => statement(epsilon, neighbours),
@@ -58,11 +59,11 @@ impl NoisyMax {
     }
 }
 
-/// Position of the largest of `sums` after noise of the given scale on each, drawn in order; 0 if there is
-/// none.
+/// The position of the largest of `sums` after adding Laplace noise of this scale to each, drawn in order; 0
+/// if there is no sum.
 ///
-/// - Privacy: per call, `2/scale` if neighbours move every sum by at most 1, `1/scale` if all the same way.
-///   Nothing but the position leaves: neither the noisy sums nor their gap may be published.
+/// - Privacy: a call costs `2/scale` if neighbours change every sum by at most 1, and `1/scale` if all sums
+///   change in the same direction. This holds for the position alone, not for the noisy sums or their gap.
 ///
 /// # Errors
 /// [`Error::Privacy`] from the noise.

@@ -1,15 +1,15 @@
-//! Sums of rewards that no release has used.
+//! Sums of rewards that have entered no release.
 
 use super::Noise;
 use crate::Error;
-use fault::OutOfRange;
+use fault::require;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Sum and number of rewards that have entered no release. A release empties it, so that no reward enters
-/// two.
+/// The sum and number of rewards that have entered no release. A release empties it, so that no reward enters
+/// two releases.
 ///
-/// Counted in whole steps of `2^-20`: exact, as the noise's guarantee needs it.
+/// The sum is a whole number of steps of `2^-20`: the privacy of the noise assumes that sums are exact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenSum {
@@ -20,7 +20,7 @@ pub(super) struct OpenSum {
 const STEPS_PER_UNIT: f64 = (1u64 << 20) as f64;
 
 impl OpenSum {
-    /// So many rewards of up to 1 sum to at most `2^53` steps, which a double holds exactly.
+    /// Largest number of rewards. Their sum is at most `2^53` steps, which a double represents exactly.
     pub(super) const MAX_COUNT: u64 = 1 << 33;
 
     /// Adds one reward.
@@ -29,9 +29,7 @@ impl OpenSum {
     /// [`Error::OutOfRange`] if it is outside [0, 1], [`Error::Overflow`] if there are too many. Nothing has
     /// changed then.
     pub(super) fn add(&mut self, reward: f64) -> Result<(), Error> {
-        if !(0.0..=1.0).contains(&reward) {
-            return Err(OutOfRange::new("reward", reward, "in [0, 1]").into());
-        }
+        require((0.0..=1.0).contains(&reward), "reward", reward, "in [0, 1]")?;
         if self.count == Self::MAX_COUNT {
             return Err(Error::Overflow);
         }
@@ -40,13 +38,13 @@ impl OpenSum {
         Ok(())
     }
 
-    /// Takes in the rewards of another, which are then in this one alone.
+    /// Adds the rewards of `other`.
     pub(super) fn absorb(&mut self, other: Self) {
         self.steps += other.steps;
         self.count += other.count;
     }
 
-    /// Takes in the sum of `count` rewards of `arm`.
+    /// Adds the sum of `count` rewards of `arm`.
     ///
     /// # Errors
     /// [`Error::RewardOfArm`] for a sum outside [0, count], [`Error::Overflow`].
@@ -62,7 +60,7 @@ impl OpenSum {
         Ok(())
     }
 
-    /// The sum with noise of the given scale; empties it.
+    /// Returns the sum with noise of the given scale, and empties this one.
     ///
     /// # Errors
     /// [`Error::Privacy`] from the noise. The state is then unchanged.
@@ -77,7 +75,8 @@ impl OpenSum {
         Ok(released)
     }
 
-    /// The sum with noise, kept. For whoever pays for several releases by the scale.
+    /// Returns the sum with noise of the given scale, without emptying it. The scale must pay for all
+    /// releases of a reward.
     ///
     /// # Errors
     /// [`Error::Privacy`] from the noise.
@@ -85,7 +84,7 @@ impl OpenSum {
         Ok(noise.add(self.exact(), scale, rng)?)
     }
 
-    /// The sum itself: private data.
+    /// The sum without noise, which is private data.
     pub(super) fn exact(&self) -> f64 {
         self.steps as f64 / STEPS_PER_UNIT
     }
@@ -94,7 +93,7 @@ impl OpenSum {
         self.count
     }
 
-    /// Whether a run can have left this behind, with fewer than `size` rewards.
+    /// Whether a run can reach this sum, with fewer than `size` rewards.
     pub(super) fn fits(&self, size: u64) -> bool {
         self.count < size && self.count <= Self::MAX_COUNT && self.steps <= self.count << 20
     }

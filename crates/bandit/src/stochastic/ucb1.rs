@@ -1,4 +1,4 @@
-//! UCB1, the baseline without privacy.
+//! UCB1, a baseline without privacy.
 
 use super::{OpenSum, Turn, check_arms, no_privacy};
 use crate::vector::argmax;
@@ -7,18 +7,17 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Plays every arm once, then the largest `mean + sqrt(2 ln t / O)`. **Not private.** Anytime.
-///
-/// Rewards are in [0, 1], rounded to steps of 2^-20. One decision, one reward. O(K) a round.
+/// Plays every arm once, and then the arm with the largest `mean + sqrt(2 ln t / O)`, where O is its number
+/// of pulls; anytime and **not private**. Cost: O(K) per round.
 ///
 /// # Source
 /// Auer, Cesa-Bianchi, Fischer 2002, figure 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
+#[serde(try_from = "State")]
 pub struct Ucb1(State);
 
 impl Ucb1 {
-    /// `k` arms, before the first pull.
+    /// The policy for `k` arms before the first pull.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `k` is 0.
@@ -27,7 +26,7 @@ impl Ucb1 {
         Ok(Self(State { turn: Turn::default(), arms: vec![OpenSum::default(); k] }))
     }
 
-    /// Pulls, arm by arm.
+    /// The number of pulls of each arm.
     pub fn pulls(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.arms.iter().map(OpenSum::count)
     }
@@ -85,11 +84,5 @@ impl TryFrom<State> for Ucb1 {
         }
         state.turn.fits(state.arms.len(), state.arms.iter().map(OpenSum::count).sum())?;
         Ok(Self(state))
-    }
-}
-
-impl From<Ucb1> for State {
-    fn from(Ucb1(state): Ucb1) -> Self {
-        state
     }
 }

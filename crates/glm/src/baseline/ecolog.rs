@@ -1,26 +1,28 @@
-use super::{finite, observed, stored};
+use super::{finite, observed};
+use crate::error::stored;
 use crate::{Error, Link, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
-use fault::OutOfRange;
+use fault::require;
 use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// ECOLog: an exact proximal step a round, and widths in the metric of the true curvature. Logistic link
-/// only.
-///
-/// Cost: O(K d^2) a round; O(d^3) where the ball binds.
-///
-/// # Source
-/// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits", 2022,
-/// as parametrised in the published experiments: `lambda = 10`; their squared radius is `2 lambda S^2 + (1 +
-/// S)^2 g_t + c`, with norms, not their squares, in `c`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Ecolog {
-    config: Problem,
-    state: Statistics,
+privacy::stored! {
+    /// ECOLog, for the logistic link: one exact proximal step per round, and confidence widths in the metric
+    /// of the true curvature.
+    ///
+    /// Cost: O(K d^2) per round; O(d^3) if the minimiser lies on the ball.
+    ///
+    /// # Source
+    /// Faury, Abeille, Jun and Calauzenes, "Jointly efficient and optimal algorithms for logistic bandits",
+    /// 2022, with the parameters of the published experiments: `lambda = 10`, and the squared radius `2
+    /// lambda S^2 + (1 + S)^2 g_t + c`, where `c` has norms in place of their squares.
+    #[derive(Debug, Clone)]
+    pub struct Ecolog {
+        config: Problem,
+        state: Statistics,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +32,7 @@ struct Statistics {
     w: Symmetric,
     w_inverse: Symmetric,
     theta: Vec<f64>,
-    /// Data-dependent part of the squared radius.
+    /// The part of the squared radius that depends on data.
     correction: f64,
 }
 
@@ -40,12 +42,10 @@ impl Ecolog {
     /// The policy before any data.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], also for a link that is not logistic.
+    /// Those of [`Problem::validate`]; [`Error::OutOfRange`] for a link that is not logistic.
     pub fn new(config: Problem) -> Result<Self, Error> {
         config.validate()?;
-        if config.link != Link::Logistic {
-            return Err(OutOfRange::new("link", config.link as u8 as f64, "logistic (0)").into());
-        }
+        require(config.link == Link::Logistic, "link", config.link as u8 as f64, "logistic (0)")?;
         let d = config.d;
         let state = Statistics {
             round: 0,
@@ -76,8 +76,8 @@ impl Ecolog {
         let link = Link::Logistic;
         let gradient = |u: f64| link.mean(u) - reward;
         let theta = proximal(&state.w, &state.w_inverse, &state.theta, x, s, gradient)?;
-        // The same around the new point with the gradient of twice the mean: where the curvature could be
-        // largest.
+        // The same step from the new point with the gradient `2 mean - 1`, which gives the point at which the
+        // curvature could be largest.
         let bar = proximal(&state.w, &state.w_inverse, &theta, x, s, |u| 2.0 * link.mean(u) - 1.0)?;
         let (u, u_bar) = (dot(x, &theta), dot(x, &bar));
         let difference: Vec<f64> = theta.iter().zip(&bar).map(|(a, b)| a - b).collect();
@@ -89,6 +89,14 @@ impl Ecolog {
         state.theta = theta;
         state.round += 1;
         Ok(())
+    }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let (d, state) = (Self::new(self.config.clone())?.config.d, &self.state);
+        let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
+        let counts = state.round <= self.config.horizon;
+        stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))
     }
 }
 
@@ -106,7 +114,8 @@ fn proximal(
     if norm(&free) <= s {
         return Ok(free);
     }
-    // With the multiplier nu of the ball the problem is the same in W + nu I, about (W + nu I)^-1 W c.
+    // With the multiplier nu of the ball, the problem has the metric W + nu I and the centre (W + nu I)^-1 W
+    // c.
     let target = w.times(centre);
     let solve = |nu: f64| -> Result<Vec<f64>, bandit::Error> {
         let mut shifted = w.clone();
@@ -126,11 +135,11 @@ fn proximal(
     solve(high)
 }
 
-/// The minimiser without the ball: `centre - g W^-1 x`, with `g = f'(u)` at its own `u`.
+/// The minimiser without the constraint: `centre - g W^-1 x`, where `g = f'(u)` at its own `u = <x, theta>`.
 fn on_line(w_inverse: &Symmetric, centre: &[f64], x: &[f64], gradient: impl Fn(f64) -> f64) -> Vec<f64> {
     let direction = w_inverse.times(x);
     let (start, q) = (dot(x, centre), dot(x, &direction));
-    // u + q f'(u) = start, increasing in u, and |f'| <= 1.
+    // u solves u + q f'(u) = start. The left side increases in u, and |f'| <= 1.
     let (mut low, mut high) = (start - q, start + q);
     for _ in 0..60 {
         let u = 0.5 * (low + high);
@@ -148,7 +157,8 @@ impl Policy for Ecolog {
         PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.admit(self.state.round)?;
         self.config.check(set)?;
@@ -162,30 +172,6 @@ impl Policy for Ecolog {
         self.config.admit(self.state.round)?;
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    state: Statistics,
-}
-
-impl TryFrom<State> for Ecolog {
-    type Error = Error;
-    fn try_from(State { config, state }: State) -> Result<Self, Error> {
-        let d = Self::new(config.clone())?.config.d;
-        let shapes = state.w.d() == d && state.w_inverse.d() == d && state.theta.len() == d;
-        let counts = state.round <= config.horizon;
-        stored(shapes && counts && finite(&state.theta) && finite(&[state.correction]))?;
-        Ok(Self { config, state })
-    }
-}
-
-impl From<Ecolog> for State {
-    fn from(Ecolog { config, state }: Ecolog) -> Self {
-        Self { config, state }
     }
 }
 

@@ -1,38 +1,38 @@
-use super::{finite, observed, stored};
-use crate::error::in_round;
+use super::{finite, observed};
+use crate::error::{in_round, stored};
 use crate::mle::{self, Rows};
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot};
 use bandit::{Features, Policy};
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// GLM-UCB: maximum likelihood, and one width for every direction of the link.
-///
-/// Cost: O(t d^2) a refit, O(K d^2) a round.
-///
-/// # Source
-/// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, those of the published experiments: the estimate
-/// is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2 d
-/// ln(2dT/delta) ln t)`, without `ln t` where `log_factor` is off; `lambda = d`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct GlmUcb {
-    config: Problem,
-    /// Rounds from one refit to the next.
-    refit_every: u64,
-    log_factor: bool,
-    rows: Rows,
-    inverse: Symmetric,
-    theta: Vec<f64>,
+privacy::stored! {
+    /// GLM-UCB: maximum likelihood estimates, with one width for all slopes of the link.
+    ///
+    /// Cost: O(t d^2) per refit, O(K d^2) per round.
+    ///
+    /// # Source
+    /// Filippi, Cappe, Garivier and Szepesvari 2010. Departures, as in the published experiments: the
+    /// estimate is not projected on the ball; the width is `2 L_mu kappa sqrt(3 + 2 ln(1 + 2/lambda)) sqrt(2
+    /// d ln(2dT/delta) ln t)`, without `ln t` unless `log_factor` is set; `lambda = d`.
+    #[derive(Debug, Clone)]
+    pub struct GlmUcb {
+        config: Problem,
+        /// Number of rounds between two refits.
+        refit_every: u64,
+        log_factor: bool,
+        rows: Rows,
+        inverse: Symmetric,
+        theta: Vec<f64>,
+    }
 }
 
 impl GlmUcb {
     /// The policy before any data.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// Those of [`Problem::validate`]; [`Error::OutOfRange`] if `refit_every` is 0.
     pub fn new(config: Problem, refit_every: u64, log_factor: bool) -> Result<Self, Error> {
         config.validate()?;
         crate::error::field("refit_every", refit_every as f64, refit_every >= 1, "at least 1")?;
@@ -41,7 +41,7 @@ impl GlmUcb {
         Ok(Self { config, refit_every, log_factor, rows: Rows::new(d), inverse, theta: vec![0.0; d] })
     }
 
-    /// The estimate in use.
+    /// The current estimate.
     pub fn theta(&self) -> &[f64] {
         &self.theta
     }
@@ -53,6 +53,15 @@ impl GlmUcb {
         let confidence = 2.0 * d * (2.0 * d * horizon as f64 / delta).ln() * log;
         2.0 * link.max_slope(s) * kappa * ((3.0 + 2.0 * (2.0 / d).ln_1p()) * confidence).sqrt()
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let Problem { d, horizon, .. } =
+            Self::new(self.config.clone(), self.refit_every, self.log_factor)?.config;
+        let counts = self.rows.len() as u64 <= horizon;
+        let shapes = self.rows.is_consistent(d) && self.inverse.d() == d && self.theta.len() == d;
+        stored(counts && shapes && finite(&self.theta))
+    }
 }
 
 impl Policy for GlmUcb {
@@ -63,7 +72,8 @@ impl Policy for GlmUcb {
         PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.admit(self.rows.len() as u64)?;
         self.config.check(set)?;
@@ -81,36 +91,5 @@ impl Policy for GlmUcb {
             self.theta = mle::fit(link, &self.rows, lambda, &self.theta).map_err(in_round)?;
         }
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    refit_every: u64,
-    log_factor: bool,
-    rows: Rows,
-    inverse: Symmetric,
-    theta: Vec<f64>,
-}
-
-impl TryFrom<State> for GlmUcb {
-    type Error = Error;
-    fn try_from(s: State) -> Result<Self, Error> {
-        let policy = Self::new(s.config, s.refit_every, s.log_factor)?;
-        let d = policy.config.d;
-        let counts = s.rows.len() as u64 <= policy.config.horizon;
-        stored(
-            counts && s.rows.is_consistent(d) && s.inverse.d() == d && s.theta.len() == d && finite(&s.theta),
-        )?;
-        Ok(Self { rows: s.rows, inverse: s.inverse, theta: s.theta, ..policy })
-    }
-}
-
-impl From<GlmUcb> for State {
-    fn from(p: GlmUcb) -> Self {
-        let GlmUcb { config, refit_every, log_factor, rows, inverse, theta } = p;
-        Self { config, refit_every, log_factor, rows, inverse, theta }
     }
 }

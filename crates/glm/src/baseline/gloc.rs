@@ -1,4 +1,5 @@
-use super::{finite, observed, stored};
+use super::{finite, observed};
+use crate::error::stored;
 use crate::{Error, Problem, Symmetric};
 use bandit::vector::{argmax, dot, norm};
 use bandit::{Features, Policy};
@@ -6,19 +7,20 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// GLOC: an online Newton step a round, and the confidence set that its regret gives.
-///
-/// Cost: O(K d^2 + d^3) a round, whatever the round.
-///
-/// # Source
-/// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and hashing",
-/// 2017, with `lambda = d`. Departure, where [`as_published`](Self::as_published): see there.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct Gloc {
-    config: Problem,
-    as_published: bool,
-    state: Statistics,
+privacy::stored! {
+    /// GLOC: one online Newton step per round, and the confidence set that follows from its online regret.
+    ///
+    /// Cost: O(K d^2 + d^3) per round.
+    ///
+    /// # Source
+    /// Jun, Bhargava, Nowak and Willett, "Scalable generalized linear bandits: online computation and
+    /// hashing", 2017, with `lambda = d`. Departures: those of [`as_published`](Self::as_published).
+    #[derive(Debug, Clone)]
+    pub struct Gloc {
+        config: Problem,
+        as_published: bool,
+        state: Statistics,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,18 +31,18 @@ struct Statistics {
     a_inverse: Symmetric,
     /// The online iterate.
     theta: Vec<f64>,
-    /// `sum z x` and `sum z^2` over the iterates' predictions `z`.
+    /// `sum z x` and `sum z^2` over the predictions `z` of the iterates.
     moment: Vec<f64>,
     squares: f64,
-    /// `B`: bound on the online regret.
+    /// `B`, the bound on the online regret.
     regret: f64,
 }
 
 impl Gloc {
-    /// The textbook form: ridge estimate on the predictions, optimism in `<x, theta>`.
+    /// The policy of the source: a ridge estimate on the predictions, with optimism in `<x, theta>`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// Those of [`Problem::validate`].
     pub fn new(config: Problem) -> Result<Self, Error> {
         config.validate()?;
         let (d, s, k) = (config.d, config.s, 1.0 / config.kappa);
@@ -57,16 +59,16 @@ impl Gloc {
         Ok(Self { config, as_published: false, state })
     }
 
-    /// The variant of the published experiments: the iterate is scaled to norm `s` exactly, which uses that
-    /// the parameter has that norm, and its own index `mu(<x, theta>) + radius ||x||` is played.
+    /// The variant of the published experiments. It scales the iterate to norm `s`, which uses that the
+    /// parameter has that norm, and plays the index `mu(<x, theta>) + radius ||x||` of the iterate.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// Those of [`Problem::validate`].
     pub fn as_published(config: Problem) -> Result<Self, Error> {
         Ok(Self { as_published: true, ..Self::new(config)? })
     }
 
-    /// Radius of the confidence set and its centre.
+    /// Radius and centre of the confidence set.
     fn confidence(&self) -> (f64, Vec<f64>) {
         let Problem { d, link, s, kappa, delta, .. } = self.config;
         let k = 1.0 / kappa;
@@ -104,10 +106,24 @@ impl Gloc {
             state.theta.iter_mut().for_each(|t| *t *= s / length);
         }
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        self.config.validate()?;
+        let (d, state) = (self.config.d, &self.state);
+        let vectors = [&state.theta, &state.moment];
+        stored(
+            state.round <= self.config.horizon
+                && state.a.d() == d
+                && state.a_inverse.d() == d
+                && vectors.iter().all(|v| v.len() == d && finite(v))
+                && finite(&[state.squares, state.regret]),
+        )
+    }
 }
 
-/// The point of the ball of radius `s` that is nearest to an outer `y` in the metric `a`: `(a + nu I)^-1 a
-/// y`, with the multiplier found by bisection.
+/// The point of the ball of radius `s` that is nearest to a point `y` outside it in the metric `a`: `(a + nu
+/// I)^-1 a y`, with the multiplier `nu` by bisection.
 fn onto_ball_in(a: &Symmetric, y: &[f64], s: f64) -> Vec<f64> {
     let eigen = a.eigen();
     let b = eigen.eigenvectors.tr_mul(&nalgebra::DVector::from_column_slice(y));
@@ -133,7 +149,8 @@ impl Policy for Gloc {
         PrivacyStatement::none("Exact statistics decide every arm.")
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, set: &Features, _: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.admit(self.state.round)?;
         self.config.check(set)?;
@@ -150,37 +167,6 @@ impl Policy for Gloc {
         let x = observed(&self.config, set, arm, *r)?;
         self.step(x, *r);
         Ok(())
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: Problem,
-    as_published: bool,
-    state: Statistics,
-}
-
-impl TryFrom<State> for Gloc {
-    type Error = Error;
-    fn try_from(State { config, as_published, state }: State) -> Result<Self, Error> {
-        config.validate()?;
-        let d = config.d;
-        let vectors = [&state.theta, &state.moment];
-        stored(
-            state.round <= config.horizon
-                && state.a.d() == d
-                && state.a_inverse.d() == d
-                && vectors.iter().all(|v| v.len() == d && finite(v))
-                && finite(&[state.squares, state.regret]),
-        )?;
-        Ok(Self { config, as_published, state })
-    }
-}
-
-impl From<Gloc> for State {
-    fn from(Gloc { config, as_published, state }: Gloc) -> Self {
-        Self { config, as_published, state }
     }
 }
 

@@ -1,5 +1,4 @@
-//! Policies without privacy to compare with. RS-GLinUCB is
-//! [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
+//! Baselines without privacy. RS-GLinUCB is [`JointConfig::rs_glinucb`](crate::joint::JointConfig).
 
 mod ecolog;
 mod glm_ucb;
@@ -9,20 +8,14 @@ pub use ecolog::Ecolog;
 pub use glm_ucb::GlmUcb;
 pub use gloc::Gloc;
 
-use crate::{Error, Problem};
+use crate::Problem;
 use bandit::Features;
 
-/// The features played, once the whole observation is found to be in order. Rewards are 0 to 1.
+/// The features of the arm that was played, if the observation is valid. Rewards lie in [0, 1].
 fn observed<'a>(p: &Problem, set: &'a Features, arm: usize, reward: f64) -> Result<&'a [f64], bandit::Error> {
     p.check(set)?;
     p.link.check(1.0, reward)?;
     set.row(arm).ok_or(bandit::Error::Arm { arm, k: p.k })
-}
-
-/// What is wrong with a stored baseline.
-fn stored(ok: bool) -> Result<(), Error> {
-    let what = "statistics that do not fit the configuration or each other";
-    if ok { Ok(()) } else { Err(bandit::Error::State { what }.into()) }
 }
 
 fn finite(values: &[f64]) -> bool {

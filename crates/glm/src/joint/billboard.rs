@@ -1,5 +1,5 @@
-//! The billboard of joint privacy: all that is published, and the choice of arms from it and the round's arm
-//! set.
+//! The billboard of joint privacy: all published values, and the choice of an arm from them and the round's
+//! arm set.
 
 use super::config::{Growth, JointConfig};
 use crate::{Error, Symmetric};
@@ -7,8 +7,7 @@ use bandit::Features;
 use bandit::vector::{argmax, dot};
 use serde::{Deserialize, Serialize};
 
-/// What every user may know after `rounds` rounds. Nothing in here, and nothing that is computed from it
-/// alone, costs privacy beyond its release.
+/// The values that every user may know after `rounds` rounds. Any function of them costs no further privacy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Billboard {
@@ -20,7 +19,7 @@ pub struct Billboard {
     pub(super) h: Symmetric,
     pub(super) warm_up: Vec<f64>,
     pub(super) warm_up_calls: u32,
-    /// Running maxima of the log-determinants, and where they stood at the last renewals.
+    /// Running maxima of the log-determinants, and that of V at the last renewal of the warm-up estimate.
     pub(super) log_det_v: f64,
     pub(super) log_det_v_fitted: f64,
     pub(super) log_det_h: f64,
@@ -28,7 +27,7 @@ pub struct Billboard {
     pub(super) running_calls: u32,
 }
 
-/// The running estimate and the H it was made under.
+/// The running estimate, and the H at its renewal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Running {
@@ -58,7 +57,7 @@ impl Billboard {
         }
     }
 
-    /// Rounds published.
+    /// Number of rounds published.
     pub fn rounds(&self) -> u64 {
         self.rounds
     }
@@ -68,12 +67,12 @@ impl Billboard {
         self.explorations
     }
 
-    /// V with `lambda I`, as released.
+    /// V including `lambda I`, as released.
     pub fn v(&self) -> &Symmetric {
         &self.v
     }
 
-    /// H with `lambda I`, as released.
+    /// H including `lambda I`, as released.
     pub fn h(&self) -> &Symmetric {
         &self.h
     }
@@ -83,29 +82,29 @@ impl Billboard {
         &self.warm_up
     }
 
-    /// The running estimate, and the number of rounds before it; none before the first renewal.
+    /// The running estimate, and the number of rounds before its renewal; `None` before the first one.
     pub fn running(&self) -> Option<(&[f64], u64)> {
         self.running.as_ref().map(|r| (&r.theta[..], r.round))
     }
 
-    /// How often each estimate was computed from data: warm-up, running.
+    /// The number of warm-up estimates, and of running estimates, computed from data.
     pub fn calls(&self) -> (u32, u32) {
         (self.warm_up_calls, self.running_calls)
     }
 
-    /// Rows behind a running estimate, as far as is known.
+    /// The number of rows of a running estimate, computed from released values.
     pub(super) fn running_rows(&self, c: &JointConfig) -> f64 {
         self.rounds as f64 - if c.published.shared_rows { 0.0 } else { self.explorations }
     }
 
-    /// Criterion I: the arm to explore, or none. The only place where the arm set decides which data a round
-    /// gives.
+    /// Criterion I: the arm to explore; `None` if the round does not explore. Only here an arm set determines
+    /// the data set of a round.
     pub fn explores(&self, c: &JointConfig, set: &Features) -> Option<usize> {
         let arm = argmax(set.rows().map(|x| self.v_inverse.quadratic_form(x)));
         set.row(arm).filter(|x| self.v_inverse.quadratic_form(x) >= c.explore_at).map(|_| arm)
     }
 
-    /// Criterion II.
+    /// Criterion II: whether the running estimate is to be renewed.
     pub(super) fn renewal_due(&self, c: &JointConfig) -> Result<bool, Error> {
         let Some(running) = &self.running else {
             return Ok(true);
@@ -119,7 +118,7 @@ impl Billboard {
         }
     }
 
-    /// The arm that a round that does not explore plays.
+    /// The arm of a round that does not explore.
     pub fn exploits(&self, c: &JointConfig, set: &Features) -> usize {
         let width = |x: &[f64]| c.gamma * c.problem.kappa.sqrt() * self.v_inverse.norm(x);
         let lower = |x: &[f64]| dot(x, &self.warm_up) - width(x);
@@ -130,8 +129,8 @@ impl Billboard {
         argmax(set.rows().map(index))
     }
 
-    /// Optimistic index of an arm under the running estimate; under the warm-up estimate before the first
-    /// renewal.
+    /// The optimistic index of an arm by the running estimate, and before its first renewal by the warm-up
+    /// estimate.
     pub fn index(&self, c: &JointConfig, x: &[f64]) -> f64 {
         let warm_up = dot(x, &self.warm_up);
         let Some(running) = &self.running else {
@@ -142,7 +141,7 @@ impl Billboard {
         estimate + c.beta * running.h_inverse.norm(x)
     }
 
-    /// Takes in the prefixes that were just released.
+    /// Publishes the released prefixes of a round.
     pub(super) fn advance(
         &mut self,
         c: &JointConfig,

@@ -1,4 +1,4 @@
-//! What JointGLM is told, and the profiles of the experiments.
+//! Configuration of JointGLM, and the profiles of the experiments.
 
 use crate::Problem;
 use crate::descent::Descent;
@@ -11,8 +11,8 @@ use privacy::composition::per_release;
 use privacy::tree::Tree;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`JointGlm`](super::JointGlm). Every field is public knowledge: what is tuned on private
-/// data, or on `theta` as `kappa` may be, is not accounted for.
+/// Configuration of [`JointGlm`](super::JointGlm). Every field is public: the accounting does not cover
+/// fields that were tuned on private data, or computed from `theta`, as `kappa` may be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointConfig {
@@ -30,111 +30,112 @@ pub struct JointConfig {
     pub explore_at: f64,
     /// Criterion II: how far H must have grown for a new running estimate.
     pub growth: Growth,
-    /// When the running estimate may be renewed.
+    /// The rounds in which the running estimate may be renewed.
     pub trigger: Trigger,
-    /// When the warm-up estimate is renewed.
+    /// The rounds in which the warm-up estimate is renewed.
     pub warm_up: WarmUp,
-    /// How V, H and the count of explorations are released.
+    /// The release of V, H and the number of explorations.
     pub release: Release,
-    /// How estimates are made.
+    /// The computation of estimates.
     pub estimate: Estimate,
-    /// Where running estimates are looked for.
+    /// The feasible set of running estimates.
     pub region: Region,
-    /// Warm-up estimates at most; then the last one stays.
+    /// Largest number of warm-up estimates. Afterwards the last one remains in use.
     pub max_warm_up_calls: u32,
-    /// Running estimates at most; then the last one stays.
+    /// Largest number of running estimates. Afterwards the last one remains in use.
     pub max_running_calls: u32,
-    /// What the published experiments do besides the algorithm.
+    /// Deviations of the published code from the algorithm.
     pub published: Published,
 }
 
-/// Criterion II.
+/// Criterion II, the growth of H after which the running estimate is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Growth {
-    /// The running maximum of `det H` has grown by this factor.
+    /// The running maximum of `det H` has grown by more than this factor.
     Determinant(f64),
-    /// The largest eigenvalue of H against the H of the last renewal exceeds this.
+    /// The largest eigenvalue of H relative to the H of the last renewal exceeds this number.
     Eigenvalue(f64),
 }
 
-/// When criterion II is looked at.
+/// The rounds in which criterion II is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// In every round, before its arm set is seen: renewals depend on released values alone.
+    /// Every round, before its arm set is observed, so that renewals depend on released values alone.
     EveryRound,
-    /// As the paper has it: only in rounds that do not explore. Whether the round of a renewal explored,
-    /// which its user's arm set decides, then shows in every later estimate; no noise hides it.
+    /// The paper's rule: only rounds that do not explore. Every later estimate then reveals without noise
+    /// whether the round of a renewal explored, which depends on its user's arm set.
     Exploiting,
 }
 
-/// When the warm-up estimate is renewed.
+/// The rounds in which the warm-up estimate is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmUp {
-    /// After every exploration, as the paper has it. Shows who explored.
+    /// Every round that explores, as in the paper. Renewals reveal who explored.
     EveryExploration,
-    /// When the number of explorations is a power of two. Shows who explored.
+    /// Rounds after which the number of explorations is a power of two. Renewals reveal who explored.
     PowersOfTwo,
-    /// When the running maximum of `det V`, as released, has doubled.
+    /// Rounds after which the running maximum of the released `det V` has doubled.
     Doubling,
 }
 
-/// How V, H and the count are released, round by round.
+/// The release of V, H and the number of explorations in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
-    /// Exactly: no privacy.
+    /// Exact values, without privacy.
     Exact,
-    /// Gaussian trees for V and H by themselves, in double precision, the count exactly: as published.
+    /// The published form: separate Gaussian trees for V and H in double precision, and the exact number.
     Separate {
         /// Standard deviation at a node of V's tree.
         sigma_v: f64,
         /// Standard deviation at a node of H's tree.
         sigma_h: f64,
     },
-    /// One tree over (V, H in units of its largest leaf, count) with discrete Gaussian noise on a dyadic
-    /// grid.
+    /// One tree over V, H in units of its largest leaf, and the number, with discrete Gaussian noise on a
+    /// dyadic grid.
     Joint {
-        /// Standard deviation at a node, the same in every coordinate.
+        /// Standard deviation at a node, in every coordinate.
         sigma: f64,
     },
 }
 
-/// How estimates are made.
+/// The computation of estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Estimate {
-    /// Regularised maximum likelihood: no privacy.
+    /// Regularised maximum likelihood, without privacy.
     Exact {
         /// Weight of the regulariser.
         lambda: f64,
     },
     /// Noisy gradient descent.
     Descent {
-        /// Its shape.
+        /// Steps, clipping and averaging.
         descent: Descent,
         /// Standard deviation on a gradient sum of a warm-up estimate.
         sigma_warm_up: f64,
         /// Standard deviation on a gradient sum of a running estimate.
         sigma_running: f64,
-        /// Whether the noise is discrete, on a dyadic grid; else it is in double precision, as published.
+        /// Whether the noise is discrete on a dyadic grid. Otherwise it is in double precision, as published.
         discrete: bool,
     },
 }
 
-/// Where running estimates are looked for.
+/// The feasible set of running estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Region {
-    /// `||theta - theta_o||_V <= gamma sqrt(kappa)`, as the paper has it.
+    /// The paper's `||theta - theta_o||_V <= gamma sqrt(kappa)`.
     Ellipsoid,
-    /// `||theta|| <= s`. Where noise keeps the rounds from exploring, the ellipsoid may miss the parameter.
+    /// `||theta|| <= s`. If the noise prevents rounds from exploring, the ellipsoid may not contain the
+    /// parameter.
     Ball,
 }
 
-/// What the published experiments do besides the algorithm.
+/// Deviations of the published code from the algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -142,15 +143,16 @@ pub struct Published {
     pub averaged: bool,
     /// V-leaves are divided by `1 + ||x||^2_{V^-1}`.
     pub scaled_leaf: bool,
-    /// Warm-up rows count for the running estimate as well.
+    /// Warm-up rows also belong to the running estimate.
     pub shared_rows: bool,
-    /// The H of the last renewal is an alias of H itself: the bonus follows H and criterion II is met only
-    /// once.
+    /// The H of the last renewal is an alias of H, so that the width changes with H, and criterion II holds
+    /// only once.
     pub aliased: bool,
 }
 
 impl JointConfig {
-    /// RS-GLinUCB (Sawarni et al. 2024) as tuned in the published experiments: Algorithm 2 without noise.
+    /// RS-GLinUCB (Sawarni et al. 2024), which is Algorithm 2 without noise, with the constants of the
+    /// published experiments.
     pub fn rs_glinucb(problem: Problem) -> Self {
         let Problem { s, kappa, .. } = problem;
         let d = problem.d as f64;
@@ -174,9 +176,8 @@ impl JointConfig {
         }
     }
 
-    /// RS-GLinUCB as the code of the published experiments runs it: all of [`Published`], and estimates with
-    /// next to no regulariser. With `lambda = 0.5` in its place, as in [`rs_glinucb`](Self::rs_glinucb),
-    /// regret at large kappa is a tenth higher.
+    /// RS-GLinUCB as in the published code, with all deviations of [`Published`], and a regulariser of 1e-5.
+    /// With 0.5, as in [`rs_glinucb`](Self::rs_glinucb), regret at large kappa is a tenth higher.
     pub fn rs_glinucb_as_run(problem: Problem) -> Self {
         Self {
             estimate: Estimate::Exact { lambda: 1e-5 },
@@ -185,13 +186,12 @@ impl JointConfig {
         }
     }
 
-    /// The private profile of the published experiments, `zeta = delta`. Every constant in it is that of the
-    /// published code, tuned there by its authors; `kappa` and `kappa_star` come from the parameter itself.
-    /// Its accounting does not stand, and [`privacy`](Self::privacy) says so: for comparison with the
-    /// published figures only.
+    /// The private profile of the published experiments, with `zeta = delta`, for comparison with their
+    /// figures only: its accounting is wrong, and [`privacy`](Self::privacy) states no privacy. Its constants
+    /// are those of the published code; `kappa` and `kappa_star` are computed from the parameter.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Privacy`].
+    /// [`Error::OutOfRange`] for invalid arguments; [`Error::Privacy`] if a budget is out of range.
     pub fn published(problem: Problem, kappa_star: f64, epsilon: Epsilon) -> Result<Self, Error> {
         problem.validate()?;
         field("kappa_star", kappa_star, kappa_star > 0.0, "positive")?;
@@ -239,24 +239,25 @@ impl JointConfig {
         })
     }
 
-    /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP whatever the data, by noise
-    /// that is made of integers. `gamma` and `beta` are the widths to play with. It states `epsilon` or a
-    /// little less, never more.
+    /// The profile whose privacy is proved: (`epsilon`, `problem.delta`)-joint DP for any data, with noise
+    /// from integers. `gamma` and `beta` are the widths. Its statement has `epsilon` or a little less, never
+    /// more.
     ///
-    /// The tree takes 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in
-    /// full. `lambda` is the root of 2 times the bound on the tree's noise that holds in all rounds with
+    /// The tree gets 3/4 and the estimates 1/2 of `rho`: by `docs/joint-privacy.md` no person pays both in
+    /// full. `lambda` is the root of 2 times a bound on the tree's noise that holds in all rounds with
     /// probability `1 - delta`. Departure: estimates have no regulariser. The paper's, of the size of
-    /// `lambda`, outweighs the data as long as there are fewer rows than that, which here is most of the run;
-    /// projection and average do its work.
+    /// `lambda`, exceeds the weight of the data during most of a run; projection and averaging take its
+    /// place.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], also for an `epsilon` that is so small that rounding to the grid of the noise,
-    /// which has 2^28 steps a deviation at most, would cost more than there is to spend; [`Error::Privacy`].
+    /// [`Error::OutOfRange`] for invalid arguments, and for an `epsilon` so small that rounding to the grid
+    /// of the noise, which has at most 2^28 steps per standard deviation, would exceed the budget;
+    /// [`Error::Privacy`] if a budget is out of range.
     pub fn private(problem: Problem, epsilon: Epsilon, gamma: f64, beta: f64) -> Result<Self, Error> {
         problem.validate()?;
         let budget = Rho::within(epsilon, Delta::new(problem.delta)?).map(Rho::get).unwrap_or(0.0);
-        // One part in a thousand pays for rounding; where grids are coarse beside what items move by, that is
-        // not enough.
+        // A thousandth of the budget pays for rounding, which is not enough if the grid is coarse relative to
+        // the sensitivity.
         let mut rho = 0.999 * budget;
         while rho > 0.25 * budget {
             let config = Self::spending(problem.clone(), rho, gamma, beta)?;
@@ -267,11 +268,11 @@ impl JointConfig {
             }
             rho *= 0.999 * (budget / cost.get()).min(1.0);
         }
-        let want = "larger: at this horizon, dimension and delta its noise is beyond what integers can make";
+        let want = "larger: at this horizon, dimension and delta the noise exceeds the range of the sampler";
         Err(OutOfRange::new("epsilon", epsilon.get(), want).into())
     }
 
-    /// The profile with noise for items that are not rounded, at a cost of `rho`.
+    /// The profile whose noise would cost `rho` without rounding.
     fn spending(problem: Problem, rho: f64, gamma: f64, beta: f64) -> Result<Self, Error> {
         let Problem { kappa, delta, horizon, .. } = problem;
         let (d, t) = (problem.d as f64, horizon as f64);
@@ -319,7 +320,8 @@ impl JointConfig {
         })
     }
 
-    /// Deviations at a tree node, coordinate by coordinate: V, H in units of its largest leaf, count.
+    /// The standard deviation of each coordinate at a tree node: V, H in units of its largest leaf, number of
+    /// explorations.
     pub(super) fn tree_sigmas(&self) -> Vec<f64> {
         let entries = triangle(self.problem.d);
         let [v, h, count] = match self.release {
@@ -337,7 +339,7 @@ impl JointConfig {
     pub(super) fn tree_noise(&self) -> Result<Gaussian, Error> {
         let Release::Joint { sigma } = self.release else { return Ok(Gaussian::Double) };
         let (len, items) = (2 * triangle(self.problem.d) + 1, self.problem.horizon);
-        // Off the diagonal a coordinate is root 2 times a product of two.
+        // A coordinate off the diagonal is root 2 times the product of two features.
         Gaussian::on_grid("sigma", sigma, Sums { l2: 2f64.sqrt(), len, largest: 1.0, items })
     }
 
@@ -356,7 +358,7 @@ impl JointConfig {
         Gaussian::on_grid(name, sigma, Sums { l2: clip, len: self.problem.d, largest: clip, items })
     }
 
-    /// Upper bound on the weight of `x x^T` in an H-leaf, `L_mu / e`.
+    /// Upper bound `L_mu / e` on the weight of `x x^T` in a leaf of H.
     pub(crate) fn largest_h_weight(&self) -> f64 {
         self.problem.link.max_slope(self.problem.s) / std::f64::consts::E
     }
@@ -364,7 +366,7 @@ impl JointConfig {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] with the first such field.
     pub fn validate(&self) -> Result<(), Error> {
         self.problem.validate()?;
         let positive = [

@@ -1,4 +1,4 @@
-//! The curator, the only code that sees data: rows and exact counts go in, noisy sums come out.
+//! The curator, which is the only code with access to data: its inputs are rows, its outputs noisy sums.
 
 use super::billboard::Billboard;
 use super::config::{Estimate, JointConfig, Region, Release};
@@ -12,7 +12,7 @@ use privacy::tree::Tree;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Rows of both data sets and the tree. No field can be read from outside this file.
+/// The rows of both data sets, and the tree. The fields are private to this file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Curator {
@@ -32,7 +32,7 @@ impl Curator {
         })
     }
 
-    /// Adds one round and publishes the prefixes that it completes.
+    /// Adds one round, and publishes the prefixes after it.
     pub(super) fn observe(
         &mut self,
         c: &JointConfig,
@@ -77,12 +77,12 @@ impl Curator {
         billboard.advance(c, v, with_lambda(h), prefix[2 * edge])
     }
 
-    /// Whether the number of explorations is a power of two. Reveals it, where it is asked.
+    /// Whether the number of explorations is a power of two. The answer has no noise.
     pub(super) fn explorations_are_a_power_of_two(&self) -> bool {
         self.explorations.is_power_of_two()
     }
 
-    /// The warm-up estimate, over the S-ball.
+    /// The warm-up estimate over the ball of radius S.
     pub(super) fn warm_up_estimate(
         &self,
         c: &JointConfig,
@@ -99,7 +99,7 @@ impl Curator {
         }
     }
 
-    /// The running estimate, over the ellipsoid about the warm-up estimate or the S-ball.
+    /// The running estimate over the [`Region`].
     pub(super) fn running_estimate(
         &self,
         c: &JointConfig,
@@ -144,7 +144,7 @@ impl Curator {
     }
 }
 
-/// All that a descent sees of its rows.
+/// The noisy gradient sums of `rows`, through which a descent accesses them.
 fn noisy_sums(
     c: &JointConfig,
     descent: &Descent,
@@ -156,8 +156,8 @@ fn noisy_sums(
     move |theta, sum| {
         for (x, r) in rows.iter() {
             let factor = descent.gradient(c.problem.link, x, r, theta);
-            // Row by row: sums on the grid are exact, so that neighbours' differ by one row's values and no
-            // more.
+            // Each row is rounded to the grid, on which sums are exact: the sums of neighbours then differ by
+            // the values of one row only.
             for (s, x) in sum.iter_mut().zip(x) {
                 *s += gaussian.round(factor * x)?;
             }

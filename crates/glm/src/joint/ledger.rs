@@ -1,4 +1,4 @@
-//! What a run costs one person: the proof of `docs/joint-privacy.md` in numbers.
+//! The privacy cost of a run for one person, by the proof in `docs/joint-privacy.md`.
 
 use super::config::{Estimate, JointConfig, Release, Trigger, WarmUp};
 use crate::Error;
@@ -10,20 +10,20 @@ use privacy::tree::Tree;
 use privacy::{Definition, PrivacyStatement, Trust};
 
 impl JointConfig {
-    /// Zero-concentrated cost of a whole run: of everything published, between runs that differ in the arm
-    /// set and rewards of one round. `None` where something is published that no noise hides.
+    /// The zero-concentrated cost of all published values of a run, between runs that differ in the arm set
+    /// and rewards of one round. `None` if a published value has no noise.
     ///
-    /// A person explores in both runs, in neither, or in one: the dearest of the three cases is the cost.
+    /// A person explores in both runs, in neither, or in one. The cost is the largest of these three cases.
     ///
-    /// | | tree moves by | warm-up sums by | running sums by |
+    /// | the person explores | sensitivity of the tree | of warm-up sums | of running sums |
     /// |---|---|---|---|
-    /// | explores in both | root 2 | 2 clip | 0 |
+    /// | in both | root 2 | 2 clip | 0 |
     /// | in neither | root 2 | 0 | 2 clip |
     /// | in one | root 3 | clip | clip |
     ///
     /// # Source
     /// Departure: the paper charges the tree twice and the estimates of each family in full, and bounds the
-    /// tree's leaves by `1 / kappa*`, which does not hold for V.
+    /// leaves of the tree by `1 / kappa*`, which is wrong for V.
     pub fn rho(&self) -> Option<Rho> {
         let Release::Joint { sigma } = self.release else { return None };
         let Estimate::Descent { descent, sigma_warm_up, sigma_running, discrete: true } = self.estimate
@@ -48,7 +48,7 @@ impl JointConfig {
         };
         let warm_up = |clips: f64| family(sigma_warm_up, self.max_warm_up_calls, clips);
         let running = |clips: f64| family(sigma_running, self.max_running_calls, clips);
-        // With shared rows the running sums hold the person whether it explores or not.
+        // With shared rows the running sums contain the person in every case.
         let (when_exploring, when_mixed) = if self.published.shared_rows { (2.0, 2.0) } else { (0.0, 1.0) };
         let both = tree(2.0)? + warm_up(2.0)? + running(when_exploring)?;
         let neither = tree(2.0)? + running(2.0)?;
@@ -56,10 +56,10 @@ impl JointConfig {
         Rho::new(both.max(neither).max(one)).ok()
     }
 
-    /// What the configuration gives, stated at `problem.delta`.
+    /// The guarantee of the configuration at `problem.delta`.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if the cost is no budget.
+    /// [`Error::Privacy`] if the cost is out of range.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         let Some(rho) = self.rho() else {
             return Ok(PrivacyStatement::none(self.why_not()));

@@ -1,4 +1,4 @@
-//! JointGLM: an update in every round, joint differential privacy.
+//! JointGLM: generalised linear bandits with joint differential privacy, updated in every round.
 
 mod billboard;
 mod config;
@@ -9,33 +9,34 @@ pub use billboard::Billboard;
 pub use config::{Estimate, Growth, JointConfig, Published, Region, Release, Trigger, WarmUp};
 
 use crate::Error;
-use crate::error::in_round;
+use crate::error::{in_round, stored};
 use bandit::{Features, Policy};
 use curator::Curator;
 use privacy::PrivacyStatement;
 use rand::Rng;
-use serde::{Deserialize, Serialize};
 
-/// Two data sets, two matrices: rounds whose arms are badly known explore for the warm-up estimate; all
-/// others play optimistically on the running one, which is renewed when H has grown.
-///
-/// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
-///   [`Policy::learn`] answers the last [`Policy::decide`], whose arm need not be the one played.
-/// - Privacy: [`JointConfig::privacy`]. The curator's rows are reachable from nowhere but its own file; arms
-///   are chosen from the [`Billboard`] and the round's own arm set.
-/// - Cost: O(K d^2 + d^2 log T + d^3) a round, O(n d) a descent step.
-///
-/// # Source
-/// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
-/// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
-pub struct JointGlm {
-    config: JointConfig,
-    billboard: Billboard,
-    curator: Curator,
-    /// Of the round decided but not learnt: whether it explores.
-    pending: Option<bool>,
+privacy::stored! {
+    /// JointGLM has two data sets with a matrix each. A round that has an arm of large `||x||_{V^-1}`
+    /// explores, and its row belongs to the warm-up estimate. Every other round plays optimistically by the
+    /// running estimate, which has its row and is renewed when H has grown.
+    ///
+    /// - Features have norm up to 1, rewards lie in `[0, reward_max]`. Rounds are learnt in order:
+    ///   [`Policy::learn`] belongs to the last [`Policy::decide`], whose arm need not be the one played.
+    /// - Privacy: [`JointConfig::privacy`]. Only the file of the curator can read its rows; arms are chosen
+    ///   from the [`Billboard`] and the round's own arm set.
+    /// - Cost: O(K d^2 + d^2 log T + d^3) per round, O(n d) per descent step.
+    ///
+    /// # Source
+    /// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
+    /// Algorithm 2. Departures are fields of [`JointConfig`]; `docs/joint-privacy.md` proves their effect.
+    #[derive(Debug, Clone)]
+    pub struct JointGlm {
+        config: JointConfig,
+        billboard: Billboard,
+        curator: Curator,
+        /// Whether the current round explores; `None` without a decision that waits for its feedback.
+        pending: Option<bool>,
+    }
 }
 
 impl JointGlm {
@@ -54,12 +55,12 @@ impl JointGlm {
         &self.config
     }
 
-    /// What is published.
+    /// The published values.
     pub fn billboard(&self) -> &Billboard {
         &self.billboard
     }
 
-    /// Whether the round decided but not learnt explores.
+    /// Whether the current round explores; `None` without a decision that waits for its feedback.
     pub fn exploring(&self) -> Option<bool> {
         self.pending
     }
@@ -98,18 +99,26 @@ impl JointGlm {
         }
         Ok(())
     }
+
+    /// Refuses statistics that do not fit the configuration.
+    fn check_stored(&self) -> Result<(), Error> {
+        let Self { config, billboard, curator, .. } = self;
+        config.validate()?;
+        stored(billboard.is_consistent(config) && curator.is_consistent(config, billboard.rounds))
+    }
 }
 
 impl Policy for JointGlm {
     type Context = Features;
     type Feedback = f64;
 
-    /// [`JointConfig::privacy`]; none where it cannot be stated.
+    /// [`JointConfig::privacy`]; no privacy if it cannot be stated.
     fn privacy(&self) -> PrivacyStatement {
         self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after round T.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after round T.
     fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.problem.admit(self.billboard.rounds)?;
         self.config.problem.check(context)?;
@@ -124,7 +133,8 @@ impl Policy for JointGlm {
         Ok(exploring.unwrap_or_else(|| self.billboard.exploits(&self.config, context)))
     }
 
-    /// Besides the usual: [`bandit::Error::NoRound`] if no decision is open.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::NoRound`] if no decision waits for its feedback.
     fn learn(
         &mut self,
         context: &Features,
@@ -138,32 +148,5 @@ impl Policy for JointGlm {
         self.config.problem.admit(self.billboard.rounds)?;
         let explored = self.pending.take().ok_or(bandit::Error::NoRound)?;
         self.after(explored, x, *reward, rng).map_err(in_round)
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct State {
-    config: JointConfig,
-    billboard: Billboard,
-    curator: Curator,
-    pending: Option<bool>,
-}
-
-impl TryFrom<State> for JointGlm {
-    type Error = Error;
-    fn try_from(State { config, billboard, curator, pending }: State) -> Result<Self, Error> {
-        config.validate()?;
-        let what = "statistics that do not fit the configuration or each other";
-        if !billboard.is_consistent(&config) || !curator.is_consistent(&config, billboard.rounds) {
-            return Err(bandit::Error::State { what }.into());
-        }
-        Ok(Self { config, billboard, curator, pending })
-    }
-}
-
-impl From<JointGlm> for State {
-    fn from(JointGlm { config, billboard, curator, pending }: JointGlm) -> Self {
-        Self { config, billboard, curator, pending }
     }
 }

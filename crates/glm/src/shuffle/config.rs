@@ -1,4 +1,4 @@
-//! Configuration of ShuffleGLM: batches, widths, and the protection of sums.
+//! Configuration of ShuffleGLM: batches, widths, and the privacy of sums.
 
 use super::Summation;
 use crate::Problem;
@@ -9,36 +9,36 @@ use privacy::shuffle::BitSum;
 use privacy::{Definition, PrivacyStatement, Trust};
 use serde::{Deserialize, Serialize};
 
-/// Configuration of [`ShuffleGlm`](super::ShuffleGlm); every field is public knowledge.
+/// Configuration of [`ShuffleGlm`](super::ShuffleGlm). Every field is public.
 ///
-/// With the constants of the paper's theorems nothing is learnt below some 10^8 rounds; `lambda`, `gamma`,
-/// the batch sizes and the descent steps are therefore arguments.
+/// With the constants of the paper's theorems the first batch exceeds 10^7 rounds, so `lambda`, `gamma`, the
+/// batch sizes and the number of descent steps are parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleConfig {
-    /// Shape, link, bounds; `delta` is the privacy parameter as well.
+    /// Shape, link, bounds. Its `delta` is also that of the guarantee.
     pub problem: Problem,
     /// Rewards lie in `[0, reward_max]`.
     pub reward_max: f64,
-    /// People in each batch, as many as there are rounds together. [`batch_sizes`] has the paper's.
+    /// Number of people in each batch, whose sum is the horizon. [`batch_sizes`] computes the paper's.
     pub batches: Vec<u64>,
-    /// Regulariser of the metrics before noise; what covers the noise is added, see [`lambda`](Self::lambda).
+    /// Regulariser of the metrics. A term for the noise is added, see [`lambda`](Self::lambda).
     pub lambda: f64,
     /// Width of the estimates: `gamma sqrt(kappa) ||x||_{V^-1}` of the first, `gamma ||x||_{H^-1}` of the
     /// others.
     pub gamma: f64,
-    /// How far from optimal the design of a round may be; the paper's is 2.
+    /// The factor of [`Design::g_optimal`](crate::Design::g_optimal); the paper's is 2.
     pub design_factor: f64,
-    /// How estimates are made.
+    /// The computation of estimates.
     pub estimator: Estimator,
-    /// How sums are protected.
+    /// The noise of sums.
     pub protection: Protection,
-    /// Part of a batch's people, rounded up, without whose noise that of the others is still enough: they
-    /// tell what they added, or are made up. For [`Protection::Calibrated`] alone, 0 elsewhere.
+    /// The fraction of a batch's people, rounded up, who may collude or not exist: the noise of the others is
+    /// sufficient. Must be 0 unless the protection is [`Protection::Calibrated`].
     pub colluding: f64,
 }
 
-/// How one batch is summed, see [`ShuffleConfig::sums`].
+/// The sums of one batch, see [`ShuffleConfig::sums`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchSums {
     /// [`ShuffleConfig::matrix_sum`].
@@ -49,7 +49,7 @@ pub struct BatchSums {
     pub lambda: (f64, f64),
 }
 
-/// Noise bits of each person in a batch.
+/// The numbers of noise bits of each person in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseBits {
@@ -60,61 +60,62 @@ pub struct NoiseBits {
 }
 
 impl BatchSums {
-    /// The noise of sums in shuffled bits; `None` for other sums.
+    /// The numbers of noise bits; `None` unless both sums are in shuffled bits.
     pub fn noise(&self) -> Option<NoiseBits> {
         let bits = |summation: &Summation| summation.in_bits().map(BitSum::noise_bits);
         Some(NoiseBits { matrix: bits(&self.matrix)?, gradient: bits(&self.gradient)? })
     }
 }
 
-/// How estimates are made.
+/// The computation of estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Estimator {
-    /// Maximum likelihood over the S-ball: no privacy.
+    /// Maximum likelihood over the ball of radius S, without privacy.
     Exact,
-    /// P_GD with this many steps; each is one sum over the batch.
+    /// P_GD, each step of which takes one sum over the batch.
     Descent {
-        /// Number of steps. The paper's is of the order of the squared number of people.
+        /// Number of steps. In the paper it is of the order of the squared number of people.
         steps: u32,
     },
 }
 
-/// How sums are protected. Half of the budget pays for the metric, half for the estimate.
+/// The noise of sums. Half of the budget pays for the metric, half for the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
-    /// Not at all.
+    /// No noise, and no privacy.
     None,
-    /// By `factor` times the noise of [`Stated`](Self::Stated), in double precision: simulation, no privacy
-    /// is stated.
+    /// `factor` times the noise of [`Stated`](Self::Stated), in double precision, for simulation only. No
+    /// privacy is stated.
     Scaled {
-        /// Budget of the stated noise.
+        /// Epsilon of the stated noise.
         epsilon: Epsilon,
-        /// Multiplies it.
+        /// Factor of its standard deviation.
         factor: f64,
     },
-    /// In shuffled bits with the published constants.
+    /// Shuffled bits with the published constants.
     Stated {
-        /// Budget of a person's whole life.
+        /// Epsilon of all messages of one person.
         epsilon: Epsilon,
     },
-    /// In shuffled bits with the least noise by the exact divergence, every coordinate paid for by itself.
+    /// Shuffled bits with the least noise by the exact divergence, where each coordinate has its own share of
+    /// the budget.
     Calibrated {
-        /// Budget of a person's whole life.
+        /// Epsilon of all messages of one person.
         epsilon: Epsilon,
     },
 }
 
-/// Sizes of `m` batches for `horizon` rounds, the first given: `B_2 = alpha`, `B_k = alpha sqrt(B_{k-1})`
-/// with `alpha = T^(1/(2 (1 - 2^(1-m))))`, the last cut at the horizon.
+/// The sizes of `m` batches for `horizon` rounds: `first`, then `B_2 = alpha` and `B_k = alpha sqrt(B_{k-1})`
+/// with `alpha = T^(1/(2 (1 - 2^(1-m))))`. The last batch ends at the horizon.
 ///
 /// # Errors
-/// [`Error::OutOfRange`].
+/// [`Error::OutOfRange`] unless `m` is from 2 to 16, `horizon` from 2 to 2^32 - 1, and `first` below it.
 ///
 /// # Source
-/// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not reach
-/// `T`.
+/// Algorithm 1. Departure: Theorem E.1 prints `2^-m` in the exponent, with which the batches would not add up
+/// to `T`.
 pub fn batch_sizes(horizon: u64, m: u32, first: u64) -> Result<Vec<u64>, Error> {
     field("m", m.into(), (2..=16).contains(&m), "in 2..=16")?;
     field("horizon", horizon as f64, (2..1 << 32).contains(&horizon), "in 2..2^32")?;
@@ -122,7 +123,7 @@ pub fn batch_sizes(horizon: u64, m: u32, first: u64) -> Result<Vec<u64>, Error> 
     let alpha = (horizon as f64).powf(0.5 / (1.0 - 2f64.powi(1 - m as i32)));
     let (mut sizes, mut left, mut next) = (vec![first], horizon - first, alpha);
     for k in 2..=m {
-        // Powers of whole numbers come out a few ulps short of the whole number that they are.
+        // A power that is a whole number may be rounded to slightly less.
         let size = if k == m { left } else { ((next + 1e-6).floor() as u64).min(left) };
         if size == 0 {
             break;
@@ -138,14 +139,14 @@ impl ShuffleConfig {
     /// Refuses fields outside their ranges.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Privacy`].
+    /// [`Error::OutOfRange`] with the first such field; [`Error::Privacy`] if the noise cannot be calibrated.
     pub fn validate(&self) -> Result<(), Error> {
         self.sums().map(drop)
     }
 
-    /// How every batch is summed, if the fields are within their ranges.
+    /// The sums of every batch, with calibrated noise.
     ///
-    /// - Cost: noise is calibrated for each batch, up to a second in all: to be kept.
+    /// - Cost: calibration takes up to a second in all, so callers keep the result.
     ///
     /// # Errors
     /// Those of [`validate`](Self::validate).
@@ -158,12 +159,12 @@ impl ShuffleConfig {
         (0..self.batches.len()).map(sums).collect()
     }
 
-    /// As [`sums`](Self::sums) where noise is calibrated, with the [`noise`](BatchSums::noise) that was found
-    /// before for every batch. One divergence for each sum checks that it is enough.
+    /// As [`sums`](Self::sums), with the numbers of noise bits that an earlier calibration found. One
+    /// divergence for each sum checks that they are sufficient.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if it is not; [`bandit::Error::State`] if `noise` has another number of batches, or
-    /// if no noise is calibrated; those of [`validate`](Self::validate).
+    /// [`Error::Privacy`] if they are not; [`bandit::Error::State`] if `noise` has another number of batches,
+    /// or the protection is not calibrated; those of [`validate`](Self::validate).
     pub fn sums_with(&self, noise: &[NoiseBits]) -> Result<Vec<BatchSums>, Error> {
         self.check()?;
         let calibrated = matches!(self.protection, Protection::Calibrated { .. })
@@ -179,7 +180,7 @@ impl ShuffleConfig {
         noise.iter().enumerate().map(sums).collect()
     }
 
-    /// All of [`validate`](Self::validate) but whether sums can be protected.
+    /// As [`validate`](Self::validate), without calibration.
     fn check(&self) -> Result<(), Error> {
         self.problem.validate()?;
         field("reward_max", self.reward_max, self.reward_max > 0.0, "positive")?;
@@ -207,10 +208,10 @@ impl ShuffleConfig {
         Ok(())
     }
 
-    /// What a person's messages give away, all rounds of the protocol together.
+    /// The guarantee for all messages of one person together.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if `problem.delta` is no budget.
+    /// [`Error::Privacy`] if `problem.delta` is out of range.
     pub fn privacy(&self) -> Result<PrivacyStatement, Error> {
         let (epsilon, sentence) = match (self.protection, self.estimator) {
             (_, Estimator::Exact) => return Ok(PrivacyStatement::none("Estimates are exact.")),
@@ -232,17 +233,16 @@ impl ShuffleConfig {
         Ok(PrivacyStatement::with_delta(definition, epsilon, delta, trust, Neighbours::ReplaceOne, sentence)?)
     }
 
-    /// `lambda` of batch `k`'s metric, and the upper end of what it is with the noise, which regularises the
-    /// estimate: with `spread = sd (sqrt d + 6 sqrt ln(2dMT/delta))`, the base plus `spread` and plus `2
-    /// spread`.
+    /// `lambda` of batch `k`'s metric, and an upper bound on its sum with the noise, which regularises the
+    /// estimate: the configured `lambda` plus `spread`, and plus `2 spread`, where `spread = sd (sqrt d + 6
+    /// sqrt ln(2dMT/delta))`.
     ///
     /// # Errors
     /// Those of [`matrix_sum`](Self::matrix_sum).
     ///
     /// # Source
-    /// Algorithm 1. Departure: `sd` is the deviation of the noise in force, where the paper has an order of
-    /// magnitude, and the term `sd sqrt d` is in `lambda`, without which the lower end misses what the proof
-    /// needs.
+    /// Algorithm 1. Departures: `sd` is the standard deviation of the noise, for which the paper has an order
+    /// of magnitude; the term `sd sqrt d`, which the proof needs, is part of `lambda`.
     pub fn lambda(&self, k: usize) -> Result<(f64, f64), Error> {
         Ok(self.lambda_over(&self.matrix_sum(k)?))
     }
@@ -255,11 +255,11 @@ impl ShuffleConfig {
         (self.lambda + spread, self.lambda + 2.0 * spread)
     }
 
-    /// How the entries of batch `k`'s metric are summed: values up to 1 in the first batch, up to `L_mu`
-    /// after.
+    /// The summation of the entries of batch `k`'s metric. Absolute values are at most 1 in the first batch,
+    /// and at most `L_mu` in the others.
     ///
     /// # Errors
-    /// [`Error::Privacy`].
+    /// [`Error::Privacy`] if the noise cannot be calibrated.
     pub fn matrix_sum(&self, k: usize) -> Result<Summation, Error> {
         self.matrix_sum_with(k, None)
     }
@@ -270,10 +270,10 @@ impl ShuffleConfig {
         self.summation(k, bound, entries, noise_bits, |epsilon, delta| Ok((epsilon, delta)))
     }
 
-    /// How the coordinates of batch `k`'s gradients are summed, in each of the descent's steps.
+    /// The summation of the coordinates of batch `k`'s gradients in each step of the descent.
     ///
     /// # Errors
-    /// [`Error::Privacy`].
+    /// [`Error::Privacy`] if the noise cannot be calibrated.
     pub fn gradient_sum(&self, k: usize) -> Result<Summation, Error> {
         self.gradient_sum_with(k, None)
     }
@@ -323,7 +323,7 @@ impl ShuffleConfig {
         })
     }
 
-    /// Factor of the norm in width `j`.
+    /// The factor of the norm in the width of batch `j`.
     pub(super) fn width(&self, j: usize) -> f64 {
         if j == 0 { self.gamma * self.problem.kappa.sqrt() } else { self.gamma }
     }

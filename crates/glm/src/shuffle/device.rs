@@ -1,4 +1,5 @@
-//! The device: it chooses its person's arm from what is published, and answers the server's tasks in bits.
+//! The device, which chooses the arm of its person from published values, and answers the server's tasks in
+//! bits.
 
 use super::{Batch, Estimator, ShuffleConfig, ShuffleParameters, Summation};
 use crate::descent::clipped;
@@ -11,11 +12,10 @@ use privacy::shuffle::BitSum;
 use privacy::task::{Ask, DeviceBounds, Refusal, Task};
 use rand::Rng;
 
-/// What a device does in the batch after those that are published: a function of public knowledge and its own
-/// row.
+/// The computations of a device in the batch after the published ones, which depend on public values and on
+/// its own row.
 ///
-/// [`ShuffleGlm`](super::ShuffleGlm) is all devices and the server in one; a service's devices do the same,
-/// each by itself.
+/// [`ShuffleGlm`](super::ShuffleGlm) simulates all devices and the server with them.
 #[derive(Debug, Clone, Copy)]
 pub struct Device<'a> {
     config: &'a ShuffleConfig,
@@ -23,10 +23,10 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// Of a server that has `published` these.
+    /// A device of the batch after the `published` ones.
     ///
     /// # Errors
-    /// [`bandit::Error::State`] if they are not of the configuration's shape, or numbers are not finite;
+    /// [`bandit::Error::State`] if they do not have the configuration's shape, or numbers are not finite;
     /// [`bandit::Error::HorizonOver`] if no batch follows.
     pub fn new(config: &'a ShuffleConfig, published: &'a [Batch]) -> Result<Self, Error> {
         if !published.iter().all(|batch| batch.is_sound(config.problem.d)) {
@@ -45,7 +45,7 @@ impl<'a> Device<'a> {
     /// The arm to play: one of the [`survivors`](Self::survivors), drawn by an optimal design over them.
     ///
     /// # Errors
-    /// [`bandit::Error::Shape`], [`bandit::Error::FeatureTooLong`]; whatever the design runs into.
+    /// [`bandit::Error::Shape`], [`bandit::Error::FeatureTooLong`]; those of the design.
     pub fn choose(&self, set: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.config.problem.check(set)?;
         let alive = self.survivors(set);
@@ -59,7 +59,7 @@ impl<'a> Device<'a> {
         Ok(arms[design.map_err(in_round)?.sample(rng)])
     }
 
-    /// Which arms of `set` the published estimates leave, batch after batch; at least one.
+    /// For each arm of `set`, whether no published batch eliminates it. At least one arm remains.
     pub fn survivors(&self, set: &Features) -> Vec<bool> {
         let mut alive = vec![true; set.k()];
         let mut width = vec![0.0; set.k()];
@@ -73,7 +73,7 @@ impl<'a> Device<'a> {
             let best = argmax((0..set.k()).map(lower));
             let bar = lower(best);
             for (a, alive) in alive.iter_mut().enumerate() {
-                // Rounding must not drop the arm that sets the bar.
+                // Rounding must not eliminate the arm with the largest lower bound.
                 *alive = *alive && (a == best || estimate[a] + width[a] >= bar);
             }
         }
@@ -90,20 +90,21 @@ impl<'a> Device<'a> {
         slope.min(c.max_weight())
     }
 
-    /// What the row of `x` adds to the metric: its upper triangle, row by row.
+    /// The summand of the row `x` in the metric: its upper triangle, row by row.
     pub fn metric(&self, x: &[f64]) -> Vec<f64> {
         let (weight, d) = (self.weight(x), x.len());
         let pairs = (0..d).flat_map(|i| (i..d).map(move |j| (i, j)));
         pairs.map(|(i, j)| self.metric_entry(weight, x[i], x[j])).collect()
     }
 
-    /// What the row of `x` and its reward add to the gradient at `theta`.
+    /// The summand of the row `x` with its reward in the gradient at `theta`.
     pub fn gradient(&self, x: &[f64], reward: f64, theta: &[f64]) -> Vec<f64> {
         let factor = self.factor(x, reward, theta);
         x.iter().map(|v| self.gradient_entry(factor, *v)).collect()
     }
 
-    /// A norm of 1 up to rounding must not leave the range of the bits.
+    /// The entry of a product, clamped, since a norm of 1 up to rounding must not exceed the range of the
+    /// bits.
     pub(super) fn metric_entry(&self, weight: f64, a: f64, b: f64) -> f64 {
         let bound = if self.published.is_empty() { 1.0 } else { self.config.max_weight() };
         (weight * a * b).clamp(-bound, bound)
@@ -119,7 +120,7 @@ impl<'a> Device<'a> {
     }
 }
 
-/// What all devices of one batch know: the configuration, what is published, and the noise that follows.
+/// The values that all devices of one batch share: the configuration, the published batches, and the noise.
 #[derive(Debug, Clone)]
 pub struct BatchDevices {
     config: ShuffleConfig,
@@ -131,13 +132,13 @@ pub struct BatchDevices {
 impl BatchDevices {
     /// The devices of the batch after those that are `published`, to which `task` belongs.
     ///
-    /// - Cost: the noise of the batch is calibrated, which takes up to some seconds for the most people and
-    ///   steps that [`ShuffleParameters::config`] allows.
+    /// - Cost: calibration of the noise takes up to some seconds for the largest batches and numbers of steps
+    ///   that [`ShuffleParameters::config`] allows.
     ///
     /// # Errors
     /// As [`DeviceBounds::admit`], [`ShuffleParameters::config`], [`Device::new`] and
-    /// [`ShuffleConfig::validate`]; [`Refusal::Overasked`] if parameters, published batches and task do not
-    /// fit together.
+    /// [`ShuffleConfig::validate`]; [`Refusal::Overasked`] if the task does not follow from parameters and
+    /// published batches.
     pub fn new(
         parameters: &ShuffleParameters,
         published: Vec<Batch>,
@@ -168,7 +169,7 @@ impl BatchDevices {
         &self.config
     }
 
-    /// What each device does by itself.
+    /// The computations of one device.
     pub fn device(&self) -> Device<'_> {
         Device::of_sound(&self.config, &self.published)
     }
@@ -178,13 +179,13 @@ impl BatchDevices {
     }
 }
 
-/// The row of one device, and how often it has answered.
+/// The row of one device, and the tasks that it has answered.
 #[derive(Debug, Clone)]
 pub struct Row {
     batch: u32,
     x: Vec<f64>,
     reward: f64,
-    /// Number of the newest exchange that it answered; 0 before the first.
+    /// Number of the last exchange that it answered; 0 before the first.
     answered: u64,
     metric: bool,
     gradients: u32,
@@ -205,11 +206,11 @@ impl Row {
     }
 
     /// For each label of `task`, the number of ones among the bits that this device sends. A device that
-    /// sends again must send the same numbers: each answer draws its own noise, so a second call is refused.
+    /// sends again must send the same numbers: a second call, which would draw new noise, is refused.
     ///
     /// # Errors
-    /// [`Refusal::Overasked`] for other bits than follow from the parameters, a second metric, more gradients
-    /// than the descent has steps, an exchange that was answered, or another batch. The row is then
+    /// [`Refusal::Overasked`] for bits that do not follow from the parameters, a second metric, more
+    /// gradients than the descent has steps, an exchange that was answered, or another batch. The row is then
     /// unchanged.
     pub fn answer(
         &mut self,
@@ -233,8 +234,8 @@ impl Row {
             Ask::Metric { .. } if self.metric => return refuse("a row's metric a second time"),
             Ask::Metric { entries, .. } if *entries != triangle(d) => return refuse("another metric"),
             Ask::Metric { bits, .. } => (&batch.metric, bits, device.metric(&self.x)),
-            // Outside the ball a link may overflow for some rows and not for others: a device that failed
-            // there would reveal its row without noise.
+            // Outside the ball a link may overflow for some rows only, and the failure of a device would
+            // reveal its row without noise.
             Ask::Gradient { at, .. } if at.len() != d || !norm_is_within(at, config.problem.s) => {
                 return refuse("a gradient at no point");
             }
@@ -253,7 +254,7 @@ impl Row {
             return refuse("other bits, or another noise");
         }
         let ones = values.into_iter().map(|v| Ok(sum.randomise(v, rng)?)).collect::<Result<_, Error>>()?;
-        // From here on the answer counts as sent, whether or not it arrives.
+        // From here on the answer counts as sent, even if it does not arrive.
         self.answered = task.exchange;
         match task.ask {
             Ask::Metric { .. } => self.metric = true,

@@ -1,18 +1,18 @@
-//! How the values of all people become one sum, coordinate by coordinate.
+//! Summation of the values of all people, coordinate by coordinate.
 
 use crate::Error;
 use bandit::sampling::standard_normal;
 use privacy::shuffle::BitSum;
 use rand::Rng;
 
-/// Mechanism by which the values of one coordinate, one for each person, become one sum.
+/// The mechanism that sums the values of one coordinate over all people.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Summation {
-    /// Exactly: no privacy.
+    /// The exact sum, without privacy.
     Exact,
-    /// With Gaussian noise of this deviation in double precision: simulation only.
+    /// The sum with Gaussian noise of this standard deviation in double precision, for simulation only.
     Gaussian(f64),
-    /// In shuffled bits.
+    /// Shuffled bits.
     Bits(BitSum),
 }
 
@@ -37,7 +37,8 @@ impl Summation {
     /// The sum of one coordinate over all people.
     ///
     /// # Errors
-    /// [`Error::Privacy`] if a value is outside the range of the bits, or there are not as many as people.
+    /// [`Error::Privacy`] if a value is outside the range of the bits, or there is not one value for each
+    /// person.
     pub fn sum(&self, values: &[f64], rng: &mut dyn Rng) -> Result<f64, Error> {
         match self {
             Self::Exact => Ok(values.iter().sum()),

@@ -1,10 +1,10 @@
-//! ShuffleGLM: few batches, and only shuffled messages leave a person's device.
+//! ShuffleGLM: a generalised linear bandit with few batches, in which devices send shuffled messages only.
 //!
 //! | role | here |
 //! |---|---|
-//! | what all roles agree on | [`ShuffleParameters`], [`ShuffleConfig`], [`Summation`] |
+//! | parameters of all roles | [`ShuffleParameters`], [`ShuffleConfig`], [`Summation`] |
 //! | device | [`Device`] chooses the arm; [`BatchDevices`] and [`Row`] answer the server's tasks |
-//! | intermediary | any shuffler: it lets out the number of ones under each label |
+//! | intermediary | any shuffler, whose output is the number of ones under each label |
 //! | server | [`ShuffleGlmServer`] |
 //! | all roles in one policy | [`ShuffleGlm`] |
 
@@ -18,22 +18,22 @@ mod whole;
 pub use config::{BatchSums, Estimator, NoiseBits, Protection, ShuffleConfig, batch_sizes};
 pub use device::{BatchDevices, Device, Row};
 pub use mechanism::Summation;
-pub use parameters::ShuffleParameters;
+pub use parameters::{LEAST_EPSILON, ShuffleParameters};
 pub use server::ShuffleGlmServer;
 pub use whole::ShuffleGlm;
 
 use crate::Symmetric;
 use serde::{Deserialize, Serialize};
 
-/// What the server publishes at the end of a batch.
+/// The values that the server publishes at the end of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Estimate from the rows of this batch.
     pub theta: Vec<f64>,
-    /// `V` of the first batch, `H_k` of the others, with `lambda I`.
+    /// `V` of the first batch, `H_k` of the others, including `lambda I`.
     pub metric: Symmetric,
-    /// Its inverse.
+    /// Inverse of the metric.
     pub inverse: Symmetric,
 }
 

@@ -1,4 +1,4 @@
-//! ShuffleParameters of ShuffleGLM as a service and its devices exchange them.
+//! The parameters of ShuffleGLM that a service and its devices exchange.
 
 use super::{Estimator, Protection, ShuffleConfig};
 use crate::error::{Error, field};
@@ -6,20 +6,20 @@ use crate::{Link, Problem};
 use privacy::budget::Epsilon;
 use serde::{Deserialize, Serialize};
 
-/// The parameters that a creation request states. Rewards lie in [0, 1], noise is calibrated, and the design
-/// is the paper's.
+/// The parameters in a creation request. Rewards lie in [0, 1], noise is calibrated, and the design factor is
+/// the paper's, 2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleParameters {
-    /// Arms of a set, K.
+    /// Number of arms in each round, K.
     pub arms: usize,
-    /// Features of an arm, d.
+    /// Number of features of an arm, d.
     pub features: usize,
-    /// People in each batch.
+    /// Number of people in each batch.
     pub batches: Vec<u64>,
-    /// Budget of a person's whole life.
+    /// Epsilon of all that one person ever sends.
     pub epsilon: Epsilon,
-    /// Of privacy and of the widths.
+    /// Delta of the privacy guarantee, and of the widths.
     pub delta: f64,
     /// The link.
     #[serde(default = "logistic")]
@@ -27,7 +27,7 @@ pub struct ShuffleParameters {
     /// Bound on the norm of the parameter.
     #[serde(default = "one")]
     pub s: f64,
-    /// Upper bound on `1 / mu'`; that of the whole ball unless it is given.
+    /// Upper bound on `1 / mu'`, by default that of the whole ball.
     #[serde(default)]
     pub kappa: Option<f64>,
     /// [`ShuffleConfig::gamma`].
@@ -35,7 +35,7 @@ pub struct ShuffleParameters {
     /// [`ShuffleConfig::lambda`].
     #[serde(default = "one")]
     pub lambda: f64,
-    /// Steps of the descent.
+    /// Number of steps of the descent.
     pub steps: u32,
     /// [`ShuffleConfig::colluding`].
     #[serde(default)]
@@ -49,19 +49,20 @@ fn one() -> f64 {
     1.0
 }
 
-// Bounds on the parameters whose noise a service or a device calibrates. Calibration takes some tenths of a
-// second for each batch; beyond these bounds it takes longer, or the guarantee is of no use.
+// Bounds on the parameters whose noise a service or a device calibrates. Within them calibration takes some
+// tenths of a second for each batch; outside it takes longer, or the guarantee has no meaning.
 const MAX_BATCHES: usize = 8;
 const MAX_PEOPLE: u64 = 1_000_000;
 const MAX_STEPS: u32 = 1000;
-/// Sums that all batches together may ask of users.
+/// Largest number of descent steps in all batches together.
 const MAX_ALL_STEPS: u64 = 2000;
-const MIN_EPSILON: f64 = 0.1;
+/// The smallest epsilon of [`ShuffleParameters`].
+pub const LEAST_EPSILON: f64 = 0.1;
 const MIN_DELTA: f64 = 1e-30;
 
 impl ShuffleParameters {
-    /// The configuration, which is still to be [validated](ShuffleConfig::validate). Its noise can be worked
-    /// out in seconds, and its delta is one at which a guarantee means something.
+    /// The configuration, which the caller has to [validate](ShuffleConfig::validate). Its noise can be
+    /// calibrated in seconds.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for more than 8 batches, a million people in all, 1000 steps, or 2000 steps in
@@ -88,7 +89,7 @@ impl ShuffleParameters {
         field("steps", steps.into(), (1..=MAX_STEPS).contains(&steps), "from 1 to 1000")?;
         let all = u64::from(steps) * count as u64;
         field("steps times batches", all as f64, all <= MAX_ALL_STEPS, "from 1 to 2000")?;
-        field("epsilon", epsilon.get(), epsilon.get() >= MIN_EPSILON, "at least 0.1")?;
+        field("epsilon", epsilon.get(), epsilon.get() >= LEAST_EPSILON, "at least 0.1")?;
         field("delta", delta, delta >= MIN_DELTA, "at least 1e-30")?;
         let kappa = kappa.unwrap_or(link.kappa(s));
         let problem = Problem { d: features, k: arms, link, s, kappa, delta, horizon };

@@ -1,4 +1,4 @@
-//! The server: it asks for sums, and publishes an estimate and a metric for each batch.
+//! The server, which asks for sums, and publishes an estimate and a metric for each batch.
 
 use super::{Batch, BatchSums, Estimator, NoiseBits, ShuffleConfig, Summation};
 use crate::matrix::triangle;
@@ -19,23 +19,22 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "StoredServer", into = "StoredServer")]
 pub struct ShuffleGlmServer {
     config: ShuffleConfig,
-    /// One for each batch; follows from the configuration.
+    /// The sums of each batch, computed from the configuration.
     sums: Vec<BatchSums>,
-    /// Number of the exchange under way, from 1.
+    /// Number of the current exchange, from 1.
     exchange: u64,
     published: Vec<Batch>,
-    /// Metric of the batch under way, and the regulariser of its estimate; `None` until the metric is
-    /// received.
+    /// Metric of the current batch, and the regulariser of its estimate; `None` until the metric is received.
     metric: Option<(Symmetric, f64)>,
-    /// Sums of gradients received for the batch under way, one for each step of the descent so far.
+    /// Sums of gradients of the current batch, one for each step of the descent so far.
     gradients: Vec<Vec<f64>>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredServer {
     config: ShuffleConfig,
-    /// The noise that calibration found. Reading it back computes one divergence for each value, to check
-    /// that the noise is enough, and does not search.
+    /// The noise that calibration found. Deserialising computes one divergence for each number, to check that
+    /// it is sufficient, in place of a new calibration.
     noise: Vec<NoiseBits>,
     exchange: u64,
     published: Vec<Batch>,
@@ -73,7 +72,7 @@ impl From<ShuffleGlmServer> for StoredServer {
     }
 }
 
-/// A descent that goes as far as the sums received allow.
+/// The state of a descent after the sums received.
 enum Progress {
     /// The point at which the next sum of gradients is needed.
     Asks(Vec<f64>),
@@ -110,7 +109,7 @@ impl ShuffleGlmServer {
     /// The sum that the server waits for; `None` after the last batch.
     ///
     /// # Errors
-    /// Those of the descent, which is run again along the sums received.
+    /// Those of the descent, which is repeated with the sums received.
     pub fn task(&self) -> Result<Option<Task>, Error> {
         let k = self.published.len();
         let (Some(&users), Some(sums)) = (self.config.batches.get(k), self.sums.get(k)) else {
@@ -134,7 +133,7 @@ impl ShuffleGlmServer {
     ///
     /// # Errors
     /// [`Error::Dimension`] for another number of labels, [`Error::Privacy`] for more ones than bits,
-    /// [`bandit::Error::HorizonOver`] after the last batch. The state is of no further use.
+    /// [`bandit::Error::HorizonOver`] after the last batch. The state must then be discarded.
     pub fn report(&mut self, ones: &[u128]) -> Result<u64, Error> {
         let (k, d) = (self.published.len(), self.config.problem.d);
         let over = bandit::Error::HorizonOver { horizon: self.config.problem.horizon };
@@ -163,8 +162,8 @@ impl ShuffleGlmServer {
         Ok(complete)
     }
 
-    /// Descends along the sums received. The descent has no other state, so that it continues exactly after a
-    /// restart.
+    /// Repeats the descent with the sums received. It has no other state, so that it continues exactly after
+    /// a restart.
     fn descend(&self, regulariser: f64, users: u64) -> Result<Progress, Error> {
         let (c, n) = (&self.config, users as f64);
         let Estimator::Descent { steps } = c.estimator else {
@@ -179,7 +178,7 @@ impl ShuffleGlmServer {
             }
             None => {
                 asks = Some(theta.to_vec());
-                // Any error ends the descent here.
+                // The error ends the descent here, and is discarded below.
                 Err(Error::NoConvergence { what: "a descent without further sums", steps: 0 })
             }
         };

@@ -1,7 +1,7 @@
-//! All roles in one policy: ShuffleGLM as it is simulated.
+//! ShuffleGLM with all roles in one policy, for simulation.
 
 use super::{Batch, BatchSums, Device, Estimator, ShuffleConfig};
-use crate::error::in_round;
+use crate::error::{in_round, stored};
 use crate::matrix::triangle;
 use crate::mle::{self, Ellipsoid, Rows};
 use crate::{Descent, Error, Symmetric, onto_ball};
@@ -10,27 +10,28 @@ use privacy::PrivacyStatement;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Within a batch the policy stands still: every person drops the arms that the published estimates rule out,
-/// draws one of the rest by an optimal design, and answers in shuffled bits when the batch ends.
+/// The estimates change at the ends of batches only. Each person eliminates arms by the published estimates,
+/// plays one of the others drawn by an optimal design, and answers in shuffled bits at the end of the batch.
 ///
-/// - Features have norm up to 1, rewards lie in `[0, reward_max]`; the order within a batch does not matter.
-/// - Privacy: [`ShuffleConfig::privacy`]. Rows stay with the people: here they are kept until their batch has
-///   answered.
-/// - Cost: O(M K d^2) and one optimal design a round; O(N n d) at the end of a batch of n.
+/// - Features have norm up to 1, rewards lie in `[0, reward_max]`; the order within a batch has no effect.
+/// - Privacy: [`ShuffleConfig::privacy`]. Rows never leave the devices; this simulation keeps them until the
+///   end of their batch.
+/// - Cost: O(M K d^2) and one optimal design per round; O(N n d) at the end of a batch of n people.
 ///
 /// # Source
 /// Sarmasarkar, "Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits",
-/// Algorithm 1. Departures: widths have the root of kappa in the first batch's metric only, as Lemma E.9
-/// needs; the weight of a row is at most `L_mu`, so that the sensitivity holds whatever the data; bits have
-/// the range `2 Delta`.
+/// Algorithm 1. Departures: only the width in the first batch's metric has the root of kappa, as Lemma E.9
+/// needs; the weight of a row is at most `L_mu`, which bounds the sensitivity for any data; bits have the
+/// range `2 Delta`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "State", into = "State")]
+#[serde(try_from = "State")]
 pub struct ShuffleGlm {
     config: ShuffleConfig,
-    /// Follows from the configuration.
+    /// Computed from the configuration.
+    #[serde(skip_serializing)]
     sums: Vec<BatchSums>,
     published: Vec<Batch>,
-    /// The devices of the batch in progress.
+    /// The rows and weights of the current batch.
     rows: Rows,
     weights: Vec<f64>,
 }
@@ -50,17 +51,17 @@ impl ShuffleGlm {
         &self.config
     }
 
-    /// What the batches so far have published.
+    /// The published values of the complete batches.
     pub fn published(&self) -> &[Batch] {
         &self.published
     }
 
-    /// What the devices of the batch under way do.
+    /// A device of the current batch.
     pub fn device(&self) -> Device<'_> {
         Device::of_sound(&self.config, &self.published)
     }
 
-    /// Collects the answers of the batch.
+    /// Ends the current batch: sums the answers, and publishes metric and estimate.
     fn publish(&mut self, rng: &mut dyn Rng) -> Result<(), Error> {
         let c = &self.config;
         let (d, k, n) = (c.problem.d, self.published.len(), self.rows.len());
@@ -114,7 +115,7 @@ impl ShuffleGlm {
 }
 
 impl ShuffleGlm {
-    /// People of the batch under way.
+    /// Number of people of the current batch.
     fn open_batch(&self) -> Result<u64, bandit::Error> {
         let over = bandit::Error::HorizonOver { horizon: self.config.problem.horizon };
         self.config.batches.get(self.published.len()).copied().ok_or(over)
@@ -125,12 +126,13 @@ impl Policy for ShuffleGlm {
     type Context = Features;
     type Feedback = f64;
 
-    /// [`ShuffleConfig::privacy`]; none where it cannot be stated.
+    /// [`ShuffleConfig::privacy`]; no privacy if it cannot be stated.
     fn privacy(&self) -> PrivacyStatement {
         self.config.privacy().unwrap_or_else(|e| PrivacyStatement::none(e.to_string()))
     }
 
-    /// Besides the usual: [`bandit::Error::HorizonOver`] after the last batch.
+    /// # Errors
+    /// Those of the trait; [`bandit::Error::HorizonOver`] after the last batch.
     fn decide(&mut self, set: &Features, rng: &mut dyn Rng) -> Result<usize, bandit::Error> {
         self.open_batch()?;
         self.device().choose(set, rng)
@@ -157,7 +159,7 @@ impl Policy for ShuffleGlm {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     config: ShuffleConfig,
@@ -172,21 +174,13 @@ impl TryFrom<State> for ShuffleGlm {
         let (d, sums) = (config.problem.d, config.sums()?);
         let open = config.batches.get(published.len()).is_some_and(|&size| (rows.len() as u64) < size);
         let complete = published.len() == config.batches.len() && rows.is_empty();
-        if !(published.iter().all(|b| b.is_sound(d))
-            && rows.is_consistent(d)
-            && weights.len() == rows.len()
-            && weights.iter().all(|w| (0.0..=config.max_weight().max(1.0)).contains(w))
-            && (open || complete))
-        {
-            let what = "statistics that do not fit the configuration or each other";
-            return Err(bandit::Error::State { what }.into());
-        }
+        stored(
+            published.iter().all(|b| b.is_sound(d))
+                && rows.is_consistent(d)
+                && weights.len() == rows.len()
+                && weights.iter().all(|w| (0.0..=config.max_weight().max(1.0)).contains(w))
+                && (open || complete),
+        )?;
         Ok(Self { config, sums, published, rows, weights })
-    }
-}
-
-impl From<ShuffleGlm> for State {
-    fn from(ShuffleGlm { config, published, rows, weights, .. }: ShuffleGlm) -> Self {
-        Self { config, published, rows, weights }
     }
 }

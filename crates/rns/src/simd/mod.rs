@@ -1,6 +1,6 @@
 //! Kernels on one limb. Each has several versions that give the same bits: `scalar`, on x86-64 `avx2` (AVX2
-//! with FMA) and `avx512` (AVX-512 with IFMA), and on aarch64 `neon`. The version is chosen once, by the
-//! features of the CPU ([`kernels`]).
+//! with FMA), `avx512f` (AVX-512 without IFMA) and `avx512` (with IFMA), and on aarch64 `neon`. The version is
+//! chosen once, by the features of the CPU ([`kernels`]).
 //!
 //! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
 //! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
@@ -12,6 +12,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512f;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[allow(unsafe_code)]
 mod float;
@@ -42,13 +45,16 @@ pub enum Kernel {
     Neon,
     /// The vector version for CPUs with AVX2 and FMA.
     Avx2,
+    /// The vector version for CPUs with AVX-512 F, DQ, VL and BW.
+    Avx512F,
     /// The vector version for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI.
     Avx512Ifma,
 }
 
 impl Kernel {
     /// All versions, the fastest last.
-    pub const ALL: [Kernel; 4] = [Kernel::Scalar, Kernel::Neon, Kernel::Avx2, Kernel::Avx512Ifma];
+    pub const ALL: [Kernel; 5] =
+        [Kernel::Scalar, Kernel::Neon, Kernel::Avx2, Kernel::Avx512F, Kernel::Avx512Ifma];
 
     /// Whether the CPU has the features that this version needs.
     pub fn is_available(self) -> bool {
@@ -58,16 +64,20 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512Ifma => {
+            Kernel::Avx512F => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512ifma")
                     && is_x86_feature_detected!("avx512bw")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Ifma => {
+                Kernel::Avx512F.is_available()
+                    && is_x86_feature_detected!("avx512ifma")
                     && is_x86_feature_detected!("avx512vbmi")
             }
             #[cfg(not(target_arch = "x86_64"))]
-            Kernel::Avx2 | Kernel::Avx512Ifma => false,
+            Kernel::Avx2 | Kernel::Avx512F | Kernel::Avx512Ifma => false,
         }
     }
 
@@ -96,14 +106,15 @@ impl std::fmt::Display for Kernel {
             Kernel::Scalar => "scalar",
             Kernel::Neon => "neon",
             Kernel::Avx2 => "avx2",
+            Kernel::Avx512F => "avx512f",
             Kernel::Avx512Ifma => "avx512",
         })
     }
 }
 
 /// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
-/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `neon`, `avx2` or
-/// `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to the standard
+/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `neon`, `avx2`,
+/// `avx512f` or `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to the standard
 /// error and the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
@@ -133,6 +144,9 @@ macro_rules! kernel {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
                 Kernel::Avx512Ifma => unsafe { avx512::$name($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Kernel::Avx512F => unsafe { avx512f::$name($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
                 Kernel::Avx2 => unsafe { avx2::$name($($arg),*) },
@@ -262,8 +276,14 @@ pub(crate) fn vector_ntt(modulus: Modulus, n: usize, psi: u64) -> Option<Box<dyn
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512Ifma => Some(Box::new(ntt512::VectorNtt::new(modulus, n, psi)?)),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => {
+        Kernel::Avx512F => {
             // SAFETY: `kernels` returns this variant only after the CPU reported every feature it needs.
+            let vector = unsafe { avx512f::Avx512F::new() };
+            Some(Box::new(float::FloatNtt::new(vector, modulus, n, psi)?))
+        }
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => {
+            // SAFETY: as above.
             let vector = unsafe { avx2::Avx2::new() };
             Some(Box::new(float::FloatNtt::new(vector, modulus, n, psi)?))
         }
@@ -317,7 +337,10 @@ pub(crate) mod tests {
             assert_eq!((chosen, warning.is_none()), (if known { kernel } else { best }, known));
         }
         let (chosen, warning) = Kernel::choose(Some("sclar"));
-        assert!(chosen == best && warning.unwrap().contains("sclar is none of scalar, neon, avx2, avx512"));
+        assert!(
+            chosen == best
+                && warning.unwrap().contains("sclar is none of scalar, neon, avx2, avx512f, avx512")
+        );
     }
 
     fn limb(rng: &mut impl Rng, n: usize, bound: u64) -> Vec<u64> {

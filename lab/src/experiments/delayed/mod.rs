@@ -1,14 +1,14 @@
 //! Figures 2 to 5 of Wang, Wang, Huang: composite and anonymous feedback.
 //!
-//! The paper prints no numbers. Horizon, repetitions and reward law of the stochastic figures are ours
-//! (Bernoulli totals, T = 1e5, 20 runs), and so are the stand-ins for the data sets of figure 5, which may
-//! not be redistributed.
+//! The paper prints no numbers. It does not state the horizon, the repetitions and the distribution of
+//! rewards of the stochastic figures: here T = 1e5, 20 runs, and totals are Bernoulli variates. The data sets
+//! of figure 5 may not be redistributed, and are replaced by synthetic ones.
 
 mod adversarial;
 mod stochastic;
 
-use crate::experiment::{Experiment, Reference, Series};
-use crate::play::{checkpoints, regret};
+use crate::experiment::{Experiment, Series};
+use crate::play;
 use adversarial::{Clicks, Coupons};
 use anyhow::Result;
 use bandit::delayed::Composite;
@@ -16,7 +16,7 @@ use bandit::{Error, Policy};
 use std::fmt::Debug;
 use stochastic::{FIGURE_2, FIGURE_3, FIGURE_4, Stochastic, Stuck};
 
-/// Figures 2 to 5, and the runs that settle on a wrong arm.
+/// Figures 2 to 5, and an experiment on runs that settle on a wrong arm.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &Stochastic {
         name: "anonymous-fig2",
@@ -41,26 +41,20 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 const SOURCE: &str =
     "Wang, Wang, Huang: Adaptive Algorithms for Multi-armed Bandit with Composite and Anonymous Feedback";
 
-/// One curve of `policy` against `environment`; both constructors are tried at once, so that bad settings
-/// show early.
+/// The regret of `policy` in `environment`. Both are constructed once at once, so that refused parameters
+/// show before the first run.
 fn series<P>(
     label: impl Into<String>,
     policy: impl Fn() -> Result<P, Error> + Send + Sync + 'static,
     environment: &Composite,
     slots: u64,
-    reference: Option<(f64, f64)>,
 ) -> Result<Series>
 where
     P: Policy<Context = (), Feedback = f64> + Debug,
 {
-    // The fresh policy with all its fields, and what the environment is made of.
     let (rewards, delivery) = (environment.rewards(), environment.delivery());
     let settings = format!("{slots} slots; {:?}; {rewards:?}; {delivery:?}", policy()?);
-    let (environment, at) = (environment.clone(), checkpoints(slots));
-    Ok(Series {
-        label: label.into(),
-        settings,
-        reference: reference.map(|(mean, standard_error)| Reference { mean, standard_error }),
-        run: Box::new(move |seed| regret(policy()?, environment.clone(), &at, seed)),
-    })
+    let environment = environment.clone();
+    let policy = move || Ok(policy()?);
+    Ok(play::series(label, settings, slots, policy, move |_| Ok(environment.clone()), |_, run| run))
 }

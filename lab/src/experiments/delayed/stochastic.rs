@@ -1,4 +1,4 @@
-//! Figures 2 to 4, i.i.d. vectors; then runs of ARS-UCB that settle on a wrong arm.
+//! Figures 2 to 4, with i.i.d. vectors; then an experiment on runs of ARS-UCB that settle on a wrong arm.
 
 use super::{SOURCE, series};
 use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, listed};
@@ -10,12 +10,12 @@ use bandit::delayed::{
 const NINE: [f64; 9] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1];
 const RECOMMENDED: &str = "α = 4, f = k²";
 
-/// One delay case of the stochastic figures; references are means and standard errors at T = 1e5.
+/// One distribution of delays of the stochastic figures. References are means and standard errors at T = 1e5.
 pub(super) struct Case {
     title: &'static str,
     delivery: fn() -> Delivery,
     benchmark: Option<(&'static str, OdaafRule, (f64, f64))>,
-    /// f = k², α = 1, 2, 4, 8; then α = 4, f = k, k³, 2^k, 1.
+    /// In the order of [`CURVES`].
     reference: [(f64, f64); 8],
 }
 
@@ -26,7 +26,7 @@ const fn power(exponent: u32) -> RoundSize {
     RoundSize::Power { factor: 1, exponent }
 }
 
-/// Label, α, f, and whether the curve belongs to the panels over α and over f.
+/// Label, α, f, whether the panels over α have the curve, and whether those over f have it.
 const CURVES: [(&str, f64, RoundSize, bool, bool); 8] = [
     ("α = 1, f = k²", 1.0, SQUARES, true, false),
     ("α = 2, f = k²", 2.0, SQUARES, true, false),
@@ -110,7 +110,7 @@ pub(super) static FIGURE_4: [Case; 4] = [
     },
 ];
 
-/// Figures 2 to 4: each case once over α and once over f.
+/// Figures 2 to 4: for each case one panel over α and one over f.
 pub(super) struct Stochastic {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
@@ -118,7 +118,7 @@ pub(super) struct Stochastic {
 }
 
 impl Stochastic {
-    /// Panels of each case, that over α first.
+    /// The panels of each case; the one over α is the first.
     fn by_case<'a>(&self, results: &'a Results) -> Vec<(&'static str, &'a [PanelResult])> {
         self.cases.iter().map(|c| c.title).zip(results.panels.chunks(2)).collect()
     }
@@ -130,14 +130,11 @@ impl Experiment for Stochastic {
             name: self.name,
             about: self.about,
             source: SOURCE,
+            seeds: [20, 2],
             notes: "Nine arms, .9 to .1. The paper leaves open the horizon (here 1e5), the repetitions (20), the reward law \
                     (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots. \
                     Arms stand best first, as they do in the references; ODAAF begins with them in that order, which flatters it early.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(20, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -145,7 +142,6 @@ impl Experiment for Stochastic {
         let mut panels = Vec::new();
         for case in self.cases {
             let environment = Composite::new(Rewards::Bernoulli(NINE.to_vec()), (case.delivery)())?;
-            let full = |reference| scale.of(Some(reference), None);
             for (over, by_alpha) in [("over α", true), ("over f", false)] {
                 let mut curves = Vec::new();
                 for ((label, alpha, round_size, in_alpha, in_f), reference) in
@@ -153,15 +149,15 @@ impl Experiment for Stochastic {
                 {
                     if if by_alpha { in_alpha } else { in_f } {
                         let policy = move || ArsUcb::new(ArsUcbConfig { arms: 9, alpha, round_size });
-                        curves.push(series(label, policy, &environment, slots, full(reference))?);
+                        curves.push(series(label, policy, &environment, slots)?.referenced(scale, reference));
                     }
                 }
                 if let Some((label, rule, reference)) = case.benchmark {
                     let policy = move || Odaaf::new(OdaafConfig { arms: 9, horizon: slots, rule });
-                    curves.push(series(label, policy, &environment, slots, full(reference))?);
+                    curves.push(series(label, policy, &environment, slots)?.referenced(scale, reference));
                 }
                 let title = format!("{}; {over}", case.title);
-                panels.push(Panel::regret_over_log("slot", title, curves));
+                panels.push(Panel::regret_over_log("slot", title, curves.into_iter().map(Ok))?);
             }
         }
         Ok(panels)
@@ -252,13 +248,10 @@ impl Experiment for Stuck {
             name: "anonymous-stuck",
             about: "beyond the paper: runs of ARS-UCB that settle on a wrong arm",
             source: SOURCE,
+            seeds: [60, 2],
             notes: "Vectors that increase over 100 slots, T = 3e5. With α = 4, the paper's advice, which its own analysis excludes, some \
                     runs pay linear regret: what other arms earned flatters a bad one in its short rounds. Longer rounds or a larger α help.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(60, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -266,10 +259,9 @@ impl Experiment for Stuck {
         let environment = Composite::new(Rewards::Bernoulli(NINE.to_vec()), Delivery::increasing(100))?;
         let curve = |(label, alpha, round_size, _): (&str, f64, RoundSize, &str)| {
             let policy = move || ArsUcb::new(ArsUcbConfig { arms: 9, alpha, round_size });
-            series(label, policy, &environment, slots, None)
+            series(label, policy, &environment, slots)
         };
-        let series = STUCK.into_iter().map(curve).collect::<Result<_>>()?;
-        Ok(vec![Panel::regret_over_log("slot", "increasing, d = 100", series)])
+        Ok(vec![Panel::regret_over_log("slot", "increasing, d = 100", STUCK.into_iter().map(curve))?])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {

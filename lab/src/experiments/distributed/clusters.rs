@@ -1,36 +1,37 @@
-//! What stands in for a learning-to-rank data set that may not be redistributed: clusters of made-up pages.
+//! Clusters of synthetic pages, in place of a learning-to-rank data set that may not be redistributed.
 
 use bandit::sampling::standard_normal;
-use bandit::{Environment, Error, Outcome};
+use bandit::{Arms, RewardLaw};
 use privacy::source::{SplitMix64, Words};
 use rand::Rng;
 
-/// Features of a row, as in MSLR-WEB10K.
+/// Number of features of a row, as in MSLR-WEB10K.
 const FEATURES: usize = 136;
 const TOPICS: usize = 40;
-/// Rows of each relevance label, 0 to 4, in MSLR-WEB10K.
+/// Number of rows of each relevance label, 0 to 4, in MSLR-WEB10K.
 const LABELS: [f64; 5] = [624_263.0, 386_280.0, 159_451.0, 21_317.0, 8_881.0];
 
-/// Arms that pay the relevance, over 4, of a random row of their cluster.
+/// The distribution of rewards of arms that pay the relevance, over 4, of a random row of their cluster.
 ///
-/// A row is its topic's centre plus standard normal features; its score is the topic's quality (deviation
-/// 0.6), half of a random direction's share of the row, and standard normal noise; labels cut the scores at
-/// the quantiles of the real data. Arms are the clusters of k-means++ with a few Lloyd steps, as in the
-/// paper.
+/// The features of a row are the centre of its topic plus standard normal noise. Its score is the quality of
+/// the topic (deviation 0.6), half of the projection of the row on a random direction, and standard normal
+/// noise; labels cut the scores at the quantiles of the real data. Arms are the clusters of k-means++ with a
+/// few Lloyd steps, as in the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Clusters {
     /// Cumulative shares of the labels 0 to 3, by arm.
     below: Vec<[f64; 4]>,
     means: Vec<f64>,
-    best: f64,
-    uniform: Option<f64>,
-    feedback: Option<f64>,
 }
 
 impl Clusters {
-    /// From `rows` made-up rows; equal arguments give equal arms. Cost: `rows * arms * 136` operations a
-    /// step.
-    pub(super) fn new(arms: usize, rows: usize, steps: usize, seed: u64) -> Self {
+    /// Arms that are clusters of `rows` synthetic rows, a function of the arguments. Cost: `rows * arms *
+    /// 136` operations per Lloyd step.
+    pub(super) fn arms(arms: usize, rows: usize, steps: usize, seed: u64) -> Arms<Self> {
+        Arms::of(Self::new(arms, rows, steps, seed))
+    }
+
+    fn new(arms: usize, rows: usize, steps: usize, seed: u64) -> Self {
         let rng = &mut SplitMix64::new(seed);
         let centres: Vec<f64> = (0..TOPICS * FEATURES).map(|_| standard_normal(rng)).collect();
         let qualities: Vec<f64> = (0..TOPICS).map(|_| 0.6 * standard_normal(rng)).collect();
@@ -53,7 +54,7 @@ impl Clusters {
         assigned.iter().zip(labels).for_each(|(arm, label)| counts[*arm][*label] += 1.0);
         let (mut below, mut means) = (Vec::new(), Vec::new());
         for count in counts {
-            // An empty cluster, which k-means++ hardly leaves, pays nothing.
+            // An empty cluster, which is rare after k-means++, pays nothing.
             let total = count.iter().sum::<f64>().max(1.0);
             let mut sum = if count.iter().sum::<f64>() == 0.0 { 1.0 } else { 0.0 };
             below.push([0, 1, 2, 3].map(|label| {
@@ -62,48 +63,28 @@ impl Clusters {
             }));
             means.push((1..5).map(|label| label as f64 * count[label]).sum::<f64>() / (4.0 * total));
         }
-        let best = means.iter().copied().fold(0.0, f64::max);
-        Self { below, means, best, uniform: None, feedback: None }
+        Self { below, means }
     }
+}
 
-    #[cfg(test)]
+impl RewardLaw for Clusters {
+    /// One uniform number, which all arms share.
+    type Round = f64;
+
     fn means(&self) -> &[f64] {
         &self.means
     }
-}
 
-impl Environment for Clusters {
-    type Context = ();
-    type Feedback = f64;
-
-    fn arms(&self) -> usize {
-        self.means.len()
+    fn draw(&self, rng: &mut dyn Rng) -> f64 {
+        rng.uniform()
     }
 
-    fn begin(&mut self, rng: &mut dyn Rng) -> bool {
-        self.uniform = Some(rng.uniform());
-        self.feedback = None;
-        true
-    }
-
-    fn context(&self) -> Result<&(), Error> {
-        self.uniform.map(|_| &()).ok_or(Error::NoRound)
-    }
-
-    fn play(&mut self, arm: usize, _: &mut dyn Rng) -> Result<Outcome, Error> {
-        let uniform = self.uniform.ok_or(Error::NoRound)?;
-        let below = self.below.get(arm).ok_or(Error::Arm { arm, k: self.arms() })?;
-        let reward = below.iter().filter(|b| uniform >= **b).count() as f64 / 4.0;
-        self.feedback = Some(reward);
-        Ok(Outcome { reward, regret: self.best - self.means[arm] })
-    }
-
-    fn feedback(&self) -> Result<&f64, Error> {
-        self.feedback.as_ref().ok_or(Error::NoRound)
+    fn reward(&self, arm: usize, uniform: &f64) -> f64 {
+        self.below[arm].iter().filter(|b| uniform >= *b).count() as f64 / 4.0
     }
 }
 
-/// A label a row: scores cut at the quantiles of [`LABELS`].
+/// The label of each row: scores are cut at the quantiles of [`LABELS`].
 fn labels(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
@@ -119,7 +100,7 @@ fn labels(scores: &[f64]) -> Vec<usize> {
     labels
 }
 
-/// The cluster of each row: k-means++ (Arthur, Vassilvitskii 2007), then Lloyd's steps.
+/// The cluster of each row by k-means++ (Arthur, Vassilvitskii 2007), followed by `steps` Lloyd steps.
 fn k_means(features: &[f64], k: usize, steps: usize, rng: &mut SplitMix64) -> Vec<usize> {
     let rows = features.len() / FEATURES;
     let row = |i: usize| &features[i * FEATURES..][..FEATURES];
@@ -162,12 +143,13 @@ fn k_means(features: &[f64], k: usize, steps: usize, rng: &mut SplitMix64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bandit::{Environment, Error};
 
     /// Labels are as frequent as in the real data, and clusters differ in their relevance.
     #[test]
     fn clusters_are_like_those_of_the_data() {
         let arms = Clusters::new(12, 3000, 4, 1);
-        assert_eq!((arms.arms(), &arms), (12, &Clusters::new(12, 3000, 4, 1)));
+        assert_eq!((arms.means().len(), &arms), (12, &Clusters::new(12, 3000, 4, 1)));
         let (low, high) = arms.means().iter().fold((1.0f64, 0.0f64), |(a, b), m| (a.min(*m), b.max(*m)));
         assert!(low < 0.13 && high > 0.25 && high <= 1.0, "{low} {high}");
         let scores: Vec<f64> = (0..1000).map(|i| f64::from(i * 37 % 1000)).collect();
@@ -180,7 +162,7 @@ mod tests {
     /// Rewards have the mean that regret is reckoned by, within five standard errors.
     #[test]
     fn rewards_have_the_clusters_mean() {
-        let mut arms = Clusters::of(&[0, 0, 0, 1, 1], &[0, 4, 1, 2, 2], 3);
+        let mut arms = Arms::of(Clusters::of(&[0, 0, 0, 1, 1], &[0, 4, 1, 2, 2], 3));
         assert_eq!(arms.means(), [5.0 / 12.0, 0.5, 0.0]);
         let mut rng = SplitMix64::new(2);
         let mut rewards = vec![Vec::new(); 3];

@@ -1,7 +1,7 @@
-//! Figures 1 to 5 of Chowdhury, Zhou: successive elimination under distributed privacy, and what its
-//! parameters do.
+//! Figures 1 to 5 of Chowdhury, Zhou: successive elimination under distributed privacy; then experiments on
+//! its parameters.
 //!
-//! The paper prints no numbers. References come from an independent implementation on the same twenty
+//! The paper prints no numbers. References are those of an independent implementation on the same twenty
 //! instances.
 
 mod beyond;
@@ -9,8 +9,8 @@ mod clusters;
 mod figures;
 mod ranking;
 
-use crate::experiment::{Experiment, PanelResult, Reference, Results, Run, Series, SeriesResult, listed};
-use crate::play::{checkpoints, regret, regret_until};
+use crate::experiment::{Experiment, PanelResult, Results, Run, Series, SeriesResult, listed};
+use crate::play::{self, checkpoints, regret_until};
 use anyhow::Result;
 use bandit::Environment;
 use bandit::distributed::{Elimination, EliminationConfig, Model, NoiseAt, NormalArms, RelaxedSum};
@@ -23,7 +23,7 @@ use privacy::laplace::HarnessLaplace;
 use ranking::Ranking;
 use std::sync::Arc;
 
-/// Figures 2 to 5 (figure 1 shows curves of them), then growth of batches and the scale of Skellam noise.
+/// Figures 2 to 5 (figure 1 shows some of their curves), growth of batches, and the scale of Skellam noise.
 pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &Instances {
         name: "distributed-fig2",
@@ -53,7 +53,7 @@ const SETTING: &str = "Ten arms, rewards of deviation 0.1 around their means, cl
 const EASY: (f64, f64) = (0.25, 0.75);
 const HARD: (f64, f64) = (0.45, 0.55);
 const EPSILONS: [(u128, u128); 3] = [(1, 10), (1, 2), (1, 1)];
-/// Of figure 5, beside 1.
+/// Values of epsilon in figure 5, besides 1.
 const LARGE: [(u128, u128); 2] = [(5, 1), (10, 1)];
 const DP_SE: &str = "DP-SE";
 const PURE: &str = "Dist-DP-SE";
@@ -66,7 +66,7 @@ enum Kind {
     Sums(Model, u64),
 }
 
-/// At which guarantees with Skellam and discrete Gaussian noise are stated.
+/// The delta at which guarantees with Skellam and discrete Gaussian noise are stated.
 const DELTA: Delta = Delta::one_in(100_000);
 
 const fn renyi(scale: u64) -> Model {
@@ -85,47 +85,41 @@ fn title(epsilon: (u128, u128)) -> String {
     format!("ε = {}", epsilon.0 as f64 / epsilon.1 as f64)
 }
 
-fn averaged(epsilon: (u128, u128)) -> String {
-    format!("{}, regret by users", title(epsilon))
-}
-
-/// What is played on: the number of arms, and the environment of a seed.
+/// The environments of an experiment: one for each seed.
 #[derive(Clone)]
 struct Ground<E> {
-    /// For [`Series::settings`].
+    /// Part of [`Series::settings`].
     name: String,
     arms: usize,
     users: u64,
     make: Arc<dyn Fn(u64) -> Result<E> + Send + Sync>,
 }
 
-/// The published instances; seed r beyond the twenty meets instance r mod 20 with new noise.
+/// The published instances. Seed r plays instance r mod 20.
 fn published((low, high): (f64, f64), users: u64) -> Ground<NormalArms> {
     let make = move |seed: u64| Ok(NormalArms::published((seed % 20) as u32, 10, low, high)?);
     let name = format!("{users} users; published instances in [{low}, {high}], deviation 0.1");
     Ground { name, arms: 10, users, make: Arc::new(make) }
 }
 
-/// One curve.
 fn series<E>(
     label: impl Into<String>,
     kind: Kind,
     epsilon: (u128, u128),
     ground: &Ground<E>,
-    reference: Option<(f64, f64)>,
 ) -> Result<Series>
 where
     E: Environment<Context = (), Feedback = f64> + 'static,
 {
-    let (ratio, at) = (Ratio::new(epsilon.0, epsilon.1)?, checkpoints(ground.users));
+    let ratio = Ratio::new(epsilon.0, epsilon.1)?;
     let Ground { name, arms, users, make } = ground;
     let (arms, users, make) = (*arms, *users, make.clone());
-    let (settings, run): (_, Box<dyn Fn(u64) -> Result<Run> + Send + Sync>) = match kind {
+    match kind {
         Kind::DpSe => {
             let epsilon = Epsilon::new(ratio.to_f64())?;
-            let policy = move || DpSe::new(arms, epsilon, 0.1, HarnessLaplace);
+            let policy = move || Ok(DpSe::new(arms, epsilon, 0.1, HarnessLaplace)?);
             let settings = format!("{name}; {:?}", policy()?);
-            (settings, Box::new(move |seed| regret(policy()?, make(seed)?, &at, seed)))
+            Ok(play::series(label, settings, users, policy, move |seed| make(seed), |_, run| run))
         }
         Kind::Sums(model, growth) => {
             let config = EliminationConfig {
@@ -134,37 +128,33 @@ where
                 noise: NoiseAt::Simulated,
                 ..EliminationConfig::new(arms, users, model, ratio)
             };
-            // What Theorem 3 allows a shuffled sum to get wrong; all others are ideal.
+            // The probability with which Theorem 3 allows a shuffled sum to be wrong; all others are ideal.
             let failure = Ratio::new(u128::from(model == Model::Shuffle), 2 * u128::from(users))?;
             let policy = move || Elimination::new(config.clone(), RelaxedSum { failure });
-            let settings = format!("{name}; {:?}", policy()?);
-            let settled = |p: &Elimination<RelaxedSum>| match p.left() {
-                [arm] => Some(*arm),
-                _ => None,
-            };
-            // Central and pure noise have one law: on one stream they would agree draw by draw, and tell
-            // nothing.
+            // Central and pure noise have one distribution: on one stream their runs would be equal, and
+            // their comparison would show nothing.
             let stream = if model == Model::Central { 20 << 32 } else { 0 };
-            let run = move |seed| regret_until(&mut policy()?, make(seed)?, &at, seed + stream, settled);
-            (format!("{settings}; stream {stream}"), Box::new(run))
+            let settings = format!("{name}; {:?}; stream {stream}", policy()?);
+            let at = checkpoints(users);
+            Ok(Series::new(label, settings, move |seed| {
+                let settled = |p: &Elimination<RelaxedSum>| match p.left() {
+                    [arm] => Some(*arm),
+                    _ => None,
+                };
+                regret_until(&mut policy()?, make(seed)?, &at, seed + stream, settled)
+            }))
         }
-    };
-    let reference = reference.map(|(mean, standard_error)| Reference { mean, standard_error });
-    Ok(Series { label: label.into(), settings, reference, run })
+    }
 }
+
 /// The panels as the paper draws them: regret divided by the number of users.
 fn time_averages(results: &Results, epsilons: &[(u128, u128)]) -> Vec<PanelResult> {
     let divided = |run: &Run| Run::curve(run.points.iter().map(|(t, r)| (*t, r / t)).collect());
+    let series = |s: &SeriesResult| SeriesResult::derived(&s.label, s.runs.iter().map(divided).collect());
     let panel = |&epsilon: &(u128, u128)| {
         let panel = results.panels.iter().find(|p| p.title == title(epsilon))?;
-        let series = |s: &SeriesResult| SeriesResult {
-            label: s.label.clone(),
-            settings: String::new(),
-            reference: None,
-            runs: s.runs.iter().map(divided).collect(),
-        };
         Some(PanelResult {
-            title: averaged(epsilon),
+            title: format!("{}, regret by users", title(epsilon)),
             x_label: panel.x_label,
             y_label: "regret / users",
             log_x: true,
@@ -174,22 +164,25 @@ fn time_averages(results: &Results, epsilons: &[(u128, u128)]) -> Vec<PanelResul
     epsilons.iter().filter_map(panel).collect()
 }
 
-/// Two series at each epsilon.
-fn pairs<'a>(results: &'a Results, a: &str, b: &str) -> Vec<(String, &'a SeriesResult, &'a SeriesResult)> {
+/// Two series at one epsilon, with the title of their panel.
+type Pair<'a> = (String, &'a SeriesResult, &'a SeriesResult);
+
+/// The series `a` and `b` at each epsilon.
+fn pairs<'a>(results: &'a Results, a: &str, b: &str) -> Vec<Pair<'a>> {
     let pair = |e| Some((title(e), results.series(&title(e), a)?, results.series(&title(e), b)?));
     EPSILONS.into_iter().chain(LARGE).filter_map(pair).collect()
 }
 
-/// What is less than what, by how much: for claims of order.
-fn differences(pairs: &[(String, &SeriesResult, &SeriesResult)]) -> String {
+/// Both means of each pair, and the paired difference, in words.
+fn differences(pairs: &[Pair]) -> String {
     listed(pairs.iter().map(|(title, a, b)| {
-        let d = a.less(b);
-        format!(
-            "{title}: {:.0} against {:.0}, {:+.0} ± {:.0}",
-            a.last().mean,
-            b.last().mean,
-            d.mean,
-            d.standard_error
-        )
+        let (d, a, b) = (a.less(b), a.mean(), b.mean());
+        format!("{title}: {a:.0} against {b:.0}, {:+.0} ± {:.0}", d.mean, d.standard_error)
     }))
+}
+
+/// Whether the first series of each pair ends below the second, by a ratio that rises with epsilon.
+fn gains_most_at_small_epsilon(pairs: &[Pair]) -> bool {
+    pairs.iter().all(|(_, a, b)| a.ends_below(b))
+        && pairs.windows(2).all(|w| w[0].1.over(w[0].2) < w[1].1.over(w[1].2))
 }

@@ -1,10 +1,9 @@
-//! Figure 1, both panels.
+//! Both panels of figure 1.
 
 use super::{
-    AS_RUN, ECOLOG, GLM_UCB, GLOC, Kind, PROVED, RS, RS_AS_RUN, SOURCE, Setting, Shape, last, learns,
-    numbers, private,
+    AS_RUN, ECOLOG, GLM_UCB, GLOC, Kind, PROVED, RS, RS_AS_RUN, SOURCE, Setting, Shape, learns, private,
 };
-use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale};
+use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale, numbers};
 use anyhow::Result;
 use glm::Link;
 use glm::published::SEED;
@@ -29,7 +28,7 @@ pub(super) const PROBIT: Figure1 = Figure1 {
     nearly: ("almost on par with RS-GLinUCB (here: within a quarter)", 1.25),
 };
 
-/// Either panel of figure 1.
+/// One panel of figure 1.
 pub(super) struct Figure1 {
     name: &'static str,
     about: &'static str,
@@ -37,11 +36,11 @@ pub(super) struct Figure1 {
     s: f64,
     rounds: u64,
     rows: &'static [FigureRow],
-    /// What the paper says of epsilon 8, and the ratio that passes for it.
+    /// The paper's claim about epsilon 8, and the largest ratio of regrets with which it holds.
     nearly: (&'static str, f64),
 }
 
-/// Label, policy, another implementation's last value.
+/// Label, policy, and last value of another implementation.
 struct FigureRow(&'static str, Kind, Option<(f64, f64)>);
 
 #[rustfmt::skip]
@@ -82,59 +81,50 @@ impl Experiment for Figure1 {
             name: self.name,
             about: self.about,
             source: SOURCE,
+            seeds: [10, 2],
             notes: "The published instance and profiles, as in table 2. The paper draws curves and prints no numbers. References come \
                     from 3 to 5 repetitions of another implementation: their errors are rough.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(10, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
         let rounds = scale.of(self.rounds, 200);
         let setting = Setting::published(SEED, Shape::published(self.link, 5, self.s), rounds)?;
         let curve = |FigureRow(label, kind, reference): &FigureRow| {
-            setting.series(label, *kind, reference.filter(|_| scale == Scale::Full))
+            Ok(setting.series(label, *kind)?.referenced(scale, *reference))
         };
-        Ok(vec![Panel::regret_over(
-            "round",
-            self.title(),
-            self.rows.iter().map(curve).collect::<Result<_>>()?,
-        )])
+        Ok(vec![Panel::regret_over("round", self.title(), self.rows.iter().map(curve))?])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let panel = results.panels.first();
-        let last = |label: &str| last(panel, label);
+        let last = |label: &str| results.last(&self.title(), label);
         let theirs =
             |label: &str| self.rows.iter().find(|r| r.0 == label).and_then(|r| r.2).map_or(f64::NAN, |r| r.0);
         let all = [2, 4, 8].map(private);
         let [two, four, eight] = all.each_ref().map(|label| last(label));
-        let rs = last(RS);
+        let (rs, as_run) = (last(RS), last(RS_AS_RUN));
         vec![
-            Claim {
-                paper: format!("At ε = 8 the private policy is {}", self.nearly.0),
-                reference: format!(
+            results.claim(
+                format!("At ε = 8 the private policy is {}", self.nearly.0),
+                format!(
                     "{:.0} against {:.0}, as run {:.0}",
                     theirs(&all[2]),
                     theirs(RS),
                     theirs(RS_AS_RUN)
                 ),
-                ours: format!(
-                    "{eight:.0} against {rs:.0}, {:.2} times; against RS-GLinUCB as run ({:.0}) {:.2} times",
+                format!(
+                    "{eight:.0} against {rs:.0}, {:.2} times; against RS-GLinUCB as run ({as_run:.0}) {:.2} times",
                     eight / rs,
-                    last(RS_AS_RUN),
-                    eight / last(RS_AS_RUN)
+                    eight / as_run
                 ),
-                verdict: results.verdict(eight <= self.nearly.1 * rs),
-            },
-            Claim {
-                paper: "ε = 2 costs some performance: regret falls as ε grows".into(),
-                reference: numbers(&all.each_ref().map(|label| theirs(label))),
-                ours: numbers(&[two, four, eight]),
-                verdict: results.verdict(two > four && four > eight),
-            },
+                eight <= self.nearly.1 * rs,
+            ),
+            results.claim(
+                "ε = 2 costs some performance: regret falls as ε grows",
+                numbers(&all.each_ref().map(|label| theirs(label))),
+                numbers(&[two, four, eight]),
+                two > four && four > eight,
+            ),
             learns(results, &[self.title()]),
             results.agreement(),
         ]

@@ -1,14 +1,13 @@
-//! Regret over epsilon and T.
+//! Experiments on the regret of JointGLM over epsilon and T.
 
 use super::{EXPLORATIONS, Kind, NO_NOISE, RUNNING, SOURCE, Setting, Shape, WARM_UPS};
-use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Reference, Results, Scale};
+use crate::experiment::{Card, Claim, Experiment, Panel, PanelResult, Results, Scale, SeriesResult, listed};
 use anyhow::Result;
 use glm::joint::{Estimate, Growth, JointConfig, Published, Region, Release, WarmUp};
 use glm::{Descent, Link};
 use privacy::budget::{Delta, Epsilon, Rho, Sensitivity};
 use privacy::composition::per_release;
 use privacy::tree::Tree;
-use std::fmt::Write as _;
 
 /// Regret of the proved profile over epsilon and over T.
 pub(super) struct Noise;
@@ -30,14 +29,11 @@ impl Experiment for Noise {
             name: "glm-noise",
             about: "beyond the figures: the proved profile over ε and T (a quarter of an hour)",
             source: SOURCE,
+            seeds: [5, 2],
             notes: "Probit, d = 2, K = 10, S = 2, fresh instances, δ = 1e-3, both widths 2. Rounds \
                     explore only while κγ² > λ; where λ, which the noise sets, is larger, κ enters nowhere and nothing is eliminated. \
                     Noise is drawn as deployed, from integers.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(5, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -48,7 +44,7 @@ impl Experiment for Noise {
                 Setting::fresh(Shape { link: Link::Probit, d: 2, k: 10, s: 2.0, delta: 1e-3 }, rounds);
             let mut series = Vec::new();
             for epsilon in BUDGETS {
-                series.push(setting.series(&budget(epsilon), Kind::Proved(epsilon), None)?);
+                series.push(setting.series(&budget(epsilon), Kind::Proved(epsilon)));
             }
             let clear = JointConfig {
                 lambda: 1.0,
@@ -57,76 +53,76 @@ impl Experiment for Noise {
                 explore_at: 1.0 / (4.0 * setting.problem.kappa),
                 ..JointConfig::rs_glinucb(setting.problem.clone())
             };
-            series.push(setting.joint(NO_NOISE, clear)?);
-            series.push(setting.series("random", Kind::Random, None)?);
-            panels.push(Panel::regret_over("round", title, series));
+            series.push(Ok(setting.joint(NO_NOISE, clear)));
+            series.push(setting.series("random", Kind::Random));
+            panels.push(Panel::regret_over("round", title, series)?);
         }
         Ok(panels)
     }
 
     fn derived(&self, results: &Results) -> Vec<PanelResult> {
-        let titles = HORIZONS.map(horizon_title);
-        let at: Vec<_> = titles.iter().map(String::as_str).zip(HORIZONS.map(|t| t as f64)).collect();
-        vec![results.finals_over("last regret over T", "T", &at)]
+        let at = HORIZONS.map(|t| (horizon_title(t), t as f64));
+        vec![results.finals_over("last regret over T", "T", at)]
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let get = |rounds: u64, label: &str| results.series(&horizon_title(rounds), label);
-        let value = |rounds, label: &str| get(rounds, label).map_or(f64::NAN, |s| s.last().mean);
+        let value = |rounds, label: &str| results.last(&horizon_title(rounds), label);
         let half = HORIZONS[1];
         let falls = BUDGETS.map(|e| value(half, &budget(e)));
-        let mut log = String::new();
-        for e in BUDGETS {
-            let figure = |name| get(half, &budget(e)).and_then(|s| s.figure(name)).unwrap_or(f64::NAN);
-            // Writing to a string does not fail.
-            let _ = write!(
-                log,
-                "ε = {e}: regret {:.0} ± {:.0}, {:.0} explorations, {:.1} + {:.1} estimates; ",
-                value(half, &budget(e)),
-                get(half, &budget(e)).map_or(f64::NAN, |s| s.last().standard_error),
+        let log = BUDGETS.map(|e| {
+            let series = results.series(&horizon_title(half), &budget(e));
+            let figure = |name| series.and_then(|s| s.figure(name)).unwrap_or(f64::NAN);
+            format!(
+                "ε = {e}: regret {}, {:.0} explorations, {:.1} + {:.1} estimates; ",
+                series.map_or("NaN ± NaN".into(), |s| s.shown(0)),
                 figure(EXPLORATIONS),
                 figure(WARM_UPS),
                 figure(RUNNING)
-            );
-        }
+            )
+        });
         let slope = |label: &str| (value(HORIZONS[3], label) / value(HORIZONS[1], label)).ln() / 20f64.ln();
         let slopes = BUDGETS.map(|e| slope(&budget(e)));
         let ratio = value(half, &budget(1.0)) / value(half, &budget(4.0));
         vec![
-            Claim {
-                paper: "Regret falls as ε grows (T = 50000; here: the mean, at every step)".into(),
-                reference: "another profile of the same structure: 5326 at ε = 1, 1735 at 4, 423 at 16, 85 without noise".into(),
-                ours: format!("{log}without noise {:.0}, random {:.0}", value(half, NO_NOISE), value(half, "random")),
-                verdict: results.verdict(falls.windows(2).all(|w| w[0] > w[1])),
-            },
-            Claim {
-                paper: "(No claim of the paper, expected of the noise terms of Theorem 6.2:) ε = 1 costs 2 to 4 times what ε = 4 costs (T = 50000)".into(),
-                reference: "3.1 times".into(),
-                ours: format!("{ratio:.2} times"),
-                verdict: results.verdict((2.0..=4.0).contains(&ratio)),
-            },
-            Claim {
-                paper: "Theorem 6.2: regret grows like the root of T up to logarithms (exponent from T = 5e4 to 1e6 at most 0.6)".into(),
-                reference: "no figure".into(),
-                ours: format!(
+            results.claim(
+                "Regret falls as ε grows (T = 50000; here: the mean, at every step)",
+                "another profile of the same structure: 5326 at ε = 1, 1735 at 4, 423 at 16, 85 without noise",
+                format!(
+                    "{}without noise {:.0}, random {:.0}",
+                    log.concat(),
+                    value(half, NO_NOISE),
+                    value(half, "random")
+                ),
+                falls.windows(2).all(|w| w[0] > w[1]),
+            ),
+            results.claim(
+                "(No claim of the paper, expected of the noise terms of Theorem 6.2:) ε = 1 costs 2 to 4 times what ε = 4 costs (T = 50000)",
+                "3.1 times",
+                format!("{ratio:.2} times"),
+                (2.0..=4.0).contains(&ratio),
+            ),
+            results.claim(
+                "Theorem 6.2: regret grows like the root of T up to logarithms (exponent from T = 5e4 to 1e6 at most 0.6)",
+                "no figure",
+                format!(
                     "ε = 1, 2, …, 64: {}; without noise {:.2}",
                     slopes.map(|s| format!("{s:.2}")).join(", "),
                     slope(NO_NOISE)
                 ),
-                verdict: results.verdict(slopes.iter().all(|s| *s <= 0.6)),
-            },
+                slopes.iter().all(|s| *s <= 0.6),
+            ),
         ]
     }
 }
 
-/// Algorithm 2 with a third of the budget for each of its parts.
+/// The regret of Algorithm 2 with a third of the budget for each of its parts.
 pub(super) struct Thirds;
 
-/// Title, rounds and width gamma of a panel of [`Thirds`]; then its rows.
+/// Title, rounds, width gamma, and rows of a panel of [`Thirds`].
 struct Third(&'static str, u64, f64, &'static [ThirdRow]);
 
-/// Noise (none or epsilon); of another implementation, from two runs, regret with its error, and
-/// explorations.
+/// Epsilon, which is `None` without noise; and from two runs of another implementation the regret with its
+/// error, and the number of explorations.
 type ThirdRow = (Option<f64>, Option<((f64, f64), f64)>);
 
 static THIRDS: [Third; 4] = [
@@ -170,15 +166,13 @@ static THIRDS: [Third; 4] = [
     ),
 ];
 
-impl Third {
-    fn label(epsilon: Option<f64>) -> String {
-        epsilon.map_or(NO_NOISE.into(), budget)
-    }
+fn label(epsilon: Option<f64>) -> String {
+    epsilon.map_or(NO_NOISE.into(), budget)
 }
 
-/// Algorithm 2: a third of epsilon and delta for each tree and for each family of estimates, whose budgets
-/// are split over their calls and steps; `lambda` is the root of 2 times the bound on the noise that fails
-/// with probability 0.02. Exact where `epsilon` is none.
+/// The configuration of Algorithm 2 with a third of epsilon and delta for the trees, and a third for each
+/// family of estimates, which is divided among their calls and steps. `lambda` is the root of 2 times a bound
+/// on the noise that fails with probability 0.02. Without an `epsilon` nothing has noise.
 fn thirds(setting: &Setting, epsilon: Option<f64>, gamma: f64) -> Result<JointConfig> {
     let problem = setting.problem.clone();
     let (d, t) = (problem.d as f64, problem.horizon as f64);
@@ -239,6 +233,7 @@ impl Experiment for Thirds {
             name: "glm-thirds",
             about: "beyond the figures: algorithm 2 as it stands, a third of the budget each",
             source: SOURCE,
+            seeds: [10, 2],
             notes: "Probit, d = 2, K = 10, S = 2, the instance of seed 7, δ = 1e-3, β = 2; nothing of what the published code does besides \
                     the algorithm. No privacy is stated: the accounting by thirds does not stand, see docs/joint-privacy.md. κ is that of the \
                     instance. References are two runs each, whose \
@@ -246,29 +241,18 @@ impl Experiment for Thirds {
         }
     }
 
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(10, 2)
-    }
-
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
-        let mut panels = Vec::new();
-        for Third(title, rounds, gamma, rows) in &THIRDS {
-            let full = scale == Scale::Full;
+        let panel = |Third(title, rounds, gamma, rows): &Third| {
             let shape = Shape { link: Link::Probit, d: 2, k: 10, s: 2.0, delta: 1e-3 };
-            let setting = Setting::published(7, shape, if full { *rounds } else { 200 })?;
-            let curve = |(epsilon, reference): &ThirdRow| -> Result<_> {
-                let label = Third::label(*epsilon);
-                let mut series = setting.joint(&label, thirds(&setting, *epsilon, *gamma)?)?;
-                let reference = reference.filter(|_| full);
-                series.reference =
-                    reference.map(|((mean, standard_error), _)| Reference { mean, standard_error });
-                Ok(series)
+            let setting = Setting::published(7, shape, scale.of(*rounds, 200))?;
+            let curve = |(epsilon, reference): &ThirdRow| {
+                let series = setting.joint(&label(*epsilon), thirds(&setting, *epsilon, *gamma)?);
+                Ok(series.referenced(scale, reference.map(|r| r.0)))
             };
-            let mut series: Vec<_> = rows.iter().map(curve).collect::<Result<_>>()?;
-            series.push(setting.series("random", Kind::Random, None)?);
-            panels.push(Panel::regret_over("round", *title, series));
-        }
-        Ok(panels)
+            let random = std::iter::once_with(|| setting.series("random", Kind::Random));
+            Panel::regret_over("round", *title, rows.iter().map(curve).chain(random))
+        };
+        THIRDS.iter().map(panel).collect()
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
@@ -276,23 +260,21 @@ impl Experiment for Thirds {
         let mut near = true;
         for Third(title, _, _, rows) in &THIRDS {
             for (epsilon, reference) in *rows {
-                let want = reference.map(|r| r.1);
-                let label = Third::label(*epsilon);
-                let got =
-                    results.series(title, &label).and_then(|s| s.figure(EXPLORATIONS)).unwrap_or(f64::NAN);
+                let (want, label) = (reference.map(|r| r.1), label(*epsilon));
+                let explorations = |s: &SeriesResult| s.figure(EXPLORATIONS);
+                let got = results.series(title, &label).and_then(explorations).unwrap_or(f64::NAN);
                 let bracket = want.map_or(String::new(), |w| format!(" ({w:.0})"));
                 cells.push(format!("{title}, {label}: {got:.0}{bracket}"));
                 near &= epsilon.is_some() || want.is_none_or(|w| got == w);
             }
         }
         vec![
-            Claim {
-                paper: "(No claim of the paper:) explorations; without noise they follow from the arms alone"
-                    .into(),
-                reference: "in brackets".into(),
-                ours: cells.join("; "),
-                verdict: results.verdict(near),
-            },
+            results.claim(
+                "(No claim of the paper:) explorations; without noise they follow from the arms alone",
+                "in brackets",
+                listed(cells),
+                near,
+            ),
             results.agreement(),
         ]
     }

@@ -1,16 +1,17 @@
-//! ShuffleGLM.
+//! An experiment on ShuffleGLM.
 
-use super::{Kind, NO_NOISE, SOURCE, Setting, Shape, last};
-use crate::experiment::{Card, Claim, Experiment, Panel, Reference, Results, Scale, SeriesResult};
+use super::{Kind, NO_NOISE, SOURCE, Setting, Shape};
+use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale, SeriesResult};
 use anyhow::Result;
 use glm::shuffle::{Estimator, Protection, ShuffleConfig, ShuffleGlm, batch_sizes};
 use glm::{Instance, Link};
 use privacy::budget::Epsilon;
 use std::sync::Arc;
 
-/// ShuffleGLM, which the paper does not run.
+/// The regret of ShuffleGLM over the size of its noise. The paper has no experiment on it.
 pub(super) struct Shuffled;
 
+const PANEL: &str = "logistic, d = 2, K = 5, T = 40000";
 const STATED: &str = "noise as stated, ε = 4";
 const CALIBRATED: &str = "calibrated bits, ε = 4";
 
@@ -20,6 +21,7 @@ impl Experiment for Shuffled {
             name: "glm-shuffle",
             about: "beyond the figures: ShuffleGLM and how much of its stated noise it bears",
             source: SOURCE,
+            seeds: [40, 2],
             notes: "The paper has no experiment on ShuffleGLM; with the constants of its theorems the first batch alone is longer than \
                     4e7 rounds. Logistic, d = 2, K = 5, θ = (1.2, 1.6), fresh arms, T = 40000 in batches of 3000, 1169 and the rest, \
                     γ = 1, 20 descent steps, δ = 1e-3, ε = 4. Fractions multiply the noise of every summation and give no privacy. \
@@ -27,10 +29,6 @@ impl Experiment for Shuffled {
                     noise are means of 300 runs of a second implementation in numpy. A first one had two runs each, 952 and 1069, 8130 and \
                     9184, 18890 and 12191: of the last four three are in the upper fifth of the 300.",
         }
-    }
-
-    fn seeds(&self, scale: Scale) -> u64 {
-        scale.of(40, 2)
     }
 
     fn panels(&self, scale: Scale) -> Result<Vec<Panel>> {
@@ -67,36 +65,25 @@ impl Experiment for Shuffled {
                 estimator: if exact { Estimator::Exact } else { Estimator::Descent { steps: 20 } },
                 protection,
             };
-            let mut curve = setting.of(label, move || Ok(ShuffleGlm::new(config.clone())?))?;
-            curve.reference = reference
-                .filter(|_| scale == Scale::Full)
-                .map(|(mean, standard_error)| Reference { mean, standard_error });
-            series.push(curve);
+            let curve = setting.of(label, move || Ok(ShuffleGlm::new(config.clone())?))?;
+            series.push(curve.referenced(scale, reference));
         }
-        series.push(setting.series("random", Kind::Random, None)?);
-        Ok(vec![Panel::regret_over("round", "logistic, d = 2, K = 5, T = 40000", series)])
+        series.push(setting.series("random", Kind::Random)?);
+        Ok(vec![Panel::regret_over("round", PANEL, series.into_iter().map(Ok))?])
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let panel = results.panels.first();
-        let last = |label: &str| last(panel, label);
+        let last = |label: &str| results.last(PANEL, label);
         let random = last("random");
-        let learnt = |label: &str| {
-            let finals = panel.and_then(|p| p.series(label)).map_or(Vec::new(), SeriesResult::finals);
-            (finals.iter().filter(|v| **v <= 0.5 * random).count(), finals.len())
-        };
         let claim = |paper: &str, reference: &str, label: &str| {
-            let (learnt, runs) = learnt(label);
-            Claim {
-                paper: paper.into(),
-                reference: reference.into(),
-                ours: format!(
-                    "{:.0} on average, at most half of random play ({random:.0}) in {learnt} of {runs} runs; without noise {:.0}",
-                    last(label),
-                    last(NO_NOISE)
-                ),
-                verdict: results.verdict(10 * learnt >= 9 * runs),
-            }
+            let finals = results.series(PANEL, label).map_or(Vec::new(), SeriesResult::finals);
+            let (learnt, runs) = (finals.iter().filter(|v| **v <= 0.5 * random).count(), finals.len());
+            let ours = format!(
+                "{:.0} on average, at most half of random play ({random:.0}) in {learnt} of {runs} runs; without noise {:.0}",
+                last(label),
+                last(NO_NOISE)
+            );
+            results.claim(paper, reference, ours, 10 * learnt >= 9 * runs)
         };
         vec![
             claim(
