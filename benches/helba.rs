@@ -129,11 +129,20 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
 
 /// What a server is asked to do.
 fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
-    // Every feedback ends a batch, so that there is an update to measure; its steps are the default's.
+    // Every feedback ends a batch, so that there is an update to measure. As many may be outstanding as the
+    // default's batches have, for which its iteration has as many steps.
     let mut config = BanditConfig::new(d, k);
+    if let bandit::Schedule::Every { rounds } | bandit::Schedule::GrowthOrEvery { rounds } =
+        config.linear.schedule
+    {
+        config.unanswered = config.unanswered.max(rounds);
+    }
     config.linear.schedule = bandit::Schedule::EveryRound;
     let mut bandit = Bandit::create(&pair.engine, config.clone()).expect("defaults fit");
     let plan = bandit.plan().clone();
+    let default =
+        BanditConfig::new(d, k).plan(&pair.party.params, Shape::for_problem(d, k)).expect("defaults fit");
+    assert_eq!(plan.newton_steps, default.newton_steps, "the update that is timed is the default's");
     let layout = Layout::new(&config, &plan);
     let rows = contexts(d, k);
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");

@@ -2,7 +2,9 @@
 //! switch.
 //!
 //! Ids: `rns/KERNEL/n=2^15/bits=BITS/threads=1`, and the number of terms where there are several
-//! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N); `rns/mod_up/set=SET/…`
+//! (`ntt_*_tfhe`: the transform of `tfhe-ntt`, whose inverse leaves the factor N; `ntt_*_tfhe32`: its
+//! transform of words of 32 bits, for primes that fit). `--no-default-features` leaves `tfhe-ntt` its kernels
+//! for AVX2, of which it takes those for AVX-512 otherwise. `rns/mod_up/set=SET/…`
 //! takes one digit to all primes, `rns/mod_down/set=SET/…` divides one polynomial by P, both at the top with
 //! the transforms. `RNS_KERNEL=scalar` measures the portable kernels, `RNS_KERNEL=avx2` those for AVX2.
 
@@ -20,8 +22,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
 
-/// Bits of a level's prime and of a special one.
-const BITS: [u32; 2] = [32, 50];
+/// Bits of a level's prime and of a special one, and of the primes that `tfhe-ntt` is fastest with.
+const BITS: [u32; 3] = [30, 32, 50];
 /// Limbs of a digit, and digits of a key at the top: about what the shipped sets have.
 const TERMS: usize = 5;
 
@@ -58,6 +60,11 @@ fn kernels(c: &mut Criterion) {
         time("ntt_forward_tfhe", &mut || peer.fwd(black_box(&mut limb)));
         time("ntt_inverse", &mut || table.inverse(black_box(&mut limb)));
         time("ntt_inverse_tfhe", &mut || peer.inv(black_box(&mut limb)));
+        if let Some(peer) = u32::try_from(q).ok().and_then(|q| tfhe_ntt::prime32::Plan::try_new(n, q)) {
+            let mut words: Vec<u32> = limb.iter().map(|&x| x as u32).collect();
+            time("ntt_forward_tfhe32", &mut || peer.fwd(black_box(&mut words)));
+            time("ntt_inverse_tfhe32", &mut || peer.inv(black_box(&mut words)));
+        }
         let [x, y, z] = [&x, &y, &z].map(|v| v.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let (rows, stored): (_, Vec<_>) = (Rows::Wide(x.clone()), y.into_iter().zip(z).collect());
         let pairs = LimbPairs::new(m, &stored);

@@ -103,6 +103,7 @@ fn main() -> Result<()> {
     }
     let seconds = log.seconds();
     let params = deployment.params();
+    let report = planner::plan(d, k, rounds as u64, false)?;
     if args.json {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,
@@ -115,6 +116,7 @@ fn main() -> Result<()> {
             "server_peak_bytes": server_peak, "public_bundle_bytes": deployment.public_bundle_bytes,
             "bytes_up_median": median(&log.bytes_up()), "bytes_down_median": median(&log.bytes_down()),
             "batch_updates": status.batches, "refreshes": status.refreshes,
+            "kernel": report.kernel.to_string(), "kernels": report.kernels,
         });
         println!("{json}");
         return Ok(());
@@ -151,6 +153,8 @@ fn main() -> Result<()> {
         params.log_qp(),
         params.spec().security.bits()
     );
+    let threads = std::thread::available_parallelism()?.get();
+    println!("  {}; predicted: {}", planner::kernel_choice(), report.kernel_outlook(threads));
     Ok(())
 }
 

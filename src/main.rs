@@ -1,27 +1,54 @@
 //! `helba-server`: the program reads its arguments, sets up the log and serves.
 
-use anyhow::{Context, Result, bail};
-use clap::Parser;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Parser, Subcommand};
 use helba_server::{AppState, Connections, Settings, app, printable};
+use protocol::Shape;
+use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use wire::PublicBundle;
+use wire::{BundleKind, BundleReader, PublicBundle};
 
 /// After a signal, requests that are being answered get this time.
 const GRACE: Duration = Duration::from_secs(30);
+/// What `check` predicts of without keys.
+const UNKNOWN_PROBLEM: Shape = Shape { dim: 8, arm_slots: 8 };
 
 /// Serves contextual bandits on encrypted contexts and rewards, and bandits with clear policies.
 ///
 /// The log goes to stderr, and RUST_LOG sets its level. The server speaks HTTP without TLS. Put a proxy with
 /// TLS in front.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    arguments: Option<Arguments>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Says which kernels run on this machine and why, and what a decision takes with them and with others.
+    /// Starts no server.
+    Check {
+        /// Public key bundle: its largest problem is the one whose decisions are meant, without it d = 8 and
+        /// K = 8.
+        #[arg(long, value_name = "FILE")]
+        keys: Option<PathBuf>,
+        /// One JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
 struct Arguments {
     /// Public key bundle, as `helba-keygen create --public FILE` writes it. Without it, the server serves
     /// clear policies only.
@@ -77,7 +104,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let Program { command, arguments } = Program::parse();
     let level = std::env::var("RUST_LOG").ok().and_then(|level| level.parse::<Targets>().ok());
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -86,7 +113,12 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal());
     let level = level.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     tracing_subscriber::registry().with(log).with(level).init();
-    match start(arguments) {
+    let done = match (command, arguments) {
+        (Some(Command::Check { keys, json }), _) => check(keys.as_deref(), json),
+        (None, Some(arguments)) => start(arguments),
+        (None, None) => Err(anyhow!("--state is missing: the folder for the state of bandits")),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", sentence(&error));
@@ -102,6 +134,29 @@ fn sentence(error: &anyhow::Error) -> String {
         .map(|e| e.to_string())
         .reduce(|said, next| if said.contains(&next) { said } else { said + ": " + &next })
         .unwrap_or_default()
+}
+
+/// Prints the kernels of this machine, the reason for the choice, and predictions for each.
+fn check(keys: Option<&Path>, json: bool) -> Result<()> {
+    let open = |path: &Path| -> Result<(Shape, bool)> {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let bundle = BundleReader::of_kind(BundleKind::Public, file)
+            .with_context(|| format!("cannot use {}", path.display()))?;
+        Ok((bundle.manifest().shape, bundle.manifest().security_bits == 0))
+    };
+    let (Shape { dim, arm_slots }, toy) = keys.map(open).transpose()?.unwrap_or((UNKNOWN_PROBLEM, false));
+    let report = planner::plan(dim, arm_slots, 1, toy)?;
+    let choice = planner::kernel_choice();
+    let mut out = std::io::stdout();
+    if json {
+        let json = serde_json::json!({
+            "kernel": report.kernel.to_string(), "why": choice, "features": dim, "arms": arm_slots,
+            "kernels": report.kernels,
+        });
+        return writeln!(out, "{json}").context("writing to stdout");
+    }
+    let outlook = report.kernel_outlook(rayon::current_num_threads());
+    writeln!(out, "{choice}\nd = {dim}, K = {arm_slots}: {outlook}").context("writing to stdout")
 }
 
 fn start(arguments: Arguments) -> Result<()> {
@@ -137,6 +192,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         ..Connections::default()
     };
     check_address(&listen)?;
+    tracing::info!("{}", planner::kernel_choice());
     // The port is bound first, since loading the keys takes seconds.
     let listener = TcpListener::bind(&listen).await.with_context(|| {
         format!("cannot listen on {listen}: choose another address with --listen, or stop the process that uses it")
@@ -152,6 +208,12 @@ async fn serve(arguments: Arguments) -> Result<()> {
         Some(PublicBundle { manifest, .. }) => {
             let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
             tracing::info!(key, parameters, "keys loaded");
+            let Shape { dim, arm_slots } = manifest.shape;
+            // The largest problem that the keys carry.
+            if let Ok(report) = planner::plan(dim, arm_slots, 1, manifest.security_bits == 0) {
+                let outlook = report.kernel_outlook(rayon::current_num_threads());
+                tracing::info!("d = {dim}, K = {arm_slots}: {outlook}");
+            }
             if manifest.security_bits == 0 && !arguments.toy {
                 bail!(
                     "the bundle holds toy keys, which protect nothing: generate keys with `helba-keygen create` without --toy, or \

@@ -6,8 +6,14 @@
 //! cargo run --release --example costs -- --record benches/record/DATE-costs.csv \
 //!   --from target/criterion --load idle
 //! ```
-//! Without `--from` the pages are made from the record alone. `--compared FILE` adds a table of
-//! `benches/openfhe/compare.py`; `--prices` also renews the table that `helba-keygen plan` predicts from.
+//! Without `--from` the pages are made from the record alone. `--from` may be repeated, for runs with other
+//! kernels and for further runs with the same: the record has the least median of each kernel's runs.
+//! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
+//! from it the table that `helba-keygen plan` predicts from. `--compared FILE` adds a table of
+//! `benches/openfhe/compare.py`.
+
+#[path = "../support/mod.rs"]
+mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -20,6 +26,10 @@ const HEAD: &str = "commit,machine,cores,kernel,id,median_ns,bits,bytes";
 /// What `helba-keygen plan` starts from.
 const PRICED: [&str; 7] =
     ["add", "encode", "encrypt_public", "mul", "mul_plain", "rotate", "sum_of_4_rotations"];
+/// What a key's expansion from its seed takes: a rotation with such a key, less one with a whole key.
+const SEEDED: &str = "rotate_seeded";
+const WHOLE: &str = "rotate";
+const EXPANSION: &str = "expand_key";
 
 #[derive(Parser)]
 #[command(about = "Writes the price list from a record of measurements")]
@@ -27,9 +37,12 @@ struct Args {
     /// The record: read, or written first if there is `--from`.
     #[arg(long)]
     record: PathBuf,
-    /// Criterion's folder.
+    /// Criterion's folder, one a run: the first writes a record from them.
     #[arg(long)]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
+    /// A record of steps and priced operations with every version of the kernels.
+    #[arg(long)]
+    kernels: Option<PathBuf>,
     /// Results of `benches/openfhe/compare.py`.
     #[arg(long)]
     compared: Vec<PathBuf>,
@@ -53,6 +66,7 @@ struct Args {
 
 /// One measurement. Ids are `LAYER/WHAT/…/threads=T`.
 struct Row {
+    kernel: String,
     id: String,
     ns: f64,
     bits: String,
@@ -86,37 +100,74 @@ impl Row {
     /// Small problems and rings first.
     fn order(&self) -> impl Ord + use<'_> {
         let size = (self.part("n"), self.part("set"), self.part("bits"));
-        (self.layer(), self.what(), self.problem(), size, self.level(), self.part("threads"))
+        (self.layer(), self.what(), self.problem(), size, self.level(), self.part("threads"), &self.kernel)
     }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(folder) = &args.from {
+    if !args.from.is_empty() {
         let load = args.load.context("nobody knows how busy the machine was: say so with --load")?;
-        fs::write(&args.record, record(folder, &load, args.commit)?)?;
+        fs::write(&args.record, record(&args.from, &load, args.commit)?)?;
+        println!("{} is of {} runs", args.record.display(), args.from.len());
     }
-    let text = fs::read_to_string(&args.record).with_context(|| args.record.display().to_string())?;
-    let (about, mut rows) = read(&text)?;
-    rows.sort_by(|a, b| a.order().cmp(&b.order()));
+    let (about, rows) = read(&args.record)?;
+    let every_kernel = args.kernels.as_deref().map(read).transpose()?;
     fs::create_dir_all("docs/costs")?;
-    let name = args.record.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut document = page(&about, &name, &rows, &args.compared)?;
+    let mut document = page(&about, &name(&args.record), &rows)?;
+    if let (Some(file), Some((about, rows))) = (&args.kernels, &every_kernel) {
+        document += &kernels_page(about, &name(file), rows)?;
+    }
+    document += &limbs(&rows)?;
+    document += &comparisons(&args.compared)?;
     if let Some(file) = &args.native {
         document += &native(file, &args.yardstick)?;
     }
     fs::write("docs/costs.md", document)?;
     fs::write("docs/costs/operations.svg", operations_chart(&rows))?;
-    fs::write("docs/costs/steps.svg", steps_chart(&rows))?;
+    let steps = every_kernel.map_or(rows, |(_, rows)| rows);
+    fs::write("docs/costs/steps.svg", steps_chart(&steps))?;
     if args.prices {
-        fs::write("crates/planner/src/measured.csv", prices(&rows))?;
+        fs::write("crates/planner/src/measured.csv", prices(&steps))?;
     }
     println!("docs/costs.md and its charts are of {}", args.record.display());
     Ok(())
 }
 
-/// The medians and facts in Criterion's folder, as a record.
-fn record(folder: &Path, load: &str, commit: Option<String>) -> Result<String> {
+fn name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The medians and facts in Criterion's folders, as a record.
+fn record(folders: &[PathBuf], load: &str, commit: Option<String>) -> Result<String> {
+    // By kernel and id: the least of the runs' medians, since other work on a machine only adds to a time,
+    // and what stands beside it.
+    let mut measured: BTreeMap<(String, String), (f64, String)> = BTreeMap::new();
+    for folder in folders {
+        let kernel = folder.join(support::KERNEL_FILE);
+        let kernel = fs::read_to_string(&kernel).with_context(|| kernel.display().to_string())?;
+        for (id, ns, facts) in run(folder)? {
+            let least =
+                measured.get(&(kernel.trim().into(), id.clone())).map_or(ns, |(least, _)| ns.min(*least));
+            measured.insert((kernel.trim().into(), id), (least, facts));
+        }
+    }
+    let commit = match commit {
+        Some(commit) => commit,
+        None => head()?,
+    };
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("", |m| m.1);
+    let machine = format!("{model}; {load}").replace(',', " ");
+    let cores = std::thread::available_parallelism()?;
+    let lines = measured.into_iter().map(|((kernel, id), (ns, facts))| {
+        format!("{commit},{machine},{cores},{kernel},{id},{ns:.0},{facts}\n")
+    });
+    Ok(format!("{HEAD}\n{}", lines.collect::<String>()))
+}
+
+/// What one run measured: ids, medians in nanoseconds, `bits,bytes`.
+fn run(folder: &Path) -> Result<Vec<(String, f64, String)>> {
     let facts = fs::read_to_string(folder.join("facts.csv")).unwrap_or_default();
     // A later run of the same bench counts. The fields: id, bits of the worst slot, mean bits, bytes.
     let facts: BTreeMap<&str, (&str, &str)> = facts
@@ -127,16 +178,7 @@ fn record(folder: &Path, load: &str, commit: Option<String>) -> Result<String> {
             Some((fields.next()?, (worst, bytes)))
         })
         .collect();
-    let commit = match commit {
-        Some(commit) => commit,
-        None => head()?,
-    };
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("", |m| m.1);
-    let machine = format!("{model}; {load}").replace(',', " ");
-    let cores = std::thread::available_parallelism()?;
-    let kernel = rns::kernels();
-    let mut lines = Vec::new();
+    let mut out = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let new = entry?.path().join("new");
         let json = |file: &str| -> Option<serde_json::Value> {
@@ -150,12 +192,10 @@ fn record(folder: &Path, load: &str, commit: Option<String>) -> Result<String> {
         let (fact, _) = id.rsplit_once("/threads=").unwrap_or((id, ""));
         let (bits, bytes) = facts.get(fact).copied().unwrap_or_default();
         // Commas separate d and K in an id.
-        let id = id.replace(',', ";");
-        lines.push(format!("{commit},{machine},{cores},{kernel},{id},{ns:.0},{bits},{bytes}"));
+        out.push((id.replace(',', ";"), ns, format!("{bits},{bytes}")));
     }
-    ensure!(!lines.is_empty(), "{} holds no measurement", folder.display());
-    lines.sort();
-    Ok(format!("{HEAD}\n{}\n", lines.join("\n")))
+    ensure!(!out.is_empty(), "{} holds no measurement", folder.display());
+    Ok(out)
 }
 
 fn head() -> Result<String> {
@@ -164,8 +204,9 @@ fn head() -> Result<String> {
     Ok(String::from_utf8(out.stdout)?.trim().to_owned())
 }
 
-/// Machine and commit in words, and the rows.
-fn read(text: &str) -> Result<(String, Vec<Row>)> {
+/// Machine and commit in words, and the rows, small problems and rings first.
+fn read(file: &Path) -> Result<(String, Vec<Row>)> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut lines = text.lines();
     ensure!(lines.next() == Some(HEAD), "a record starts with the line {HEAD}");
     let (mut about, mut rows) = (String::new(), Vec::new());
@@ -174,10 +215,11 @@ fn read(text: &str) -> Result<(String, Vec<Row>)> {
         let [commit, machine, cores, kernel, id, ns, bits, bytes] = fields[..] else {
             anyhow::bail!("not a line of a record: {line}");
         };
-        about = format!("{machine}; {cores} cores; {kernel} kernels; commit {commit}");
+        about = format!("{machine}; {cores} cores; commit {commit}");
         let ns = ns.parse().with_context(|| line.to_owned())?;
-        rows.push(Row { id: id.into(), ns, bits: bits.into(), bytes: bytes.into() });
+        rows.push(Row { kernel: kernel.into(), id: id.into(), ns, bits: bits.into(), bytes: bytes.into() });
     }
+    rows.sort_by(|a, b| a.order().cmp(&b.order()));
     Ok((about, rows))
 }
 
@@ -196,12 +238,12 @@ fn size(bytes: &str) -> String {
     bytes.parse::<f64>().map_or(String::new(), |b| format!("{:.2} MB", b / 1e6))
 }
 
-fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result<String> {
+fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
     let mut out = String::new();
     writeln!(
         out,
         "# Costs\n\nMade by `cargo run --release --example costs -- --record benches/record/{record} ...` \
-         (the whole command is in [benches/record](../benches/record/README.md)); the raw numbers are in that file.\n\nMachine: {about}. Times are medians of ten samples. **They are too long on a machine that does other work at \
+         (the whole command is in [benches/record](../benches/record/README.md)); the raw numbers are in that file.\n\nMachine: {about}; avx512 kernels, where no other is named. Times are medians of ten samples. **They are too long on a machine that does other work at \
          the same time, most of all those on two threads;** compare only times of one table. Bits are \
          −log₂ of the largest error of a slot, compared with the clear result.\n\n\
          ![Operations](costs/operations.svg)\n\n![Steps of a bandit](costs/steps.svg)"
@@ -275,12 +317,18 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
             size(&r.bytes)
         )?;
     }
-    out += &predictions(rows)?;
-    out += "\n## Kernels\n\nEach row is for one limb, or for one polynomial where a set is named, at level `l`. \
+    Ok(out)
+}
+
+/// Transforms and sums of one limb.
+fn limbs(rows: &[Row]) -> Result<String> {
+    let mut out = String::from(
+        "\n## Kernels\n\nEach row is for one limb, or for one polynomial where a set is named, at level `l`. \
             `ntt_forward` and `ntt_inverse` transform one limb, and `…_tfhe` are the transforms of \
             `tfhe-ntt`. `combine_5` is a sum of five limbs times constants, and `pair_products_5` \
             multiplies five digits by the pairs of a key. `mod_up` computes the digits of a key switch, \
-            and `mod_down` divides by P ([arithmetic.md](arithmetic.md)).\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n";
+            and `mod_down` divides by P ([arithmetic.md](arithmetic.md)).\n\n| kernel | size | 1 thread | 2 threads |\n|---|---|---:|---:|\n",
+    );
     let kernels = || rows.iter().filter(|r| r.layer() == "rns");
     for r in kernels().filter(|r| r.part("threads") == "1") {
         let (stem, _) = r.id.rsplit_once('/').unwrap_or_default();
@@ -289,17 +337,23 @@ fn page(about: &str, record: &str, rows: &[Row], compared: &[PathBuf]) -> Result
         let two = two.map_or(String::new(), |t| time(t.ns));
         writeln!(out, "| `{}` | {} | {} | {two} |", r.what(), parts.join(", "), time(r.ns))?;
     }
+    Ok(out)
+}
+
+/// Tables of `benches/openfhe/compare.py`.
+fn comparisons(compared: &[PathBuf]) -> Result<String> {
+    let mut out = String::new();
     if !compared.is_empty() {
         out += "\n## Beside other libraries\n\nThe libraries were measured in turns within one run (`benches/openfhe/compare.py`) of the \
-            commit that `benches/record/README.md` names. They are the Python wheels of OpenFHE and SEAL \
+            commits that `benches/record/README.md` names. They are the Python wheels of OpenFHE and SEAL \
             (TenSEAL), which are built without the vector kernels of HEXL. Rings and the bits of each \
             ciphertext prime are the same; each library chooses special primes and digits under the same \
-            bound. Each operation is timed after 20 ms of the same calls. The ratio is their time over \
+            bound. Each operation is timed after 20 ms or more of the same calls. The ratio is their time over \
             ours, with a 95 % interval: above 1 we are faster. Bits are those of the mean error. Their \
             operands are encrypted under the public key, ours under the secret key, as devices encrypt, \
             which alone gives 6 to 7 bits.\n\n\
-                | library | set | threads | operation | theirs | ours | ratio | interval | their bits | our bits |\n\
-                |---|---|---:|---|---:|---:|---:|---|---:|---:|\n";
+                | library | set | threads | operation | our kernels | theirs | ours | ratio | interval | their bits | our bits |\n\
+                |---|---|---:|---|---|---:|---:|---:|---|---:|---:|\n";
         for file in compared {
             out += &comparison(file)?;
         }
@@ -318,27 +372,93 @@ fn distinct<'a, T: PartialEq>(rows: impl Iterator<Item = &'a Row>, f: impl Fn(&'
     })
 }
 
+/// Operations, steps and transforms with each version of the kernels, and the predictions beside them.
+fn kernels_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
+    let mut out = format!(
+        "\n## With each kernel\n\nMachine: {about}; record [{record}](../benches/record/{record}). The kernels took turns, and each time \
+         is the least of the medians of its runs. Rows without a time were not measured with that kernel.\n\n"
+    );
+    let both = ["1", "2"];
+    out += &side_by_side(rows, "ckks", "operation | set | level", &both, |r| {
+        format!("`{}` | {} | {}", r.what(), r.part("set"), r.level())
+    });
+    out += &side_by_side(rows, "helba", "step | d, K | level", &both, |r| {
+        let (d, k) = r.problem().unwrap_or_default();
+        format!("`{}` | {d}, {k} | {}", r.what(), r.level())
+    });
+    out += "One limb, on one thread. `…_tfhe` and `…_tfhe32` are the transforms of `tfhe-ntt` with its kernels for AVX2, of words \
+            of 64 and of 32 bits, beside each of ours in turn; they do not depend on our kernel.\n\n";
+    out += &side_by_side(rows, "rns", "one limb | size | bits", &both[..1], |r| {
+        format!("`{}` | {} | {}", r.what(), r.part("n"), r.part("bits"))
+    });
+    out += &predictions(rows)?;
+    Ok(out)
+}
+
+/// A table of a layer's rows with columns for kernels and numbers of threads.
+fn side_by_side(
+    rows: &[Row],
+    of_layer: &'static str,
+    head: &str,
+    threads: &[&str],
+    label: impl Fn(&Row) -> String,
+) -> String {
+    let columns: Vec<(&str, String)> =
+        threads.iter().flat_map(|&t| kernels_of(rows).into_iter().map(move |kernel| (t, kernel))).collect();
+    let names = columns
+        .iter()
+        .map(|(t, kernel)| format!(" {kernel}, {t} thread{} |", if *t == "1" { "" } else { "s" }));
+    let mut out =
+        format!("| {head} |{}\n|---|---|---:|{}\n", names.collect::<String>(), "---:|".repeat(columns.len()));
+    for name in distinct(layer(rows, of_layer), &label) {
+        out += &format!("| {name} |");
+        for (t, kernel) in &columns {
+            let of = |r: &&Row| r.kernel == *kernel && r.part("threads") == *t && label(r) == name;
+            out += &layer(rows, of_layer).find(of).map_or("  |".into(), |r| format!(" {} |", time(r.ns)));
+        }
+        out += "\n";
+    }
+    out + "\n"
+}
+
+fn layer<'a>(rows: &'a [Row], layer: &'static str) -> impl Iterator<Item = &'a Row> {
+    rows.iter().filter(move |r| r.layer() == layer)
+}
+
+/// The kernels that rows name, the fastest first.
+fn kernels_of(rows: &[Row]) -> Vec<String> {
+    let all = rns::Kernel::ALL.into_iter().rev().map(|kernel| kernel.to_string());
+    all.filter(|kernel| rows.iter().any(|r| r.kernel == *kernel)).collect()
+}
+
 /// What `helba-keygen plan` says beside what was measured.
 fn predictions(rows: &[Row]) -> Result<String> {
     let mut out = String::from(
-        "\n## Predictions\n\n`helba-keygen plan` knows the times of seven operations of set H, and how often a circuit \
-            makes each operation at each level. The table compares its predictions with the measurements \
-            of the same record.\n\n\
-         | d, K | step | threads | predicted | measured | measured/predicted |\n|---|---|---:|---:|---:|---:|\n",
+        "## Predictions\n\n`helba-keygen plan` knows the times of eight operations of set H with each kernel, and how often a \
+            circuit makes each operation at each level. The table compares its predictions with the \
+            measurements of the same record.\n\n\
+         | d, K | step | kernel | threads | predicted | measured | measured/predicted |\n|---|---|---|---:|---:|---:|---:|\n",
     );
-    let helba = || rows.iter().filter(|r| r.layer() == "helba");
-    for name in distinct(helba().filter(|r| r.problem().is_some()), Row::problem).into_iter().flatten() {
-        let (d, k) = name;
-        let report = planner::plan(d, k, 1000, false)?;
-        for s in report.seconds {
-            let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
-            for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
-                let threads = s.threads.to_string();
-                let of =
-                    |r: &&Row| r.problem() == Some(name) && r.what() == step && r.part("threads") == threads;
-                let Some(row) = helba().find(of) else { continue };
-                let (want, got, ratio) = (time(predicted * 1e9), time(row.ns), row.ns / predicted / 1e9);
-                writeln!(out, "| {d}, {k} | {step} | {threads} | {want} | {got} | {ratio:.2} |")?;
+    for problem in distinct(layer(rows, "helba"), Row::problem).into_iter().flatten() {
+        let (d, k) = problem;
+        for of_kernel in planner::plan(d, k, 1000, false)?.kernels.iter().rev() {
+            let kernel = of_kernel.kernel.to_string();
+            for s in &of_kernel.seconds {
+                let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
+                for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)])
+                {
+                    let threads = s.threads.to_string();
+                    let of = |r: &&Row| {
+                        (r.kernel.as_str(), r.problem(), r.what(), r.part("threads"))
+                            == (&kernel, Some(problem), step, &threads)
+                    };
+                    let Some(row) = layer(rows, "helba").find(of) else { continue };
+                    let (want, got, ratio) = (time(predicted * 1e9), time(row.ns), row.ns / predicted / 1e9);
+                    writeln!(
+                        out,
+                        "| {d}, {k} | {step} | {kernel} | {threads} | {want} | {got} | {ratio:.2} |"
+                    )?;
+                }
             }
         }
     }
@@ -351,15 +471,17 @@ fn comparison(file: &Path) -> Result<String> {
     let mut out = String::new();
     for line in text.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let [peer, set, threads, what, _, theirs, ours, ratio, low, high, bits, our_bits] = fields[..] else {
+        let [peer, set, threads, what, _, theirs, ours, ratio, low, high, bits, our_bits, ..] = fields[..]
+        else {
             anyhow::bail!("not a line of a comparison: {line}");
         };
+        let kernel = fields.get(12).unwrap_or(&"avx512");
         let number = |s: &str| s.parse::<f64>().with_context(|| line.to_owned());
         let bits = [bits, our_bits].map(|b| b.parse().ok().filter(|b: &f64| b.is_finite()));
         let [bits, our_bits] = bits.map(|b| b.map_or(String::new(), |b| format!("{b:.1}")));
         writeln!(
             out,
-            "| {peer} | {set} | {threads} | `{what}` | {} | {} | {:.2} | {:.2} to {:.2} | {bits} | {our_bits} |",
+            "| {peer} | {set} | {threads} | `{what}` | {kernel} | {} | {} | {:.2} | {:.2} to {:.2} | {bits} | {our_bits} |",
             time(number(theirs)? * 1e9),
             time(number(ours)? * 1e9),
             number(ratio)?,
@@ -418,10 +540,25 @@ fn native(file: &Path, yardstick: &[PathBuf]) -> Result<String> {
 
 /// The planner's table.
 fn prices(rows: &[Row]) -> String {
-    let mut out = String::from("operation,level,threads,nanoseconds\n");
-    let wanted = |r: &&Row| r.layer() == "ckks" && r.part("set") == "H" && PRICED.contains(&r.what());
-    for r in rows.iter().filter(wanted) {
-        out += &format!("{},{},{},{:.0}\n", r.what(), r.level(), r.part("threads"), r.ns);
+    let mut out = String::from("kernel,operation,level,threads,nanoseconds\n");
+    let of_set: Vec<&Row> = layer(rows, "ckks").filter(|r| r.part("set") == "H").collect();
+    for kernel in kernels_of(rows) {
+        let of_kernel = || of_set.iter().filter(|r| r.kernel == kernel);
+        let mut line = |r: &Row, what: &str, ns: f64| {
+            out += &format!("{kernel},{what},{},{},{ns:.0}\n", r.level(), r.part("threads"));
+        };
+        for r in of_kernel().filter(|r| PRICED.contains(&r.what())) {
+            line(r, r.what(), r.ns);
+        }
+        for r in of_kernel().filter(|r| r.what() == SEEDED) {
+            let alike = |whole: &&&Row| {
+                whole.what() == WHOLE
+                    && (whole.level(), whole.part("threads")) == (r.level(), r.part("threads"))
+            };
+            if let Some(whole) = of_kernel().find(alike) {
+                line(r, EXPANSION, r.ns - whole.ns);
+            }
+        }
     }
     out
 }
@@ -446,6 +583,9 @@ fn steps_chart(rows: &[Row]) -> String {
     let bars = rows
         .iter()
         .filter(|r| r.layer() == "helba" && r.part("threads") == "1" && wanted.contains(&r.what()));
+    // A record of several kernels has the fastest one's bars.
+    let fastest = kernels_of(rows).into_iter().next();
+    let bars = bars.filter(|r| Some(&r.kernel) == fastest.as_ref());
     let label = |r: &Row| {
         let (d, k) = r.problem().unwrap_or_default();
         format!("{}, d = {d}, K = {k}", r.what())

@@ -4,11 +4,11 @@
 //! ```text
 //! cargo run --release --example peer -- SET THREADS
 //! ```
-//! Prints the names of the operations on one line; then, for each name on standard input, seconds and bits of
-//! precision of one call at the top level; `NAME warm` times the call after 20 ms of others, which finds
-//! caches warm, and threads awake and spread over the processors, as within a circuit. `ntt_tfhe` is no
-//! operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what was measured with it
-//! elsewhere can be carried over.
+//! Prints the kernels that run and the names of the operations on one line; then, for each name on standard
+//! input, seconds and bits of precision of one call at the top level; `NAME warm` times the call after 20 ms
+//! of others, which finds caches warm, and threads awake and spread over the processors, as within a circuit.
+//! `ntt_tfhe` is no operation of ours but the mean of some transforms of one limb by `tfhe-ntt`: what was
+//! measured with it elsewhere can be carried over.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     let mut limb = rns::Buffer::scratch(n);
     limb.iter_mut().zip(0..).for_each(|(x, i)| *x = i);
     let mut out = std::io::stdout();
-    writeln!(out, "{}", names.join(" "))?;
+    writeln!(out, "{} {}", rns::kernels(), names.join(" "))?;
     out.flush()?;
     let bits: Vec<f64> =
         operations.iter_mut().map(|op| op.judge().bits.map_or(f64::NAN, |bits| bits.1)).collect();

@@ -1,13 +1,14 @@
 """Our operations beside OpenFHE's and SEAL's, in turns within one run.
 
     cargo build --release --example peer
-    python benches/openfhe/compare.py --sets C A --threads 1 --samples 15 [--out FILE.csv]
+    python benches/openfhe/compare.py --sets C A --threads 1 --samples 15 [--kernels avx2 scalar] [--out FILE.csv]
 
 Each library is used through its Python wheel (`openfhe`; `tenseal` for SEAL) where it can be imported; what cannot be is
 named and left out. Same ring degree, same bits of every ciphertext prime, uniform ternary secrets; the
 special primes and digits are what each library can choose under the 128-bit bound of the security table. Times include
 one call from Python, some microseconds; each call that counts comes after 20 ms of the same. `tfhe-ntt` is a yardstick, not a rival: its transform of one limb of 50 bits, timed
-in turns with each of our operations, says how fast the machine was while it ran. The ratio is theirs over ours, of medians, with a 95 % interval from
+in turns with each of our operations, says how fast the machine was while it ran. `--kernels` names the versions of our kernels that take turns
+(`RNS_KERNEL`); the default is the one that this machine runs. The ratio is theirs over ours, of medians, with a 95 % interval from
 resampling pairs; above 1 we are faster. One thread count a run: pools are sized at start.
 """
 
@@ -121,10 +122,11 @@ YARDSTICK, YARDSTICK_OPERATION = "tfhe-ntt", "ntt_tfhe"
 class Ours:
     """The peer program, one operation at a time."""
 
-    def __init__(self, binary, label, threads):
+    def __init__(self, binary, label, threads, kernel=None):
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen([binary, label, str(threads)], stdin=pipe, stdout=pipe, text=True)
-        self.names = self.process.stdout.readline().split()
+        env = dict(os.environ, RNS_KERNEL=kernel) if kernel else None
+        self.process = subprocess.Popen([binary, label, str(threads)], stdin=pipe, stdout=pipe, text=True, env=env)
+        self.kernel, *self.names = self.process.stdout.readline().split()
 
     def run(self, name):
         print(name, file=self.process.stdin, flush=True)
@@ -158,22 +160,27 @@ def rivals(peer, label, ours):
             yield name, lambda call=call: timed(call), judge(call()) if judge else math.nan
 
 
-def warm(call, seconds=0.02):
+def warm(call, seconds):
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         call()
     return call()
 
 
-def compare(peer, label, threads, samples, binary):
-    ours = Ours(binary, label, threads)
-    for name, theirs, their_bits in rivals(peer, label, ours):
-        _, our_bits = ours.run(name)
+def compare(peer, label, args):
+    ours = [Ours(args.binary, label, args.threads, kernel) for kernel in args.kernels]
+    for name, theirs, their_bits in rivals(peer, label, ours[0]):
+        if args.operations and name not in args.operations:
+            continue
+        bits = [our.run(name)[1] for our in ours]
         # Each finds its threads awake and its caches warm: what was called before does not count.
-        pairs = [(warm(theirs), ours.run(f"{name} warm")[0]) for _ in range(samples)]
-        row = [peer, label, threads, name, samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
-        row += [*interval(pairs), their_bits, our_bits]
-        yield [f"{v:.6g}" if isinstance(v, float) else v for v in row]
+        last = lambda our: [our.run(f"{name} warm")[0] for _ in range(args.warm)][-1]
+        turns = [(warm(theirs, args.warm * 0.02), [last(our) for our in ours]) for _ in range(args.samples)]
+        for i, our in enumerate(ours):
+            pairs = [(t, all_of_ours[i]) for t, all_of_ours in turns]
+            row = [peer, label, args.threads, name, args.samples, median(t for t, _ in pairs), median(o for _, o in pairs)]
+            row += [*interval(pairs), their_bits, bits[i], our.kernel]
+            yield [f"{v:.6g}" if isinstance(v, float) else v for v in row]
 
 
 def importable(peer):
@@ -189,6 +196,9 @@ def main():
     parser.add_argument("--sets", nargs="+", default=["C", "A"], choices=list(SETS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--kernels", nargs="+", default=[None], choices=["avx512", "avx2", "neon", "scalar"])
+    parser.add_argument("--warm", type=int, default=1, help="how often 20 ms of calls come before the one that counts")
+    parser.add_argument("--operations", nargs="+", help="those to compare; default: all")
     known = [*PEERS, YARDSTICK]
     parser.add_argument("--peers", nargs="+", default=known, choices=known)
     parser.add_argument("--out", type=pathlib.Path)
@@ -209,12 +219,12 @@ def main():
         env = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
         sys.exit(subprocess.call([sys.executable, *sys.argv], env=env))
 
-    head = "peer,set,threads,operation,samples,peer_seconds,our_seconds,ratio,low,high,peer_bits,our_bits"
+    head = "peer,set,threads,operation,samples,peer_seconds,our_seconds,ratio,low,high,peer_bits,our_bits,kernel"
     rows = [head.split(",")]
     print(head)
     for peer in found:
         for label in args.sets:
-            for row in compare(peer, label, args.threads, args.samples, args.binary):
+            for row in compare(peer, label, args):
                 rows.append(row)
                 print(*row, sep=",", flush=True)
     if args.out:

@@ -75,6 +75,9 @@ impl Fact {
     }
 }
 
+/// The file beside Criterion's that names the kernels that ran.
+pub(crate) const KERNEL_FILE: &str = "kernel";
+
 /// Times what it is given in thread pools of several sizes, and keeps facts where the times are.
 pub(crate) struct Bench<'a> {
     criterion: &'a mut Criterion,
@@ -91,6 +94,7 @@ impl<'a> Bench<'a> {
         let threads = words("BENCH_THREADS", "1 2").into_iter().map(|w| w.parse().expect("a number"));
         let folder = criterion_folder();
         std::fs::create_dir_all(&folder).expect("a folder that can be written");
+        std::fs::write(folder.join(KERNEL_FILE), rns::kernels().to_string()).expect("room on the disk");
         let facts = std::fs::File::options().create(true).append(true).open(folder.join("facts.csv"));
         Bench { criterion, pools: threads.map(pool).collect(), facts: facts.expect("a file") }
     }

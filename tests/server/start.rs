@@ -50,6 +50,43 @@ fn attack_toy_keys_are_not_served_unnoticed() {
     drop(Program::start(&state));
 }
 
+/// What a log begins with: the kernels that run and the reason, and seconds of a decision of the largest
+/// problem of the keys.
+#[test]
+fn logs_name_the_kernels() {
+    let folder = TempDir::new().unwrap();
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_helba-server"));
+    server.arg("--keys").arg(keys().public_file()).arg("--state").arg(folder.path().join("state"));
+    server.args(["--listen", ANY, "--threads", "1"]).env("RUST_LOG", "info").env("RNS_KERNEL", "scalar");
+    // It stops at the toy keys.
+    let log = String::from_utf8(server.output().unwrap().stderr).unwrap();
+    says(&log, &["scalar kernels run, as RNS_KERNEL says", "s on 1 thread with scalar kernels"]);
+}
+
+/// `check` starts nothing; as text and as JSON.
+#[test]
+fn checks_compare_kernels() {
+    let check = |arguments: &[&str]| {
+        let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_helba-server"));
+        server.arg("check").args(arguments).env("RNS_KERNEL", "scalar");
+        let out = server.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    says(&check(&[]), &["scalar kernels run, as RNS_KERNEL says", "d = 8, K = 8: a decision takes about"]);
+    let file = keys().public_file();
+    let json: serde_json::Value =
+        serde_json::from_str(&check(&["--keys", file.to_str().unwrap(), "--json"])).unwrap();
+    let shape = keys().bundle.manifest.shape;
+    assert_eq!(
+        (json["kernel"].as_str(), json["features"].as_u64()),
+        (Some("scalar"), Some(shape.dim as u64))
+    );
+    let kernels = json["kernels"].as_array().unwrap();
+    assert!(kernels[0]["kernel"] == "scalar" && kernels[0]["available"] == true, "{json}");
+    assert!(kernels[0]["seconds"][0]["round"].as_f64().unwrap() > 0.0, "{json}");
+}
+
 #[test]
 fn busy_port_is_named() {
     let (_listener, address) = busy_port();

@@ -7,8 +7,10 @@
 
 mod count;
 mod error;
+mod kernel;
 mod plan;
 mod price;
 
 pub use error::Error;
+pub use kernel::{KernelSeconds, kernel_choice};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};

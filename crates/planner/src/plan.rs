@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::count::{Op, OperationCounter};
+use crate::kernel::{self, KernelSeconds};
 use crate::price::{MEASURED_AT, Prices};
 use circuits::Counts;
 use circuits::inverse::Newton;
@@ -11,6 +12,7 @@ use helba::decide::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{DecisionLevels, UpdateLevels};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
+use rns::Kernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -123,8 +125,13 @@ pub struct Report {
     pub update_operations: Operations,
     /// Batch updates there can be at most.
     pub updates_at_most: u64,
-    /// Predictions on one and two threads.
+    /// Predictions on one and two threads, for the kernels that this process runs.
     pub seconds: Vec<Seconds>,
+    /// The kernels that this process runs.
+    #[serde(serialize_with = "kernel::word")]
+    pub kernel: Kernel,
+    /// Predictions for the kernels with prices, the fastest last.
+    pub kernels: Vec<KernelSeconds>,
     /// The set that prices were measured at.
     pub measured_at: &'static str,
 }
@@ -176,10 +183,17 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
     let wide = params.qp_basis(params.max_level()).len();
     let scratch = memory_of(&params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
     let updates_at_most = config.linear.max_batches(rounds).saturating_sub(1);
-    let seconds = [1, 2]
-        .map(|threads| circuits.seconds(&params, threads, rounds, updates_at_most))
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+    let seconds = |kernel| -> Result<Vec<Seconds>, Error> {
+        let on = |threads| -> Result<Seconds, Error> {
+            Ok(circuits.seconds(&Prices::new(&params, kernel, threads)?, rounds, updates_at_most))
+        };
+        [1, 2].into_iter().map(on).collect()
+    };
+    let kernel = rns::kernels();
+    let kernels = kernel::priced().into_iter().map(|kernel| {
+        Ok(KernelSeconds { kernel, available: kernel.is_available(), seconds: seconds(kernel)? })
+    });
+    let kernels = kernels.collect::<Result<_, Error>>()?;
     let spec = *params.spec();
     let top = params.max_level();
     let why = vec![
@@ -224,7 +238,9 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         decision_operations: circuits.decision.operations(),
         update_operations: circuits.update.operations(),
         updates_at_most,
-        seconds,
+        seconds: seconds(kernel::price_of(kernel))?,
+        kernel,
+        kernels,
         measured_at: MEASURED_AT.name,
     })
 }
@@ -252,7 +268,7 @@ fn carried(
 }
 
 /// "1 arm", "2 arms".
-fn many(n: u64, what: &str) -> String {
+pub(crate) fn many(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
@@ -424,11 +440,10 @@ impl Circuits {
         Ok(Circuits { score, compare, decision, update, asks, levels: levels.clone() })
     }
 
-    fn seconds(&self, params: &Params, threads: usize, rounds: u64, updates: u64) -> Result<Seconds, Error> {
-        let prices = Prices::new(params, threads)?;
+    fn seconds(&self, prices: &Prices, rounds: u64, updates: u64) -> Seconds {
         let levels = &self.levels;
-        let (score, compare) = (self.score.seconds(&prices), self.compare.seconds(&prices));
-        let masks = self.decision.seconds(&prices) - score - compare;
+        let (score, compare) = (self.score.seconds(prices), self.compare.seconds(prices));
+        let masks = self.decision.seconds(prices) - score - compare;
         // The action and, where it is asked, the trace comparison are encrypted anew and flooded at level 0.
         let answers = if self.asks { 2.0 } else { 1.0 };
         let answer = masks + 1.5 * answers * prices.encryption(levels.answer_level);
@@ -436,10 +451,11 @@ impl Circuits {
             prices.seconds(Op::Add, levels.statistics_level) + prices.seconds(Op::Add, levels.trace_level);
         let refresh = prices.seconds(Op::Adjust, levels.refresh_level + 1)
             + 2.0 * prices.encryption(levels.refresh_level);
-        let update = self.update.seconds(&prices) + refresh;
+        let update = self.update.seconds(prices) + refresh;
         let round = score + compare + answer + feedback;
         let all_rounds_at_most = rounds as f64 * round + updates as f64 * update;
-        Ok(Seconds { threads, score, compare, answer, feedback, update, round, all_rounds_at_most })
+        let threads = prices.threads();
+        Seconds { threads, score, compare, answer, feedback, update, round, all_rounds_at_most }
     }
 }
 
@@ -495,6 +511,9 @@ impl std::fmt::Display for Report {
                 self.updates_at_most,
                 s.all_rounds_at_most
             )?;
+        }
+        for s in &self.seconds {
+            writeln!(f, "kernels       {}", self.kernel_outlook(s.threads))?;
         }
         writeln!(f, "prices        measured at {}, carried over by limbs", self.measured_at)?;
         write!(

@@ -3,9 +3,10 @@
 
 use crate::count::Op;
 use ckks::{Gadget, Params, ParamsSpec};
+use rns::Kernel;
 use std::collections::BTreeMap;
 
-/// `operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`];
+/// `kernel,operation,level,threads,nanoseconds`: medians of the record, at [`ckks::LOGN15_LOGQP858_DEPTH18`];
 /// `expand_key` is `rotate_seeded` less `rotate`.
 const MEASURED: &str = include_str!("measured.csv");
 pub(crate) const MEASURED_AT: ParamsSpec = ckks::LOGN15_LOGQP858_DEPTH18;
@@ -113,6 +114,23 @@ impl Sizes {
     }
 }
 
+/// The lines of the table: kernel, operation, level, threads, nanoseconds.
+fn table() -> impl Iterator<Item = (&'static str, &'static str, usize, usize, f64)> {
+    MEASURED.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split(',');
+        let (kernel, operation) = (fields.next()?, fields.next()?);
+        let mut number = || fields.next()?.parse().ok();
+        let (level, threads) = (number()?, number()?);
+        Some((kernel, operation, level, threads, fields.next()?.parse().ok()?))
+    })
+}
+
+/// Whether the table has prices of `kernel`.
+pub(crate) fn is_measured(kernel: Kernel) -> bool {
+    let word = kernel.to_string();
+    table().any(|(of, ..)| of == word)
+}
+
 /// Prices at one parameter set on a number of threads.
 pub(crate) struct Prices<'a> {
     params: &'a Params,
@@ -123,17 +141,19 @@ pub(crate) struct Prices<'a> {
 }
 
 impl<'a> Prices<'a> {
-    /// For one or two threads, as measured.
-    pub(crate) fn new(params: &'a Params, threads: usize) -> Result<Self, ckks::Error> {
+    /// For a kernel that is measured, on one or two threads.
+    pub(crate) fn new(params: &'a Params, kernel: Kernel, threads: usize) -> Result<Self, ckks::Error> {
+        let word = kernel.to_string();
         let mut measured: BTreeMap<_, BTreeMap<usize, f64>> = BTreeMap::new();
-        for line in MEASURED.lines().skip(1) {
-            if let [op, level, threads, ns] = line.split(',').collect::<Vec<_>>()[..]
-                && let (Ok(level), Ok(threads), Ok(ns)) = (level.parse(), threads.parse(), ns.parse())
-            {
-                measured.entry((op, threads)).or_default().insert(level, ns);
-            }
+        for (.., op, level, threads, ns) in table().filter(|(of, ..)| *of == word) {
+            measured.entry((op, threads)).or_default().insert(level, ns);
         }
         Ok(Prices { params, reference: MEASURED_AT.validate()?, threads, measured })
+    }
+
+    /// The number of threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Seconds of `op` at `level`.
@@ -180,14 +200,25 @@ impl<'a> Prices<'a> {
 mod tests {
     use super::*;
 
+    /// The kernels with prices, on one and two threads.
+    fn measured() -> impl Iterator<Item = (Kernel, usize)> {
+        let kernels = Kernel::ALL.into_iter().filter(|&kernel| is_measured(kernel));
+        kernels.flat_map(|kernel| [(kernel, 1), (kernel, 2)])
+    }
+
     /// Every line of the table is read, and every price is a positive number that grows with the level.
     #[test]
     fn prices_exist_and_grow() {
         let params = MEASURED_AT.validate().unwrap();
-        for threads in [1, 2] {
-            let prices = Prices::new(&params, threads).unwrap();
-            let read: usize = prices.measured.values().map(BTreeMap::len).sum();
-            assert_eq!(read, MEASURED.lines().count() - 1);
+        let mut read = 0;
+        for (kernel, threads) in measured() {
+            let prices = Prices::new(&params, kernel, threads).unwrap();
+            read += prices
+                .measured
+                .iter()
+                .filter(|((_, t), _)| *t == threads)
+                .map(|(_, l)| l.len())
+                .sum::<usize>();
             for (op, growth) in [
                 (Op::Add, 2.0),
                 (Op::PlainProduct { terms: 1 }, 2.0),
@@ -204,18 +235,21 @@ mod tests {
             }
             assert!(prices.encryption(0) > 0.0);
         }
+        assert_eq!(read, MEASURED.lines().count() - 1);
     }
 
     /// Where a price was measured it is the measurement.
     #[test]
     fn measured_prices_come_back() {
         let params = MEASURED_AT.validate().unwrap();
-        let prices = Prices::new(&params, 1).unwrap();
-        for (name, op) in
-            [("mul", Op::Product { products: 1, terms: 0 }), ("rotate", Op::Rotations { count: 1 })]
-        {
-            for (level, ns) in &prices.measured[&(name, 1)] {
-                assert!((prices.seconds(op, *level) / (ns * 1e-9) - 1.0).abs() < 1e-9);
+        for (kernel, threads) in measured() {
+            let prices = Prices::new(&params, kernel, threads).unwrap();
+            for (name, op) in
+                [("mul", Op::Product { products: 1, terms: 0 }), ("rotate", Op::Rotations { count: 1 })]
+            {
+                for (level, ns) in &prices.measured[&(name, threads)] {
+                    assert!((prices.seconds(op, *level) / (ns * 1e-9) - 1.0).abs() < 1e-9);
+                }
             }
         }
     }
@@ -239,8 +273,8 @@ mod tests {
     #[test]
     fn levels_in_between_are_interpolated() {
         let params = MEASURED_AT.validate().unwrap();
-        for threads in [1, 2] {
-            let prices = Prices::new(&params, threads).unwrap();
+        for (kernel, threads) in measured() {
+            let prices = Prices::new(&params, kernel, threads).unwrap();
             let op = Op::Product { products: 1, terms: 0 };
             let rate = |level: usize| prices.rate("mul", op, level);
             let (low, middle, high) = (rate(2), rate(9), rate(18));

@@ -17,7 +17,18 @@ fn json_has_every_field_and_text_the_same_numbers() {
     let text = serde_json::to_string(&plan(7, 4, 10_000, false).unwrap()).unwrap();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(&text).unwrap());
     let fields = json.as_object().unwrap();
-    for name in ["params", "why", "decision_depth", "slots", "security_bits", "keys", "messages", "memory"] {
+    for name in [
+        "params",
+        "why",
+        "decision_depth",
+        "slots",
+        "security_bits",
+        "keys",
+        "messages",
+        "memory",
+        "kernel",
+        "kernels",
+    ] {
         assert!(!fields[name].is_null(), "{name}");
     }
     assert_eq!(json["rounds"], 10_000);
@@ -26,7 +37,9 @@ fn json_has_every_field_and_text_the_same_numbers() {
     }
 
     let text = String::from_utf8(tool(&arguments).stdout).unwrap();
-    let wanted = [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)"];
+    let kernels = format!("s on 2 threads with {} kernels", fields["kernel"].as_str().unwrap());
+    let wanted =
+        [fields["params"].as_str().unwrap(), "10000 rounds", "128 bits", "relinearisation (1)", &kernels];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
 }
 

@@ -62,10 +62,11 @@ impl Experiment for Figure1 {
             about: "figure 1 in the clear: OFUL, RSOFUL, RSOFUL-Tr and HELBA on the toy problem",
             source: SOURCE,
             seeds: [2000, 4],
-            notes: "Everything here is in the clear. The encrypted curve of figure 1 is the example paper_figure1 of this project, which \
-                    plays against a server on ciphertexts and is checked arm by arm against this HELBA. d = 2, K = 2, 4 context sets, \
-                    130 rounds, L = 5.5; the paper states neither S nor δ (here 1 and 0.01) nor how contexts and parameter are drawn (a \
-                    fresh problem a seed, features uniform). The baselines have OFUL's width for an exact inverse, HELBA its own.",
+            notes: "All policies run in the clear. The example paper_figure1 of this project computes the encrypted curve of figure 1 with \
+                    a server on ciphertexts, and compares its arms with those of HELBA here. d = 2, K = 2, 4 context sets, 130 rounds, \
+                    L = 5.5. The paper states neither S nor δ (here 1 and 0.01), nor the distribution of contexts and parameter (here a \
+                    fresh problem for each seed, with uniform features). The baselines have the width of OFUL for an exact inverse, HELBA \
+                    has its own.",
         }
     }
 
@@ -154,14 +155,14 @@ impl Experiment for Figure1 {
             ),
             results.claim(
                 "RSOFUL and RSOFUL-Tr lose only slightly against OFUL (here: at most a tenth, on all seeds)",
-                "cannot be told at 25 seeds",
+                "not significant at 25 seeds",
                 format!("{seeds} seeds, on equal problems, OFUL {base:.2}: {}", join(&against_oful, &lazy[..2])),
                 lazy[..2].iter().all(|(_, s)| s.less(oful).mean <= 0.1 * base),
             ),
             results.claim(
                 "Approximations and low switching combined worsen the regret of HELBA, a small loss (here: above OFUL by two \
                  standard errors, at most by a quarter)",
-                "cannot be told at 25 seeds",
+                "not significant at 25 seeds",
                 join(&against_oful, &[(HELBA, helba), (POLYNOMIALS, polynomials)]),
                 worse(polynomials) && polynomials.less(oful).mean <= 0.25 * base,
             ),
@@ -218,7 +219,7 @@ pub(super) fn hit_rate(series: Series) -> Series {
 
 /// The panel of a purchase file.
 pub(super) fn shop_panel(title: &str, series: Vec<Series>) -> Panel {
-    Panel { title: title.into(), x_label: "purchase", y_label: "foreseen, %", log_x: false, series }
+    Panel { title: title.into(), x_label: "purchase", y_label: "predicted, %", log_x: false, series }
 }
 
 /// The configuration of linear policies on purchases: width 0.5, lambda 1.
@@ -268,11 +269,11 @@ impl Experiment for Shopping {
     fn card(&self) -> Card {
         Card {
             name: "helba-purchases",
-            about: "beyond the paper: share of real purchases foreseen by OFUL, RSOFUL, RSOFUL-Tr and HELBA",
+            about: "beyond the paper: share of real purchases predicted by OFUL, RSOFUL, RSOFUL-Tr and HELBA",
             source: "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; data: see data/README.md",
             seeds: [20, 2],
-            notes: "Real purchases in file order: propose a brand, earn 1 if the household bought it. Everything in the clear; constant \
-                    width 0.5, λ = 1, C = 1, η = 0.1. All but random play are deterministic: one run says all. The paper has no real data.",
+            notes: "Real purchases in file order, in the clear. An arm is a brand, and its reward is 1 if the household bought it. Constant \
+                    width 0.5, λ = 1, C = 1, η = 0.1. All policies but random play are deterministic. The paper has no real data.",
         }
     }
 

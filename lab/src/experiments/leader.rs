@@ -17,10 +17,10 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[&Arms, &Doubling];
 
 const SOURCE: &str =
     "Hu, Huang, Mehta: Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment";
-const NOTES: &str = "The paper has no experiment under full information: instances and horizon are ours. Bernoulli rewards. \
-                     b is the scale of the noise on each sum: 2/ε for ε-DP when one round is replaced, 1/ε (the paper's) when \
-                     it is absent. Regret stands at the end of each epoch. Noise is drawn in floating point from a repeatable \
-                     generator: for simulation only.";
+const NOTES: &str = "The paper has no experiment with full information; instances and horizon are this project's. Rewards are Bernoulli \
+                     variates. b is the scale of the noise on each sum: 2/ε gives ε-DP if one round is replaced, and the paper's 1/ε if \
+                     it is added or removed. Regret is shown at the end of each epoch. Noise is drawn in floating point from a \
+                     reproducible generator, which is for simulation only.";
 const FTL: &str = "FTL, no privacy";
 const NAIVE: &str = "naive, ε = 0.1 (b = K/ε)";
 /// Scales of the leader's noise.
@@ -163,7 +163,7 @@ impl Experiment for Arms {
             ),
             results.claim(
                 "Regret does not grow with T once an epoch settles it (here: the last four of 17 epochs add at most 1 % at b = 10)",
-                "no figure",
+                "no result",
                 listed(grown.iter().map(|(title, g)| format!("{title}: {:.2} %", 100.0 * g))),
                 grown.iter().all(|(_, g)| *g <= 0.01),
             ),
@@ -179,7 +179,7 @@ impl Experiment for Arms {
             ),
             results.claim(
                 "Theorem 10: no algorithm stays below 0.0098 ln K/ε on all instances of this kind",
-                "no figure",
+                "no result",
                 listed(least.iter().map(|(k, ours, bound)| format!("K = {k}: {ours:.1} against {bound:.2}"))),
                 least.iter().all(|(_, ours, bound)| ours >= bound),
             ),
@@ -207,7 +207,7 @@ impl Experiment for Doubling {
     fn card(&self) -> Card {
         Card {
             name: "full-information-doubling",
-            about: "theorems 6, 7: follow the noisy leader on gaps that double, and what the corrected scale costs",
+            about: "theorems 6, 7: follow the noisy leader on gaps that double, and the cost of the corrected scale",
             source: SOURCE,
             seeds: [2000, 2],
             notes: NOTES,

@@ -50,12 +50,12 @@ impl Experiment for Schedules {
     fn card(&self) -> Card {
         Card {
             name: "helba-schedules",
-            about: "beyond the paper: regret under public schedules beside the paper's trace condition",
+            about: "beyond the paper: regret under public schedules and under the paper's trace condition",
             source: "Garcelon, Perchet, Pirotta: Encrypted Linear Contextual Bandit; the public schedules are this project's",
             seeds: [100, 2],
-            notes: "HELBA in the clear with exact arithmetic; models are renewed at once. 1000 context sets, one of them drawn in every round, \
-                    features uniform in ±1/√d, θ uniform on the unit sphere, Gaussian noise of 0.5; λ = 1, C = 1, constant width 0.5. \
-                    Equal seeds meet equal rounds, so differences are paired.",
+            notes: "HELBA in the clear with exact arithmetic and without delay of updates. Each round draws one of 1000 context sets; \
+                    features are uniform in ±1/√d, θ is uniform on the unit sphere, and the Gaussian noise has deviation 0.5; λ = 1, C = 1, \
+                    constant width 0.5. Equal seeds draw equal rounds, so differences are paired.",
         }
     }
 

@@ -115,9 +115,9 @@ impl Experiment for Setting {
             about: self.about,
             source: "Hu, Huang, Mehta: Near-Optimal Algorithms for Private Online Learning in a Stochastic Environment",
             seeds: [15, 2],
-            notes: "Bernoulli rewards (the paper does not say), T = 2^22, 15 runs, DP-SE with beta = 1/T. Noise is drawn in floating \
-                    point from a repeatable generator: for simulation only. Hybrid-UCB in its corrected form; the paper's spends more \
-                    than its budget and differs by less than two standard errors.",
+            notes: "Rewards are Bernoulli variates, since the paper does not state their distribution; T = 2^22, 15 runs, DP-SE with beta = \
+                    1/T. Noise is drawn in floating point from a reproducible generator, which is for simulation only. Hybrid-UCB has its \
+                    corrected form; the paper's form exceeds its budget, and its regret differs by less than two standard errors.",
         }
     }
 

@@ -5,10 +5,11 @@ use ckks::KeyStorage;
 use helba::Scalars;
 use helba::decide::DecisionCircuit;
 use keygen::{Request, generate};
-use planner::{Error, Report, plan};
+use planner::{Error, KernelSeconds, Report, plan};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use std::collections::BTreeMap;
 
 fn toy() -> Report {
     plan(2, 2, 1000, true).unwrap()
@@ -111,26 +112,61 @@ fn depth_by_step_is_the_bandits_plan() {
     assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
 }
 
-/// Predictions on one and two threads against steps measured in the record that the prices are of.
+/// Predictions for each version of the kernels, on one and two threads, against steps measured in the record
+/// that the prices are of.
 #[test]
 fn steps_take_what_is_predicted() {
-    let record = std::fs::read_to_string("../../benches/record/2026-11-22-costs.csv").unwrap();
-    let mut compared = 0;
+    let record = std::fs::read_to_string("../../benches/record/2026-11-23-costs.csv").unwrap();
+    let rows: Vec<Vec<&str>> = record.lines().map(|line| line.split(',').collect()).collect();
+    let mut compared = BTreeMap::new();
     for (d, k) in [(2, 2), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
-        for s in plan(d, k, 1000, false).unwrap().seconds {
-            let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
-            for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)]) {
-                let (start, end) = (format!("helba/{step}/d={d};K={k}/"), format!("/threads={}", s.threads));
-                let mut rows = record.lines().map(|line| line.split(',').collect::<Vec<_>>());
-                let row = rows.find(|f| f[4].starts_with(&start) && f[4].ends_with(&end)).unwrap();
-                let measured = row[5].parse::<f64>().unwrap() * 1e-9;
-                let ratio = measured / predicted;
-                assert!((0.9..1.3).contains(&ratio), "{}: {measured} s, predicted {predicted}", row[4]);
-                compared += 1;
+        for KernelSeconds { kernel, seconds, .. } in plan(d, k, 1000, false).unwrap().kernels {
+            let kernel = kernel.to_string();
+            for s in seconds {
+                let decide = s.score + s.compare + s.answer;
+                let steps =
+                    [("score", s.score), ("argmax", s.compare), ("update", s.update), ("decide", decide)];
+                for (step, predicted) in steps {
+                    let start = format!("helba/{step}/d={d};K={k}/");
+                    let end = format!("/threads={}", s.threads);
+                    let of =
+                        |f: &&Vec<&str>| f[3] == kernel && f[4].starts_with(&start) && f[4].ends_with(&end);
+                    let Some(row) = rows.iter().find(of) else { continue };
+                    let measured = row[5].parse::<f64>().unwrap() * 1e-9;
+                    let ratio = measured / predicted;
+                    let id = format!("{kernel}: {}", row[4]);
+                    assert!((0.9..1.3).contains(&ratio), "{id}: {measured} s, predicted {predicted}");
+                    *compared.entry(kernel.clone()).or_insert(0) += 1;
+                }
             }
         }
     }
-    assert_eq!(compared, 48);
+    // Six problems with the fastest kernels, three and one of them with the slower ones.
+    let want = [("avx2", 24), ("avx512", 48), ("scalar", 8)];
+    assert!(compared.iter().map(|(kernel, n)| (kernel.as_str(), *n)).eq(want), "{compared:?}");
+}
+
+/// A plan has predictions for the kernels that run, which are those of its list, and faster ones for faster
+/// kernels.
+#[test]
+fn plans_compare_kernels() {
+    let report = plan(8, 8, 1000, false).unwrap();
+    assert_eq!(report.kernel, rns::kernels());
+    let here = report.kernels.iter().find(|k| k.kernel == report.kernel).unwrap();
+    assert_eq!(here.seconds, report.seconds);
+    for pair in report.kernels.windows(2) {
+        let times = pair[0].seconds.iter().zip(&pair[1].seconds);
+        assert!(times.clone().count() == 2 && times.clone().all(|(s, f)| s.round > f.round), "{times:?}");
+    }
+    let outlook = report.kernel_outlook(2);
+    assert!(outlook.starts_with("a decision takes about ") && outlook.contains("on 2 threads"), "{outlook}");
+    for KernelSeconds { kernel, available, .. } in &report.kernels {
+        let seconds = format!("{kernel} would take ");
+        let wanted = *kernel == report.kernel || !available || outlook.contains(&seconds);
+        assert!(wanted && outlook.contains(&kernel.to_string()), "{outlook}");
+    }
+    let choice = planner::kernel_choice();
+    assert!(choice.starts_with(&format!("{} kernels run", report.kernel)), "{choice}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The version of the kernels for CPUs with AVX-512 F, DQ, BW and VL but without IFMA or VBMI: those in double
-//! precision ([`super::float`]) on eight lanes.
+//! The version of the kernels for CPUs with AVX-512 F, DQ, BW and VL but without IFMA or VBMI: those in
+//! double precision ([`super::float`]) on eight lanes.
 //!
 //! Safety of every function here: the CPU must have the features named in `target_feature`, and the slices
 //! of a call must have at least the length of the first. `super` checks both.

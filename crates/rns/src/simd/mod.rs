@@ -1,6 +1,6 @@
 //! Kernels on one limb. Each has several versions that give the same bits: `scalar`, on x86-64 `avx2` (AVX2
-//! with FMA), `avx512f` (AVX-512 without IFMA) and `avx512` (with IFMA), and on aarch64 `neon`. The version is
-//! chosen once, by the features of the CPU ([`kernels`]).
+//! with FMA), `avx512f` (AVX-512 without IFMA) and `avx512` (with IFMA), and on aarch64 `neon`. The version
+//! is chosen once, by the features of the CPU ([`kernels`]).
 //!
 //! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
 //! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
@@ -114,8 +114,8 @@ impl std::fmt::Display for Kernel {
 
 /// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
 /// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `neon`, `avx2`,
-/// `avx512f` or `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to the standard
-/// error and the fastest runs.
+/// `avx512f` or `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to
+/// the standard error and the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
     #[cfg(test)]

@@ -29,9 +29,9 @@ impl Experiment for Clicks {
             about: "figure 5, clicks: ARS-EXP3 and CLW when delays follow the player",
             source: SOURCE,
             seeds: [3, 2],
-            notes: "STAND-IN DATA: the paper uses the Outbrain click log, which may not be redistributed; here one category is clicked \
-                    in each slot, with the probabilities above each panel. Delay d if the best arm has been played 3d times on end or \
-                    more, else 1. T = 1e7: below 1e6 slots the two cannot be told apart.",
+            notes: "SYNTHETIC DATA: the paper uses the Outbrain click log, which may not be redistributed. Here one category is clicked \
+                    in each slot, with the probabilities above each panel. The delay is d if the best arm has been played 3d times in \
+                    succession or more, else 1. T = 1e7, since the two policies do not differ significantly below 1e6 slots.",
         }
     }
 
@@ -129,9 +129,9 @@ impl Experiment for Coupons {
             about: "figure 5, coupons: ARS-EXP3, CLW and ARS-CLW under oblivious delays",
             source: SOURCE,
             seeds: [10, 2],
-            notes: "STAND-IN DATA: the paper uses the Coupon Purchase log, which may not be redistributed; here each weekday's coupon \
-                    would be used with probability .50 to .35, independently. Guessing d too short helps CLW on this harmless source; no \
-                    guarantee follows. T = 1e6: at 1e5 little has been learnt by any of them.",
+            notes: "SYNTHETIC DATA: the paper uses the Coupon Purchase log, which may not be redistributed. Here each weekday's coupon \
+                    would be used with probability .50 to .35, independently. A d that is too short lowers the regret of CLW on these \
+                    i.i.d. rewards, without a guarantee. T = 1e6, since at 1e5 no policy has learnt much.",
         }
     }
 

@@ -131,9 +131,10 @@ impl Experiment for Stochastic {
             about: self.about,
             source: SOURCE,
             seeds: [20, 2],
-            notes: "Nine arms, .9 to .1. The paper leaves open the horizon (here 1e5), the repetitions (20), the reward law \
-                    (Bernoulli totals) and which panel varies what (here every case does both). Polynomial tails end after 2000 slots. \
-                    Arms stand best first, as they do in the references; ODAAF begins with them in that order, which flatters it early.",
+            notes: "Nine arms with means .9 to .1. The paper does not state the horizon (here 1e5), the repetitions (20), the \
+                    distribution of rewards (Bernoulli totals) and which panels vary α or f (here every case varies both). Polynomial \
+                    tails end after 2000 slots. The best arm is the first, as in the references; ODAAF plays arms in this order, which \
+                    lowers its early regret.",
         }
     }
 
@@ -220,8 +221,8 @@ impl Experiment for Stochastic {
         let wins = best.iter().filter(|(_, label)| *label == RECOMMENDED).count();
         claims.push(results.claim(
             "α = 4 with f = k² is best in most cases",
-            "not by the mean: α = 1 and 2 are lower where delays are mild; but it is the smallest α whose \
-                        standard error stays small",
+            "not by the mean, which is lower for α = 1 and 2 where delays are short; but it is the smallest α whose \
+             standard error is small",
             listed(best.iter().map(|(title, label)| format!("{title}: least mean at {label}"))),
             2 * wins > best.len(),
         ));
@@ -249,8 +250,9 @@ impl Experiment for Stuck {
             about: "beyond the paper: runs of ARS-UCB that settle on a wrong arm",
             source: SOURCE,
             seeds: [60, 2],
-            notes: "Vectors that increase over 100 slots, T = 3e5. With α = 4, the paper's advice, which its own analysis excludes, some \
-                    runs pay linear regret: what other arms earned flatters a bad one in its short rounds. Longer rounds or a larger α help.",
+            notes: "Vectors that increase over 100 slots, T = 3e5. With α = 4, which the paper recommends and its analysis excludes, some \
+                    runs have linear regret: in the short rounds of a bad arm the rewards of other arms arrive. Longer rounds or a larger \
+                    α avoid this.",
         }
     }
 

@@ -89,7 +89,7 @@ impl Experiment for Skellam {
             source: SOURCE,
             seeds: [20, 2],
             notes: "Easy arms as in figure 2, growth 4. The guarantee is the Renyi bound of Lemma 3 for batches of any size, converted \
-                    to (ε', 1e-5) at its best order. Bits are those of the modulus at p = 0.1. Both are computed, not measured: no seeds.",
+                    to (ε', 1e-5) at its best order. Bits are those of the modulus at p = 0.1. Both are computed without random draws.",
         }
     }
 

@@ -46,10 +46,11 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 ];
 
 const SOURCE: &str = "Chowdhury, Zhou: Distributed Differential Privacy in Multi-Armed Bandits";
-const SETTING: &str = "Ten arms, rewards of deviation 0.1 around their means, clipped to [0, 1]; the twenty instances of \
-                       the published code, new noise a seed beyond them; p = 0.1. Panels show cumulative regret, which \
-                       the paper divides by the number of users: the last panels do. Noise of all users is drawn at \
-                       once, in double precision where the exact law would take hours: simulation only.";
+const SETTING: &str = "Ten arms, with rewards of deviation 0.1 around their means, clipped to [0, 1]. Seeds 0 to 19 play the \
+                       twenty instances of the published code, further seeds the same instances with new noise; p = 0.1. The \
+                       first panels show cumulative regret, the last ones divide it by the number of users, as the paper does. \
+                       The noise of all users is drawn at once, in double precision where exact sampling would take hours, \
+                       which is for simulation only.";
 const EASY: (f64, f64) = (0.25, 0.75);
 const HARD: (f64, f64) = (0.45, 0.55);
 const EPSILONS: [(u128, u128); 3] = [(1, 10), (1, 2), (1, 1)];

@@ -12,12 +12,13 @@ impl Experiment for Ranking {
     fn card(&self) -> Card {
         Card {
             name: "distributed-fig5",
-            about: "figures 1d to 1f, 5: Dist-DP-SE, Dist-RDP-SE and DP-SE on 50 clusters of pages (stand-in data)",
+            about: "figures 1d to 1f, 5: Dist-DP-SE, Dist-RDP-SE and DP-SE on 50 clusters of pages (synthetic)",
             source: SOURCE,
             seeds: [20, 2],
-            notes: "STAND-IN DATA: the paper clusters MSLR-WEB10K, which may not be redistributed; here 60000 made-up rows of 136 \
-                    features on 40 topics, labels as frequent as there, 50 clusters; an arm pays the relevance, over 4, of a random row \
-                    of its cluster. Batches that double, p = 0.1, T = 1e6. References are of another draw of such rows.",
+            notes: "SYNTHETIC DATA: the paper clusters MSLR-WEB10K, which may not be redistributed. Here 60000 synthetic rows have 136 \
+                    features, 40 topics, and labels with the frequencies of that data set; they form 50 clusters, and an arm pays the \
+                    relevance, over 4, of a random row of its cluster. Batches double, p = 0.1, T = 1e6. References are for another \
+                    draw of such rows.",
         }
     }
 

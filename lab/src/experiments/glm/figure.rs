@@ -82,8 +82,8 @@ impl Experiment for Figure1 {
             about: self.about,
             source: SOURCE,
             seeds: [10, 2],
-            notes: "The published instance and profiles, as in table 2. The paper draws curves and prints no numbers. References come \
-                    from 3 to 5 repetitions of another implementation: their errors are rough.",
+            notes: "The published instance and profiles, as in table 2. The paper draws curves and prints no numbers. References are \
+                    means of 3 to 5 repetitions of another implementation, so that their standard errors are imprecise.",
         }
     }
 

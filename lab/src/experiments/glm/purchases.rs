@@ -20,15 +20,15 @@ impl Experiment for Shopping {
     fn card(&self) -> Card {
         Card {
             name: "glm-purchases",
-            about: "beyond the paper: share of real purchases foreseen under the logistic link, beside OFUL",
+            about: "beyond the paper: share of real purchases predicted under the logistic link, and by OFUL",
             source: "Sarmasarkar: Shuffle and Joint Differential Privacy for Generalized Linear Contextual Bandits; data: see data/README.md",
             seeds: [10, 2],
-            notes: "Real purchases in file order: propose a brand, earn 1 if the household bought it. S = 3, κ of the whole ball, \
-                    δ = 0.01. RS-GLinUCB and the private profiles have γ = 1, β = 0.3 and OFUL a width of 0.5: chosen by hand for these \
-                    data, which no ε accounts for; GLOC and ECOLog have the widths of their theorems. The paper has no real data. \
-                    Private runs differ widely (ranges stand in brackets), and a mean says little of one run: in some 3000 rounds the noise lets \
-                    the metric grow enough for 0 to 3 estimates only, and what a single one was worth decides the rest. A run without any \
-                    plays by the noise in the metric alone, which may be worse than chance.",
+            notes: "Real purchases in file order. An arm is a brand, and its reward is 1 if the household bought it. S = 3, κ of the \
+                    whole ball, δ = 0.01. RS-GLinUCB and the private profiles have γ = 1, β = 0.3, and OFUL has a width of 0.5. These \
+                    were chosen by hand for these data, which the accounting of ε does not cover; GLOC and ECOLog have the widths of \
+                    their theorems. The paper has no real data. Private runs vary widely (ranges are in brackets): in about 3000 rounds \
+                    of noisy statistics there are 0 to 3 estimates only, whose errors determine the other rounds. Without any estimate \
+                    the noise in the metric determines the arms, which may be worse than chance.",
         }
     }
 

@@ -19,15 +19,15 @@ impl Experiment for Shuffled {
     fn card(&self) -> Card {
         Card {
             name: "glm-shuffle",
-            about: "beyond the figures: ShuffleGLM and how much of its stated noise it bears",
+            about: "beyond the figures: the regret of ShuffleGLM over the size of its noise",
             source: SOURCE,
             seeds: [40, 2],
             notes: "The paper has no experiment on ShuffleGLM; with the constants of its theorems the first batch alone is longer than \
                     4e7 rounds. Logistic, d = 2, K = 5, θ = (1.2, 1.6), fresh arms, T = 40000 in batches of 3000, 1169 and the rest, \
-                    γ = 1, 20 descent steps, δ = 1e-3, ε = 4. Fractions multiply the noise of every summation and give no privacy. \
-                    Calibrated bits do, with the least noise by the exact divergence. References under \
-                    noise are means of 300 runs of a second implementation in numpy. A first one had two runs each, 952 and 1069, 8130 and \
-                    9184, 18890 and 12191: of the last four three are in the upper fifth of the 300.",
+                    γ = 1, 20 descent steps, δ = 1e-3, ε = 4. Runs with a fraction of the noise have no privacy; calibrated bits have \
+                    the least noise that is private by the exact divergence. References with noise are means of 300 runs of a second \
+                    implementation in numpy. A first implementation had two runs each, 952 and 1069, 8130 and 9184, 18890 and 12191; \
+                    three of the last four are in the upper fifth of the 300.",
         }
     }
 
