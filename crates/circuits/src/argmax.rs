@@ -15,8 +15,8 @@ use crate::{Comparison, Error, SlotAlgebra};
 
 /// Computes the one-hot vector of the largest score: near 1 in the slot of the largest of K scores in [-1/2,
 /// 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It also tests whether T in [0, 1/2] exceeds a
-/// threshold in [0, 1/2]. Padded scores are -1/2. Leave room for the noise of the scores: every slot of every
-/// step is then in [-1, 1], including unused ones.
+/// threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their noise, every slot of
+/// every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
 /// |---|---|---|
@@ -171,9 +171,8 @@ impl Argmax {
         alg.mul_plain(products, &mask)
     }
 
-    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, else near 0; all other slots
-    /// are
-    /// 0. Takes 1 level.
+    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, and near 0 otherwise. All other
+    /// slots are 0. Takes 1 level.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -206,7 +205,7 @@ mod tests {
         v
     }
 
-    /// The one-hot vector of the scores, and the result for T.
+    /// Returns the one-hot vector of the scores and the result for T.
     fn evaluate(
         argmax: &Argmax,
         alg: &Clear,

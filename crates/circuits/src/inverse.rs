@@ -205,8 +205,8 @@ fn pattern(dim: usize, blocks: usize, f: impl Fn(i64, i64, i64, i64) -> f64) -> 
     (0..2 * d * d * blocks as i64).map(|s| slot(s).into()).collect()
 }
 
-/// The linear transform that gives slot (k, h, i, j) the value of the slot at the distance `offset` times
-/// `value`, where `f` returns `(offset, value)`; the slot is 0 where `f` returns `None`.
+/// The linear transform whose slot s = (k, h, i, j) is `value` times slot s + `offset` of the input, where
+/// `f` returns `(offset, value)`, and 0 where `f` returns `None`.
 fn transform(
     dim: usize,
     f: impl Fn(i64, i64, i64, i64) -> Option<(i64, f64)>,

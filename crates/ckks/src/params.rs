@@ -575,8 +575,8 @@ mod tests {
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
-    /// Of the classical columns that of 192 bits too, and 203 bits of the quantum column of the generated
-    /// tables of ePrint 2024/463.
+    /// log₂(QP) is within the classical limits for 128 and 192 bits, and within the 203 bits of the quantum
+    /// column of the generated tables of ePrint 2024/463.
     #[test]
     fn the_ring_of_scores_keeps_every_column() {
         for security in [Security::Classical128, Security::Classical192] {

@@ -1,8 +1,8 @@
 //! Steps 2 and 3, score and comparison, on any slot algebra.
 //!
-//! The engine runs this circuit on ciphertexts, the planner on counted vectors, and tests on exact vectors.
-//! Contexts are at the level that [`protocol::levels::DecisionLevels`] adds up to, and the answer is at level
-//! 0.
+//! The engine runs this circuit on ciphertexts, the planner on an operation counter, and tests on exact
+//! vectors. Contexts are at the level that [`protocol::levels::DecisionLevels`] adds up to, and the answer is
+//! at level 0.
 
 use crate::score::ScoreInputs;
 use crate::{Error, Scalars, compare, score};

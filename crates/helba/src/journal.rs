@@ -176,7 +176,7 @@ mod tests {
             recent.apply(edits);
         }
         assert_eq!((recent.len(), recent.oldest()), (3, Some(&3)));
-        // A row that is written again ages anew and pushes none out.
+        // A row that is written again takes its new number, and no row is removed.
         let edits = recent.set(97, 6);
         assert_eq!(edits.len(), 1);
         recent.apply(edits);

@@ -4,7 +4,7 @@
 //! A refresh takes a model at level 2 and returns it at the top level. Answer and trace question stay at
 //! level 0.
 //!
-//! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1. The mask of the refresh
+//! Source: Algorithm 10. Departures: every coefficient is masked, modulo Xᴺ + 1. The mask of the refresh
 //! is not uniform modulo q but two bits narrower, so that nothing wraps (docs/threat-model.md bounds what a
 //! user learns). A user answers the trace question with one bit, and not with the number.
 

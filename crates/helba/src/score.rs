@@ -41,7 +41,8 @@ impl Scalars {
         let l = &config.linear;
         let beta = l.beta(t, t_j);
         let c1 = l.c1(t_j);
-        // A_j stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it. A sixteenth is for errors.
+        // A_j stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it. A sixteenth of the bound is
+        // left for errors.
         let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
         Scalars {
             beta,
@@ -145,9 +146,9 @@ mod tests {
     use circuits::Clear;
     use protocol::{Layout, Plan};
 
-    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features
-    /// and arms: what the formulas say, but for what the square root's polynomial misses, and nothing in any
-    /// other slot.
+    /// On exact vectors, for blocks of four squares and of two, with padding in features and arms: indices
+    /// and trace equal the formulas up to the error of the square root's polynomial, and all other slots are
+    /// 0.
     #[test]
     fn indices_and_trace_are_what_the_formulas_say() {
         for (d, k, alpha) in

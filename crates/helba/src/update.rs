@@ -3,9 +3,9 @@
 //! Statistics at level l give a model at level l − 3 − 2·steps: one level for the first product, two for each
 //! of Newton's steps, and two for the estimate.
 //!
-//! Source: eq. 2. Departures: the iteration starts from the last inverse, which the length of a batch or the
-//! trace condition keeps near ([`circuits::inverse::Newton`]), and its factors keep the spectrum centred. The
-//! paper starts from I/c.
+//! Source: eq. 2. Departures: the iteration starts from the last inverse
+//! ([`circuits::inverse::Newton::warm_start`]), which is close because the length of a batch or its trace is
+//! bounded, and the factors of its steps centre the spectrum. The paper starts from I/c.
 
 use circuits::SlotAlgebra;
 use circuits::inverse::Newton;
@@ -131,8 +131,8 @@ mod tests {
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let x = DVector::from_vec(vec![1.0, 0.0]);
         assert!(batches.batch(&x, 10 * DEFAULT_BATCH, DEFAULT_BATCH) > 10.0 * INVERSE_TOLERANCE);
-        // Where the bandit counts them, it knows that one update was not enough, and later ones reach the
-        // tolerance.
+        // If the bandit counts all feedbacks, its residual shows that one update was not enough, and later
+        // updates reach the tolerance.
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let mut distances: Vec<_> =
             [10 * DEFAULT_BATCH, 1, 1].map(|n| (batches.batch(&x, n, n), batches.residual)).into();

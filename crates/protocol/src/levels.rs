@@ -1,7 +1,7 @@
 //! The levels of the two circuits, by step. Each level is one prime of the chain, and a product takes one
 //! level.
 //!
-//! Tests of `helba` run both circuits on counted vectors and compare their levels with these.
+//! Tests of `helba` run both circuits in the clear and compare their levels with these.
 
 use crate::{BanditConfig, Error, MOST_ARMS, Shape};
 use fault::OutOfRange;
