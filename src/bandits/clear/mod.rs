@@ -1,5 +1,5 @@
-//! Bandits with a clear policy. The server sees contexts and rewards, and adds the noise of the privacy
-//! guarantee.
+//! Bandits with a clear policy. The server reads contexts and feedback, and adds the noise of the privacy
+//! guarantee unless users add it.
 
 mod state;
 
