@@ -110,7 +110,7 @@ impl Engine {
         let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
-        // The refresh keeps the scale, so that it is already that of the top level.
+        // A refresh keeps the scale, so that the model takes the scale of the level that it returns at.
         let model = self.evaluator().adjust_to(
             &model,
             inputs.plan.refresh_level,

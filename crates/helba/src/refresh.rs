@@ -40,7 +40,7 @@ pub fn reveal(
     refreshed
 }
 
-/// Adds uniform noise of `bits` bits to an answer
+/// Adds uniform noise of ± 2^−`bits` of the scale to an answer
 /// ([`ANSWER_FLOOD_BITS`](protocol::exchange::ANSWER_FLOOD_BITS)) or to a trace comparison
 /// ([`TRACE_FLOOD_BITS`](protocol::exchange::TRACE_FLOOD_BITS)), and re-randomises it. The device answers
 /// only whether the [threshold](protocol::exchange::trace_threshold) of the trace is reached. Beyond that it
