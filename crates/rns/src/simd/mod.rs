@@ -271,6 +271,7 @@ kernel! {
 /// The vector version of the transform of length n, a power of two, with the root `psi` of order 2n; `None`
 /// if this process runs the scalar version, or the vector version has no transform of this length.
 #[allow(unsafe_code)]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), expect(unused_variables))]
 pub(crate) fn vector_ntt(modulus: Modulus, n: usize, psi: u64) -> Option<Box<dyn NttKernel>> {
     match kernels() {
         #[cfg(target_arch = "x86_64")]

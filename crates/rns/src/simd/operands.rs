@@ -265,6 +265,7 @@ impl LimbPairs {
     }
 
     /// All entries and the padding.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn padded(&self) -> &[u8] {
         &self.bytes
     }

@@ -110,6 +110,7 @@ macro_rules! by_size {
         }
     };
 }
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use by_size;
 
 #[inline(always)]
