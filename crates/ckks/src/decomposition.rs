@@ -72,9 +72,9 @@ impl Gadget {
         Self::rns(q, full, room - Self::SPARE_BITS).or_else(|| Self::base2(q, full, room))
     }
 
-    /// The RNS decomposition whose digits are as large as the product of the special primes, which has `log_p`
-    /// bits, or as one prime and [`Self::PRIME_OVER_P`] more; `None` if a prime is larger. Key switches add
-    /// the noise of [`Self::noise_of_digits`], some times that of a rounding.
+    /// The RNS decomposition whose digits are as large as the product of the special primes, which has
+    /// `log_p` bits, or as one prime and [`Self::PRIME_OVER_P`] more; `None` if a prime is larger. Key
+    /// switches add the noise of [`Self::noise_of_digits`], some times that of a rounding.
     pub(crate) fn of_primes(q: &[Basis], full: &Basis, log_p: f64) -> Option<Self> {
         Self::rns(q, full, log_p + Self::PRIME_OVER_P)
     }

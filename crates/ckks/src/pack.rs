@@ -7,10 +7,10 @@ use rns::{Ntt, Poly};
 /// automorphism fixes X^g).
 ///
 /// The useful coefficients of an input are those of the multiples of the gap g, a power of two. The
-/// coefficient c of X^(k·g) of input i becomes g·c at X^(k·g + r), where r is i with its log₂ g bits reversed.
-/// Whatever the other coefficients of the inputs hold cancels exactly, because packing is an identity in
-/// ℤ_q\[X\]/(Xᴺ + 1), of which the key switches leave only their noise. Inputs are multiplied by g⁻¹ modulo q
-/// beforehand ([`Evaluator::divide_exactly_assign`]), or were products with an operand that was.
+/// coefficient c of X^(k·g) of input i becomes g·c at X^(k·g + r), where r is i with its log₂ g bits
+/// reversed. Whatever the other coefficients of the inputs hold cancels exactly, because packing is an
+/// identity in ℤ_q\[X\]/(Xᴺ + 1), of which the key switches leave only their noise. Inputs are multiplied by
+/// g⁻¹ modulo q beforehand ([`Evaluator::divide_exactly_assign`]), or were products with an operand that was.
 ///
 /// At most log₂ g ciphertexts are kept. An input costs less than one automorphism in the mean, the end less
 /// than log₂ g more.
@@ -34,7 +34,8 @@ struct Stage {
     shift: Poly<Ntt>,
 }
 
-/// The automorphisms of a [`Packer`] with this gap, one for each stage. Those of a smaller gap are among them.
+/// The automorphisms of a [`Packer`] with this gap, one for each stage. Those of a smaller gap are among
+/// them.
 ///
 /// # Errors
 /// [`Error::PackGap`] unless `gap` is a power of two from 2 to N.

@@ -1,5 +1,6 @@
-//! The raise: coefficients of a ciphertext of a small ring, under a mask, become slots of a fresh ciphertext of
-//! a large ring at a high level, by the hand of a holder of both secret keys who learns only the masked values.
+//! The raise: coefficients of a ciphertext of a small ring, under a mask, become slots of a fresh ciphertext
+//! of a large ring at a high level, by the hand of a holder of both secret keys who learns only the masked
+//! values.
 //!
 //! | who | does |
 //! |---|---|
@@ -23,13 +24,13 @@ pub struct Raise {
 }
 
 impl Raise {
-    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j of
-    /// `places` names the coefficients that become real and imaginary part of slot j; other slots are 0.
+    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j
+    /// of `places` names the coefficients that become real and imaginary part of slot j; other slots are 0.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`] if
-    /// a coefficient is not below N of `small`; [`Error::OutOfLevels`] if `level` is above the top level of
-    /// `large`; [`Error::ScaleMismatch`] if the scale of that level exceeds 2^`log_scale`.
+    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`]
+    /// if a coefficient is not below N of `small`; [`Error::OutOfLevels`] if `level` is above the top level
+    /// of `large`; [`Error::ScaleMismatch`] if the scale of that level exceeds 2^`log_scale`.
     pub fn new(
         small: &Params,
         large: &Params,

@@ -1,8 +1,8 @@
 //! Encoding of integers that are too wide for floating point: masked values of up to 99 bits.
 //!
-//! The encoding is linear up to a rounding far below the mask. So the encoding of a masked value, less that of
-//! the mask, is the encoding of the value, whoever computes the two. All arithmetic is on integers and gives
-//! the same on every machine.
+//! The encoding is linear up to a rounding far below the mask. So the encoding of a masked value, less that
+//! of the mask, is the encoding of the value, whoever computes the two. All arithmetic is on integers and
+//! gives the same on every machine.
 
 use crate::{Error, Op, Params, Plaintext};
 use rns::{Basis, Coeff, Poly};
@@ -46,8 +46,8 @@ impl WideEncoder {
     /// integers, which are off by at most ½ + 2⁻¹⁶.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there are N/2 slots; [`Error::ValueRange`] if a part of a slot is not below
-    /// 2^[`MAX_WIDE_BITS`] in size, or if the factor is not above 0 and at most 1.
+    /// [`Error::SlotCount`] unless there are N/2 slots; [`Error::ValueRange`] if a part of a slot is not
+    /// below 2^[`MAX_WIDE_BITS`] in size, or if the factor is not above 0 and at most 1.
     pub fn coefficients(&self, slots: &[WideSlot], factor: f64) -> Result<Vec<i128>, Error> {
         let size = 1 << self.stages.len();
         if slots.len() != size {
