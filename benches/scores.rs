@@ -71,7 +71,7 @@ fn scores(c: &mut Criterion) {
     let seed = ckks::mask_seed(&mut rng);
     let masked = || {
         let mut packed = product.clone();
-        ckks::mask_assign(&small, &mut packed, &seed);
+        raise.mask_assign(&mut packed, &seed).expect("a pack of this raise");
         packed
     };
     let packed = masked();

@@ -15,8 +15,12 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
     let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
+    let mut made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
     private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
+    // An empty folder may come from a process that ended before it synced the name.
+    if made.is_empty() && !folder.join("state.redb").exists() {
+        made.push(folder);
+    }
     for path in made {
         host::sync_folder_of(path).map_err(|e| Error::disk(path, e))?;
     }

@@ -9,7 +9,8 @@ use zeroize::Zeroize;
 /// the large ring: the key holder's part of a raise.
 ///
 /// # Errors
-/// [`Error::Ckks`] if a masked coefficient is wider than any mask makes it: `masked` is not of this raise.
+/// [`Error::Ckks`] if `masked` is not at the level and scale of the raise. No error depends on a decrypted
+/// value.
 ///
 /// # Panics
 /// If `small` or `large` is a key of other parameters than the raise's.
@@ -21,6 +22,7 @@ pub fn raise<R: CryptoRng>(
     rng: &mut R,
 ) -> Result<SeededCiphertext, Error> {
     assert!(small.params() == raise.small() && large.params() == raise.large(), "keys of this raise");
+    raise.check(masked)?;
     let mut coefficients = coefficients(small, masked);
     let message = raise.encode(&coefficients);
     coefficients.zeroize();

@@ -93,12 +93,12 @@ impl Evaluator {
         a.c1.mul_integer_assign(basis, i128::from(k));
     }
 
-    /// a ← a·k⁻¹ modulo Q, for a k that no prime of Q divides: a message with integer coefficients that are
-    /// multiples of k is divided by k, any other message becomes one that k·a brings back. Uses no level.
-    pub fn divide_exactly_assign(&self, a: &mut Ciphertext, k: u64) {
+    /// a ← a·2^−`log_k` modulo Q. The product of the result and 2^`log_k` is a again, whether or not the
+    /// coefficients of the message are multiples of it. Uses no level.
+    pub fn divide_exactly_assign(&self, a: &mut Ciphertext, log_k: u32) {
         let basis = self.params.q_basis(a.level);
-        a.c0.divide_exactly_assign(basis, k);
-        a.c1.divide_exactly_assign(basis, k);
+        a.c0.divide_exactly_assign(basis, log_k);
+        a.c1.divide_exactly_assign(basis, log_k);
     }
 
     /// a ← √−1·a. Uses no level and adds no error.

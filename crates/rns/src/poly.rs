@@ -154,11 +154,11 @@ impl<D: Domain> Poly<D> {
         });
     }
 
-    /// self ← self·k⁻¹ modulo every prime, for a k that no prime divides.
-    pub fn divide_exactly_assign(&mut self, basis: &Basis, k: u64) {
+    /// self ← self·2^−`log_k` modulo every prime.
+    pub fn divide_exactly_assign(&mut self, basis: &Basis, log_k: u32) {
         self.for_each_limb(|i, limb| {
             let m = basis.modulus(i);
-            simd::mul_constant_assign(m, limb, m.constant(m.inv(m.reduce(k))));
+            simd::mul_constant_assign(m, limb, m.constant(m.pow(m.inv(2), log_k.into())));
         });
     }
 }

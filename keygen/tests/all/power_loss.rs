@@ -42,3 +42,32 @@ fn attack_power_loss_takes_no_key_and_no_token() {
     assert_eq!(shell("echo 1 > file; sync ."), file);
     assert_eq!(shell("echo 1 > file; sync file; sync ."), BTreeSet::new());
 }
+
+/// Logs as strace writes them, of what would be missed by looking at the order of lines alone.
+#[test]
+fn what_comes_during_a_sync_is_not_durable() {
+    let folder = Path::new("/f");
+    let open = "1 openat(AT_FDCWD</f>, \"a\", O_WRONLY|O_CREAT, 0600) = 3</f/a>\n1 fsync(4</f>) = 0\n";
+    let a = BTreeSet::from([folder.join("a")]);
+    for (log, expected) in [
+        ("1 write(3</f/a>, \"x\", 1) = 1\n1 fsync(3</f/a>) = 0\n", BTreeSet::new()),
+        (
+            "1 fsync(3</f/a> <unfinished ...>\n2 write(3</f/a>, \"x\", 1) = 1\n1 <... fsync resumed>) = 0\n",
+            a.clone(),
+        ),
+        ("1 fsync(3</f/a>) = 0\n2 write(3</f/a>, \"x\", 1 <unfinished ...>\n", a.clone()),
+        ("1 fsync(3</f/a>) = -1 EIO (Input/output error)\n1 fsync(3</f/a>) = 0\n", a.clone()),
+        ("1 openat(AT_FDCWD</f>, \"a\", O_WRONLY|O_TRUNC) = 5</f/a>\n", a.clone()),
+        (
+            "1 renameat(AT_FDCWD</f>, \"a\", AT_FDCWD</f>, \"b\") = 0\n1 fsync(4</f>) = 0\n\
+             1 openat(AT_FDCWD</f>, \"a\", O_WRONLY|O_CREAT, 0600) = 3</f/a>\n",
+            a,
+        ),
+    ] {
+        assert_eq!(lost(&format!("{open}{log}"), folder), expected, "{log}");
+    }
+    for call in ["copy_file_range(3</f/a>, NULL, 4</f/b>, NULL, 9, 0) = 9", "io_uring_setup(8, 0x1) = 5"] {
+        let log = format!("{open}1 {call}\n");
+        assert!(std::panic::catch_unwind(|| lost(&log, folder)).is_err(), "{call}");
+    }
+}

@@ -96,7 +96,7 @@ impl Scored {
             }
         }
         let mut encrypted = encrypt(&coefficients, rng);
-        small().evaluator.divide_exactly_assign(&mut encrypted, (room / 2) as u64);
+        small().evaluator.divide_exactly_assign(&mut encrypted, (room / 2).ilog2());
         Scored { arms, gap: room / 2, model, encrypted }
     }
 
@@ -177,7 +177,7 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
         let places = scored.places(large.max_slots(), &positions);
         let raising = Raise::new(params, &large, places, LOG_PRODUCT, level).unwrap();
         let seed = ckks::mask_seed(&mut rng);
-        ckks::mask_assign(params, &mut packed, &seed);
+        raising.mask_assign(&mut packed, &seed).unwrap();
         let mut raised =
             raise(&raising, secret, &large_secret, &packed, &mut rng).unwrap().expand(&large_secret);
         // What the key holder has read is as wide as the mask: nothing like a score.
@@ -206,6 +206,67 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
             assert!(empty < 2f64.powi(-16), "places that nobody took: 2^{:.1}", empty.log2());
         });
     }
+}
+
+/// A key holder who also sends contexts makes an entry of the model as large as q by a huge context, raises
+/// its own scores, and looks for the entry's sign in what it decrypts. The uniform mask leaves no trace of
+/// it. The control is a mask of 95 bits, which is wide enough for the scores of honest contexts: the sign
+/// shows.
+#[test]
+fn attack_huge_contexts_do_not_show_the_model_to_a_key_holder() {
+    let mut rng = rng(45);
+    let Ring { params, secret, evaluator } = small();
+    let large = LOGN15_LOGQP825_DEPTH17.validate().unwrap();
+    let large_secret = SecretKey::generate(&large, &mut rng);
+    let scored = Scored::new(2, 2, &mut rng);
+    let entry = scored.model[0][0];
+    let mut huge = encrypt(&[integer(1.0)], &mut rng);
+    evaluator.mul_integer_assign(&mut huge, ((1.0 / entry.abs()).log2().floor() + 52.0).exp2() as i64);
+    let scores = evaluator.mul_unrescaled(&huge, &scored.encrypted).unwrap();
+    let scale = f64::from(LOG_PRODUCT).exp2();
+    let mut packer = Packer::new(evaluator, scored.gap, params.max_level(), scale).unwrap();
+    packer.push(scores).unwrap();
+    let packed = packer.finish().unwrap();
+    let raising =
+        Raise::new(params, &large, scored.places(large.max_slots(), &[0]), LOG_PRODUCT, 14).unwrap();
+    let mut seen = |narrow: bool| {
+        let signs = (0..24).filter(|_| {
+            let (mut masked, seed) = (packed.clone(), ckks::mask_seed(&mut rng));
+            if narrow {
+                ckks::mask_assign(params, &mut masked, &seed);
+            } else {
+                raising.mask_assign(&mut masked, &seed).unwrap();
+            }
+            let raised = raise(&raising, secret, &large_secret, &masked, &mut rng).unwrap();
+            let raised = raised.expand(&large_secret);
+            decrypt(&large_secret, &raised, large.max_slots())
+                .with(|slots| (slots[0].re > 0.0) == (entry > 0.0))
+        });
+        signs.count()
+    };
+    assert_eq!(seen(true), 24);
+    let uniform = seen(false);
+    assert!((4..=20).contains(&uniform), "{uniform} of 24");
+}
+
+#[test]
+fn raises_refuse_another_level_or_scale() {
+    let mut rng = rng(46);
+    let Ring { params, secret, .. } = small();
+    let large = LOGN15_LOGQP825_DEPTH17.validate().unwrap();
+    let large_secret = SecretKey::generate(&large, &mut rng);
+    let raising = Raise::new(params, &large, vec![None; large.max_slots()], LOG_PRODUCT, 14).unwrap();
+    let pack = |level: usize, scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(scale).exp2());
+    let mut level = |mut ct: Ciphertext| {
+        let masked = raising.mask_assign(&mut ct, &[1; 32]);
+        let raised = raise(&raising, secret, &large_secret, &ct, &mut rng);
+        (masked.is_ok(), raised.is_ok())
+    };
+    assert_eq!(level(pack(1, LOG_PRODUCT)), (true, true));
+    assert_eq!(level(pack(0, LOG_PRODUCT)), (false, false));
+    assert_eq!(level(pack(1, 22)), (false, false));
+    let mut lower = Ciphertext::zero(&large, 13);
+    assert!(matches!(raising.unmask_assign(&mut lower, &[1; 32]), Err(ckks::Error::LevelMismatch { .. })));
 }
 
 /// The control: garbage at a multiple of the gap does reach the neighbour, so the test above would see it.
@@ -242,7 +303,7 @@ fn packing_adds_less_noise_than_products_have() {
         let mut whole = encrypt(&[], &mut rng).with_scale(1.0);
         let mut packer = Packer::new(evaluator, gap, params.max_level(), 1.0).unwrap();
         let mut divided = whole.clone();
-        evaluator.divide_exactly_assign(&mut divided, gap as u64);
+        evaluator.divide_exactly_assign(&mut divided, gap.ilog2());
         packer.push(divided).unwrap();
         evaluator.sub_assign(&mut whole, &packer.finish().unwrap()).unwrap();
         // The multiples of the gap alone: 2·arms coefficients, whose sum of squares is that of the slots.
