@@ -16,7 +16,6 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -24,6 +23,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 use support::{Deployment, Log, median, percentile};
+use testkit::ClearTwin;
 
 /// 20 h 39 min for 130 rounds, section 6 of the paper.
 const PAPER_SECONDS: f64 = 74_340.0;
@@ -31,22 +31,22 @@ const PAPER_SECONDS: f64 = 74_340.0;
 #[derive(Parser)]
 #[command(about = "Figure 1 of the paper: regret in the clear and on ciphertexts")]
 struct Args {
-    /// Rounds of each run.
+    /// Number of rounds of each run.
     #[arg(long, default_value_t = FIGURE_1_ROUNDS as u64, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Runs of each policy in the clear; equal seeds meet equal rounds.
+    /// Number of runs of each policy in the clear. Runs with equal seeds have equal rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Encrypted runs, on the first of the seeds; 0 leaves them out.
+    /// Number of encrypted runs, on the first seeds. 0 omits them.
     #[arg(long, default_value_t = 1)]
     encrypted_seeds: u64,
-    /// Writes round, policy, seed, cumulative regret.
+    /// Writes round, policy, seed and cumulative regret as CSV to this file.
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Writes the mean curves as SVG.
+    /// Writes the mean curves as SVG to this file.
     #[arg(long)]
     plot: Option<PathBuf>,
-    /// One JSON object on stdout instead of the table.
+    /// Prints one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +82,7 @@ impl Curve {
     }
 }
 
-/// What the encrypted runs cost, and how far they were from exact arithmetic.
+/// The cost of the encrypted runs, and their distance from exact arithmetic.
 struct Encrypted {
     curve: Curve,
     log: Log,
@@ -103,13 +103,13 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let helba = LinearConfig::figure_1();
     let baseline = LinearConfig { width: Width::SelfNormalized, ..helba };
-    // Ciphertexts want rewards within ±1; these reach L·S and their noise. R is public and holds but one in
-    // 16,000 (four standard deviations), which are cut off. Rewards divided by R have the parameter θ/R and
-    // noise σ/R, so S and σ are divided too and the index is R times smaller, up to the width's term
-    // t_j^(-1/2), which the paper states for rewards within ±1: relative to the others it is R times as wide
-    // as on the raw rewards.
+    // Encrypted rewards must be within ±1. These rewards reach L·S plus their noise. R is public and exceeded
+    // by one reward in 16,000 (four standard deviations), which is clipped. Rewards divided by R have the
+    // parameter θ/R and the noise σ/R, so that S and σ are divided too, and the index is R times smaller. The
+    // exception is the term t_j^(-1/2) of the width, which the paper states for rewards within ±1: relative
+    // to the others it is R times as wide as on the original rewards.
     let bound = helba.l * helba.s + 4.0 * helba.sigma;
-    // With the paper's schedule: a device tells the server one bit of a decryption a round.
+    // Under the schedule of the paper, a device tells the server one bit of a decryption per round.
     let schedule = Schedule::TraceOrGrowth;
     let scaled = LinearConfig { s: helba.s / bound, sigma: helba.sigma / bound, schedule, ..helba };
 
@@ -168,7 +168,7 @@ fn curve<P: Policy<Context = Features, Feedback = f64>>(
     let run = |seed| -> Result<Run> {
         let (mut toy, mut rng) = toy(seed)?;
         let mut policy = make()?;
-        // These policies draw nothing.
+        // These policies use no randomness.
         let mut unused = ChaCha20Rng::seed_from_u64(seed);
         let (mut regret, mut sum) = (Vec::new(), 0.0);
         for _ in 0..args.rounds {
@@ -201,7 +201,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         for _ in 0..args.rounds {
             toy.begin(&mut rng);
             let rows: Vec<Vec<f64>> = toy.context()?.rows().map(<[f64]>::to_vec).collect();
-            // Learns of a failure after the round; the arm's reward cannot be asked for later.
+            // An error of `play` is returned after the round, because the arm is played within it.
             let mut outcome = None;
             let play = |arm| {
                 let played = toy.play(arm, &mut rng);

@@ -1,5 +1,5 @@
-//! The whole product on real purchases: makes keys, starts a server in a process of its own, runs a client
-//! against it over HTTP, and compares every decision with a clear twin.
+//! The encrypted bandit on real purchases: generates keys, starts a server in a process of its own, plays
+//! rounds against it over HTTP, and compares every decision with that of a twin in exact arithmetic.
 //!
 //! ```text
 //! cargo run --release --example quickstart -- [--rounds 300] [--data FILE] [--plot regret.svg] [--json]
@@ -11,30 +11,32 @@ use anyhow::{Context, Result};
 use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
-use helba::clear::ClearTwin;
 use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
 use support::{Deployment, median, percentile};
+use testkit::ClearTwin;
 
 #[derive(Parser)]
-#[command(about = "The encrypted bandit on real purchases: keys, server, client, clear twin")]
+#[command(
+    about = "The encrypted bandit on real purchases, with keys, server, client and a twin in exact arithmetic"
+)]
 struct Args {
-    /// Purchases to run.
+    /// Number of purchases to play.
     #[arg(long, default_value_t = 300)]
     rounds: usize,
-    /// A purchase file in the layout of data/README.md; default: the yogurt purchases.
+    /// Purchase file in the layout of data/README.md [default: the yogurt purchases].
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Writes the share of hits over the rounds as SVG.
+    /// Writes the hit rate over the rounds as SVG to this file.
     #[arg(long)]
     plot: Option<PathBuf>,
-    /// One JSON object on stdout instead of the table.
+    /// Prints one JSON object instead of the table.
     #[arg(long)]
     json: bool,
-    /// Waits for a batch update to end before the next decision, as the paper does.
+    /// Waits for the end of a batch update before the next decision, as in the paper.
     #[arg(long)]
     synchronous: bool,
 }
@@ -56,7 +58,7 @@ fn main() -> Result<()> {
     let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
 
     if let Some(path) = &args.plot {
-        // Now, not after all rounds.
+        // A file that cannot be written is reported now and not after all rounds.
         std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut deployment = Deployment::start(d, k, false, args.json, 0)?;
@@ -120,30 +122,30 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mib = |bytes: f64| format!("{:.2} MiB", bytes / (1 << 20) as f64);
-    println!("\n{rounds} purchases, {k} brands, {d} features; the server never saw one of them\n");
+    println!("\n{rounds} purchases, {k} brands, {d} features; the server saw ciphertexts only\n");
     println!(
         "  share of hits     encrypted {hit:.3}   clear {hit_clear:.3}   random {hit_random:.3}   best fixed brand {best_fixed:.3}"
     );
-    // Twice the standard deviation of a share of so many rounds, at most.
+    // An upper bound on twice the standard deviation of a share of this number of rounds.
     let chance = 1.0 / (rounds as f64).sqrt();
-    println!("                    (by chance alone, a share of {rounds} rounds is off by up to {chance:.2})");
+    println!("                    (a share of {rounds} rounds has a random error of up to {chance:.2})");
     println!(
-        "  same arm as the clear twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
+        "  same arm as the exact twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
         100.0 * log.agreement()
     );
-    println!("\n  seconds a round   median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
+    println!("\n  seconds per round median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
     for (name, values) in log.phases() {
         println!("    {name:<28} {:.3}   {:>9.3}", median(&values), percentile(&values, 0.95));
     }
-    println!("\n  up   {} a round (median)", mib(median(&log.bytes_up())));
-    println!("  down {} a round (median)", mib(median(&log.bytes_down())));
+    println!("\n  up   {} per round (median)", mib(median(&log.bytes_up())));
+    println!("  down {} per round (median)", mib(median(&log.bytes_down())));
     println!("  batch updates {}, refreshed models {}", status.batches, status.refreshes);
     println!(
-        "  keys made in {:.1} s, public bundle {}",
+        "  keys generated in {:.1} s, public bundle {}",
         deployment.keygen_seconds,
         mib(deployment.public_bundle_bytes as f64)
     );
-    println!("  server's peak memory {}", mib(server_peak as f64));
+    println!("  peak memory of the server {}", mib(server_peak as f64));
     println!(
         "  parameters {}: N = {}, log2(QP) = {:.1}, {}-bit security",
         params.spec().name,

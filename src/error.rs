@@ -1,173 +1,174 @@
-//! Why the server refuses, fails or does not start. `http::problem` turns an error into an answer.
+//! The errors of the server. `http::problem` turns an error into an answer.
 
 use helba::Part;
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
 
-/// Why the server did not start, or did not do what a request asked.
+/// The reason why the server did not start, or refused a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: no bandit has that id.
-    #[error("unknown bandit {id}: GET /v1/bandits lists those there are")]
+    /// Misuse: no bandit has this id.
+    #[error("no bandit has the id {id}; GET /v1/bandits lists the bandits")]
     UnknownBandit {
-        /// The id that was asked for.
+        /// The id of the request.
         id: String,
     },
-    /// Misuse: an encrypted bandit where there are no keys.
+    /// Misuse: a request for an encrypted bandit to a server without keys.
     #[error(
-        "this server was started without --keys and serves policies in the clear alone: name one as `policy`, GET /v1/policies \
-         lists them, or start it with the public key bundle"
+        "this server was started without --keys, and serves policies in the clear only: give `policy`, as GET /v1/policies \
+         lists them, or start the server with the public key bundle"
     )]
     NoKeys,
-    /// Misuse: no token, or one that does not permit this.
+    /// Misuse: a request without the token that it needs.
     #[error(
-        "this request has no token that permits it: {} needs `Authorization: Bearer TOKEN` with {}",
+        "the token is missing or does not permit this request: {} needs `Authorization: Bearer TOKEN` with {}",
         .about.what(), .about.whose()
     )]
     Unauthorized {
-        /// What the request was about.
+        /// The kind of bandit that the request is about.
         about: Kind,
     },
-    /// Misuse: no such path.
+    /// Misuse: a path that the server does not have.
     #[error("nothing is served at {path}")]
     UnknownPath {
-        /// The path that was asked for.
+        /// The path of the request.
         path: String,
     },
-    /// Misuse: the path is served, but not with this method.
-    #[error("this path is not served with that method")]
+    /// Misuse: a path that is not served with this method.
+    #[error("this path is not served with this method")]
     WrongMethod,
-    /// Untrusted: a request refused before its route.
+    /// Untrusted: a request that was refused before its route.
     #[error(transparent)]
     Request(#[from] Rejection),
     /// Untrusted: a configuration that cannot be read.
-    #[error("the body is not a bandit's configuration: {why}")]
+    #[error("the body is not the configuration of a bandit: {why}")]
     BadConfig {
-        /// The field, and what is wrong with it.
+        /// The field, and its fault.
         why: String,
     },
-    /// Untrusted: a message in JSON that cannot be read.
+    /// Untrusted: a JSON message that cannot be read.
     #[error("the body is not {what}: {why}")]
     BadJson {
-        /// The message.
+        /// The kind of message.
         what: &'static str,
-        /// The field, and what is wrong with it.
+        /// The field, and its fault.
         why: String,
     },
-    /// Untrusted: a parameter or value of a policy in the clear that is missing or out of range.
+    /// Untrusted: a parameter or value of a clear policy that is missing or out of range.
     #[error("{why}")]
     BadParameter {
-        /// The parameter, and the values allowed.
+        /// The parameter, and the allowed values.
         why: String,
     },
-    /// Misuse: feedback on a decision that a later one has replaced.
+    /// Misuse: feedback on a decision that was replaced.
     #[error(
-        "decision {id} was replaced by a later one: this policy learns in turn, ask for a decision and answer it before the next"
+        "decision {id} was replaced by a later decision: this policy learns in turn, so that each decision must be answered \
+         before the next one"
     )]
     OutOfTurn {
         /// The decision.
         id: String,
     },
-    /// Misuse: a decision where the one before still waits for its answer.
+    /// Misuse: a decision request while the decision before waits for its feedback.
     #[error(
-        "a decision for somebody else waits for its feedback, and this policy learns in turn: ask again when it is answered, or \
-         after {wait} s"
+        "another decision waits for its feedback, and this policy learns in turn: ask again when it is answered, or after \
+         {wait} s"
     )]
     TurnTaken {
-        /// Seconds until it may be replaced.
+        /// Seconds until the waiting decision may be replaced.
         wait: u64,
     },
-    /// Capacity: decisions without feedback.
+    /// Capacity: too many decisions without feedback.
     #[error(
-        "{limit} decisions wait for feedback, as many as are remembered, and none may be replaced yet: return feedback, or ask again \
+        "{limit} decisions wait for feedback, which is the limit, and none may be replaced yet: return feedback, or ask again \
          after {wait} s"
     )]
     TooManyOpen {
-        /// Decisions remembered.
+        /// The most decisions that wait for feedback.
         limit: usize,
         /// Seconds until the oldest may be replaced.
         wait: u64,
     },
-    /// Misuse: a second answer that is not the first.
+    /// Misuse: a second answer that differs from the first.
     #[error(
-        "{what} has another answer already: the first answer counts, and only that one may be sent again"
+        "{what} has another answer already: the first answer counts, and only the same answer may be sent again"
     )]
     Answered {
-        /// Decision or exchange.
+        /// The decision or the exchange.
         what: String,
     },
-    /// Misuse: an exchange that is not under way.
-    #[error("exchange {exchange} is not the one under way: GET the bandit, its `awaited` says which is")]
+    /// Misuse: an exchange that is not the current one.
+    #[error("exchange {exchange} is not the current one, which `awaited` in the state of the bandit names")]
     BatchOver {
-        /// The exchange named.
+        /// The exchange of the request.
         exchange: u64,
     },
     /// Misuse: feedback after the last batch.
-    #[error("decision {id} asks for no feedback: one arm is left, its `awaited` was null")]
+    #[error("decision {id} asks for no feedback: one arm is left, and `awaited` of the decision was null")]
     Settled {
         /// The decision.
         id: String,
     },
-    /// Misuse: feedback where users answer an intermediary.
+    /// Misuse: feedback to the server where users answer an intermediary.
     #[error(
-        "users of bandit {id} answer the intermediary, not the server, which takes batches at /v1/bandits/{id}/shuffled"
+        "users of bandit {id} answer an intermediary, which delivers batches to /v1/bandits/{id}/shuffled"
     )]
     TakesBatches {
         /// The bandit.
         id: String,
     },
     /// Misuse: a batch where users answer the server.
-    #[error("bandit {id} learns from feedback on its decisions, not from batches")]
+    #[error("bandit {id} learns from feedback on its decisions and not from batches")]
     TakesFeedback {
         /// The bandit.
         id: String,
     },
-    /// From a clear policy: a parameter, contexts or feedback refused, or the run is over.
+    /// From a clear policy: a parameter, contexts or feedback was refused, or the run is over.
     #[error(transparent)]
     Policy(#[from] policies::Error),
-    /// Untrusted: a message or bundle refused.
+    /// Untrusted: a message or bundle was refused.
     #[error(transparent)]
     Wire(#[from] wire::Error),
-    /// From the bandit: a ciphertext or configuration refused, or a decision unknown.
+    /// From the bandit: a ciphertext or configuration was refused, or a decision is unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
-    /// Capacity: as many requests are computed as may be.
-    #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
+    /// Capacity: too many requests are being computed.
+    #[error("the server is at its limit of requests; try again in a second")]
     Overloaded,
-    /// Capacity: the noise of another bandit is being sized.
+    /// Capacity: the noise of another bandit is being calibrated.
     #[error(
-        "the server is sizing the noise of another bandit, which may take seconds; try again when that one is made"
+        "the server is calibrating the noise of another bandit, which may take seconds; try again in a second"
     )]
     SizingNoise,
-    /// Capacity: no more bandits are kept.
+    /// Capacity: too many bandits.
     #[error(
-        "the server keeps at most {limit} bandits, and of policies in the clear at most half of them where it has keys and no \
-         operator's token; there is no room for this one: delete one, or start it with a larger --max-bandits"
+        "the server keeps at most {limit} bandits, and if it has keys and no operator's token, at most half of them may have \
+         clear policies; delete a bandit, or start the server with a larger --max-bandits"
     )]
     TooManyBandits {
-        /// Bandits allowed.
+        /// The most bandits.
         limit: usize,
     },
-    /// Capacity: no room for the state.
-    #[error("no room is left on the disk at {}: nothing was changed; free some, then try again", path.display())]
+    /// Capacity: the disk is full.
+    #[error("the disk is full at {}, and nothing was changed: free some space, then try again", path.display())]
     DiskFull {
-        /// What could not be written.
+        /// The file that could not be written.
         path: PathBuf,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}; check that the folder is there and that this user may write to it", path.display())]
+    #[error("{}: {source}; check that the folder exists and that this user may write to it", path.display())]
     Disk {
-        /// What could not be read or written.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Misuse: others may read the state folder, and the server may not or cannot change its mode.
+    /// Misuse: other users may read the state folder, and the server cannot change its mode.
     #[error(
-        "{} has mode {mode:o}: others may read the state in it; make it its owner's alone with `chmod 700`, or give a --state \
-         folder of its own", folder.display()
+        "{} has mode {mode:o}, so that other users may read the state in it: run `chmod 700` on it, or give another --state \
+         folder", folder.display()
     )]
     FolderIsShared {
         /// The folder.
@@ -175,83 +176,80 @@ pub enum Error {
         /// Its mode.
         mode: u32,
     },
-    /// The database failed.
+    /// The database of the state folder failed.
     #[error("the state in {} cannot be used: {source}", folder.display())]
     Database {
         /// The state folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<redb::Error>,
     },
-    /// Misuse: the folder is another server's.
-    #[error("{} is in use by another server; stop that one, or give this one a folder of its own", folder.display())]
+    /// Misuse: another server uses the state folder.
+    #[error("{} is in use by another server: stop that server, or give this one another --state folder", folder.display())]
     StateInUse {
         /// The state folder.
         folder: PathBuf,
     },
-    /// Misuse: the folder was written with other keys.
+    /// Misuse: the state folder was written with other keys.
     #[error(
-        "{} belongs to another {what} ({got}) than the bundle's ({want}); start with the bundle it was made with, or give \
-         a new --state folder", folder.display()
+        "{} was written with another {what} ({got}) than that of the bundle ({want}): start with the bundle of this folder, or \
+         give a new --state folder", folder.display()
     )]
     OtherKeys {
         /// The state folder.
         folder: PathBuf,
-        /// Key or parameters.
+        /// The key or the parameters.
         what: &'static str,
-        /// In the folder.
+        /// The value in the folder.
         got: String,
-        /// In the bundle.
+        /// The value in the bundle.
         want: String,
     },
-    /// Misuse: the folder was written by another version.
+    /// Misuse: the state folder was written by another version.
     #[error(
-        "{} has format {got}, this program reads {want}: give a new --state folder, or start the version that wrote this one",
+        "{} has format {got}, this program reads {want}: give a new --state folder, or start the version that wrote it",
         folder.display()
     )]
     StateFormat {
         /// The state folder.
         folder: PathBuf,
-        /// In the folder.
+        /// The value in the folder.
         got: u16,
-        /// Here.
+        /// The value of this program.
         want: u16,
     },
-    /// A stored ciphertext was damaged.
+    /// A stored ciphertext is damaged.
     #[error(
-        "bandit {bandit}: its stored ciphertext `{part}` ({}) is damaged: {why}; bring the state folder back from a backup and \
-         start once with --restored, which keeps private bandits in it from releasing anything twice",
+        "the stored ciphertext `{part}` of bandit {bandit} ({}) is damaged: {why}; restore the state folder from a backup, and \
+         start once with --restored, so that no private bandit releases a reward twice",
         path.display()
     )]
     CorruptBlob {
         /// The bandit.
         bandit: String,
-        /// Which of its ciphertexts.
+        /// The part of the bandit that the ciphertext holds.
         part: Part,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// A stored state was damaged, or is of another version.
+    /// A stored state is damaged, or was written by another version.
     #[error(
-        "bandit {bandit}: its state in {} cannot be read: {why}; bring the folder back from a backup and start once with \
-         --restored, which keeps private bandits in it from releasing anything twice", folder.display()
+        "the state of bandit {bandit} in {} cannot be read: {why}; restore the folder from a backup, and start once with \
+         --restored, so that no private bandit releases a reward twice", folder.display()
     )]
     CorruptState {
         /// The bandit.
         bandit: String,
         /// The state folder.
         folder: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// The operating system gives no randomness.
-    #[error("the operating system gives no random numbers: {why}")]
-    NoRandomness {
-        /// Why.
-        why: String,
-    },
+    /// From the operating system.
+    #[error(transparent)]
+    Randomness(#[from] host::NoRandomness),
     /// Bug: cannot happen. If you read this the server is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
@@ -260,9 +258,9 @@ pub enum Error {
 /// The two kinds of bandits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// HELBA, on ciphertexts.
+    /// A bandit on ciphertexts.
     Encrypted,
-    /// A clear policy.
+    /// A bandit with a clear policy.
     Clear,
 }
 
@@ -311,7 +309,7 @@ impl From<ckks::Error> for Error {
 }
 
 impl Error {
-    /// The type of problem that a client is told of.
+    /// The type of the problem document.
     pub(crate) fn problem(&self) -> ProblemType {
         use ProblemType as P;
         match self {
@@ -350,7 +348,7 @@ impl Error {
             | Error::StateFormat { .. }
             | Error::CorruptBlob { .. }
             | Error::CorruptState { .. }
-            | Error::NoRandomness { .. }
+            | Error::Randomness(_)
             | Error::Broken(_) => P::Internal,
         }
     }

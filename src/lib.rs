@@ -1,22 +1,23 @@
-//! The server: ciphertexts in, ciphertexts out. It holds public and evaluation keys only, and cannot name a
-//! secret one. Beside encrypted bandits it serves clear policies, each under the trust model that its privacy
-//! statement names.
+//! The server of encrypted bandits and of bandits with clear policies. It receives ciphertexts and returns
+//! ciphertexts. It holds public and evaluation keys only, and none of its dependencies has a type for a
+//! secret key. A clear policy runs under the trust model that its privacy statement names.
 //!
-//! For operators, through the program `helba-server`, and for whoever wants to run it inside another process:
-//! [`app`] is its router. A request passes through the folders in this order, and none calls back:
+//! For operators, as the program `helba-server`, and for programs that run the server in their own process:
+//! [`app`] returns its router. A request passes through the folders in this order, and no folder calls one
+//! above it:
 //!
 //! | folder | does |
 //! |---|---|
-//! | `http` | routes, tokens, bodies, answers; one file a resource |
-//! | `bandits` | the bandits in use: encrypted ones, and those with a clear policy |
-//! | `jobs` | how much is computed at a time; batch updates in the background |
-//! | `store` | states, rows and ciphertexts on the disk |
+//! | `http` | routes, tokens, bodies and answers, with one file for each resource |
+//! | `bandits` | the loaded bandits of both kinds |
+//! | `jobs` | bounds on the computations at a time, and batch updates in the background |
+//! | `store` | states, rows and ciphertexts on disk |
 //!
-//! `policy` is HELBA's card beside those of the registry in the crate `policies`.
+//! `policy` adds the card of HELBA to those of the crate `policies`.
 //!
-//! What a request may cost is bounded before it is read: connections by [`Connections`], bodies by the size
-//! of the ciphertexts they can hold and by [`Settings::body_memory`], requests computed by
-//! [`Settings::max_in_flight`], bandits by [`Settings::max_bandits`].
+//! The cost of a request is bounded before it is read: connections by [`Connections`], bodies by the size of
+//! the ciphertexts that they hold and by [`Settings::body_memory`], computations by
+//! [`Settings::max_in_flight`], and bandits by [`Settings::max_bandits`].
 
 mod bandits;
 mod error;
@@ -27,4 +28,4 @@ mod store;
 
 pub use error::{Error, Kind};
 pub use http::{AppState, Settings, app, printable};
-pub use service::{Connections, serve};
+pub use service::{Connections, serve, stop_signal};

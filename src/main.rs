@@ -1,4 +1,4 @@
-//! `helba-server`: arguments, log, listen.
+//! `helba-server`: the program reads its arguments, sets up the log and serves.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
@@ -15,14 +15,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use wire::{BundleKind, BundleReader, PublicBundle};
 
-/// Requests under way get this long after a signal.
+/// After a signal, requests that are being answered get this time.
 const GRACE: Duration = Duration::from_secs(30);
 /// What `check` predicts of without keys.
 const UNKNOWN_PROBLEM: Shape = Shape { dim: 8, arm_slots: 8 };
 
-/// A contextual bandit that learns from contexts and rewards it cannot read; and policies in the clear.
+/// Serves contextual bandits on encrypted contexts and rewards, and bandits with clear policies.
 ///
-/// The log goes to stderr; RUST_LOG sets its level. Put a proxy with TLS and authentication in front.
+/// The log goes to stderr, and RUST_LOG sets its level. The server speaks HTTP without TLS. Put a proxy with
+/// TLS in front.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Program {
@@ -49,53 +50,55 @@ enum Command {
 
 #[derive(Args)]
 struct Arguments {
-    /// Public key bundle, made by `helba-keygen create --public FILE`. Without it only policies in the clear
-    /// are served.
+    /// Public key bundle, as `helba-keygen create --public FILE` writes it. Without it, the server serves
+    /// clear policies only.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// Takes a bundle of toy keys, which protect nothing: for tests.
+    /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     toy: bool,
-    /// Folder for the state of bandits; made if it is not there.
+    /// Folder for the state of the bandits. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// Address and port; port 0 takes any free one.
+    /// Address and port to listen on. Port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
-    /// Requests computed at a time; one more is answered 503.
+    /// The most requests that are computed at a time. Further requests are answered 503.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_in_flight)]
     max_in_flight: usize,
-    /// Bandits kept.
+    /// The most bandits.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_bandits)]
     max_bandits: usize,
-    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` makes one). With it,
-    /// policies in the clear are created, used and deleted by its bearers alone.
+    /// File with the operator's token, 64 hexadecimal digits (`helba-keygen token FILE` generates one). With
+    /// it, only the bearers of the token can create, use and delete bandits with clear policies.
     #[arg(long, value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
-    /// Memory of request bodies, beside those of 64 KiB and less; one that does not fit is answered 503.
+    /// Memory for request bodies above 64 KiB. A request whose body does not fit is answered 503.
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().body_memory >> 20)]
     max_body_memory: usize,
-    /// Connections open at a time; beyond them, the one that has waited longest for a request is closed.
+    /// The most open connections. For one more, the connection that has waited longest for a request is
+    /// closed.
     #[arg(long, value_name = "N", default_value_t = Connections::default().most)]
     max_connections: usize,
-    /// Connections open at a time from one address. All that come through a proxy count as one address.
+    /// The most open connections from one address. All connections through a proxy have the address of the
+    /// proxy.
     #[arg(long, value_name = "N", default_value_t = Connections::default().most_an_address)]
     max_connections_an_address: usize,
-    /// Seconds that a decision waits for its feedback before new decisions may take its place; they are
-    /// refused until then.
+    /// Seconds for which a decision without feedback is kept. New decisions that would replace it are refused
+    /// for this time.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().hold.as_secs())]
     hold: u64,
-    /// Name of this server, such as the proxy's, that requests may name as their host; may be given several
-    /// times. Loopback addresses and localhost are always served. Without it any name is served, unless
-    /// --listen is a loopback address.
+    /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
+    /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
+    /// unless --listen is a loopback address.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// The state folder was brought back from a backup: bandits with a privacy promise begin anew, keeping
-    /// count of what they spent, since rewards in the folder may have been released since. Give this flag
-    /// once, at the first start after that.
+    /// The state folder was restored from a backup. Give this flag once, at the first start after that.
+    /// Rewards in the folder may have been released since the backup, so that bandits with a privacy
+    /// guarantee start again without their data, and keep the budget that they have spent.
     #[arg(long)]
     restored: bool,
-    /// Threads that compute; one a core if not given.
+    /// Number of threads that compute [default: one per core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
 }
@@ -105,7 +108,7 @@ fn main() -> ExitCode {
     let level = std::env::var("RUST_LOG").ok().and_then(|level| level.parse::<Targets>().ok());
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // A log on a full disk must not take requests down with it.
+        // A log on a full disk must not make requests fail.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     let level = level.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
@@ -164,7 +167,7 @@ fn start(arguments: Arguments) -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
     let served = runtime.block_on(serve(arguments));
-    // A batch update that still runs is stored as due, and begins again at the next start.
+    // A batch update that still runs is stored as due, and runs again after the next start.
     runtime.shutdown_background();
     served
 }
@@ -176,7 +179,7 @@ fn check_address(given: &str) -> Result<()> {
         return Ok(());
     }
     let port = given.trim_start_matches(':').parse::<u16>().unwrap_or(8080);
-    bail!("--listen {given}: must be an address and a port from 0 to 65535, such as 127.0.0.1:{port}")
+    bail!("--listen {given}: this must be an address and a port from 0 to 65535, such as 127.0.0.1:{port}")
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
@@ -197,7 +200,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let address = listener.local_addr().context("asking for the port")?;
     let open = |keys: PathBuf| {
         PublicBundle::open(&keys).with_context(|| {
-            format!("--keys {} must be the file that `helba-keygen create --public` made", keys.display())
+            format!("--keys {} must be a file that `helba-keygen create --public` wrote", keys.display())
         })
     };
     let bundle = keys.map(open).transpose()?;
@@ -213,17 +216,17 @@ async fn serve(arguments: Arguments) -> Result<()> {
             }
             if manifest.security_bits == 0 && !arguments.toy {
                 bail!(
-                    "the bundle holds toy keys, which protect nothing: make others with `helba-keygen create` without --toy, or \
-                     say --toy here"
+                    "the bundle holds toy keys, which protect nothing: generate keys with `helba-keygen create` without --toy, or \
+                     give --toy here"
                 );
             }
         }
-        None => tracing::info!("no --keys: policies in the clear alone are served"),
+        None => tracing::info!("no --keys: only clear policies are served"),
     }
     let operator =
         operator_token_file.as_deref().map(wire::AccessToken::open).transpose()?.map(|t| t.digest());
     if operator.is_none() && !address.ip().to_canonical().is_loopback() {
-        tracing::warn!("no --operator-token-file: whoever reaches {address} can use clear policies");
+        tracing::warn!("no --operator-token-file: everybody who reaches {address} can use clear policies");
     }
     let hosts =
         (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
@@ -235,7 +238,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let missing = app_state.keys_missing();
     if missing > 0 {
         tracing::warn!(
-            "{missing} encrypted bandits in {} answer 409 until the server is started with their --keys; nothing of them changes",
+            "{missing} encrypted bandits in {} are not loaded, and answer 409 until the server is started with their --keys",
             state.display()
         );
     }
@@ -243,26 +246,11 @@ async fn serve(arguments: Arguments) -> Result<()> {
     writeln!(std::io::stdout(), "listening on {address}").context("writing to stdout")?;
     let mut heard = Ok(());
     let stop = async {
-        heard = signal().await;
+        heard = helba_server::stop_signal().await.context("listening for signals");
         tracing::info!("stopping");
     };
     if !helba_server::serve(listener, app(app_state), connections, stop).await {
         tracing::warn!("requests were cut off after {} s", GRACE.as_secs());
     }
     heard
-}
-
-/// Returns when the process is asked to stop.
-async fn signal() -> Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-            .context("listening for signals")?;
-        tokio::select! {
-            pressed = tokio::signal::ctrl_c() => pressed.context("listening for signals"),
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.context("listening for signals")
 }

@@ -10,7 +10,7 @@ pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
     let mut example = serde_json::to_value(protocol::BanditConfig::new(7, 4)).map_err(broken)?;
     example["policy"] = "helba".into();
     let about = "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
-                 (Garcelon, Perchet, Pirotta). The default";
+                 (Garcelon, Perchet, Pirotta). This is the default";
     let helba = PolicyCard {
         policy: "helba".into(),
         about: about.into(),

@@ -3,14 +3,15 @@
 //! secure.
 
 use circuits::argmax::Argmax;
-use circuits::paper::{self, PaperArgmax, SquareRootIteration};
-use circuits::{Comparison, Encrypted, SlotAlgebra, SquareRoot};
+use circuits::{Comparison, Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, GaloisElement, ParamsSpec, Plaintext, Security};
 use ckks_secret::SecretKey;
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
+use testkit::paper::{PaperArgmax, PaperComparison, SquareRootIteration};
+use testkit::square_root;
 
 const ARMS: usize = 2;
 /// Slots of an arm.
@@ -32,11 +33,11 @@ fn decide(
 #[test]
 fn the_papers_circuit_decides_alike() {
     // Depth 30 each, as section 4.3 needs for 2^-8.
-    let compare = || paper::comparison(1, 15).unwrap();
+    let compare = || PaperComparison::new(1, 15).unwrap();
     let papers = PaperArgmax::new(ARMS, BLOCK, compare(), compare()).unwrap();
     let ours = Argmax::new(ARMS, BLOCK, 8, Comparison::minimax(8).unwrap()).unwrap();
     let (paper_root, our_root) =
-        (SquareRootIteration::new(8, 1.0, 0.5).unwrap(), SquareRoot::polynomial(15, 1.0, 0.5).unwrap());
+        (SquareRootIteration::new(8, 1.0, 0.5).unwrap(), square_root(15).scaled(0.5, 0.0).unwrap());
     let (paper_depth, our_depth) = (paper_root.depth() + papers.depth(), our_root.depth() + ours.depth());
     assert_eq!((paper_depth, our_depth), (78, 17));
 
@@ -95,9 +96,10 @@ fn the_papers_circuit_decides_alike() {
         let (x, y) = (encrypt(&argument, our_depth), encrypt(&u, our_depth));
         let all_pairs = |index: &Ciphertext| {
             // Slots without an arm hold the square root of 1/2 and are cleared.
-            let mut clear = vec![Complex64::new(-our_root.eval(0.5), 0.0); ARMS * BLOCK];
+            let mut clear = vec![Complex64::new(-our_root.eval(0.0), 0.0); ARMS * BLOCK];
             clear.iter_mut().step_by(BLOCK).for_each(|v| v.re = 0.0);
-            ours.evaluate(&alg, &alg.add_plain(index, &clear).unwrap(), 0.25).unwrap().0
+            let products = ours.products(&alg, &alg.add_plain(index, &clear).unwrap(), 0.25).unwrap();
+            ours.one_hot(&alg, &products).unwrap()
         };
         let mine = decide(&alg, our_root.evaluate(&alg, &x).unwrap(), &y, all_pairs, open);
         for (name, entries) in [("paper", &theirs), ("ours", &mine)] {

@@ -5,7 +5,7 @@
 
 use circuits::argmax::Argmax;
 use circuits::inverse::Newton;
-use circuits::{Clear, Comparison, Encrypted, SquareRoot};
+use circuits::{Clear, Comparison, Encrypted};
 use ckks::{Ciphertext, DiagonalTransform, GaloisElement, KeyStorage, Plaintext};
 use ckks_secret::measure;
 use helba::Scalars;
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::Path;
-use testkit::Party;
+use testkit::{Party, square_root};
 
 const HEAD: &str = "\
 # Precision on ciphertexts
@@ -98,7 +98,7 @@ fn primitives(page: &mut String) {
     let (encrypted, clear) = (Encrypted::new(ev.clone(), SLOTS).unwrap(), Clear::new(SLOTS).unwrap());
     let exact = clear.fresh(&real, top).unwrap();
     for degree in [15, 31] {
-        let sqrt = SquareRoot::polynomial(degree, 1.0, 1.0).unwrap();
+        let sqrt = square_root(degree);
         let want = sqrt.evaluate(&clear, &exact).unwrap();
         let got = sqrt.evaluate(&encrypted, &u).unwrap();
         row(page, &format!("square root, degree {degree}"), &party, &got, want.values());
@@ -170,8 +170,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let differences = argmax.pairwise_differences(&encrypted, &index, 0.1).unwrap();
     let want = argmax.pairwise_differences(&clear, &want, 0.1).unwrap();
     row(page, "pairwise differences", &party, &differences, want.values());
-    let indicator = argmax.indicator(&encrypted, &differences).unwrap();
-    let want = argmax.indicator(&clear, &want).unwrap();
+    let indicator = argmax.comparison().indicator(&encrypted, &differences).unwrap();
+    let want = argmax.comparison().indicator(&clear, &want).unwrap();
     row(page, "comparison", &party, &indicator, want.values());
     let wins = argmax.row_product(&encrypted, &indicator).unwrap();
     let want = argmax.row_product(&clear, &want).unwrap();

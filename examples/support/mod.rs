@@ -1,5 +1,5 @@
-//! What the examples share: a deployment (keys on disk, a server in a process of its own, a device with its
-//! client) and the log of rounds. No example uses all of it.
+//! Parts that the examples share: a deployment (keys on disk, a server in a process of its own, a device with
+//! its client) and the log of rounds. No example uses all of it.
 #![allow(dead_code)]
 
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use user_client::{Client, Device};
+use user_client::{Client, Device, Opening};
 use wire::{Created, Limits, PublicBundle};
 
 const SERVE: &str = "--serve";
@@ -23,7 +23,7 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     if verb != SERVE {
         return Ok(());
     }
-    // Ends with the process that started it, however that ends.
+    // The server ends when the process that started it ends.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0)
@@ -41,28 +41,28 @@ pub(crate) fn serve_if_asked() -> Result<()> {
     })
 }
 
-/// Keys, a running server and a device. The server ends and its files go when this is dropped.
+/// Keys, a running server and a device. When this is dropped, the server ends and its files are deleted.
 pub(crate) struct Deployment {
     server: Child,
     client: Client,
     device: Device,
     rng: ChaCha20Rng,
-    /// Seconds to make and write all keys.
+    /// Seconds of key generation.
     pub(crate) keygen_seconds: f64,
-    /// Size of the server's key bundle.
+    /// The bytes of the public bundle.
     pub(crate) public_bundle_bytes: u64,
     _folder: tempfile::TempDir,
 }
 
 impl Drop for Deployment {
     fn drop(&mut self) {
-        // Gone already if this fails.
+        // If this fails, the server has ended already.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-/// A bandit with what its messages may measure.
+/// A bandit and the limits of its messages.
 pub(crate) struct Handle {
     created: Created,
     limits: Limits,
@@ -76,22 +76,23 @@ pub(crate) struct Round {
     pub(crate) model_feedbacks: u64,
     pub(crate) bytes_up: usize,
     pub(crate) bytes_down: usize,
-    /// Wall time by phase; the server's own phases are parts of "decide: server".
+    /// Seconds of wall time in each phase. The phases of the server are parts of "decide: server and
+    /// transfer".
     pub(crate) phases: Vec<(String, f64)>,
 }
 
 impl Deployment {
-    /// Makes keys for d features and k arms in a folder of its own and starts a server on a free loopback
-    /// port. The device answers so many trace questions.
+    /// Generates keys for d features and k arms in a temporary folder, and starts a server on a free loopback
+    /// port. The device answers at most `trace_answers` trace questions.
     pub(crate) fn start(d: usize, k: usize, toy: bool, quiet: bool, trace_answers: u64) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder for keys and state")?;
         let (public, secret) = (folder.path().join("public.bundle"), folder.path().join("secret.bundle"));
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
         let request = keygen::Request { shape: Shape::for_problem(d, k), toy, created };
-        let bar = progress(0, "making keys", quiet);
+        let bar = progress(0, "generating keys", quiet);
         let start = Instant::now();
         let summary =
-            keygen::create_files(request, &public, &secret, &mut keygen::os_rng()?, |done, total| {
+            keygen::create_files(request, &public, &secret, None, &mut keygen::os_rng()?, |done, total| {
                 bar.set_length(total.into());
                 bar.set_position(done.into());
             })?;
@@ -110,9 +111,9 @@ impl Deployment {
         if let Some(out) = server.stdout.take() {
             BufReader::new(out).read_line(&mut address)?;
         }
-        ensure!(!address.is_empty(), "the server did not start; its message is above");
+        ensure!(!address.is_empty(), "the server did not start; stderr has its message");
         bar.finish_and_clear();
-        let device = Device::open(&secret)?.with_most_answers(trace_answers);
+        let device = Device::open(&secret, &Opening::default())?.with_most_answers(trace_answers);
         let client = Client::new(&format!("http://{}", address.trim()))?;
         Ok(Deployment {
             server,
@@ -130,15 +131,15 @@ impl Deployment {
         self.device.params()
     }
 
-    /// A bandit on the server.
+    /// Creates a bandit on the server.
     pub(crate) fn create(&self, config: &BanditConfig) -> Result<Handle> {
         let created = self.client.create_bandit(config)?;
         let limits = self.device.limits(&created)?;
         Ok(Handle { created, limits })
     }
 
-    /// One round over HTTP: contexts up, action down, `play` it, answer up. `synchronous` waits for a batch
-    /// update that the answer started.
+    /// Plays one round over HTTP, with the reward that `play` returns for an arm. If `synchronous`, it waits
+    /// for a batch update that the answer started.
     pub(crate) fn round(
         &mut self,
         bandit: &Handle,
@@ -183,12 +184,12 @@ impl Deployment {
         })
     }
 
-    /// Where the bandit stands.
+    /// The counters and the phase of the bandit.
     pub(crate) fn status(&self, bandit: &Handle) -> Result<Status> {
         Ok(self.client.status(&bandit.created.id)?)
     }
 
-    /// The most memory the server process ever had resident; 0 where the system does not tell.
+    /// The peak resident memory of the server process in bytes; 0 if the system does not report it.
     pub(crate) fn server_peak_bytes(&self) -> u64 {
         std::fs::read_to_string(format!("/proc/{}/status", self.server.id()))
             .ok()
@@ -201,7 +202,7 @@ impl Deployment {
     }
 }
 
-/// All rounds, and whether the twin would have played the same arm.
+/// All rounds, and for each whether the twin plays the same arm.
 #[derive(Default)]
 pub(crate) struct Log {
     rounds: Vec<(Round, bool)>,
@@ -226,7 +227,7 @@ impl Log {
         self.rounds.iter().enumerate().map(running).collect()
     }
 
-    /// Seconds of each round, from contexts to receipt.
+    /// Seconds of each round.
     pub(crate) fn seconds(&self) -> Vec<f64> {
         let total = |r: &Round| r.phases.iter().filter(|(n, _)| !n.starts_with(' ')).map(|(_, s)| s).sum();
         self.rounds.iter().map(|(r, _)| total(r)).collect()
@@ -258,7 +259,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// The value below which a share `p` of the others lie; 0 of none.
+/// The value below which a share `p` of the values lies; 0 if there are none.
 pub(crate) fn percentile(values: &[f64], p: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

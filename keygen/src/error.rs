@@ -1,33 +1,30 @@
 use std::path::PathBuf;
 
-/// Why no keys were made.
+/// The reason why no keys were generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Misuse: a set without security, not asked for by name.
-    #[error("the parameter set {params} offers no security: for tests only, and only with --toy")]
+    /// Misuse: a parameter set without security, without `--toy`.
+    #[error("the parameter set {params} has no security: use it for tests only, with --toy")]
     Insecure {
-        /// Its name.
+        /// The name of the set.
         params: &'static str,
     },
-    /// Misuse: keys must not be lost to a slip.
-    #[error("{} exists already and is not overwritten: move it away, or choose another name", path.display())]
+    /// Misuse: a file exists, and is not overwritten, so that no key is lost by mistake.
+    #[error("{} exists and is not overwritten: move it, or choose another name", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// A file could not be made.
+    /// A file could not be written.
     #[error("cannot write {}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// The operating system gave no randomness.
-    #[error("no randomness from the operating system: {0}")]
-    Randomness(String),
-    /// No parameters carry this shape.
+    /// No parameter set fits this shape.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
     /// From the parameters.

@@ -1,32 +1,20 @@
 use crate::{Error, Request, Summary, generate};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase};
 use rand::CryptoRng;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use wire::AccessToken;
 use zeroize::Zeroizing;
 
-/// [`generate`] into two new files, durable when this returns. The secret one can be read by its owner only,
-/// from its first byte on. If anything fails, neither file is left behind.
+/// Generates a key pair as [`generate`] does, into two new files that are durable when this returns. Only its
+/// owner can read the secret file. With a passphrase, the secret bundle is sealed ([`ckks_secret::seal`]). If
+/// anything fails, both files are removed.
 ///
 /// # Errors
-/// [`Error::Exists`] if one of them is there already, before any key is made; [`Error::Io`]; as [`generate`].
+/// [`Error::Exists`] if one of the files exists, before any key is generated; [`Error::Io`];
+/// [`Error::Secret`] if the bundle cannot be sealed; as [`generate`].
 pub fn create_files<R: CryptoRng>(
-    request: Request,
-    public: &Path,
-    secret: &Path,
-    rng: &mut R,
-    progress: impl FnMut(u32, u32),
-) -> Result<Summary, Error> {
-    create_sealed_files(request, public, secret, None, rng, progress)
-}
-
-/// As [`create_files`]; with a passphrase the secret bundle is sealed by it ([`ckks_secret::seal`]).
-///
-/// # Errors
-/// As [`create_files`]; [`Error::Secret`] never in practice.
-pub fn create_sealed_files<R: CryptoRng>(
     request: Request,
     public: &Path,
     secret: &Path,
@@ -38,10 +26,11 @@ pub fn create_sealed_files<R: CryptoRng>(
     let secret_file = NewFile::create(secret, true)?;
     let out = BufWriter::new(&public_file.file);
     let summary = match passphrase {
-        // Unbuffered: a buffer would keep a copy of the secret key.
+        // Without a buffer, which would keep a copy of the secret key.
         None => generate(request, out, &secret_file.file, rng, progress)?,
         Some(passphrase) => {
-            // All room at once: a vector that grows leaves what it held behind.
+            // The capacity is reserved at once, because a vector that grows leaves a copy of its content in
+            // memory.
             let mut bundle = Zeroizing::new(Vec::with_capacity(MAX_SEALED_BYTES as usize));
             let summary = generate(request, out, &mut *bundle, rng, progress)?;
             let sealed = ckks_secret::seal(&bundle, passphrase, rng)?;
@@ -51,7 +40,7 @@ pub fn create_sealed_files<R: CryptoRng>(
             Summary { secret_bytes: sealed.len() as u64, ..summary }
         }
     };
-    // Both on disk before either stays.
+    // Both files are on disk before either is kept.
     secret_file.sync()?;
     public_file.sync()?;
     secret_file.keep();
@@ -75,7 +64,7 @@ pub fn create_token_file<R: CryptoRng>(path: &Path, rng: &mut R) -> Result<(), E
     Ok(())
 }
 
-/// A file that is removed again unless it is kept.
+/// A new file that is removed when this is dropped, unless it is kept.
 struct NewFile {
     file: File,
     path: PathBuf,
@@ -84,24 +73,17 @@ struct NewFile {
 
 impl NewFile {
     fn create(path: &Path, owner_only: bool) -> Result<Self, Error> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        if owner_only {
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        }
-        #[cfg(not(unix))]
-        let _ = owner_only;
-        match options.open(path) {
+        let mut options = if owner_only { host::private_file() } else { File::options() };
+        match options.write(true).create_new(true).open(path) {
             Ok(file) => Ok(NewFile { file, path: path.into(), kept: false }),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Exists { path: path.into() }),
             Err(error) => Err(Error::Io { path: path.into(), error }),
         }
     }
 
-    /// Syncs the bytes, and the name in its folder.
+    /// Makes the content and the name of the file durable.
     fn sync(&self) -> Result<(), Error> {
-        let synced = self.file.sync_all().and_then(|()| sync_folder_of(&self.path));
+        let synced = self.file.sync_all().and_then(|()| host::sync_folder_of(&self.path));
         synced.map_err(|error| Error::Io { path: self.path.clone(), error })
     }
 
@@ -113,21 +95,8 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.kept {
-            // Nothing more can be done if it fails; the error that led here is on its way to the caller.
+            // A failure cannot be reported here; the caller gets the error that led here.
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-/// Makes the name of a new file durable.
-fn sync_folder_of(path: &Path) -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    // Elsewhere folders cannot be opened; the system writes names with the file.
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
 }

@@ -1,19 +1,22 @@
-//! `helba-keygen`: makes key pairs and shows what a bundle says of itself.
+//! `helba-keygen`: generates key pairs, and prints the manifest of a bundle.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use host::say;
 use indicatif::{ProgressBar, ProgressStyle};
-use keygen::{Passphrase, Request, create_sealed_files, os_rng};
+use keygen::{Passphrase, Request, create_files, os_rng};
 use protocol::Shape;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wire::{BundleKind, BundleReader, SECURITY_TABLE};
 
-/// Makes key pairs for encrypted bandits. Run it offline; give the public bundle to the server and the secret
-/// one to the users' devices, and to nobody else.
+/// Generates key pairs for encrypted bandits.
+///
+/// Run it offline. Give the public bundle to the server, and the secret bundle to the devices of the users
+/// only.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -23,26 +26,26 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Makes a key pair.
+    /// Generates a key pair.
     Create {
-        /// Features of an arm, d, from 1: the keys carry bandits whose d rounds up to the same power of two.
-        /// `plan` tells what fits.
+        /// Number of features of an arm, d, at least 1. The keys fit every d that rounds up to the same power
+        /// of two. `plan` prints the range.
         #[arg(long)]
         features: usize,
-        /// Arms, K, from 1: likewise.
+        /// Number of arms, K, at least 1. The keys fit every K that rounds up to the same power of two.
         #[arg(long)]
         arms: usize,
-        /// The server's bundle, a new file.
+        /// New file for the public bundle, for the server.
         #[arg(long)]
         public: PathBuf,
-        /// The users' bundle, a new file that its owner alone can read.
+        /// New file for the secret bundle, for users. Only its owner can read it.
         #[arg(long)]
         secret: PathBuf,
-        /// File whose first line is a passphrase: the secret bundle is sealed by it.
+        /// File whose first line is a passphrase. It seals the secret bundle.
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// Small keys without any security, for tests; of large problems none are small enough, and these get
-        /// real ones.
+        /// Generates small keys without security, for tests. A problem that is too large for these gets keys
+        /// with security.
         #[arg(long)]
         toy: bool,
     },
@@ -61,23 +64,19 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Makes an access token: an operator's for `helba-server --operator-token-file` and
-    /// `helba-client --token-file`, or a collector's or adder's for `--token-file` of `secure-sum` and
-    /// `sum-authority`.
+    /// Generates an access token.
+    ///
+    /// An operator's token is for `helba-server --operator-token-file` and `helba-client --token-file`. The
+    /// token of a collector or an adder is for `--token-file` of `secure-sum` and `sum-authority`.
     Token {
-        /// A new file that its owner alone can read: 64 hexadecimal digits.
+        /// New file for the token, 64 hexadecimal digits. Only its owner can read it.
         file: PathBuf,
     },
-    /// Shows a bundle's manifest; never a secret.
+    /// Prints the manifest of a bundle, which contains no secret.
     Inspect {
-        /// A public or secret bundle.
+        /// Public or secret bundle.
         bundle: PathBuf,
     },
-}
-
-/// As `println!`, but an error that can be told when nobody reads on.
-macro_rules! say {
-    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
 }
 
 fn main() -> ExitCode {
@@ -89,17 +88,7 @@ fn main() -> ExitCode {
         Command::Token { file } => create_token(&file),
         Command::Inspect { bundle } => inspect(&bundle),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe: exit quietly.
-        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            eprintln!("helba-keygen: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("helba-keygen", result)
 }
 
 fn create(
@@ -110,9 +99,9 @@ fn create(
     passphrase_file: Option<&Path>,
     toy: bool,
 ) -> anyhow::Result<()> {
-    // Beyond that no set fits, and the power of two must not overflow.
+    // No parameter set fits larger problems, and the power of two must not overflow.
     for (name, value) in [("--features", features), ("--arms", arms)] {
-        anyhow::ensure!((1..=256).contains(&value), "{name} {value}: must be from 1 to 256");
+        anyhow::ensure!((1..=256).contains(&value), "{name} {value}: this must be from 1 to 256");
     }
     let open = |path: &Path| Passphrase::open(path).with_context(|| path.display().to_string());
     let passphrase = passphrase_file.map(open).transpose()?;
@@ -121,11 +110,10 @@ fn create(
     let request = Request { shape: Shape::for_problem(features, arms), toy, created };
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} keys  {elapsed} of about {duration}")?;
     let bar = ProgressBar::new(0).with_style(style);
-    let result =
-        create_sealed_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
-            bar.set_length(total.into());
-            bar.set_position(done.into());
-        });
+    let result = create_files(request, public, secret, passphrase.as_ref(), &mut os_rng()?, |done, total| {
+        bar.set_length(total.into());
+        bar.set_position(done.into());
+    });
     bar.finish_and_clear();
     let summary = result.map_err(|error| match error {
         keygen::Error::Protocol(why) => planner::Error::no_plan(features, arms, 1000, why).into(),
@@ -171,11 +159,11 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     let mut start = Vec::new();
     (&file).take(ckks_secret::SEALED_MAGIC.len() as u64).read_to_end(&mut start)?;
     if start == ckks_secret::SEALED_MAGIC {
-        say!("bundle        secret, sealed by a passphrase: what it says of itself is sealed with it");
+        say!("bundle        secret, sealed by a passphrase together with its manifest");
         return Ok(());
     }
     (&file).rewind()?;
-    // Unbuffered, so that nothing behind the manifest is read.
+    // Without a buffer, nothing behind the manifest is read.
     let reader = BundleReader::new(file).with_context(|| path.display().to_string())?;
     let kind = match reader.kind() {
         BundleKind::Public => "public",
@@ -183,7 +171,7 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     };
     say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
     print_manifest(reader.manifest())?;
-    say!("frames        not read: server and device check them when they load the bundle");
+    say!("frames        not checked here: server and device check them when they load the bundle");
     reader.manifest().params().with_context(|| path.display().to_string())?;
     Ok(())
 }

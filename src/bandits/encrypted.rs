@@ -1,12 +1,14 @@
-//! Encrypted bandits: encrypted contexts in, an encrypted action out; encrypted statistics in, a receipt out
-//! when they are on disk. Batch updates run in the background, and the masked model that comes out is sent to
-//! a user with the next decision.
+//! Encrypted bandits. A decision request holds encrypted contexts, and its answer the encrypted action. A
+//! feedback holds encrypted statistics, and its receipt is sent when they are on disk. Batch updates run in
+//! the background, and the next decision carries the masked model to a user.
 
 use super::{BodyLimit, Keys, Listed, Reply, Served};
 use crate::error::{Error, Kind};
-use crate::jobs::{EVALUATIONS, Updates, Work, rng};
-use crate::store::{Saved, Store, Stored, lock};
+use crate::jobs::{EVALUATIONS, Updates, Work};
+use crate::store::{Saved, Store, Stored};
+use ckks::Ciphertext;
 use helba::{Bandit, Change, Feedback};
+use host::{lock, os_rng};
 use protocol::{BanditConfig, DecisionId};
 use service::{Body, Content};
 use std::collections::VecDeque;
@@ -14,33 +16,39 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{BanditView, Created, DecideReply, FeedbackRequest, Limits};
 
-/// An encrypted bandit in use.
+/// A loaded encrypted bandit.
 pub(super) struct EncryptedBandit {
     created: Created,
     limits: Limits,
-    keys: Arc<Keys>,
-    store: Arc<Store>,
-    updates: Updates,
-    /// For this time an open decision is kept.
-    hold: Duration,
+    shared: Shared,
     live: Mutex<Live>,
+}
+
+/// The parts that all encrypted bandits of a server share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) keys: Arc<Keys>,
+    pub(super) store: Arc<Store>,
+    pub(super) updates: Updates,
+    /// The time for which a decision without feedback is kept.
+    pub(super) hold: Duration,
 }
 
 struct Live {
     bandit: Bandit,
     saved: Saved,
-    /// A batch update runs, or waits for its turn.
+    /// Whether a batch update runs or waits for its turn.
     updating: bool,
-    /// Rounds of this process and when each was decided, as far back as decisions are held.
+    /// Rounds of this process and the time of their decisions, as far back as decisions are kept.
     made: VecDeque<(u64, Instant)>,
-    /// Requests that found the bandit before do not bring it back.
+    /// Whether the bandit was deleted. Requests that found it before do not restore it.
     deleted: bool,
 }
 
 impl Live {
-    /// Checks that a decision may begin: one more can be remembered, or the oldest has been open for `hold`.
+    /// Checks that a decision may begin: there is room for one more, or the oldest has waited for `hold`.
     fn check_room(&self, hold: Duration) -> Result<(), Error> {
-        // Each evaluation under way adds one decision when it ends.
+        // Each running evaluation adds one decision when it ends.
         let limit = Bandit::MOST_PENDING;
         if self.bandit.status().pending_decisions + EVALUATIONS <= limit {
             return Ok(());
@@ -54,7 +62,7 @@ impl Live {
         left.map_or(Ok(()), |left| Err(Error::TooManyOpen { limit, wait: left.as_secs() + 1 }))
     }
 
-    /// Notes when the decision of `round` was made.
+    /// Records the time of the decision of `round`.
     fn note(&mut self, round: u64, hold: Duration) {
         while self.made.front().is_some_and(|(_, made)| made.elapsed() >= hold) {
             self.made.pop_front();
@@ -63,7 +71,7 @@ impl Live {
     }
 }
 
-/// Seconds since the last lap.
+/// Measures seconds between laps.
 struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -73,48 +81,27 @@ impl Stopwatch {
 }
 
 impl EncryptedBandit {
-    /// Makes a bandit and stores it under `id`.
+    /// Creates a bandit and stores it under `id`.
     ///
     /// # Errors
     /// Those of the configuration and the disk.
-    pub(super) fn create(
-        id: String,
-        config: BanditConfig,
-        keys: Arc<Keys>,
-        store: Arc<Store>,
-        updates: Updates,
-        hold: Duration,
-    ) -> Result<Self, Error> {
-        let bandit = Bandit::create(&keys.engine, config)?;
-        let saved = store.create(&id, &bandit)?;
-        Self::new(id, bandit, saved, keys, store, updates, hold)
+    pub(super) fn create(id: String, config: BanditConfig, shared: Shared) -> Result<Self, Error> {
+        let bandit = Bandit::create(&shared.keys.engine, config)?;
+        let saved = shared.store.create(&id, &bandit)?;
+        Self::new(id, bandit, saved, shared)
     }
 
-    /// Takes a stored bandit into use.
+    /// Loads a stored bandit.
     ///
     /// # Errors
     /// [`Error::CorruptBlob`], [`Error::CorruptState`].
-    pub(super) fn load(
-        stored: &Stored,
-        keys: Arc<Keys>,
-        store: Arc<Store>,
-        updates: Updates,
-        hold: Duration,
-    ) -> Result<Self, Error> {
-        let (bandit, saved) = store.load(&keys.engine, stored)?;
-        Self::new(stored.id.clone(), bandit, saved, keys, store, updates, hold)
+    pub(super) fn load(stored: &Stored, shared: Shared) -> Result<Self, Error> {
+        let (bandit, saved) = shared.store.load(&shared.keys.engine, stored)?;
+        Self::new(stored.id.clone(), bandit, saved, shared)
     }
 
-    fn new(
-        id: String,
-        bandit: Bandit,
-        saved: Saved,
-        keys: Arc<Keys>,
-        store: Arc<Store>,
-        updates: Updates,
-        hold: Duration,
-    ) -> Result<Self, Error> {
-        let engine = &keys.engine;
+    fn new(id: String, bandit: Bandit, saved: Saved, shared: Shared) -> Result<Self, Error> {
+        let engine = &shared.keys.engine;
         let created = Created {
             id,
             config: bandit.config().clone(),
@@ -124,14 +111,21 @@ impl EncryptedBandit {
         };
         let limits = Limits::new(engine.params(), bandit.plan())?;
         let live = Live { bandit, saved, updating: false, made: VecDeque::new(), deleted: false };
-        Ok(EncryptedBandit { created, limits, keys, store, updates, hold, live: Mutex::new(live) })
+        Ok(EncryptedBandit { created, limits, shared, live: Mutex::new(live) })
+    }
+
+    /// Reads a frame on a thread of the pool, so that its parallel operations do not wait for a thread to
+    /// wake.
+    fn read(&self, frame: &[u8], level: usize) -> Result<Ciphertext, Error> {
+        let engine = &self.shared.keys.engine;
+        Ok(rayon::scope(|_| ckks::read_ciphertext(engine.params(), engine.key_id(), level, frame))?)
     }
 
     fn deleted(&self) -> Error {
         Error::UnknownBandit { id: self.created.id.clone() }
     }
 
-    /// Computes a change, stores it, and only then carries it out: on an error nothing has changed.
+    /// Computes a change, stores it, and then applies it. On an error nothing has changed.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Bandit) -> Result<Change<'_, T>, Error>,
@@ -142,12 +136,12 @@ impl EncryptedBandit {
         }
         let Live { bandit, saved, .. } = &mut *live;
         let change = change(bandit)?;
-        self.store.commit(&self.created.id, &change, saved)?;
+        self.shared.store.commit(&self.created.id, &change, saved)?;
         Ok(change.apply())
     }
 
-    /// Queues the batch update if one is due or was interrupted, and none runs or waits. It runs when those
-    /// before it are done. While it waits it holds neither a thread nor the ciphertexts that it needs.
+    /// Queues the batch update if one is due or was interrupted, and none runs or waits. While it waits, it
+    /// holds neither a thread nor the ciphertexts that it needs.
     pub(super) fn update_if_due(self: Arc<Self>) {
         let mut live = lock(&self.live);
         if live.updating || live.deleted || !live.bandit.status().updating {
@@ -156,7 +150,7 @@ impl EncryptedBandit {
         live.updating = true;
         drop(live);
         let running = Running(self);
-        running.0.updates.clone().queue(move || {
+        running.0.shared.updates.clone().queue(move || {
             let bandit = running.0.clone();
             let done = bandit.update();
             drop(running);
@@ -175,7 +169,7 @@ impl EncryptedBandit {
         });
     }
 
-    /// Seconds by phase; `None` if nothing is to be done any more.
+    /// Runs the batch update. Returns the seconds of each phase, or `None` if no update is due.
     fn update(&self) -> Result<Option<Vec<(String, f64)>>, Error> {
         #[cfg(test)]
         let _counted = tests::Counted::new();
@@ -187,14 +181,14 @@ impl EncryptedBandit {
             let Some(inputs) = live.bandit.begin_update()? else { return Ok(None) };
             inputs
         };
-        let output = self.keys.engine.update(&inputs, &mut rng()?)?;
+        let output = self.shared.keys.engine.update(&inputs, &mut os_rng()?)?;
         let seconds = output.seconds.clone();
         self.change(|bandit| Ok(bandit.finish_update(output)))?;
         Ok(Some(seconds))
     }
 }
 
-/// On drop, marks the update as over, even if it panicked or never began.
+/// Marks the update as over when it is dropped, even if the update panicked or did not begin.
 struct Running(Arc<EncryptedBandit>);
 
 impl Drop for Running {
@@ -226,25 +220,23 @@ impl Served for EncryptedBandit {
     }
 
     fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
-        let engine = &self.keys.engine;
-        let mut rng = rng()?;
+        let engine = &self.shared.keys.engine;
+        let mut rng = os_rng()?;
         let mut clock = Stopwatch(Instant::now());
         let level = self.created.plan.context_level;
-        // On threads of the pool, here and below, so that no operation waits for one to wake.
-        let read = || ckks::read_ciphertext(engine.params(), engine.key_id(), level, &body);
-        let contexts = rayon::scope(|_| read())?;
+        let contexts = self.read(&body, level)?;
         drop(body);
         let mut seconds = vec![("parse".to_string(), clock.lap())];
         let inputs = {
             let live = lock(&self.live);
-            live.check_room(self.hold)?;
+            live.check_room(self.shared.hold)?;
             live.bandit.begin_decision()
         };
         let output = rayon::scope(|_| engine.decide(inputs, &contexts, &mut rng))?;
         seconds.extend(output.seconds.iter().cloned());
         clock.lap();
         let reply = self.change(|bandit| Ok(bandit.finish_decision(engine, output, &mut rng)))?;
-        lock(&self.live).note(reply.round, self.hold);
+        lock(&self.live).note(reply.round, self.shared.hold);
         seconds.push(("store".into(), clock.lap()));
         let frame = |ct| ckks::write_ciphertext(engine.params(), engine.key_id(), ct);
         let (action, trace) = (frame(&reply.action), reply.trace.as_ref().map(frame));
@@ -269,21 +261,15 @@ impl Served for EncryptedBandit {
 
     fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let mut clock = Stopwatch(Instant::now());
-        let engine = &self.keys.engine;
+        let engine = &self.shared.keys.engine;
         let message = FeedbackRequest::read(&body, &self.limits)?;
         let plan = &self.created.plan;
-        let read =
-            |frame: &[u8], level| ckks::read_ciphertext(engine.params(), engine.key_id(), level, frame);
-        // On threads of the pool, here and below, as a decision.
-        let (statistics, trace) = rayon::scope(|_| {
-            (read(&message.statistics, plan.statistics_level), read(&message.trace, plan.trace_level))
-        });
         let feedback = Feedback {
-            statistics: statistics?,
-            trace: trace?,
+            statistics: self.read(&message.statistics, plan.statistics_level)?,
+            trace: self.read(&message.trace, plan.trace_level)?,
             trace_answer: message.trace_answer,
             refreshed: match &message.refreshed {
-                Some((id, frame)) => Some((*id, read(frame, plan.model_level)?)),
+                Some((id, frame)) => Some((*id, self.read(frame, plan.model_level)?)),
                 None => None,
             },
         };
@@ -313,7 +299,7 @@ impl Served for EncryptedBandit {
         if live.deleted {
             return Err(self.deleted());
         }
-        self.store.delete(&self.created.id, &mut live.saved)?;
+        self.shared.store.delete(&self.created.id, &mut live.saved)?;
         live.deleted = true;
         Ok(())
     }
@@ -323,7 +309,6 @@ impl Served for EncryptedBandit {
 mod tests {
     use super::*;
     use crate::bandits::{Bandits, Room};
-    use ckks::Ciphertext;
     use protocol::Shape;
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
@@ -365,9 +350,8 @@ mod tests {
     const HOLD: Duration = Duration::from_secs(60);
 
     fn new_bandit(bandits: &Bandits, config: BanditConfig) -> EncryptedBandit {
-        let (keys, store) = (bandits.keys.clone().unwrap(), bandits.store.clone());
         let id = format!("{:032x}", bandits.count().0);
-        EncryptedBandit::create(id, config, keys, store, bandits.updates.clone(), HOLD).unwrap()
+        EncryptedBandit::create(id, config, bandits.shared().unwrap()).unwrap()
     }
 
     /// A bandit whose first batch has just closed, kept and stored as if its feedback had come now.
@@ -376,7 +360,7 @@ mod tests {
         let mut config = BanditConfig::new(2, 2);
         config.linear.schedule = bandit::Schedule::EveryRound;
         let due = Arc::new(new_bandit(bandits, config));
-        let engine = &due.keys.engine;
+        let engine = &due.shared.keys.engine;
         let zero = |level| Ciphertext::zero(engine.params(), level);
         let plan = &due.created.plan;
         let inputs = lock(&due.live).bandit.begin_decision();
@@ -399,7 +383,7 @@ mod tests {
         let bandits = open(folder.path());
         let mut rng = ChaCha20Rng::seed_from_u64(3);
         let flooded = new_bandit(&bandits, BanditConfig::new(2, 2));
-        let engine = &flooded.keys.engine;
+        let engine = &flooded.shared.keys.engine;
         let contexts = Ciphertext::zero(engine.params(), flooded.created.plan.context_level);
         let mut live = lock(&flooded.live);
         let output = engine.decide(live.bandit.begin_decision(), &contexts, &mut rng).unwrap();

@@ -1,13 +1,14 @@
-//! The bandits that are kept, by id, and what each answers. No HTTP.
+//! The bandits by id, and their answers. This folder knows no HTTP.
 
 mod clear;
 mod encrypted;
 
 use crate::error::{Error, Kind};
-use crate::jobs::{Updates, Work, rng};
-use crate::store::{Store, Stored, Table, lock};
-use encrypted::EncryptedBandit;
+use crate::jobs::{Updates, Work};
+use crate::store::{Store, Stored, Table};
+use encrypted::{EncryptedBandit, Shared};
 use helba::Engine;
+use host::{lock, os_rng};
 use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId};
 use rand::Rng;
@@ -20,40 +21,40 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use wire::{Created, Manifest, PolicyCreated, PublicBundle};
 
-/// What a request asks of a bandit, of either kind. Bodies and replies are bytes; every method but `kind` and
-/// the limits may wait for the disk.
+/// The operations of a bandit of either kind. Bodies and replies are bytes. Every method except `kind` and
+/// those that return limits may wait for the disk.
 pub(crate) trait Served: Send + Sync {
-    /// Which token may change it.
+    /// The kind of the bandit, which decides the token that requests need.
     fn kind(&self) -> Kind;
 
-    /// The answer to its creation; `None` if it was deleted.
+    /// The answer to its creation request. `None` if it was deleted.
     fn created(&self) -> Option<Listed>;
 
-    /// Its state as far as anybody may read it.
+    /// Its public state.
     fn view(&self) -> Result<Reply, Error>;
 
     /// The longest body of a decision request.
     fn decision_body(&self) -> BodyLimit;
 
-    /// What a decision computes.
+    /// The kind of work of a decision.
     fn decision_work(&self) -> Work;
 
-    /// Decides; the decision is durable.
+    /// Makes a decision, which is durable when this returns.
     fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error>;
 
     /// The longest body of a feedback.
     fn feedback_body(&self) -> Result<BodyLimit, Error>;
 
-    /// Counts a feedback; the receipt is durable.
+    /// Counts a feedback, which is durable when this returns.
     fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error>;
 
     /// The longest body of an intermediary's batch.
     fn batch_body(&self) -> Result<BodyLimit, Error>;
 
-    /// Counts an intermediary's batch; the receipt is durable.
+    /// Counts an intermediary's batch, which is durable when this returns.
     fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error>;
 
-    /// Removes it from the store, for good.
+    /// Deletes it from the store.
     fn delete(&self) -> Result<(), Error>;
 }
 
@@ -86,17 +87,17 @@ pub(crate) enum Listed {
     Clear(PolicyCreated),
 }
 
-/// What encrypted bandits run on.
+/// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
     pub(crate) engine: Engine,
     pub(crate) manifest: Manifest,
 }
 
-/// A bandit that is kept.
+/// A stored bandit.
 #[derive(Clone)]
 enum Entry {
     Loaded(Arc<dyn Served>),
-    /// The key bundle that this encrypted bandit needs is not loaded; it stays stored as it is.
+    /// An encrypted bandit whose keys are not loaded. Its stored state stays as it is.
     KeysMissing,
 }
 
@@ -109,34 +110,34 @@ impl Entry {
     }
 }
 
-/// Bounds on the bandits that are kept.
+/// Bounds on the bandits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// Bandits in all.
+    /// The most bandits.
     pub(crate) most: usize,
-    /// Whether anybody can create clear bandits. They then take half of the room at most, so that bearers of
-    /// the token can always create encrypted bandits.
+    /// Whether everybody can create bandits with clear policies. These are then at most half of all bandits,
+    /// so that bearers of the token can always create encrypted ones.
     pub(crate) clear_is_open: bool,
-    /// For this time an open decision is kept.
+    /// The time for which a decision without feedback is kept.
     pub(crate) hold: Duration,
 }
 
-/// Every bandit that is kept.
+/// All bandits.
 pub(crate) struct Bandits {
-    /// `None` where only clear policies are served.
+    /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
     store: Arc<Store>,
     updates: Updates,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
-    /// Held while a bandit is made, so that none comes beyond the limit.
+    /// Locked while a bandit is created, so that the limit holds.
     creating: Mutex<()>,
 }
 
 impl Bandits {
-    /// Takes the bandits in `folder` into use and queues the batch updates that were interrupted. Without
-    /// keys the encrypted ones stay as they are. `restored` says that the folder comes from a backup: what
-    /// clear bandits with a privacy promise hold of single answers is dropped.
+    /// Loads the bandits in `folder` and queues the batch updates that were interrupted. Without keys,
+    /// encrypted bandits are not loaded. If `restored`, the folder comes from a backup, and clear policies
+    /// with a privacy guarantee start again without their data.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -165,9 +166,9 @@ impl Bandits {
         for row in encrypted {
             let entry = match &keys {
                 Some(keys) => {
-                    let (keys, store) = (keys.clone(), store.clone());
-                    let bandit = EncryptedBandit::load(&row, keys, store, updates.clone(), room.hold)?;
-                    let bandit = Arc::new(bandit);
+                    let (keys, store, updates) = (keys.clone(), store.clone(), updates.clone());
+                    let shared = Shared { keys, store, updates, hold: room.hold };
+                    let bandit = Arc::new(EncryptedBandit::load(&row, shared)?);
                     loaded.push(bandit.clone());
                     Entry::Loaded(bandit)
                 }
@@ -175,7 +176,7 @@ impl Bandits {
             };
             entries.insert(row.id, entry);
         }
-        // Which files the bandits without keys refer to is not known.
+        // The files that bandits without keys refer to are unknown.
         if !entries.values().any(|entry| matches!(entry, Entry::KeysMissing)) {
             store.remove_unnamed()?;
         }
@@ -196,14 +197,14 @@ impl Bandits {
         self.keys.as_ref().ok_or(Error::NoKeys)
     }
 
-    /// Bandits kept, and those among them whose keys are missing.
+    /// The number of bandits, and of those whose keys are missing.
     pub(crate) fn count(&self) -> (usize, usize) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let missing = entries.values().filter(|entry| matches!(entry, Entry::KeysMissing)).count();
         (entries.len(), missing)
     }
 
-    /// The bandits in use.
+    /// The loaded bandits.
     pub(crate) fn loaded(&self) -> Vec<Arc<dyn Served>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let loaded = |entry: &Entry| match entry {
@@ -213,7 +214,7 @@ impl Bandits {
         entries.values().filter_map(loaded).collect()
     }
 
-    /// The bandit with that id.
+    /// The bandit with this id.
     ///
     /// # Errors
     /// [`Error::UnknownBandit`], [`Error::NoKeys`].
@@ -226,22 +227,24 @@ impl Bandits {
         }
     }
 
-    /// Makes an encrypted bandit; it is durable.
+    /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
     /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
-        let keys = self.keys()?;
-        self.insert(Kind::Encrypted, |id| {
-            let (keys, store, updates) = (keys.clone(), self.store.clone(), self.updates.clone());
-            Ok(Arc::new(EncryptedBandit::create(id, config, keys, store, updates, self.room.hold)?))
-        })
+        let shared = self.shared()?;
+        self.insert(Kind::Encrypted, |id| Ok(Arc::new(EncryptedBandit::create(id, config, shared)?)))
     }
 
-    /// Reads what a clear bandit is to be made of.
+    fn shared(&self) -> Result<Shared, Error> {
+        let (keys, store, updates) = (self.keys()?.clone(), self.store.clone(), self.updates.clone());
+        Ok(Shared { keys, store, updates, hold: self.room.hold })
+    }
+
+    /// Reads the configuration of a clear policy.
     ///
     /// # Errors
-    /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before seconds are spent on noise.
+    /// [`Error::BadParameter`]; [`Error::TooManyBandits`] before noise is calibrated, which takes seconds.
     pub(crate) fn policy(&self, request: Map<String, Value>) -> Result<PolicyConfig, Error> {
         let config = PolicyConfig::from_request(request)?;
         if config.profile().calibrates {
@@ -250,7 +253,7 @@ impl Bandits {
         Ok(config)
     }
 
-    /// Makes a clear bandit; it is durable.
+    /// Creates a bandit with a clear policy, which is durable when this returns.
     ///
     /// # Errors
     /// [`Error::TooManyBandits`], those of the policy and the disk.
@@ -259,7 +262,7 @@ impl Bandits {
         self.insert(Kind::Clear, |id| Ok(Arc::new(new.store(id, self.store.clone(), self.room.hold)?)))
     }
 
-    /// Keeps the bandit that `make` makes and stores, under a fresh id, if there is room for one more.
+    /// Adds the bandit that `make` creates and stores under a fresh id, if there is room for one more.
     fn insert(
         &self,
         kind: Kind,
@@ -268,7 +271,7 @@ impl Bandits {
         let _alone = lock(&self.creating);
         self.check_room(kind)?;
         let mut id = [0; 16];
-        rng()?.fill_bytes(&mut id);
+        os_rng()?.fill_bytes(&mut id);
         let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
         let bandit = make(id.clone())?;
         let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;
@@ -278,7 +281,7 @@ impl Bandits {
         Ok((id, created))
     }
 
-    /// Checks that one more bandit may be kept.
+    /// Checks that there is room for one more bandit.
     fn check_room(&self, kind: Kind) -> Result<(), Error> {
         let Room { most, clear_is_open, .. } = self.room;
         let half = kind == Kind::Clear && clear_is_open && self.keys.is_some();
@@ -290,7 +293,7 @@ impl Bandits {
         Ok(())
     }
 
-    /// Forgets a bandit and what is stored of it, for good.
+    /// Deletes a bandit and its stored state.
     ///
     /// # Errors
     /// [`Error::UnknownBandit`], [`Error::NoKeys`], those of the disk.

@@ -1,28 +1,28 @@
-//! Access control by bearer tokens. The server knows only their digests.
+//! Access control by bearer tokens, of which the server knows the digests only.
 //!
-//! | bearer | may |
+//! | token | permits to |
 //! |---|---|
-//! | of the token in the secret bundle | create, use, list and delete encrypted bandits |
-//! | of the operator's token | all of that, and the same for policies in the clear |
-//! | nobody | read health, keys, policies, and a bandit whose id is known |
+//! | token of the secret bundle | create, use, list and delete encrypted bandits |
+//! | operator's token | do the same, also with clear policies |
+//! | none | read health, keys, policies, and a bandit whose id is known |
 //!
-//! Without an operator's token, policies in the clear are open to everyone who reaches the port.
+//! Without an operator's token, everybody who reaches the port can use clear policies.
 
 use crate::error::{Error, Kind};
 use axum::http::{HeaderMap, header};
 use wire::TokenDigest;
 
-/// The digests that a server compares with.
+/// The digests of the tokens of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Access {
-    /// Digest of the token in the secret bundle; `None` where no keys are loaded.
+    /// Digest of the token in the secret bundle. `None` if no keys are loaded.
     pub(crate) participant: Option<TokenDigest>,
-    /// Digest of the operator's token; `None` where the server has none.
+    /// Digest of the operator's token. `None` if the server has none.
     pub(crate) operator: Option<TokenDigest>,
 }
 
 impl Access {
-    /// Whether the sender of `headers` may change what the request is about.
+    /// Checks that the token in `headers` permits to change a bandit of this kind.
     ///
     /// # Errors
     /// [`Error::Unauthorized`].

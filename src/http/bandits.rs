@@ -13,10 +13,10 @@ use protocol::BanditConfig;
 use serde_json::{Map, Value};
 use service::Content;
 
-/// A configuration is a dozen numbers.
+/// The limit of a configuration, which has about a dozen numbers.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
-/// Those that the sender may change.
+/// Lists the bandits that the token permits to change.
 pub(super) async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -34,11 +34,11 @@ pub(super) async fn show(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Reply, Error> {
     let bandit = state.0.bandits.find(&id?.0)?;
-    // A commit may hold the lock for as long as the disk takes.
+    // A commit may hold the lock while it waits for the disk.
     jobs::run(None, move || bandit.view()).await
 }
 
-/// Answers 204; a second time, 404.
+/// Answers 204, and 404 to a repeated request.
 pub(super) async fn delete(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
@@ -80,7 +80,7 @@ enum Asked {
     Policy(Map<String, Value>),
 }
 
-/// What a creation request asks for: HELBA where no policy is named.
+/// Reads a creation request. Without `policy` it asks for HELBA.
 fn asked_for(body: &[u8]) -> Result<Asked, Error> {
     let mut names_no_policy = false;
     let config = match serde_json::from_slice::<Value>(body) {

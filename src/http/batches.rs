@@ -1,4 +1,4 @@
-//! `POST /v1/bandits/{id}/shuffled`: what an intermediary lets out of a batch of users.
+//! `POST /v1/bandits/{id}/shuffled`: the sums of a batch of users, from an intermediary.
 
 use super::{AppState, refuse};
 use crate::bandits::Reply;

@@ -1,4 +1,4 @@
-//! `POST /v1/bandits/{id}/decisions`: a context in, a decision out.
+//! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
 use super::{AppState, refuse};
 use crate::bandits::Reply;

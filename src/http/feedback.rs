@@ -1,4 +1,4 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: answered when it is on disk.
+//! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: counts a feedback, and answers when it is on disk.
 
 use super::{AppState, refuse};
 use crate::bandits::Reply;

@@ -1,4 +1,4 @@
-//! `GET /v1/health`: the server answers.
+//! `GET /v1/health`: answers while the server runs.
 
 use axum::Json;
 use serde::Serialize;

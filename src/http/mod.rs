@@ -1,6 +1,6 @@
-//! The HTTP interface: routes under `/v1`, one file a resource. Each handler finds the bandit, reads the
-//! body, takes a place, computes and answers, in this order; a rejection before the body is read discards the
-//! body.
+//! The HTTP interface: routes under `/v1`, with one file for each resource. Each handler finds the bandit,
+//! reads the body, takes a place, computes and answers, in this order. A request that is refused before its
+//! body is read has its body discarded.
 //!
 //! | route | file |
 //! |---|---|
@@ -40,29 +40,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{OCTET_STREAM, PublicBundle, TokenDigest};
 
-/// A refused request's body is read and discarded up to this many bytes where the token is missing.
+/// The body of a request without the token is read and discarded if it is at most this long.
 const DISCARDED_OF_STRANGERS: u64 = 8 << 20;
 
-/// Limits on what the server takes on.
+/// Settings and limits of the server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Requests computed at a time, each some tens of MB of memory; one more is answered 503.
-    pub max_in_flight: usize,
-    /// Bandits kept; each takes some tens of MB of memory.
-    pub max_bandits: usize,
-    /// Bytes of request bodies in memory at a time, beside those of 64 KiB and less; one that does not fit is
+    /// The most requests that are computed at a time, each with some tens of MB of memory. Others are
     /// answered 503.
+    pub max_in_flight: usize,
+    /// The most bandits, each with some tens of MB of memory.
+    pub max_bandits: usize,
+    /// The most bytes of request bodies above 64 KiB in memory. A request whose body does not fit is answered
+    /// 503.
     pub body_memory: usize,
-    /// For this time an open decision is kept, and new decisions that would replace it are refused.
+    /// The time for which a decision without feedback is kept. New decisions that would replace it are
+    /// refused.
     pub hold: Duration,
-    /// Names of this server beside loopback addresses, which the `Host` of a request must be one of; `None`
-    /// admits any. A server that listens on a loopback address needs this: a page of any site can otherwise
-    /// reach it from a browser on the same machine, under a name that points there (DNS rebinding).
+    /// Host names of this server besides loopback addresses. `None` admits requests for any host. A server
+    /// that listens on a loopback address needs a list: without it, a page of any site can reach the server
+    /// from a browser on the same machine, under a name that resolves to the loopback address (DNS
+    /// rebinding).
     pub hosts: Option<Vec<String>>,
-    /// The state folder comes from a backup: what bandits with a privacy promise hold of single answers is
-    /// dropped, since the state that was lost may have released it.
+    /// Whether the state folder was restored from a backup. Bandits with a privacy guarantee then start again
+    /// without their data, because the lost state may have released it.
     pub restored: bool,
-    /// Digest of the operator's token. Without one, clear policies are open to whoever reaches the port.
+    /// Digest of the operator's token. Without one, everybody who reaches the port can use clear policies.
     pub operator: Option<TokenDigest>,
 }
 
@@ -80,7 +83,7 @@ impl Default for Settings {
     }
 }
 
-/// A running server's state. Cheap to clone.
+/// The state of a running server. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState(Arc<Inner>);
 
@@ -93,9 +96,9 @@ struct Inner {
 }
 
 impl AppState {
-    /// Takes the keys of `bundle` and the bandits kept in `folder`, which is made if it is not there, and
-    /// goes on with batch updates that were interrupted. Without a bundle it serves clear policies alone;
-    /// encrypted bandits in the folder stay as they are, and requests for them are refused.
+    /// Loads the bandits in `folder`, which is created if it does not exist, and continues batch updates that
+    /// were interrupted. Without a bundle, the server serves clear policies only; encrypted bandits in the
+    /// folder stay as they are, and requests for them are refused.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -120,20 +123,20 @@ impl AppState {
         })))
     }
 
-    /// Number of bandits kept.
+    /// The number of bandits.
     pub fn bandits(&self) -> usize {
         self.0.bandits.count().0
     }
 
-    /// Encrypted bandits among them whose keys are not loaded.
+    /// The number of encrypted bandits whose keys are not loaded.
     pub fn keys_missing(&self) -> usize {
         self.0.bandits.count().1
     }
 
-    /// The bandit, if the sender of `headers` may change it.
+    /// The bandit, if the token in `headers` permits to change it.
     fn find_for(&self, id: &str, headers: &HeaderMap) -> Result<Arc<dyn Served>, Error> {
         let bandit = self.0.bandits.find(id);
-        // Bandits without keys are encrypted ones, whose senders need a token too.
+        // Bandits without keys are encrypted, and need a token too.
         bandit.and_then(|bandit| self.0.access.check(headers, bandit.kind()).map(|()| bandit))
     }
 
@@ -142,7 +145,7 @@ impl AppState {
     }
 }
 
-/// Returns `error` after the body of `request` is read and discarded, if it is not too long.
+/// Returns `error` after the body of `request` was discarded.
 async fn refuse(request: Request, error: Error) -> Error {
     let most = match error {
         Error::Unauthorized { .. } => DISCARDED_OF_STRANGERS,

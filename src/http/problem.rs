@@ -1,4 +1,4 @@
-//! Error → problem document (RFC 9457). `wire::ProblemType` has the table of types.
+//! Turns errors into problem documents (RFC 9457). `wire::ProblemType` is the table of their types.
 
 use crate::error::Error;
 use axum::Json;
@@ -18,7 +18,7 @@ impl IntoResponse for Error {
         } else {
             tracing::info!(error = %printable(&said), "{status}");
         }
-        // What is wrong inside stays in the log: it names paths.
+        // The causes of internal errors stay in the log, because they name paths.
         if !matches!(kind, ProblemType::Internal | ProblemType::DiskFull) {
             problem.detail = said;
         }
@@ -38,9 +38,8 @@ impl IntoResponse for Error {
     }
 }
 
-/// `text` as one line for the log, without control characters. Text from outside may hold line ends, escape
-/// sequences and marks that change the direction of writing: all of these, and backslashes, are written as
-/// escapes.
+/// `text` as one line for the log. Text from outside may contain line ends, control characters and marks that
+/// change the direction of writing. All of these, and backslashes, are written as escapes.
 pub fn printable(text: &str) -> String {
     let escaped = |c: char| match c {
         '"' | '\'' => c.to_string(),

@@ -1,53 +1,51 @@
-//! How much the server computes at a time.
+//! Bounds on the computations of the server at a time.
 
 mod updates;
 
 pub(crate) use updates::Updates;
 
 use crate::error::Error;
-use rand::SeedableRng;
-use rand::rngs::SysRng;
-use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Evaluations of encrypted decisions at a time. Each uses every thread of the pool; the second fills the
-/// gaps of the first, which may then end with it.
+/// The most evaluations of encrypted decisions at a time. Each uses every thread of the pool, and the second
+/// one uses threads while the first one waits.
 pub(crate) const EVALUATIONS: usize = 2;
 
-/// Admits requests to be computed.
+/// Admits requests to computation.
 pub(crate) struct Admission {
     requests: Arc<Semaphore>,
     evaluations: Arc<Semaphore>,
     sizings: Arc<Semaphore>,
 }
 
-/// A place among the requests under way, to be kept until all memory of the request is free again.
+/// A place among the requests that are computed. It is kept until all memory of the request is free.
 #[derive(Debug)]
-#[must_use = "a place that is dropped is given back"]
+#[must_use = "a place is given back when it is dropped"]
 pub(crate) struct Place {
     _permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// What a request computes.
+/// The kind of work of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Milliseconds.
+    /// Work of some milliseconds.
     Short,
-    /// The decision of an encrypted bandit.
+    /// A decision of an encrypted bandit.
     Evaluation,
-    /// The noise of a new policy, which takes seconds; it takes no place of other requests.
+    /// The calibration of the noise of a new policy, which takes seconds. It takes no place of other
+    /// requests.
     Sizing,
 }
 
 impl Admission {
-    /// Admits `most` requests at a time, and among them [`EVALUATIONS`] evaluations.
+    /// Admits at most `most` requests at a time, of which at most [`EVALUATIONS`] are evaluations.
     pub(crate) fn new(most: usize) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
         Admission { requests: semaphore(most), evaluations: semaphore(EVALUATIONS), sizings: semaphore(1) }
     }
 
-    /// A place for a request. An evaluation waits for its turn; all else is admitted at once or refused.
+    /// A place for a request. An evaluation waits for its turn. Other work is admitted at once or refused.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::SizingNoise`].
@@ -65,8 +63,8 @@ impl Admission {
     }
 }
 
-/// Runs what takes longer than a network task may, and gives `place` back when it is done. A client that
-/// hangs up interrupts nothing.
+/// Runs `work` on a thread for blocking work, and gives `place` back when it is done. The work continues if
+/// the client disconnects.
 ///
 /// # Errors
 /// Those of `work`; [`Error::Broken`] if it panicked.
@@ -80,12 +78,4 @@ pub(crate) async fn run<T: Send + 'static>(
     };
     let lost = |_| Error::Broken("a computation panicked");
     tokio::task::spawn_blocking(work).await.map_err(lost)?
-}
-
-/// A generator for one request, seeded by the operating system.
-///
-/// # Errors
-/// [`Error::NoRandomness`].
-pub(crate) fn rng() -> Result<ChaCha20Rng, Error> {
-    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
 }

@@ -1,5 +1,5 @@
-//! Batch updates in the background, one at a time, since each uses every thread and some hundred MB.
-//! Decisions and feedback go on meanwhile.
+//! Batch updates in the background, one at a time, because each uses every thread and some hundred MB.
+//! Decisions and feedback continue meanwhile.
 
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -9,12 +9,12 @@ use tokio::sync::Semaphore;
 pub(crate) struct Updates(Arc<Semaphore>);
 
 impl Updates {
-    /// An empty queue. One update runs at a time; the others wait their turn.
+    /// An empty queue. One update runs at a time, and the others wait.
     pub(crate) fn new() -> Self {
         Updates(Arc::new(Semaphore::new(1)))
     }
 
-    /// Runs `update` when those before it are done. Must be called within a tokio runtime.
+    /// Runs `update` after those before it. Must be called within a tokio runtime.
     pub(crate) fn queue(self, update: impl FnOnce() + Send + 'static) {
         tokio::spawn(async move {
             // The semaphore is never closed.
@@ -23,12 +23,12 @@ impl Updates {
                 let _turn = turn;
                 update();
             };
-            // A panic has been reported, and the update is over.
+            // The runtime has reported a panic, and the update is over.
             let _ = tokio::task::spawn_blocking(work).await;
         });
     }
 
-    /// Lets more updates run side by side.
+    /// Lets more updates run at a time.
     #[cfg(test)]
     pub(crate) fn allow_more(&self, permits: usize) {
         self.0.add_permits(permits);

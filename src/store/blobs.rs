@@ -1,11 +1,12 @@
-//! Ciphertexts at rest: one frame a file, named by the BLAKE3 digest that ends the frame.
+//! Ciphertext files. Each holds one frame, and is named by the BLAKE3 digest that ends the frame.
 //!
 //! A file is written under a temporary name, synchronised, renamed, and its folder synchronised. It is
 //! removed when no bandit refers to it any more.
 
-use super::{folder, lock};
+use super::folder;
 use crate::error::Error;
 use ckks::{Ciphertext, KeyId, Params};
+use host::lock;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,16 +20,15 @@ type Hash = blake3::Hash;
 
 /// The ciphertext files of a state folder.
 pub(super) struct Blobs {
-    /// Parameters and key of the ciphertexts; `None` without keys, when no file is read or written.
+    /// Parameters and key of the ciphertexts. Without keys, no file is read or written.
     keys: Option<(Params, KeyId)>,
     references: Arc<References>,
-    /// Sends what commits have replaced to the thread that removes it, so that no commit waits for the
-    /// removal.
+    /// Sends replaced ciphertexts to a thread that removes them, so that no commit waits for the removal.
     replaced: SyncSender<Saved>,
     temporary: AtomicU64,
 }
 
-/// The files of one bandit's last commit, so that the next commit writes only the ciphertexts that are new.
+/// The files of the last commit of a bandit. The next commit writes only new ciphertexts.
 #[derive(Default)]
 pub(crate) struct Saved {
     blobs: Vec<Blob>,
@@ -41,24 +41,24 @@ struct Blob {
     hash: Hash,
 }
 
-/// How many bandits refer to each file.
+/// The number of references to each file.
 struct References {
     folder: PathBuf,
     counts: Mutex<BTreeMap<[u8; 32], usize>>,
 }
 
-/// Ciphertexts of a bandit that are on the disk, and not yet named by its state.
+/// Ciphertexts of a bandit that are on disk, before its state names them.
 pub(super) struct Written<'a> {
     blobs: &'a Blobs,
-    /// Those of the last commit and those that were written now.
+    /// The ciphertexts of the last commit, and the new ones.
     known: Vec<Blob>,
     next: Saved,
-    /// Files that no state names yet; they are released with this value.
+    /// Files that no state names. They are released when this value is dropped.
     unnamed: Vec<Hash>,
 }
 
 impl Blobs {
-    /// Opens the files in `folder`/blobs, or makes the folders for them.
+    /// Opens or creates the folders in `folder`/blobs.
     ///
     /// # Errors
     /// Those of the disk.
@@ -74,11 +74,11 @@ impl Blobs {
         Ok(Blobs { keys, references, replaced, temporary: AtomicU64::new(0) })
     }
 
-    /// Writes those of `ciphertexts` that the last commit, `saved`, did not write, all at the same time: most
-    /// of it is waiting for the disk. When it returns they are durable.
+    /// Writes the `ciphertexts` that are not in `saved`, the last commit, all at the same time, because most
+    /// of the time is spent waiting for the disk. They are durable when this returns.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and others of the disk; the files that were written are then removed.
+    /// [`Error::DiskFull`] and others of the disk. The new files are then removed.
     pub(super) fn write<'a>(
         &'a self,
         ciphertexts: &[&Arc<Ciphertext>],
@@ -115,11 +115,10 @@ impl Blobs {
         failed.map(|()| written)
     }
 
-    /// Reads the ciphertext with that digest, which must be at `level`, and notes in `saved` that it is
-    /// there.
+    /// Reads the ciphertext with this digest, which must be at `level`, and adds it to `saved`.
     ///
     /// # Errors
-    /// Where the file is, and what is wrong with it.
+    /// The path of the file, and its fault.
     pub(super) fn read(
         &self,
         hash: [u8; 32],
@@ -127,7 +126,7 @@ impl Blobs {
         saved: &mut Saved,
     ) -> Result<Arc<Ciphertext>, (PathBuf, String)> {
         let hash = Hash::from_bytes(hash);
-        // One file may hold two parts of a bandit, which are then one ciphertext.
+        // Two parts of a bandit may be the same ciphertext in one file.
         let known = saved.blobs.iter().find(|b| b.hash == hash && b.ciphertext.level() == level);
         let ciphertext = match known {
             Some(blob) => blob.ciphertext.clone(),
@@ -146,7 +145,7 @@ impl Blobs {
         self.references.release(&std::mem::take(saved));
     }
 
-    /// Removes the files that no bandit refers to and those that interrupted writes left.
+    /// Removes the files that no bandit refers to, and those of interrupted writes.
     ///
     /// # Errors
     /// Those of the disk.
@@ -180,29 +179,30 @@ impl Blobs {
         if digest(&bytes) != Some(*hash) {
             return Err("its content does not match its name".into());
         }
-        // Which checks the digest.
+        // This checks the digest.
         let ciphertext = ckks::read_ciphertext(params, *key, level, &bytes).map_err(|e| e.to_string())?;
         Ok(Arc::new(ciphertext))
     }
 
-    /// Writes a file and refers to it.
+    /// Writes a file and adds a reference to it.
     fn write_file(&self, frame: &[u8]) -> Result<Hash, Error> {
         let hash = digest(frame).ok_or(Error::Broken("a frame without a digest"))?;
-        // Before the file exists, so that no other bandit's release removes it.
+        // The reference is added before the file exists, so that no release of another bandit removes the
+        // file.
         self.references.refer(&hash);
         let path = self.references.path(&hash);
         let temporary = self.temporary.fetch_add(1, Ordering::Relaxed);
         let temporary = self.references.folder.join(format!("{temporary}.new"));
         let write = || {
             let parent = path.parent().unwrap_or(&self.references.folder);
-            let mut file = folder::private_file().truncate(true).open(&temporary)?;
+            let mut file = host::private_file().write(true).create(true).truncate(true).open(&temporary)?;
             file.write_all(frame)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
             File::open(parent)?.sync_all()
         };
         write().map_err(|error| {
-            // What is left is removed now if the disk allows it, at the next start otherwise.
+            // If the temporary file cannot be removed now, the next start removes it.
             let _ = fs::remove_file(&temporary);
             self.references.release_hash(&hash);
             Error::disk(&temporary, error)
@@ -225,10 +225,10 @@ impl Written<'_> {
         Ok(name)
     }
 
-    /// Releases the files that only the commit before named; the state that names the others is durable.
+    /// Releases the files that only the commit before named. The state that names the new files is durable.
     pub(super) fn replace(mut self, saved: &mut Saved) {
         let before = std::mem::replace(saved, std::mem::take(&mut self.next));
-        // The thread lives as long as the store. If it has ended, this thread does its work.
+        // If the removing thread has ended, this thread does its work.
         if let Err(SendError(before)) = self.blobs.replaced.send(before) {
             self.blobs.references.release(&before);
         }
@@ -236,8 +236,8 @@ impl Written<'_> {
 }
 
 impl Drop for Written<'_> {
-    /// References that [`name`](Self::name) took stay: if the transaction failed, it is unknown whether its
-    /// state reached the disk, and the files stay until the next start.
+    /// References of [`name`](Self::name) stay. If the transaction failed, it is unknown whether its state
+    /// reached the disk, so that the files stay until the next start.
     fn drop(&mut self) {
         self.unnamed.iter().for_each(|hash| self.blobs.references.release_hash(hash));
     }
@@ -263,8 +263,8 @@ impl References {
         *count -= 1;
         if *count == 0 {
             counts.remove(hash.as_bytes());
-            // Under the lock: whoever writes the same content again does so after this. A file that stays is
-            // removed at the next start.
+            // The lock is held, so that the same content is written again only after this. If the file cannot
+            // be removed, the next start removes it.
             let _ = fs::remove_file(self.path(hash));
         }
     }
@@ -272,14 +272,14 @@ impl References {
 
 /// Starts a thread that releases what it receives, until the channel is closed.
 fn remover(references: Arc<References>) -> std::io::Result<SyncSender<Saved>> {
-    // A commit waits when this many are queued: each holds a bandit's old ciphertexts.
+    // A commit waits if this many are queued, because each holds the old ciphertexts of a bandit.
     let (replaced, received) = sync_channel::<Saved>(4);
     let remove = move || received.iter().for_each(|saved| references.release(&saved));
     std::thread::Builder::new().name("blobs".into()).spawn(remove)?;
     Ok(replaced)
 }
 
-/// The BLAKE3 digest of the rest, which ends a frame.
+/// The BLAKE3 digest that ends a frame.
 fn digest(frame: &[u8]) -> Option<Hash> {
     frame.last_chunk().copied().map(Hash::from_bytes)
 }

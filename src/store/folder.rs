@@ -1,12 +1,12 @@
-//! The state folder: its mode, its lock, its files.
+//! The mode, the lock and the files of the state folder.
 
 use crate::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Makes the folder and its parents where they are missing, durably, and takes from others the right to read
-/// it: masks and ciphertexts give the model to whoever has a bandit's secret key, and rewards of clear
-/// policies are stored as they came.
+/// Creates the folder and its missing parents, durably, and makes it readable by its owner only. Masks and
+/// ciphertexts reveal the model to a holder of the secret key of a bandit, and rewards of clear policies are
+/// stored in the clear.
 ///
 /// # Errors
 /// [`Error::FolderIsShared`], and those of the disk.
@@ -18,18 +18,19 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
     let made: Vec<&Path> = folder.ancestors().take_while(missing).collect();
     private.recursive(true).create(folder).map_err(|e| Error::disk(folder, e))?;
     for path in made {
-        sync(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+        host::sync_folder_of(path).map_err(|e| Error::disk(path, e))?;
     }
     make_private(folder)
 }
 
-/// Takes the lock of the folder, which one process at a time holds until it drops the file.
+/// Locks the folder until the returned file is dropped.
 ///
 /// # Errors
 /// [`Error::StateInUse`], and those of the disk.
 pub(super) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
-    let file = private_file().open(&path).map_err(|e| Error::disk(&path, e))?;
+    let file =
+        host::private_file().write(true).create(true).open(&path).map_err(|e| Error::disk(&path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::StateInUse { folder: folder.to_owned() }),
@@ -43,26 +44,22 @@ pub(super) fn lock(folder: &Path) -> Result<File, Error> {
 /// Those of the disk.
 pub(super) fn database_file(folder: &Path) -> Result<File, Error> {
     let path = folder.join("state.redb");
-    let file = private_file().read(true).open(&path).map_err(|e| Error::disk(&path, e))?;
-    // A file that was there may have another mode.
+    let file = host::private_file()
+        .write(true)
+        .create(true)
+        .read(true)
+        .open(&path)
+        .map_err(|e| Error::disk(&path, e))?;
+    // An existing file may have another mode.
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|e| Error::disk(&path, e))?;
     Ok(file)
 }
 
-/// Options that open a file for writing, and create it with mode 0600.
-pub(super) fn private_file() -> fs::OpenOptions {
-    let mut options = File::options();
-    options.write(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
 /// Makes the entries of a folder durable.
 pub(super) fn sync(folder: &Path) -> Result<(), Error> {
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::disk(folder, e))
+    host::sync_folder(folder).map_err(|e| Error::disk(folder, e))
 }
 
 /// The entries of a folder.
@@ -71,11 +68,11 @@ pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     entries.map_err(|e| Error::disk(folder, e))
 }
 
-/// Sets the mode of a folder that is empty or holds a state to 0700. The server does not change the mode of
-/// any other folder.
+/// Sets the mode of a folder that is empty or holds a state to 0700. The mode of any other folder is not
+/// changed.
 ///
 /// # Errors
-/// [`Error::FolderIsShared`] for any other folder that others may read, and where the mode cannot be set.
+/// [`Error::FolderIsShared`] for any other folder that other users may read, and if the mode cannot be set.
 #[cfg(unix)]
 fn make_private(folder: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,16 +1,16 @@
-//! Bandits at rest. An acknowledged change is durable.
+//! The state folder. A change is durable before it is acknowledged.
 //!
 //! ```text
 //! DIR/state.redb      tables of states and rows, see `tables`
-//! DIR/blobs/ab/abc…   one ciphertext frame a file, see `blobs`
-//! DIR/lock            one process at a time holds it
+//! DIR/blobs/ab/abc…   files of one ciphertext frame each, see `blobs`
+//! DIR/lock            locked by the process that uses the folder
 //! ```
-//! A commit first writes the ciphertexts that are new, each a file, and then one transaction: the bandit's
-//! state, which names its ciphertexts by digest, and the rows of decisions and receipts that come or go.
-//! After a crash between the two the state before it counts, and the next start removes the files that no
-//! state names.
+//! A commit first writes each new ciphertext to a file. Then one transaction writes the state of the bandit,
+//! which names its ciphertexts by digest, and the changed rows of decisions and receipts. After a crash
+//! between the two, the state before counts, and the next start removes the files that no state names.
 //!
-//! What a commit writes does not grow with the number of decisions that wait: docs/DATA_MODEL.md.
+//! The bytes of a commit do not grow with the number of decisions that wait for feedback
+//! (docs/DATA_MODEL.md).
 
 mod blobs;
 mod folder;
@@ -26,10 +26,9 @@ use blobs::Blobs;
 use helba::{Bandit, Change, Engine, SavedState};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tables::Tables;
 
-/// The on-disk format; a folder of another format is refused.
+/// The format of the folder. A folder of another format is refused.
 const FORMAT: u16 = 5;
 
 /// A state folder, open and locked.
@@ -37,14 +36,14 @@ pub(crate) struct Store {
     folder: PathBuf,
     tables: Tables,
     blobs: Blobs,
-    /// Held while the store lives. The database has a lock of its own, but gives it up when it is opened
-    /// anew.
+    /// The lock of the folder, held while the store lives. The database releases its own lock when it is
+    /// reopened.
     _lock: File,
 }
 
 impl Store {
-    /// Opens the folder, or makes it, and reads every state and row in it. Without an engine the states of
-    /// encrypted bandits are returned too, and cannot be [loaded](Self::load).
+    /// Opens or creates the folder, and reads every state and row. Without an engine, encrypted bandits are
+    /// returned too, but cannot be [loaded](Self::load).
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`], and
@@ -88,8 +87,8 @@ impl Store {
         Error::CorruptState { bandit: stored.id.clone(), folder: self.folder.clone(), why }
     }
 
-    /// Removes the files that no loaded bandit refers to and those that interrupted writes left. Only for a
-    /// store whose encrypted bandits have all been loaded.
+    /// Removes the files that no loaded bandit refers to, and those of interrupted writes. All encrypted
+    /// bandits must have been loaded.
     ///
     /// # Errors
     /// Those of the disk.
@@ -107,8 +106,8 @@ impl Store {
         Ok(saved)
     }
 
-    /// Stores a change of the encrypted bandit `id`. When it returns, a crash does not lose the change; on an
-    /// error the state before it counts, and `saved` is unchanged.
+    /// Stores a change of the encrypted bandit `id`, which is durable when this returns. On an error, the
+    /// state before counts, and `saved` is unchanged.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
@@ -128,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores changes of clear bandits, all in one transaction.
+    /// Stores changes of bandits with clear policies in one transaction.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -136,7 +135,7 @@ impl Store {
         self.tables.write(Table::Clear, bandits)
     }
 
-    /// Removes an encrypted bandit; `saved` is empty then. On an error it is still there.
+    /// Removes an encrypted bandit, and empties `saved`. On an error, the bandit stays.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -146,17 +145,11 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a clear bandit. On an error it is still there.
+    /// Removes a bandit with a clear policy. On an error, the bandit stays.
     ///
     /// # Errors
     /// As [`Self::commit`].
     pub(crate) fn delete_clear(&self, id: &str) -> Result<(), Error> {
         self.tables.delete(Table::Clear, id)
     }
-}
-
-/// Locks a mutex also after a panic elsewhere: what these locks guard is replaced as a whole, so a panic
-/// leaves nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

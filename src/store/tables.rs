@@ -6,12 +6,13 @@
 //! | `encrypted` | bandit | state of an encrypted bandit; ciphertexts by digest |
 //! | `clear` | bandit | state of a bandit with a clear policy |
 //! | `decisions` | bandit, decision | a decision that waits for feedback |
-//! | `receipts` | bandit, decision | what was answered to its feedback |
-//! | `exchanges` | bandit, exchange | what was answered to its batch |
+//! | `receipts` | bandit, decision | the answer to its feedback |
+//! | `exchanges` | bandit, exchange | the answer to its batch |
 
-use super::{folder, lock};
+use super::folder;
 use crate::error::Error;
 use helba::journal::{StoredEdit, StoredRow};
+use host::lock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,9 +29,9 @@ const RECEIPTS: Keyed = TableDefinition::new("receipts");
 const EXCHANGES: Keyed = TableDefinition::new("exchanges");
 const ROWS: [Keyed; 3] = [DECISIONS, RECEIPTS, EXCHANGES];
 
-/// Above every key of a bandit's rows, which have 16 bytes at most.
+/// A key above all keys of rows, which have at most 16 bytes.
 const AFTER_ALL_KEYS: &[u8] = &[u8::MAX; 17];
-/// Memory that the database keeps pages in: states and rows are small.
+/// Memory for pages of the database. States and rows are small.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// The database of a state folder.
@@ -41,14 +42,14 @@ pub(super) struct Tables {
 
 #[derive(Default)]
 struct Slot {
-    /// `None` after a failed write, until it is opened again.
+    /// `None` after a failed write, until the database is opened again.
     database: Option<Database>,
-    /// What the rows of a failed transaction held before it. Whether that transaction reached the disk is
-    /// unknown, and memory has the state before it: the next transaction first writes these.
+    /// The values before a failed transaction. It is unknown whether that transaction reached the disk, and
+    /// memory has the values before it, so that the next transaction first writes these.
     before: Before,
 }
 
-/// Values before a transaction, `None` where there was none.
+/// Values before a transaction. `None` stands for a missing value.
 #[derive(Default)]
 struct Before {
     states: Vec<(Table, String, Option<Vec<u8>>)>,
@@ -68,7 +69,7 @@ impl Before {
         self.states.is_empty() && self.rows.is_empty()
     }
 
-    /// Writes the values back. A second time it changes nothing.
+    /// Writes the values back. A repetition changes nothing.
     fn restore(&self, transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
         for (table, id, value) in &self.states {
             let mut table = transaction.open_table(table.definition())?;
@@ -89,25 +90,25 @@ impl Before {
     }
 }
 
-/// The two kinds of bandits that are stored.
+/// The tables of the two kinds of bandits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     Encrypted,
     Clear,
 }
 
-/// What one commit writes of one bandit.
+/// The edits of one bandit in a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    /// The state without its rows, whole.
+    /// The whole state without its rows.
     pub(crate) state: Vec<u8>,
-    /// Rows that come and go.
+    /// Rows that are written or removed.
     pub(crate) decisions: Vec<StoredEdit>,
     pub(crate) receipts: Vec<StoredEdit>,
     pub(crate) exchanges: Vec<StoredEdit>,
 }
 
-/// A bandit as the database holds it.
+/// A stored bandit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) id: String,
@@ -138,10 +139,10 @@ impl Tables {
         Ok(Tables { folder: folder.to_owned(), slot: Mutex::new(slot) })
     }
 
-    /// Checks that the database has `format` and the given keys, and notes both in an empty one.
+    /// Checks that the database has this format and these keys. Both are written to an empty database.
     ///
     /// # Errors
-    /// [`Error::StateFormat`] and [`Error::OtherKeys`]; no state and no row is changed then.
+    /// [`Error::StateFormat`] and [`Error::OtherKeys`]. No state and no row is then changed.
     pub(super) fn check_meta(&self, format: u16, keys: Option<(&[u8], &[u8])>) -> Result<(), Error> {
         let mut wanted = vec![("format", format.to_le_bytes().to_vec())];
         if let Some((key, parameters)) = keys {
@@ -224,9 +225,9 @@ impl Tables {
         read().map_err(|e| Error::database(&self.folder, e))
     }
 
-    /// Writes the edits of some bandits in one transaction. When it returns they are durable. On an error,
-    /// after a restart either all of them are there or none; if the process goes on, the next transaction
-    /// takes back what is there.
+    /// Writes the edits of several bandits in one transaction, which is durable when this returns. After an
+    /// error, a restart finds all of the edits or none. If the process continues, the next transaction
+    /// reverts them.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
@@ -275,7 +276,8 @@ impl Tables {
         })
     }
 
-    /// Commits what `write` writes, if it returns true. `write` notes what it overwrites.
+    /// Runs `write` in a transaction, and commits it if `write` returns true. `write` records the values that
+    /// it overwrites.
     fn transaction(
         &self,
         write: impl FnOnce(&redb::WriteTransaction, &mut Before) -> Result<bool, redb::Error>,
@@ -300,8 +302,8 @@ impl Tables {
             *before = Before::default();
             Ok(())
         };
-        // The database takes no more writes after a failed one; the slot stays empty, so that the next
-        // transaction opens it anew.
+        // The database accepts no write after a failed one. The slot stays empty, so that the next
+        // transaction opens the database again.
         run(&mut slot.before).map_err(|error| Error::database(&self.folder, error))?;
         slot.database = Some(database);
         Ok(())

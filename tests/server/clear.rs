@@ -399,7 +399,7 @@ fn messages_that_are_refused() {
     for (id, decision, body, named) in [
         (&plain, plain_d, json!({}), "reward: missing"),
         (&plain, plain_d, json!({"sum": 1}), "reward: missing"),
-        (&plain, plain_d, json!({"reward": 1, "sum": 1}), "sum: not"),
+        (&plain, plain_d, json!({"reward": 1, "sum": 1}), "sum: this policy does not learn"),
         (&full, full_d, reward.clone(), "rewards: missing"),
         (&full, full_d, json!({"rewards": [1, 1]}), "2 rewards for 3 arms"),
         (&full, full_d, json!({"rewards": [1, 1, 2]}), "rewards[2] is 2, it must be in [0, 1]"),
@@ -408,7 +408,7 @@ fn messages_that_are_refused() {
         (&local, local_d, reward.clone(), "share: missing"),
         (&local, local_d, json!({"share": u64::MAX}), "share is"),
         (&linear, &with, json!({"rewards": [1]}), "reward: missing"),
-        (&linear, &with, json!({"reward": 1, "rewards": [1]}), "rewards: not"),
+        (&linear, &with, json!({"reward": 1, "rewards": [1]}), "rewards: this policy does not learn"),
     ] {
         let answer = feedback(&device, id, decision, &body);
         let problem = answer.problem();

@@ -237,7 +237,7 @@ fn configurations_are_refused() {
         (with("/linear/d", 0.into()), "d"),
         (with("/linear/d", u64::MAX.into()), "d"),
         (with("/linear/k", u64::MAX.into()), "k"),
-        (with("/linear/k", 16.into()), "make keys"),
+        (with("/linear/k", 16.into()), "generate keys"),
         (with("/linear/d", (-1).into()), "line 1"),
         (with("/linear/lambda", 0.into()), "lambda"),
         (with("/linear/lambda", "x".into()), "line 1"),

@@ -1,4 +1,4 @@
-//! The decision: its ciphertexts, answer level → the arm to play.
+//! Reads a decision: it decrypts the action at the answer level, and returns the arm to play.
 
 use crate::{Device, Error};
 use ckks::Ciphertext;
@@ -6,26 +6,26 @@ use protocol::{DecisionId, RefreshId};
 use wire::{Created, DecideReply};
 use zeroize::Zeroize;
 
-/// A decision as the device sees it. No Debug: values are the user's.
+/// A decision as the device sees it. It has no Debug, because its values are private to the user.
 pub struct Decision {
     /// The id that the feedback names.
     pub id: DecisionId,
     /// The arm to play, from 0.
     pub arm: usize,
-    /// The decrypted entries, one an arm, near 1 for the arms worth playing. They must stay on this device:
-    /// exact decryptions that reach the server give the key away.
+    /// The decrypted entry of each arm, near 1 for the arms worth playing. They must stay on this device,
+    /// because exact decryptions reveal the key to the server.
     pub action_values: Vec<f64>,
     /// Round t.
     pub round: u64,
-    /// Feedbacks in the model that decided.
+    /// The number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
-    /// Seconds of wall time that the server states, by phase.
+    /// Seconds of wall time in each phase, as the server states them.
     pub seconds: Vec<(String, f64)>,
-    /// Whether every entry is below [`protocol::exchange::largest_entry`] and above −0.5, as those of a
-    /// decision are. If not, scores left the range that the comparison was made for, or the server did not
-    /// follow the protocol: the arm means nothing.
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]. If not, a score was
+    /// outside the range of the comparison, or the server deviates from the protocol, and the arm must not be
+    /// relied on.
     pub reliable: bool,
-    /// The trace comparison, where the schedule asks for an answer.
+    /// The trace comparison, if the schedule asks for an answer.
     pub(crate) trace: Option<Ciphertext>,
     /// The masked model.
     pub(crate) refresh: Option<(RefreshId, Ciphertext)>,
@@ -38,7 +38,7 @@ impl Drop for Decision {
 }
 
 impl Decision {
-    /// Whether its answer will bring a refreshed model.
+    /// Whether the answer will contain a refreshed model.
     pub fn has_refresh(&self) -> bool {
         self.refresh.is_some()
     }
@@ -48,8 +48,9 @@ impl Device {
     /// Reads the server's reply and decrypts the action.
     ///
     /// # Errors
-    /// [`Error::Wire`], [`Error::Ckks`] for bytes that are not a reply under this key and plan;
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for the bandit.
+    /// [`Error::Wire`], [`Error::Ckks`] for bytes that are no reply under this key and plan;
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] for a bandit that does not fit this
+    /// device.
     pub fn read_decision(&self, created: &Created, reply: &[u8]) -> Result<Decision, Error> {
         let agreement = self.agree(created)?;
         let plan = &created.plan;
@@ -73,10 +74,9 @@ impl Device {
             round: reply.round,
             model_feedbacks: reply.model_feedbacks,
             seconds: reply.seconds,
-            // Under a public schedule an honest server asks nothing: a question can only be meant to have
-            // something else decrypted.
-            // Every other question is answered, and counted. Whether it is answered must not depend on what
-            // was decrypted: that would be an answer too.
+            // Under a public schedule, an honest server asks no question, and a question of another server is
+            // dropped. Every other question is answered and counted. This must not depend on decrypted
+            // values, because the server would learn from it.
             trace: trace.filter(|_| !created.config.linear.schedule.is_public()),
             reliable,
             refresh,

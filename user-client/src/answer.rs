@@ -1,5 +1,5 @@
-//! The answer: reward, trace answer and refreshed model in one message. Levels: 0 → a number, refresh →
-//! model.
+//! The answer to a decision: reward, trace answer and refreshed model in one message. The trace question is
+//! at level 0, the masked model at the refresh level, and the refreshed model at the model level.
 //!
 //! Source: Algorithm 10. Departure: the trace answer is one bit, counted ([`crate::answers`]), not the masked
 //! number.
@@ -12,8 +12,8 @@ use rand_chacha::ChaCha20Rng;
 use wire::{Created, FeedbackRequest};
 
 impl Device {
-    /// The body of the feedback on `decision`: `features` are those of the arm that was played, `reward` in
-    /// [−1, 1].
+    /// The body of the feedback on `decision`. `features` are those of the arm that was played, and `reward`
+    /// is in [−1, 1].
     ///
     /// # Errors
     /// [`Error::Protocol`] for features (row 1), reward and the bandit's configuration; [`Error::WrongKeys`],
@@ -34,7 +34,7 @@ impl Device {
             || self.refresh(created, decision, &mut second),
         );
         let ((statistics, trace), refreshed) = (reward?, refreshed?);
-        // Last, so that an answer that is counted is one that leaves.
+        // The trace is answered last, so that every counted answer is sent.
         let trace_answer = match &decision.trace {
             Some(question) => self.answer_trace(question, rng)?,
             None => None,
@@ -42,7 +42,7 @@ impl Device {
         Ok(FeedbackRequest { statistics, trace, trace_answer, refreshed }.to_bytes())
     }
 
-    /// Whether the trace has reached its threshold; none once the key has answered as often as it may.
+    /// Whether the trace has reached its threshold. `None` if the key has given as many answers as it may.
     fn answer_trace<R: CryptoRng>(&self, question: &Ciphertext, rng: &mut R) -> Result<Option<bool>, Error> {
         if !self.answers().count()? {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Device {
         Ok(Some(comparison.at_least(threshold, params.prime(0), bits, rng)))
     }
 
-    /// The masked model, encrypted anew at the top.
+    /// Encrypts the masked model again, at the top level.
     fn refresh<R: CryptoRng>(
         &self,
         created: &Created,

@@ -1,23 +1,22 @@
-//! How often a key has answered. An answer to a trace question is one bit of a decryption, and a server that
-//! deviates from the protocol chooses the ciphertext. Bits of the secret key add up over answers, so a device
-//! counts its answers and stops (docs/threat-model.md).
+//! Counts the trace answers of a key. An answer is one bit of a decryption, and a server that deviates from
+//! the protocol chooses the ciphertext. The answers add up to the secret key, so that a device counts them
+//! and stops (docs/threat-model.md).
 
 use crate::Error;
 use ckks::{KeyId, Params};
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-/// The most answers that a device gives under one key, whatever the parameters.
+/// The most answers of a device under one key, for all parameters.
 pub const MOST_ANSWERS: u64 = 1000;
 
 /// The most answers under a key of these parameters.
 ///
-/// An answer tells a function of one linear form in the secret, so it helps an attacker no more than the
-/// form's value, which removes one dimension of the lattice (Dachman-Soled, Ducas, Gong, Rossi 2020: a
-/// perfect hint). After t answers the problem is one of N − t dimensions. The table's limit on log₂(QP) is
-/// all but proportional to N; in that proportion it still holds at N − t for t ≤ N·(1 − log₂(QP)/limit). Sets
+/// An answer is a function of one linear form in the secret, so that it helps an attacker no more than the
+/// value of the form, which removes one dimension of the lattice (a perfect hint in Dachman-Soled, Ducas,
+/// Gong, Rossi 2020). After t answers the lattice has N − t dimensions. The limit of the table on log₂(QP) is
+/// nearly proportional to N, and in this proportion it holds at N − t for t ≤ N·(1 − log₂(QP)/limit). Sets
 /// without security have no such limit.
 pub fn most_answers(params: &Params) -> u64 {
     let spec = params.spec();
@@ -37,8 +36,8 @@ impl std::fmt::Display for AnswersSpent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} trace answers were given under this key, as many as are safe: from now on feedback goes without them and batches end \
-             by their length; make new keys, or create the bandit with a public schedule (growth_or_every)",
+            "this key has given {} trace answers, which is the limit: further feedback is sent without them, and batches end by their \
+             length; generate new keys, or create the bandit with a public schedule (growth_or_every)",
             self.given
         )
     }
@@ -47,11 +46,11 @@ impl std::fmt::Display for AnswersSpent {
 /// Counts the answers of one key.
 pub(crate) struct Answers {
     key: KeyId,
-    /// Answers that the user allows: none unless said otherwise.
+    /// The most answers that the user allows, 0 by default.
     most: u64,
     /// [`most_answers`] of the parameters.
     bound: u64,
-    /// The file of the count; keys without a file are counted in memory alone.
+    /// The file of the count. Without a file, answers are counted in memory.
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -63,8 +62,7 @@ struct State {
     notice: Option<AnswersSpent>,
 }
 
-/// Bytes after the first line of the file: one for each answer, and one when the user was told that answers
-/// have ended.
+/// Bytes after the first line of the file: one for each answer, and one after the user got the notice.
 const ANSWER: u8 = b'.';
 const NOTIFIED: u8 = b'!';
 
@@ -73,35 +71,34 @@ impl Answers {
         Answers { key, most: 0, bound: most_answers(params), path: None, state: Mutex::default() }
     }
 
-    /// Keeps the count in a file beside the secret bundle, of the key's name: links to the bundle and copies
-    /// of it in the same folder, sealed or not, are counted together.
+    /// Keeps the count in a file beside the secret bundle, which is named by the key. Links to the bundle and
+    /// copies of it in the same folder, sealed or not, share the count.
     pub(crate) fn beside(mut self, bundle: &Path) -> Self {
         let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
         self.path = Some(bundle.with_file_name(format!("{}.answers", self.key)));
         self
     }
 
-    /// Allows `most` answers, or as many as are safe if that is less.
+    /// Allows `most` answers, or the bound of the parameters if that is less.
     pub(crate) fn at_most(mut self, most: u64) -> Self {
         self.most = self.bound.min(most);
         self
     }
 
-    /// For tests that show what the limit is for.
+    /// Removes the limit, for tests that show its purpose.
     #[cfg(test)]
     pub(crate) fn unlimited(mut self) -> Self {
         self.most = u64::MAX;
         self
     }
 
-    /// Whether one more answer may leave; if so it is counted, on disk before this returns.
+    /// Whether one more answer may be sent. If so, it is counted on disk before this returns.
     pub(crate) fn count(&self) -> Result<bool, Error> {
-        // One thread at a time, then one process at a time. A count is whole even if a thread panicked beside
-        // it.
+        // The mutex admits one thread at a time, and the lock of the file one process.
         if self.most == 0 {
             return Ok(false);
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = host::lock(&self.state);
         match &self.path {
             None => Ok(self.decide(&mut state).0),
             Some(path) => self
@@ -112,10 +109,10 @@ impl Answers {
 
     /// The notice for the user, returned once.
     pub(crate) fn notice(&self) -> Option<AnswersSpent> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
+        host::lock(&self.state).notice.take()
     }
 
-    /// Whether to answer, and what to write down.
+    /// Whether to answer, and the byte to write.
     fn decide(&self, state: &mut State) -> (bool, Option<u8>) {
         if state.given < self.most {
             state.given += 1;
@@ -130,16 +127,11 @@ impl Answers {
     }
 
     fn count_in(&self, path: &Path, state: &mut State) -> std::io::Result<bool> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
-        // Until the file is closed: another process with this key waits, a write and a sync.
+        let mut file = host::private_file().read(true).append(true).create(true).open(path)?;
+        // Another process with this key waits until the file is closed, for a write and a sync.
         file.lock()?;
         let header = format!("answers of key {}\n", self.key);
-        // A line, the answers, and what says that the user was told; far fewer bytes than any limit that
-        // could be set.
+        // The first line, the answers, the notice, and one byte more.
         let longest = header.len() as u64 + MOST_ANSWERS.max(self.most.min(1 << 32)) + 2;
         let mut bytes = Vec::new();
         (&mut file).take(longest).read_to_end(&mut bytes)?;
@@ -148,15 +140,15 @@ impl Answers {
                 state.given = marks.iter().filter(|b| **b == ANSWER).count() as u64;
                 state.notified = marks.contains(&NOTIFIED);
             }
-            // Made just now, or cut short before the first answer.
+            // The file is new, or writing its first line was interrupted before the first answer.
             None if header.as_bytes().starts_with(&bytes) => {
                 *state = State::default();
                 file.write_all(&header.as_bytes()[bytes.len()..])?;
                 file.sync_all()?;
-                sync_folder_of(path)?;
+                host::sync_folder_of(path)?;
             }
             _ => {
-                let what = "this is not a count of this key's answers; make new keys, or give the file back as it was";
+                let what = "the file is not a count of the answers of this key; generate new keys, or restore the file";
                 return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
             }
         }
@@ -167,19 +159,6 @@ impl Answers {
         }
         Ok(may)
     }
-}
-
-/// Makes the name of a new file durable.
-pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    // Elsewhere folders cannot be opened; the system writes names with the file.
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
 }
 
 #[cfg(test)]

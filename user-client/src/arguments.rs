@@ -5,8 +5,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::BanditConfig;
 use std::path::PathBuf;
 
-/// Asks a bandit for decisions and returns rewards: encrypted, or in the clear under the privacy that its
-/// policy states.
+/// Plays bandits on a server: creates them, asks for decisions and returns rewards.
+///
+/// Contexts and rewards of an encrypted bandit are encrypted on this device. A bandit with a clear policy
+/// lets the server read them, under the privacy that its policy states.
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
@@ -19,27 +21,22 @@ pub(crate) enum Command {
     /// Creates a bandit and prints its id.
     Create {
         #[command(flatten)]
-        server: Server,
-        /// Features of an arm, d. Keys fit bandits whose d rounds up to the same power of two; arms likewise.
+        caller: Caller,
+        /// Number of features of an arm, d. Keys fit every d that rounds up to the same power of two.
         #[arg(long)]
         features: Option<usize>,
-        /// Arms, K.
+        /// Number of arms, K. Keys fit every K that rounds up to the same power of two.
         #[arg(long)]
         arms: Option<usize>,
         #[command(flatten)]
         tuning: Tuning,
-        /// The secret bundle, whose token admits to encrypted bandits.
-        #[arg(long, conflicts_with = "policy")]
-        secret: Option<PathBuf>,
-        #[command(flatten)]
-        key: Key,
-        /// The whole configuration as a JSON file, instead of the options above.
+        /// JSON file with the whole configuration, instead of the options above.
         #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
         config: Option<PathBuf>,
-        /// A policy in the clear, one of `policies`, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
+        /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "secret"])]
         policy: Option<String>,
-        /// Its parameters, a JSON object such as {"arms": 5, "epsilon": 1.0}.
+        /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
         parameters: Option<String>,
     },
@@ -48,191 +45,205 @@ pub(crate) enum Command {
         #[command(flatten)]
         server: Server,
     },
-    /// Asks for a decision, prints the arm to play, and keeps what the feedback will need in a file. Without
-    /// a secret bundle it asks a bandit in the clear and prints its answer.
+    /// Asks for a decision and prints the arm to play.
+    ///
+    /// With a secret bundle, the bandit is an encrypted one, and the decision is kept in a file until its
+    /// reward is returned. Without one, the bandit has a clear policy, and the server's answer is printed as
+    /// JSON.
     Decide {
         #[command(flatten)]
         server: Server,
-        /// The bandit's id.
+        /// Id of the bandit.
         #[arg(long)]
         bandit: String,
-        /// The secret bundle, for encrypted bandits.
+        /// Secret bundle, for encrypted bandits.
         #[arg(long, requires = "contexts")]
         secret: Option<PathBuf>,
-        /// Comma-separated features, a line an arm, no header.
+        /// CSV file of the features, one line for each arm, without a header.
         #[arg(long)]
         contexts: Option<PathBuf>,
-        /// Where the decision waits for its reward [default: the contexts' name with .pending].
+        /// File that keeps the decision until its reward is returned [default: the name of the contexts with
+        /// .pending].
         #[arg(long, requires = "secret")]
         pending: Option<PathBuf>,
         #[command(flatten)]
-        key: Key,
+        opening: BundleOptions,
     },
-    /// Returns the reward of a pending decision, then deletes its file; or, with `--decision`, what came of a
-    /// decision in the clear.
+    /// Returns the reward of a decision.
+    ///
+    /// `--pending` names the file that `decide` wrote for an encrypted bandit; it is deleted when the server
+    /// has counted the reward. `--server`, `--bandit` and `--decision` name the decision of a clear policy.
     Feedback {
-        /// The file that `decide` made.
+        /// File that `decide` wrote.
         #[arg(long)]
         pending: Option<PathBuf>,
-        /// The secret bundle.
+        /// Secret bundle.
         #[arg(long)]
         secret: Option<PathBuf>,
         #[command(flatten)]
-        key: Key,
-        /// The arm that was played, if it was not the one proposed.
+        opening: BundleOptions,
+        #[command(flatten)]
+        answers: TraceAnswers,
+        /// Arm that was played, if it is not the one that `decide` printed.
         #[arg(long, requires = "pending")]
         arm: Option<usize>,
-        /// Certificates in PEM that vouch for the server, instead of the usual authorities.
+        /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
-        /// In the clear: the server's address, https://HOST:PORT or http://HOST:PORT.
+        /// Clear policies: address of the server, https://HOST:PORT or http://HOST:PORT.
         #[arg(long = "server", value_name = "URL", conflicts_with = "pending")]
         url: Option<String>,
-        /// In the clear: file with the operator's token, where the server has one.
+        /// Clear policies: file with the operator's token, if the server has one.
         #[arg(long, value_name = "FILE", conflicts_with = "pending")]
         token_file: Option<PathBuf>,
-        /// In the clear: the bandit's id.
+        /// Clear policies: id of the bandit.
         #[arg(long, conflicts_with = "pending")]
         bandit: Option<String>,
-        /// In the clear: the decision's id.
+        /// Clear policies: id of the decision.
         #[arg(long, conflicts_with = "pending")]
         decision: Option<String>,
         #[command(flatten)]
         outcome: Outcome,
     },
-    /// Lists the server's bandits that the token admits to: id, and policy or size.
+    /// Lists the bandits of the server that the token gives access to, with their policy or size.
     List {
         #[command(flatten)]
-        server: Server,
-        /// The secret bundle, whose token admits to encrypted bandits.
-        #[arg(long)]
-        secret: Option<PathBuf>,
-        #[command(flatten)]
-        key: Key,
+        caller: Caller,
     },
-    /// Deletes a bandit and all that it has learned.
+    /// Deletes a bandit and everything that it has learned.
     Delete {
         #[command(flatten)]
-        server: Server,
-        /// The bandit's id.
+        caller: Caller,
+        /// Id of the bandit.
         #[arg(long)]
         bandit: String,
-        /// The secret bundle, whose token admits to encrypted bandits.
-        #[arg(long)]
-        secret: Option<PathBuf>,
-        #[command(flatten)]
-        key: Key,
     },
-    /// Shows where a bandit stands.
+    /// Prints the counters of a bandit and the phase of its batch.
     Status {
         #[command(flatten)]
-        server: Server,
-        /// The bandit's id.
+        caller: Caller,
+        /// Id of the bandit.
         #[arg(long)]
         bandit: String,
-        /// The secret bundle, whose token admits to encrypted bandits.
-        #[arg(long)]
-        secret: Option<PathBuf>,
-        #[command(flatten)]
-        key: Key,
     },
-    /// Plays a file of purchases, round by round: propose a brand, earn 1 if it was the one bought.
+    /// Plays a file of purchases, round by round: proposes a brand, and earns 1 if it is the one that was
+    /// bought.
     Replay {
         #[command(flatten)]
         server: Server,
-        /// The secret bundle.
+        /// Secret bundle.
         #[arg(long)]
         secret: PathBuf,
-        /// The purchases.
+        /// File of the purchases.
         #[arg(long)]
         data: PathBuf,
-        /// Stop after so many rounds.
+        /// Number of rounds to play [default: all of the file].
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
-        /// A bandit that is there already [default: a new one].
+        /// Id of an existing bandit [default: a new one].
         #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
         #[command(flatten)]
-        key: Key,
+        opening: BundleOptions,
+        #[command(flatten)]
+        answers: TraceAnswers,
     },
 }
 
-/// How the secret bundle is used.
+/// A server, and the secret bundle whose token requests carry.
 #[derive(Args)]
-pub(crate) struct Key {
-    /// Takes a bundle of toy keys, which protect nothing: for tests.
+pub(crate) struct Caller {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Secret bundle, whose token gives access to encrypted bandits.
+    #[arg(long)]
+    pub(crate) secret: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) opening: BundleOptions,
+}
+
+/// Options for opening the secret bundle.
+#[derive(Args)]
+pub(crate) struct BundleOptions {
+    /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     pub(crate) toy: bool,
-    /// File whose first line is the passphrase that the secret bundle is sealed by.
+    /// File whose first line is the passphrase of the secret bundle.
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Trace answers that this device gives under its key, for bandits of schedule trace_or_growth: each is
-    /// one bit of a decryption. At most what the parameters allow, up to 1000; devices that share a key share
-    /// that number.
+}
+
+#[derive(Args)]
+pub(crate) struct TraceAnswers {
+    /// Number of trace questions that this device answers under its key, for bandits with the schedule
+    /// trace_or_growth. Each answer tells the server one bit of a decryption. The parameters bound the
+    /// number, by at most 1000, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) trace_answers: u64,
 }
 
-/// When a batch of an encrypted bandit ends.
+/// The rule by which a batch of an encrypted bandit ends.
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Rule {
-    /// By the numbers of rounds alone: nobody is asked.
+    /// By the number of rounds. No device answers a question.
     GrowthOrEvery,
-    /// The paper's: by the batch's trace, about which each answer tells the server one bit of a decryption.
+    /// By the trace of the batch, as in the paper. Each answer of a device tells the server one bit of a
+    /// decryption.
     TraceOrGrowth,
 }
 
-/// What the policy learns from, one of these; from -1 to 1 if encrypted.
+/// The feedback, exactly one of these. An encrypted bandit takes a reward from -1 to 1.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Outcome {
-    /// What was earned.
+    /// Reward of the arm that was played.
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) reward: Option<f64>,
-    /// What each arm would have earned, separated by commas.
+    /// Rewards of all arms, separated by commas.
     #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
     pub(crate) rewards: Option<Vec<f64>>,
-    /// The sum of all that arrived since the decision before.
+    /// Sum of all rewards that arrived since the decision before.
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) sum: Option<f64>,
-    /// The reward as the user's randomiser sends it: the residue that the decision's `awaited` describes.
+    /// Output of the user's randomiser: the residue that `awaited` in the decision describes.
     #[arg(long)]
     pub(crate) share: Option<u64>,
 }
 
 #[derive(Args)]
 pub(crate) struct Server {
-    /// The server's address, https://HOST:PORT or http://HOST:PORT.
+    /// Address of the server, https://HOST:PORT or http://HOST:PORT.
     #[arg(long = "server", value_name = "URL")]
     pub(crate) url: String,
-    /// Certificates in PEM that vouch for the server, instead of the usual authorities: for https with an
-    /// authority of one's own.
+    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// File with the operator's token: 64 hexadecimal digits.
+    /// File with the operator's token, 64 hexadecimal digits.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// What is most often changed; the rest is in `--config`.
+/// The parameters that are changed most often. `--config` sets all of them.
 #[derive(Args)]
 pub(crate) struct Tuning {
-    /// Ridge regularisation [default: 1].
+    /// Regularisation of the ridge estimate [default: 1].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) lambda: Option<f64>,
-    /// The confidence width, constant [default: 0.5].
+    /// Constant confidence width [default: 0.5].
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) alpha: Option<f64>,
-    /// Rounds the numeric scaling is made for [default: 1000; the file's when replayed].
+    /// Number of rounds for which numbers are scaled [default: 1000; for `replay`, the rounds of the file].
     #[arg(long)]
     pub(crate) horizon: Option<u64>,
-    /// Feedbacks that may wait for the answer to their trace condition [default: 4].
+    /// Number of feedbacks that may arrive before the trace condition they were tested with is answered
+    /// [default: 4].
     #[arg(long)]
     pub(crate) unanswered: Option<u64>,
-    /// When a batch ends, and inverse and estimate are computed anew [default: growth_or_every].
+    /// Rule by which a batch ends; the server then computes the inverse and the estimate [default:
+    /// growth_or_every].
     #[arg(long)]
     pub(crate) schedule: Option<Rule>,
 }

@@ -1,4 +1,4 @@
-//! Contexts: rows of features → one ciphertext, at the plan's context level.
+//! Encrypts contexts: rows of features in one ciphertext at the context level of the plan.
 
 use crate::{Device, Error};
 use rand::CryptoRng;
@@ -6,12 +6,12 @@ use std::io::Read;
 use wire::Created;
 
 impl Device {
-    /// The body of a decision request: `rows` holds the features of each arm, K rows of length d with norms
-    /// up to L.
+    /// The body of a decision request. `rows` has the features of each arm: K rows of d features with norms
+    /// of at most L.
     ///
     /// # Errors
-    /// [`Error::Protocol`] for the rows and for the bandit's configuration; [`Error::WrongKeys`],
-    /// [`Error::PlanMismatch`] for the bandit.
+    /// [`Error::Protocol`] for the rows and for the configuration of the bandit; [`Error::WrongKeys`],
+    /// [`Error::PlanMismatch`] for a bandit that does not fit this device.
     pub fn encrypt_contexts<R: CryptoRng>(
         &self,
         created: &Created,
@@ -25,7 +25,7 @@ impl Device {
     }
 }
 
-/// Reads contexts: comma-separated, a line an arm, no header.
+/// Reads contexts as CSV, with one line for each arm and no header.
 ///
 /// # Errors
 /// [`Error::Protocol`] with row and column of a cell that is no finite number, [`Error::Csv`].

@@ -11,7 +11,7 @@ use std::path::Path;
 use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
 use zeroize::Zeroizing;
 
-/// A device with the secret key. No Debug, no Clone.
+/// A device with the secret key. It has no Debug and no Clone.
 pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
@@ -23,7 +23,7 @@ pub struct Device {
 /// Options for opening a secret bundle.
 #[derive(Default)]
 pub struct Opening {
-    /// Accepts keys without security, for tests.
+    /// Whether keys without security are accepted, for tests.
     pub toy: bool,
     /// The passphrase of a sealed bundle.
     pub passphrase: Option<Passphrase>,
@@ -36,28 +36,20 @@ pub(crate) struct Agreement {
 }
 
 impl Device {
-    /// With keys made in this process. Trace answers are counted in memory, as long as the device lives.
+    /// A device with keys that were generated in this process. Trace answers are counted in memory.
     pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape, token: AccessToken) -> Self {
         let answers = Answers::new(key_id, secret.params());
         Device { secret, key_id, shape, token, answers }
     }
 
-    /// Loads a secret bundle. On Unix the file must be its owner's alone. Trace answers are counted in a file
-    /// beside it, `KEY-ID.answers`.
-    ///
-    /// # Errors
-    /// As [`Self::open_with`].
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Self::open_with(path, &Opening::default())
-    }
-
-    /// As [`Self::open`], with options.
+    /// Loads a secret bundle. On Unix, only the owner may be able to read the file. Trace answers are counted
+    /// in the file `KEY-ID.answers` beside it.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
-    /// passphrase, and one that is not sealed with one; [`Error::Secret`] for a passphrase that does not open
-    /// it; as [`Self::read`].
-    pub fn open_with(path: &Path, opening: &Opening) -> Result<Self, Error> {
+    /// passphrase, or an unsealed one with a passphrase; [`Error::Secret`] for a wrong passphrase; as
+    /// [`Self::read`].
+    pub fn open(path: &Path, opening: &Opening) -> Result<Self, Error> {
         let io = |error| Error::Io { path: path.into(), error };
         let mut file = File::open(path).map_err(io)?;
         let mut start = Vec::new();
@@ -65,7 +57,7 @@ impl Device {
         let sealed = start == ckks_secret::SEALED_MAGIC;
         file.rewind().map_err(io)?;
         if !sealed {
-            // The kind of bundle is checked before its permissions: everybody may read a public bundle.
+            // The kind is checked before the permissions, because everybody may read a public bundle.
             BundleReader::of_kind(BundleKind::Secret, &file)?;
         }
         #[cfg(unix)]
@@ -77,7 +69,7 @@ impl Device {
             }
         }
         file.rewind().map_err(io)?;
-        // Unbuffered: a buffer would keep a copy of the key.
+        // Without a buffer, which would keep a copy of the key.
         let mut device = match (&opening.passphrase, sealed) {
             (None, false) => Self::read(file)?,
             (Some(passphrase), true) => {
@@ -94,10 +86,10 @@ impl Device {
         Ok(device)
     }
 
-    /// Reads a secret bundle, of a toy too. Trace answers are counted in memory, as long as the device lives.
+    /// Reads a secret bundle, also of toy keys. Trace answers are counted in memory.
     ///
     /// # Errors
-    /// [`Error::Wire`] for what is not one (a public bundle among it), [`Error::Secret`] for its content.
+    /// [`Error::Wire`] for bytes that are no secret bundle, [`Error::Secret`] for its content.
     pub fn read(input: impl Read) -> Result<Self, Error> {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
@@ -105,44 +97,44 @@ impl Device {
         Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
     }
 
-    /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is fewer. A device
-    /// gives none unless this is said: a bandit's schedule is the server's word. Where devices share a key,
-    /// each takes its part.
+    /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is less. By default a
+    /// device gives no answer, because it knows the schedule of a bandit only from the server. If devices
+    /// share a key, each must take its part of the bound.
     pub fn with_most_answers(mut self, most: u64) -> Self {
         self.answers = self.answers.at_most(most);
         self
     }
 
-    /// The notice for the user, the first time that a trace question went unanswered because the key has
-    /// reached its limit.
+    /// The notice for the user that the key has reached its limit of trace answers. It is returned once.
     pub fn answers_spent(&self) -> Option<AnswersSpent> {
         self.answers.notice()
     }
 
-    /// The parameters of its key.
+    /// The parameters of the key.
     pub fn params(&self) -> &Params {
         self.secret.params()
     }
 
-    /// The name of its key pair.
+    /// The id of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
 
-    /// The shape that its key was made for.
+    /// The shape of the keys.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Admits this device to the server, through [`Client::with_token`](crate::Client::with_token).
+    /// The access token of the secret bundle, for [`Client::with_token`](crate::Client::with_token).
     pub fn token(&self) -> &AccessToken {
         &self.token
     }
 
-    /// The largest sizes of a bandit's messages.
+    /// The limits of the messages of a bandit.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if it is not a bandit of this key.
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if the bandit does not fit this
+    /// device.
     pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
         Ok(self.agree(created)?.limits)
     }
@@ -160,8 +152,8 @@ impl Device {
         &self.secret
     }
 
-    /// Checks that `created` is a bandit of this key and that its plan follows from its configuration. Levels
-    /// are never the server's choice.
+    /// Checks that `created` is a bandit of this key, and that its plan follows from its configuration, so
+    /// that the server cannot choose levels.
     pub(crate) fn agree(&self, created: &Created) -> Result<Agreement, Error> {
         let same = |what, got: &str, want: String| {
             if got == want {
@@ -181,7 +173,7 @@ impl Device {
         })
     }
 
-    /// Encodes and encrypts: the frame of a seeded ciphertext at `level`.
+    /// Encodes and encrypts `slots`. Returns the frame of a seeded ciphertext at `level`.
     pub(crate) fn encrypt<R: CryptoRng>(
         &self,
         slots: &[Complex64],

@@ -1,22 +1,23 @@
 use std::path::PathBuf;
 
-/// Why nothing was sent, or what the server said. No message holds a feature or a reward.
+/// The reason why nothing was sent, or why an answer cannot be used. No message contains a feature or a
+/// reward.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Misuse: a file of contexts that cannot be read.
     #[error("the contexts cannot be read: {0}")]
     Csv(#[from] csv::Error),
-    /// Misuse: a secret key that others can read.
-    #[error("{} can be read by others (mode {mode:o}): run `chmod 600 {}`, and make new keys if it was not yours alone", path.display(), path.display())]
+    /// Misuse: a secret bundle that other users can read.
+    #[error("other users can read {} (mode {mode:o}): run `chmod 600 {}`, and generate new keys if anyone may have read it", path.display(), path.display())]
     Permissions {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The mode of the file.
         mode: u32,
     },
     /// Misuse: a bundle of toy keys without `--toy`.
-    #[error("{} holds a toy key, which protects nothing: take a bundle made without --toy, or give --toy to test with it", path.display())]
+    #[error("{} holds a toy key, which protects nothing: use a bundle that was generated without --toy, or give --toy for tests", path.display())]
     Toy {
         /// The file.
         path: PathBuf,
@@ -25,7 +26,7 @@ pub enum Error {
     #[error("{} {}", path.display(), if *sealed {
         "is sealed by a passphrase: give it with --passphrase-file"
     } else {
-        "is not sealed: leave --passphrase-file out, or make keys anew with one"
+        "is not sealed: leave --passphrase-file out, or generate new keys with one"
     })]
     Sealed {
         /// The file.
@@ -33,14 +34,14 @@ pub enum Error {
         /// Whether it is sealed.
         sealed: bool,
     },
-    /// The count of trace answers could not be kept, so none was given. Nothing was sent.
+    /// The count of trace answers could not be stored, so that no answer was given and nothing was sent.
     #[error(
-        "cannot keep the count of trace answers in {}: {error}; make it writable for its owner, or create the bandit with a public schedule", path.display()
+        "cannot store the count of trace answers in {}: {error}; make the file writable for its owner, or create the bandit with a public schedule", path.display()
     )]
     AnswerCount {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// A file could not be read or written.
@@ -48,17 +49,17 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// There is no such decision: its file goes when its reward is counted.
-    #[error("there is no {}: `decide` makes it, and it goes when its reward has been counted", path.display())]
+    /// Misuse: no decision waits in this file. The file is deleted when the reward is counted.
+    #[error("{} does not exist: `decide` writes it, and it is deleted when the reward is counted", path.display())]
     NoPending {
         /// The file.
         path: PathBuf,
     },
-    /// Misuse: a decision still waits in that file.
-    #[error("{} exists already: give feedback for that decision first, or choose another file with --pending", path.display())]
+    /// Misuse: a decision waits in this file.
+    #[error("{} exists: return the reward of its decision first, or choose another file with --pending", path.display())]
     PendingExists {
         /// The file.
         path: PathBuf,
@@ -69,57 +70,52 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Misuse: the bandit learns under other keys or parameters.
+    /// Misuse: the bandit has other keys or parameters.
     #[error(
-        "this bandit's {what} is {got}, the secret key's is {want}: take the secret bundle that belongs to it"
+        "the {what} of the bandit is {got}, but that of the secret key is {want}: use the secret bundle of this bandit"
     )]
     WrongKeys {
-        /// Key id or fingerprint.
+        /// The key id or the fingerprint.
         what: &'static str,
-        /// The bandit's.
+        /// The value of the bandit.
         got: String,
-        /// The device's.
+        /// The value of the device.
         want: String,
     },
     /// Untrusted: a plan that does not follow from the configuration. Nothing is encrypted for such a server.
     #[error(
-        "the server's plan is not the one that follows from the bandit's configuration: client and server differ in version, or the server is not honest"
+        "the plan of the server does not follow from the configuration of the bandit: client and server have different versions, or the server deviates from the protocol"
     )]
     PlanMismatch,
-    /// Untrusted: an id that cannot be one.
-    #[error("not an id: at most 64 letters, digits, '-' or '_' are accepted")]
+    /// Untrusted: text that is no id.
+    #[error("an id must have 1 to 64 letters, digits, '-' or '_'")]
     BadId,
-    /// Misuse: an address that cannot be reached this way.
-    #[error(
-        "{url}: give the server as https://HOST:PORT, or as http://HOST:PORT where a proxy or a cable keeps the line private"
-    )]
+    /// Misuse: text that is no address of a server.
+    #[error("{url}: give the server as https://HOST:PORT, or on a private line as http://HOST:PORT")]
     BadUrl {
-        /// As given.
+        /// The text.
         url: String,
     },
-    /// Misuse: a file that holds something else than certificates.
+    /// Misuse: a file that is no list of certificates.
     #[error("{} is not a list of certificates in PEM", path.display())]
     BadCertificates {
         /// The file.
         path: PathBuf,
     },
-    /// The server was not reached, or the answer broke off. The same request may be sent again.
+    /// The server could not be reached, or its answer broke off. The same request may be sent again.
     #[error("no answer from {server}: {reason}")]
     Unreachable {
-        /// Its address.
+        /// The address of the server.
         server: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// The server refused.
+    /// The server refused the request.
     #[error("the server refused ({}, {}): {}", .0.status, .0.title, .0.detail)]
     Refused(wire::Problem),
-    /// Untrusted: an answer that is not what the protocol says.
-    #[error("the server's answer makes no sense: {0}")]
+    /// Untrusted: an answer that does not follow the protocol.
+    #[error("the answer of the server cannot be used: {0}")]
     BadAnswer(String),
-    /// The operating system gave no randomness.
-    #[error("no randomness from the operating system: {0}")]
-    Randomness(String),
     /// From messages and bundles.
     #[error(transparent)]
     Wire(#[from] wire::Error),

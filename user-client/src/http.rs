@@ -16,9 +16,9 @@ use wire::{
     ShuffledBatch,
 };
 
-/// A blocking HTTP client of a server, with or without TLS. Connections are kept open. It needs no key: of
-/// encrypted bandits it sees ciphertexts only. What it sends to bandits in the clear
-/// ([`Self::create_policy`]) the server can read.
+/// A blocking HTTP client of a server, with or without TLS. It keeps connections open. It needs no key,
+/// because it sends and receives ciphertexts of encrypted bandits. The server can read what it sends to
+/// bandits with clear policies ([`Self::create_policy`]).
 #[derive(Clone)]
 pub struct Client {
     agent: Agent,
@@ -33,8 +33,8 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the server at `https://HOST:PORT` or `http://HOST:PORT`. A certificate must be signed by
-    /// an authority that browsers trust. Nothing is sent yet.
+    /// A client of the server at `https://HOST:PORT` or `http://HOST:PORT`. An authority that browsers trust
+    /// must have signed the certificate of the server. Nothing is sent.
     ///
     /// # Errors
     /// [`Error::BadUrl`].
@@ -42,8 +42,7 @@ impl Client {
         Self::trusting(server, RootCerts::WebPki)
     }
 
-    /// As [`Self::new`], but certificates of the authorities in `ca`, a file in PEM, are trusted and no
-    /// others.
+    /// As [`Self::new`], but only the authorities in `ca`, a file in PEM, are trusted.
     ///
     /// # Errors
     /// [`Error::BadUrl`], [`Error::Io`], [`Error::BadCertificates`].
@@ -70,7 +69,7 @@ impl Client {
         let config = Agent::config_builder()
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .http_status_as_error(false)
-            // What was encrypted for this server goes nowhere else.
+            // Messages must not be redirected to another server.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
@@ -80,43 +79,42 @@ impl Client {
         Ok(Client { agent: config.new_agent(), server: server.into(), token: None })
     }
 
-    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, the
-    /// operator's for the rest.
+    /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
+    /// the operator's token.
     pub fn with_token(mut self, token: AccessToken) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// Whether requests carry a token over a line that others may read: by http to a host that is not this
-    /// one.
+    /// Whether requests carry a token over HTTP without TLS to another machine.
     pub fn shows_token(&self) -> bool {
         let http = self.server.strip_prefix("http://");
         self.token.is_some() && http.is_some_and(|rest| !is_loopback(rest))
     }
 
-    /// The server's address.
+    /// The address of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The manifest of the server's public bundle.
+    /// The manifest of the public bundle of the server.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as all requests.
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::BadAnswer`], as every request.
     pub fn keys(&self) -> Result<Manifest, Error> {
         self.json(self.get("keys").call())
     }
 
-    /// Creates a bandit.
+    /// Creates an encrypted bandit.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason if these keys cannot carry it; [`Error::BadAnswer`] if the server
-    /// made one of another schedule; as [`Self::keys`].
+    /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
+    /// with another schedule; as [`Self::keys`].
     pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
         let created: Created = self.post("bandits", config)?;
         let [made, asked] = [&created.config, config].map(|config| config.linear.schedule);
         if made != asked {
-            let what = format!("a bandit of schedule {made:?}, where {asked:?} was asked for");
+            let what = format!("the bandit has the schedule {made:?} and not {asked:?}");
             return Err(Error::BadAnswer(what));
         }
         Ok(created)
@@ -130,10 +128,10 @@ impl Client {
         self.json(self.get("policies").call())
     }
 
-    /// Creates a bandit in the clear: `policy` and its parameters, as [`Self::policies`] shows them.
+    /// Creates a bandit with a clear policy and its parameters, as [`Self::policies`] lists them.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the parameter that is wrong; as [`Self::keys`].
+    /// [`Error::Refused`], which names a faulty parameter; as [`Self::keys`].
     pub fn create_policy(
         &self,
         policy: &str,
@@ -143,7 +141,7 @@ impl Client {
         self.post("bandits", &parameters)
     }
 
-    /// A bandit in the clear and where it stands.
+    /// The state of a bandit with a clear policy.
     ///
     /// # Errors
     /// As [`Self::bandit`].
@@ -151,7 +149,7 @@ impl Client {
         self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
-    /// Asks a bandit in the clear for a decision. The server reads `contexts`.
+    /// Asks a bandit with a clear policy for a decision. The server reads `contexts`.
     ///
     /// # Errors
     /// As [`Self::bandit`].
@@ -159,7 +157,8 @@ impl Client {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
 
-    /// Returns what came of a decision. The server reads it. Sending it twice counts it once.
+    /// Returns the feedback on a decision of a clear policy. The server reads it. The same feedback counts
+    /// once.
     ///
     /// # Errors
     /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
@@ -172,7 +171,7 @@ impl Client {
         self.post(&format!("bandits/{}/decisions/{}/feedback", checked(id)?, checked(decision)?), feedback)
     }
 
-    /// For the intermediary: hands on a batch. Sending it twice counts it once.
+    /// Intermediary side: delivers a batch. The same batch counts once.
     ///
     /// # Errors
     /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
@@ -180,7 +179,7 @@ impl Client {
         self.post(&format!("bandits/{}/shuffled", checked(id)?), batch)
     }
 
-    /// A bandit: as it was created, and where it stands.
+    /// The configuration and the state of an encrypted bandit.
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
@@ -188,7 +187,7 @@ impl Client {
         self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
-    /// Every bandit of the server, encrypted ones and those in the clear, as it was created.
+    /// The bandits of both kinds that the token gives access to, as they were created.
     ///
     /// # Errors
     /// As [`Self::keys`].
@@ -196,7 +195,7 @@ impl Client {
         self.json_up_to(MAX_CLEAR_BYTES, self.get("bandits").call())
     }
 
-    /// Deletes a bandit of either kind, for good.
+    /// Deletes a bandit of either kind.
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
@@ -215,8 +214,8 @@ impl Client {
         Ok(self.bandit(id)?.status)
     }
 
-    /// Asks for a decision on encrypted `contexts`; returns the reply, for [`crate::Device::read_decision`].
-    /// `limits` bound what is read.
+    /// Asks for a decision on encrypted `contexts`. Returns the reply, of at most the length in `limits`, for
+    /// [`crate::Device::read_decision`].
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
@@ -227,7 +226,7 @@ impl Client {
         self.body(&mut response, limits.decide_reply())
     }
 
-    /// Returns the answer of [`crate::Device::answer`]. Sending it twice counts it once.
+    /// Sends the answer of [`crate::Device::answer`]. The same answer counts once.
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
@@ -261,7 +260,7 @@ impl Client {
         Error::Unreachable { server: self.server.clone(), reason: e.to_string() }
     }
 
-    /// The response if its status says success, else the problem in it.
+    /// The response if its status is a success, or else the problem document as an error.
     fn accepted(&self, response: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Error> {
         let mut response = response.map_err(|e| self.unreachable(e))?;
         let status = response.status();
@@ -270,18 +269,22 @@ impl Client {
         }
         let body = self.body(&mut response, MAX_JSON_BYTES)?;
         let problem = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            // Not one of ours: a proxy, or not this kind of server.
+            // The answer is from a proxy, or from another kind of server.
             let title = status.canonical_reason().unwrap_or("no problem document");
-            Problem::new(status.as_u16(), title, "the answer holds no explanation; is this a helba server?")
+            Problem::new(
+                status.as_u16(),
+                title,
+                "the answer has no problem document; check that the address is that of helba-server",
+            )
         });
         Err(Error::Refused(problem))
     }
 
     fn body(&self, response: &mut Response<Body>, limit: usize) -> Result<Vec<u8>, Error> {
-        // The reader refuses at its limit, so it gets one byte more than there may be.
+        // The reader fails at its limit, which is therefore one byte longer.
         let read = response.body_mut().with_config().limit(limit as u64 + 1).read_to_vec();
         read.map_err(|e| match e {
-            ureq::Error::BodyExceedsLimit(_) => Error::BadAnswer(format!("longer than {limit} bytes")),
+            ureq::Error::BodyExceedsLimit(_) => Error::BadAnswer(format!("it is longer than {limit} bytes")),
             e => self.unreachable(e),
         })
     }
@@ -301,7 +304,7 @@ impl Client {
     }
 }
 
-/// Whether the authority of `HOST[:PORT][/PATH]` is this machine.
+/// Whether the host of `HOST[:PORT][/PATH]` is localhost or a loopback address.
 fn is_loopback(rest: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
@@ -312,7 +315,7 @@ fn is_loopback(rest: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Ids come from a server and go into paths.
+/// Checks an id, which comes from a server and becomes part of a path.
 fn checked(id: &str) -> Result<&str, Error> {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     if (1..=64).contains(&id.len()) && id.bytes().all(allowed) { Ok(id) } else { Err(Error::BadId) }

@@ -1,61 +1,46 @@
-//! `helba-client`: a device on the command line, one step at a time or a whole file of purchases.
+//! `helba-client`: a device on the command line, for single steps or a file of purchases.
 
 mod arguments;
 mod replay;
 
 use anyhow::{Context, bail};
-use arguments::{Arguments, Command, Key, Outcome, Server};
+use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
+use host::say;
 use protocol::BanditConfig;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use user_client::{Client, Device, Error, Opening, Passphrase, Pending, os_rng, read_contexts};
 use wire::{AccessToken, ClearFeedback, Created};
 
-/// As `println!`, but returns the error when the reader has closed the pipe.
-macro_rules! say {
-    ($($text:tt)*) => { writeln!(std::io::stdout(), $($text)*)? };
-}
-use say;
-
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        // The reader closed the pipe: exit quietly.
-        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            eprintln!("helba-client: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("helba-client", run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Create { server, policy: Some(policy), parameters, .. } => {
-            create_policy(&server, &policy, parameters.as_deref())?;
+        Command::Create { caller, policy: Some(policy), parameters, .. } => {
+            create_policy(&caller.server, &policy, parameters.as_deref())?;
         }
         Command::Policies { server } => {
             for card in server.client(None)?.policies()? {
                 say!("{}\n  {}", card.about, card.example);
             }
         }
-        // What goes with what is said here in one line: the parser would ask for all of it.
+        // The parser would name every option that is missing; one line names the alternatives.
         Command::Create { parameters: Some(_), .. } => {
-            bail!("--parameters are those of a policy: give --policy NAME, one of `policies`")
+            bail!("--parameters needs --policy NAME, one of those that `policies` lists")
         }
         Command::Create { features, arms, config: None, .. } if features.is_none() || arms.is_none() => {
             bail!(
-                "give --policy NAME for a policy in the clear, or --features D and --arms K, or --config FILE"
+                "give --features D and --arms K or --config FILE for an encrypted bandit, or --policy NAME for a clear policy"
             )
         }
-        Command::Create { server, features, arms, tuning, config, secret, key, .. } => {
-            let client = device_client(&server, secret.as_deref(), &key)?;
+        Command::Create { caller, features, arms, tuning, config, .. } => {
+            let client = caller.client()?;
             let config = match config {
                 Some(path) => read_config(&path)?,
                 None => {
@@ -68,17 +53,36 @@ fn run(command: Command) -> anyhow::Result<()> {
             label(&created);
             say!("{}", created.id);
         }
-        Command::Decide { server, bandit, secret: Some(secret), contexts: Some(contexts), pending, key } => {
+        Command::Decide {
+            server,
+            bandit,
+            secret: Some(secret),
+            contexts: Some(contexts),
+            pending,
+            opening,
+            ..
+        } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            let device = device(&secret, &key)?;
+            let device = opening.device(&secret)?;
             decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             decide_clear(&server.client(None)?, &bandit, contexts.as_deref())?;
         }
-        Command::Feedback { pending: Some(pending), secret: Some(secret), key, arm, ca, outcome, .. } => {
+        Command::Feedback {
+            pending: Some(pending),
+            secret: Some(secret),
+            opening,
+            answers,
+            arm,
+            ca,
+            outcome,
+            ..
+        } => {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
-            feedback(&pending, (&secret, &key), ca.as_deref(), reward, arm)?;
+            let waiting = Pending::load(&pending)?;
+            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
+            feedback((&pending, &waiting), &device, ca.as_deref(), reward, arm)?;
         }
         Command::Feedback {
             url: Some(url),
@@ -95,28 +99,47 @@ fn run(command: Command) -> anyhow::Result<()> {
             print(&client.feedback_clear(&bandit, &decision, &feedback)?)?;
         }
         Command::Feedback { .. } => bail!(
-            "give --pending FILE and --secret FILE, or, in the clear, --server URL, --bandit ID and --decision ID"
+            "give --pending FILE and --secret FILE for an encrypted bandit, or --server URL, --bandit ID and --decision ID for a \
+             clear policy"
         ),
-        Command::List { server, secret, key } => {
-            for bandit in device_client(&server, secret.as_deref(), &key)?.bandits()? {
+        Command::List { caller } => {
+            for bandit in caller.client()?.bandits()? {
                 say!("{}", line(&bandit));
             }
         }
-        Command::Delete { server, bandit, secret, key } => {
-            device_client(&server, secret.as_deref(), &key)?.delete(&bandit)?;
+        Command::Delete { caller, bandit } => {
+            caller.client()?.delete(&bandit)?;
             eprintln!("deleted {bandit}");
         }
-        Command::Status { server, bandit, secret, key } => {
-            status(&device_client(&server, secret.as_deref(), &key)?, &bandit)?;
-        }
-        Command::Replay { server, secret, data, rounds, bandit, tuning, key } => {
+        Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
+        Command::Replay { server, secret, data, rounds, bandit, tuning, opening, answers } => {
             let purchases = replay::read(&data)?;
-            let device = device(&secret, &key)?;
+            let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
             let client = server.client(Some(&device))?;
             replay::run(&client, (&secret, &device), &purchases, rounds, bandit.as_deref(), &tuning)?;
         }
     }
     Ok(())
+}
+
+impl Caller {
+    /// A client that sends the operator's token, if one is given, or else that of the secret bundle.
+    fn client(&self) -> anyhow::Result<Client> {
+        let device = self.secret.as_deref().map(|path| self.opening.device(path)).transpose()?;
+        self.server.client(device.as_ref())
+    }
+}
+
+impl BundleOptions {
+    /// The device of a secret bundle; errors name the file.
+    fn device(&self, secret: &Path) -> anyhow::Result<Device> {
+        let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+        let passphrase = self.passphrase_file.as_ref().map(open).transpose()?;
+        Device::open(secret, &Opening { toy: self.toy, passphrase }).map_err(|e| match e {
+            Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
+            other => other.into(),
+        })
+    }
 }
 
 impl Server {
@@ -146,23 +169,17 @@ fn connect(
     };
     if client.shows_token() {
         eprintln!(
-            "helba-client: the access token goes to {} unencrypted, and whoever reads it there can use it: take https, or \
-             keep the line private",
+            "helba-client: the access token is sent to {} without encryption, and everybody who reads it can use it: use https, \
+             or a private line",
             client.server()
         );
     }
     Ok(client)
 }
 
-/// A client that sends the operator's token, if one is given, or else that of the secret bundle.
-fn device_client(server: &Server, secret: Option<&Path>, key: &Key) -> anyhow::Result<Client> {
-    let device = secret.map(|path| device(path, key)).transpose()?;
-    server.client(device.as_ref())
-}
-
 fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
     if policy == "helba" {
-        bail!("helba is not made with --policy: use --features and --arms, or --config FILE");
+        bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
     }
     let parameters =
         serde_json::from_str(parameters.unwrap_or("{}")).context("--parameters is not a JSON object")?;
@@ -184,20 +201,20 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
     match client.bandit(bandit) {
         Ok(view) => print(&view.status),
-        // A view of another kind: the bandit is not an encrypted one.
+        // The view is of another kind: the bandit has a clear policy.
         Err(Error::BadAnswer(_)) => print(&client.policy(bandit)?),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A bandit in the list.
+/// The line of a bandit in the list.
 fn line(bandit: &serde_json::Value) -> String {
     let text = |field: &str| bandit[field].as_str().unwrap_or_default();
     match text("policy") {
         "" => {
             let linear = &bandit["config"]["linear"];
             let bits = match serde_json::from_value::<Schedule>(linear["schedule"].clone()) {
-                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption a feedback",
+                Ok(schedule) if !schedule.is_public() => ", one bit of a decryption per feedback",
                 _ => "",
             };
             format!("{}  helba, encrypted, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
@@ -222,12 +239,13 @@ fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
 fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: &Path) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
     let created = match client.bandit(id) {
-        Err(Error::BadAnswer(_)) => bail!("bandit {id} is in the clear: ask without --secret"),
+        Err(Error::BadAnswer(_)) => bail!("bandit {id} has a clear policy: ask without --secret"),
         view => view?.created,
     };
     label(&created);
     let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
-    // Before the server is asked: a decision whose reward cannot come back is lost.
+    // The file is created before the server is asked, because a decision whose reward cannot be returned is
+    // lost.
     let mut file = Pending::reserve(pending)?;
     let asked = || -> anyhow::Result<usize> {
         let reply = client.decide(&created, &device.limits(&created)?, &body)?;
@@ -243,32 +261,21 @@ fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: 
             return Err(e);
         }
     }
-    eprintln!("pending in {}", pending.display());
+    eprintln!("the decision is kept in {} until its reward is returned", pending.display());
     Ok(())
 }
 
-/// The device of a secret bundle; errors name the file.
-fn device(secret: &Path, key: &Key) -> anyhow::Result<Device> {
-    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
-    let passphrase = key.passphrase_file.as_ref().map(open).transpose()?;
-    let device = Device::open_with(secret, &Opening { toy: key.toy, passphrase }).map_err(|e| match e {
-        Error::Wire(_) | Error::Secret(_) => anyhow::Error::new(e).context(secret.display().to_string()),
-        other => other.into(),
-    })?;
-    Ok(device.with_most_answers(key.trace_answers))
-}
-
-/// Warns what a schedule that is not public costs.
+/// Prints a warning if the schedule of the bandit is not public.
 fn label(created: &Created) {
     if !created.config.linear.schedule.is_public() {
         eprintln!(
-            "schedule trace_or_growth: with --trace-answers N each feedback tells the server one bit of a decryption, N times at \
-             most; without it batches end by their length (docs/threat-model.md)"
+            "schedule trace_or_growth: with --trace-answers N, at most N feedbacks tell the server one bit of a decryption each; \
+             without it, batches end by their length (docs/threat-model.md)"
         );
     }
 }
 
-/// Says, once, that trace answers have ended.
+/// Prints the notice that the device gives no further trace answers, once.
 fn note(device: &Device) {
     if let Some(spent) = device.answers_spent() {
         eprintln!("helba-client: {spent}");
@@ -276,18 +283,19 @@ fn note(device: &Device) {
 }
 
 fn feedback(
-    path: &Path,
-    (secret, key): (&Path, &Key),
+    (path, pending): (&Path, &Pending),
+    device: &Device,
     ca: Option<&Path>,
     reward: f64,
     arm: Option<usize>,
 ) -> anyhow::Result<()> {
-    let pending = Pending::load(path)?;
-    let device = &device(secret, key)?;
     let decision = device.read_decision(&pending.created, &pending.reply)?;
     let arm = arm.unwrap_or(decision.arm);
     let features = pending.contexts.get(arm).with_context(|| {
-        format!("there is no arm {arm}: arms count from 0 to {}", pending.contexts.len().saturating_sub(1))
+        format!(
+            "there is no arm {arm}: arms are numbered from 0 to {}",
+            pending.contexts.len().saturating_sub(1)
+        )
     })?;
     let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
     note(device);

@@ -1,60 +1,58 @@
 use crate::Error;
-use crate::answers::sync_folder_of;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use wire::Created;
 
-/// A decision that waits for its reward, for programs that end in between. It holds features in the clear, so
-/// only its owner may read the file.
+/// A decision that waits for its reward, for programs that end in between. The file contains features in the
+/// clear, so that only its owner can read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// The server's address.
+    /// The address of the server.
     pub server: String,
     /// The bandit.
     pub created: Created,
-    /// Features of each arm.
+    /// The features of each arm.
     pub contexts: Vec<Vec<f64>>,
-    /// The server's reply, as it came.
+    /// The reply of the server.
     pub reply: Vec<u8>,
 }
 
 impl Pending {
-    /// Creates the file before the server is asked, so that a decision cannot be lost for want of it. Only
-    /// its owner can read it.
+    /// Creates the file, which only its owner can read. It is created before the server is asked, so that no
+    /// decision is lost because it cannot be stored.
     ///
     /// # Errors
     /// [`Error::PendingExists`], [`Error::Io`].
     pub fn reserve(path: &Path) -> Result<File, Error> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
-            _ => Error::Io { path: path.into(), error },
-        })?;
-        // The name too: a decision whose reward cannot come back is lost.
-        if let Err(error) = sync_folder_of(path) {
-            // Nothing more can be done if that fails; the error is on its way to the caller.
+        let file =
+            host::private_file().write(true).create_new(true).open(path).map_err(|error| {
+                match error.kind() {
+                    ErrorKind::AlreadyExists => Error::PendingExists { path: path.into() },
+                    _ => Error::Io { path: path.into(), error },
+                }
+            })?;
+        // The name must be durable too.
+        if let Err(error) = host::sync_folder_of(path) {
+            // A failure cannot be reported here; the caller gets the first error.
             let _ = std::fs::remove_file(path);
             return Err(Error::Io { path: path.into(), error });
         }
         Ok(file)
     }
 
-    /// Writes it into what [`Self::reserve`] made.
+    /// Writes the decision into the file of [`Self::reserve`].
     ///
     /// # Errors
-    /// The file's.
+    /// Those of the operating system.
     pub fn write(&self, file: &mut File) -> std::io::Result<()> {
         let bytes = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
         file.write_all(&bytes)?;
         file.sync_all()
     }
 
-    /// Reads the file.
+    /// Reads the file of [`Self::write`].
     ///
     /// # Errors
     /// [`Error::NoPending`], [`Error::Io`], [`Error::BadPending`].

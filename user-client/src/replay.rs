@@ -2,11 +2,11 @@
 //! bought.
 
 use crate::arguments::Tuning;
-use crate::{label, note, open, say};
+use crate::{label, note, open};
 use anyhow::{Context, bail};
 use bandit::datasets::Purchases;
+use host::say;
 use protocol::BanditConfig;
-use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 use user_client::{Client, Device, os_rng};
@@ -26,11 +26,12 @@ pub(crate) fn run(
     bandit: Option<&str>,
     tuning: &Tuning,
 ) -> anyhow::Result<()> {
-    // Before a bandit is made that nobody could use.
+    // Checked before a bandit is created that this device could not use.
     let served = client.keys()?.key_id;
     if served != device.key_id().to_string() {
         bail!(
-            "{} belongs to key {}, the server has key {served}: take the secret bundle made with its public one",
+            "{} belongs to key {}, but the server has key {served}: use the secret bundle that was generated with the public \
+             bundle of the server",
             secret.display(),
             device.key_id()
         );
@@ -50,7 +51,7 @@ pub(crate) fn run(
     play(client, device, &created, purchases, rounds)
 }
 
-/// Milliseconds spent, in total.
+/// Total milliseconds.
 #[derive(Default)]
 struct Spent {
     device: f64,
@@ -93,7 +94,7 @@ fn play(
         if (t + 1) % 100 == 0 || t + 1 == rounds {
             let n = (t + 1) as f64;
             say!(
-                "round {:5}  matched {:.3}  a round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
+                "round {:5}  matched {:.3}  per round: decision {:.0} ms, feedback {:.0} ms, device {:.0} ms, up {:.2} MiB, \
                  down {:.2} MiB",
                 t + 1,
                 matched as f64 / n,

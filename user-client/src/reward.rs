@@ -1,5 +1,5 @@
-//! The reward: features of the arm played and what it earned → two ciphertexts, at the plan's statistics and
-//! trace levels.
+//! Encrypts the reward: two ciphertexts, of the statistics and of the trace features of the arm that was
+//! played, at the statistics level and the trace level of the plan.
 
 use crate::device::Agreement;
 use crate::{Device, Error};
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use wire::Created;
 
 impl Device {
-    /// The statistics ciphertext and the trace ciphertext, made side by side.
+    /// The frames of the statistics and of the trace features, which are encrypted in parallel.
     pub(crate) fn encrypt_reward<R: CryptoRng>(
         &self,
         created: &Created,

@@ -152,8 +152,8 @@ pub enum Error {
         /// The part that is wrong.
         what: &'static str,
     },
-    /// Untrusted: a purchase file does not have the layout that [`Purchases`](crate::datasets::Purchases)
-    /// reads.
+    /// Untrusted: a file does not have the layout that [`Purchases`](crate::datasets::Purchases) or
+    /// [`Record`](crate::delayed::Record) reads.
     #[error("line {line}: {reason}")]
     File {
         /// Line of the file, from 1; 0 if unknown.
@@ -190,4 +190,14 @@ impl Error {
             | Error::File { .. } => Fault::Internal,
         }
     }
+}
+
+/// The error of a line of a file.
+pub(crate) fn refused(line: u64, reason: String) -> Error {
+    Error::File { line, reason }
+}
+
+/// The error of a file that is not comma-separated values.
+pub(crate) fn csv_error(e: csv::Error) -> Error {
+    refused(e.position().map_or(0, csv::Position::line), e.to_string())
 }

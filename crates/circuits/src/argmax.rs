@@ -15,21 +15,24 @@ use crate::{Comparison, Error, SlotAlgebra};
 
 /// Computes the one-hot vector of the largest score: near 1 in the slot of the largest of K scores in [-1/2,
 /// 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It also tests whether T in [0, 1/2] exceeds a
-/// threshold in [0, 1/2]. Padded scores are -1/2. Leave room for the noise of the scores: every slot of every
-/// step is then in [-1, 1], including unused ones.
+/// threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their noise, every slot of
+/// every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
 /// |---|---|---|
 /// | 1. [`Argmax::pairwise_differences`] | slot a F + m: score a - score (a + m) + tie bonus | 0 |
-/// | 2. [`Argmax::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
+/// | 2. [`Comparison::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
 /// | 3. [`Argmax::row_product`] | slot a F: the product over m of the K indicators of score a | log2 K |
 /// | 4. [`Argmax::one_hot`], [`Argmax::spare_result`] | the results, with all other slots 0 | 1 |
+///
+/// [`Argmax::products`] runs steps 1 to 3.
 ///
 /// The tie bonus makes equal scores all win. Without it, the indicator of a tie would be 1/2, and the product
 /// of m equal scores 2^(1 - m), which noise hides for five and more of them.
 #[derive(Debug, Clone)]
 pub struct Argmax {
-    layout: Layout,
+    count: usize,
+    block: usize,
     spare: usize,
     comparison: Comparison,
 }
@@ -41,13 +44,6 @@ pub fn tie_bonus(resolution: f64) -> f64 {
     0.75 * resolution
 }
 
-/// The layout of K = `count` scores in blocks of F = `block` slots.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Layout {
-    pub(crate) count: usize,
-    pub(crate) block: usize,
-}
-
 impl Argmax {
     /// The circuit for `count` (K) scores in blocks of `block` (F) slots, with T in slot `spare`.
     ///
@@ -55,14 +51,19 @@ impl Argmax {
     /// [`Error::SlotCount`] unless both numbers are powers of two and `count` is at least 2; [`Error::Range`]
     /// unless `count <= spare <= block - count`, which keeps the pairs of score 0 and those of T apart.
     pub fn new(count: usize, block: usize, spare: usize, comparison: Comparison) -> Result<Self, Error> {
-        let layout = Layout::new(count, block)?;
+        power_of_two("number of scores", count, 2)?;
+        power_of_two("block", block, 1)?;
+        if count.checked_mul(block).is_none_or(|n| n > 1 << 40) {
+            let want = (1 << 40) / count.min(1 << 40);
+            return Err(Error::SlotCount { op: "number of scores times block", got: block, want });
+        }
         in_range("spare slot", spare as f64, count as f64, block as f64 - count as f64)?;
-        Ok(Self { layout, spare, comparison })
+        Ok(Self { count, block, spare, comparison })
     }
 
     /// The period of every vector: K F.
     pub fn slots(&self) -> usize {
-        self.layout.slots()
+        self.count * self.block
     }
 
     /// The comparison polynomial.
@@ -70,25 +71,34 @@ impl Argmax {
         &self.comparison
     }
 
-    /// Levels of [`Argmax::evaluate`]: those of the comparison, log2 K for the product, and 1 for the mask.
+    /// Levels of all steps: those of the comparison, log2 K for the product, and 1 for the mask.
     pub fn depth(&self) -> usize {
-        self.comparison.depth() + self.layout.log_count() + 1
-    }
-
-    /// Rotations of [`Argmax::pairwise_differences`].
-    pub fn difference_rotations(&self) -> BTreeSet<i64> {
-        let Layout { count, block } = self.layout;
-        sum_rotations(-1, count).chain(sum_rotations(block as i64 - 1, count)).collect()
-    }
-
-    /// Rotations of [`Argmax::row_product`].
-    pub fn product_rotations(&self) -> BTreeSet<i64> {
-        doublings(1, self.layout.count).collect()
+        self.comparison.depth() + self.count.trailing_zeros() as usize + 1
     }
 
     /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
-        self.difference_rotations().union(&self.product_rotations()).copied().collect()
+        let differences =
+            sum_rotations(-1, self.count).chain(sum_rotations(self.block as i64 - 1, self.count));
+        differences.chain(doublings(1, self.count)).collect()
+    }
+
+    /// Steps 1 to 3: slot a F of the result is near 1 if score a is the largest, and slot `spare` is near 1
+    /// if T exceeds `threshold`. Other slots hold intermediate results. Takes one level less than
+    /// [`Argmax::depth`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] before anything is computed, if not even the mask of step 4 would find a level;
+    /// otherwise those of the steps.
+    pub fn products<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        scores: &A::Vector,
+        threshold: f64,
+    ) -> Result<A::Vector, A::Error> {
+        has_levels("argmax", alg.level(scores), self.depth())?;
+        let differences = self.pairwise_differences(alg, scores, threshold)?;
+        self.row_product(alg, &self.comparison.indicator(alg, &differences)?)
     }
 
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
@@ -106,9 +116,11 @@ impl Argmax {
         scores: &A::Vector,
         threshold: f64,
     ) -> Result<A::Vector, A::Error> {
-        self.layout.check(alg)?;
+        if alg.slots() != self.slots() {
+            return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
+        }
         in_range("threshold", threshold, 0.0, 0.5)?;
-        let Layout { count, block } = self.layout;
+        let Self { count, block, .. } = *self;
         // Rotations by -m place score a in slot a F + m. Rotations by m (F - 1) place score a + m there,
         // because (a F + m) + m (F - 1) = (a + m) F. The former place T in slots spare + m of block 0, the
         // latter in slots spare + m of block -m, so that the two cancel at m = 0 only.
@@ -121,7 +133,7 @@ impl Argmax {
             alg.sub(&rotate_sum(alg, scores, -1, count)?, &rotate_sum(alg, scores, step, count)?)?
         };
         let mut constants = vec![Complex64::ZERO; self.slots()];
-        let bonus = self.comparison.resolution().map_or(0.0, tie_bonus);
+        let bonus = tie_bonus(self.comparison.resolution());
         for row in constants.chunks_exact_mut(block) {
             row[..count].fill(bonus.into());
             row[0] = Complex64::ONE;
@@ -132,15 +144,6 @@ impl Argmax {
         row[0] = Complex64::ONE;
         row[1] = (-threshold).into();
         alg.add_plain(&differences, &constants)
-    }
-
-    /// Step 2: near 1 where a difference is positive, near 0 where it is negative. Takes the levels of the
-    /// comparison.
-    ///
-    /// # Errors
-    /// As [`Comparison::indicator`].
-    pub fn indicator<A: SlotAlgebra>(&self, alg: &A, differences: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.comparison.indicator(alg, differences)
     }
 
     /// Step 3: slot a F of the result is the product of slots a F to a F + K - 1, near 1 only for the largest
@@ -154,8 +157,7 @@ impl Argmax {
         alg: &A,
         indicators: &A::Vector,
     ) -> Result<A::Vector, A::Error> {
-        doublings(1, self.layout.count)
-            .try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
+        doublings(1, self.count).try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
     }
 
     /// Step 4: the one-hot vector. Slot a F is near 1 for the largest score and near 0 for the others; all
@@ -164,69 +166,25 @@ impl Argmax {
     /// # Errors
     /// Those of the algebra.
     pub fn one_hot<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.layout.keep_heads(alg, products)
-    }
-
-    /// Step 4 for T: slot `spare` is near 1 if T exceeds the threshold, else near 0; all other slots are 0.
-    /// Takes 1 level.
-    ///
-    /// # Errors
-    /// Those of the algebra.
-    pub fn spare_result<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
-        let mut mask = vec![Complex64::ZERO; self.slots()];
-        mask[self.spare] = Complex64::ONE;
+        let mut mask = vec![Complex64::ZERO; self.block];
+        mask[0] = Complex64::ONE;
         alg.mul_plain(products, &mask)
     }
 
-    /// All steps: the one-hot vector of the scores, and the result for T.
+    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, and near 0 otherwise. All other
+    /// slots are 0. Takes 1 level.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] before anything is computed; otherwise those of the steps.
-    pub fn evaluate<A: SlotAlgebra>(
+    /// Those of the algebra.
+    pub fn spare_result<A: SlotAlgebra>(
         &self,
         alg: &A,
-        scores: &A::Vector,
-        threshold: f64,
-    ) -> Result<(A::Vector, A::Vector), A::Error> {
-        has_levels("argmax", alg.level(scores), self.depth())?;
-        let differences = self.pairwise_differences(alg, scores, threshold)?;
-        let products = self.row_product(alg, &self.indicator(alg, &differences)?)?;
-        Ok((self.one_hot(alg, &products)?, self.spare_result(alg, &products)?))
-    }
-}
-
-impl Layout {
-    pub(crate) fn new(count: usize, block: usize) -> Result<Self, Error> {
-        power_of_two("number of scores", count, 2)?;
-        power_of_two("block", block, 1)?;
-        if count.checked_mul(block).is_none_or(|n| n > 1 << 40) {
-            let want = (1 << 40) / count.min(1 << 40);
-            return Err(Error::SlotCount { op: "number of scores times block", got: block, want });
-        }
-        Ok(Self { count, block })
-    }
-
-    pub(crate) fn slots(&self) -> usize {
-        self.count * self.block
-    }
-
-    fn log_count(&self) -> usize {
-        self.count.trailing_zeros() as usize
-    }
-
-    pub(crate) fn check<A: SlotAlgebra>(&self, alg: &A) -> Result<(), Error> {
-        if alg.slots() == self.slots() {
-            Ok(())
-        } else {
-            Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() })
-        }
-    }
-
-    /// Keeps the first slot of each block and sets all others to 0. Takes 1 level.
-    pub(crate) fn keep_heads<A: SlotAlgebra>(&self, alg: &A, v: &A::Vector) -> Result<A::Vector, A::Error> {
-        let mut mask = vec![Complex64::ZERO; self.block];
-        mask[0] = Complex64::ONE;
-        alg.mul_plain(v, &mask)
+        products: &A::Vector,
+        value: f64,
+    ) -> Result<A::Vector, A::Error> {
+        let mut mask = vec![Complex64::ZERO; self.slots()];
+        mask[self.spare].re = value;
+        alg.mul_plain(products, &mask)
     }
 }
 
@@ -247,6 +205,17 @@ mod tests {
         v
     }
 
+    /// Returns the one-hot vector of the scores and the result for T.
+    fn evaluate(
+        argmax: &Argmax,
+        alg: &Clear,
+        scores: &crate::ClearVector,
+        threshold: f64,
+    ) -> Result<(crate::ClearVector, crate::ClearVector), Error> {
+        let products = argmax.products(alg, scores, threshold)?;
+        Ok((argmax.one_hot(alg, &products)?, argmax.spare_result(alg, &products, 1.0)?))
+    }
+
     /// Any number of equal scores win over all others, and the larger of two close scores wins clearly.
     #[test]
     fn equal_scores_stand_out() {
@@ -256,12 +225,12 @@ mod tests {
             (Comparison::minimax(8).unwrap(), 32),
             (Comparison::minimax(10).unwrap(), 32),
         ] {
-            let resolution = comparison.resolution().unwrap();
+            let resolution = comparison.resolution();
             let argmax = Argmax::new(count, 128, 64, comparison).unwrap();
             let alg = Clear::new(count * 128).unwrap();
             let wins = |scores: &[f64]| {
                 let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
-                let one_hot = argmax.evaluate(&alg, &v, 0.5).unwrap().0.real();
+                let one_hot = evaluate(&argmax, &alg, &v, 0.5).unwrap().0.real();
                 one_hot.iter().step_by(128).copied().collect::<Vec<f64>>()
             };
             for equal in [2, 4, 8, 16, 31, 63].into_iter().filter(|&n| n < count) {
@@ -298,7 +267,7 @@ mod tests {
                 let d_real = d.real();
                 assert!(d_real.iter().all(|x| x.abs() <= 1.0));
                 let c = argmax.comparison();
-                let (one_hot, answer) = argmax.evaluate(&alg, &v, threshold).unwrap();
+                let (one_hot, answer) = evaluate(&argmax, &alg, &v, threshold).unwrap();
                 assert_eq!((alg.level(&one_hot), alg.level(&answer)), (0, 0));
                 let t_of = |x: f64| 0.5 + 0.5 * c.eval(x);
                 for (a, &score) in scores.iter().enumerate() {
@@ -326,7 +295,7 @@ mod tests {
         let alg = Clear::new(512).unwrap();
         let scores = [-0.5, 0.1, 0.104, 0.497, 0.488, -0.2, 0.3, -0.5];
         let v = alg.fresh_real(&place(&scores, 64, Some((32, 0.3))), 30).unwrap();
-        let (one_hot, answer) = argmax.evaluate(&alg, &v, 0.29).unwrap();
+        let (one_hot, answer) = evaluate(&argmax, &alg, &v, 0.29).unwrap();
         for a in 0..8 {
             let want = if a == 3 { 1.0 } else { 0.0 };
             assert!((one_hot.real()[64 * a] - want).abs() < 0.03, "score {a}");
@@ -336,7 +305,7 @@ mod tests {
         assert_eq!(alg.counts().rotations, 2 * (3 + 1) + 3);
         assert_eq!(alg.counts().products, argmax.comparison().products() + 3);
         let published: BTreeSet<i64> = argmax.rotations().iter().map(|k| k.rem_euclid(512)).collect();
-        assert_eq!(alg.rotations_used(), published);
+        assert!(alg.rotation_levels().into_keys().eq(published));
     }
 
     #[test]
@@ -349,10 +318,10 @@ mod tests {
         let argmax = Argmax::new(4, 16, 8, c()).unwrap();
         let wide = Clear::new(128).unwrap();
         let v = wide.fresh_real(&[0.0], 30).unwrap();
-        assert!(matches!(argmax.evaluate(&wide, &v, 0.1), Err(Error::SlotCount { .. })));
+        assert!(matches!(evaluate(&argmax, &wide, &v, 0.1), Err(Error::SlotCount { .. })));
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], argmax.depth() - 1).unwrap();
-        assert!(matches!(argmax.evaluate(&alg, &v, 0.1), Err(Error::OutOfLevels { .. })));
+        assert!(matches!(evaluate(&argmax, &alg, &v, 0.1), Err(Error::OutOfLevels { .. })));
         assert!(argmax.pairwise_differences(&alg, &v, 0.6).is_err());
     }
 }

@@ -1,15 +1,14 @@
 //! Slot arithmetic without encryption: the reference for encrypted results, with counts of operations and a
 //! noise model.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::error::{has_levels, power_of_two};
+use crate::error::{divides, has_levels, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
 /// [`SlotAlgebra`] on complex vectors with the levels of an encrypted engine. It counts the operations of a
@@ -22,7 +21,7 @@ use crate::{Error, LinearTransform, SlotAlgebra};
 pub struct Clear {
     slots: usize,
     noise: Option<(f64, Mutex<ChaCha8Rng>)>,
-    counters: Counters,
+    recorded: Mutex<Recorded>,
 }
 
 /// A vector of [`Clear`]: a value for each slot, and a level.
@@ -57,23 +56,15 @@ pub struct Counts {
     pub conjugations: usize,
     /// Linear transforms.
     pub transforms: usize,
-    /// The lowest level of any result; `None` before the first operation.
-    pub lowest_level: Option<usize>,
 }
 
-#[derive(Debug)]
-struct Counters {
-    products: AtomicUsize,
-    plain_products: AtomicUsize,
-    rotations: AtomicUsize,
-    conjugations: AtomicUsize,
-    transforms: AtomicUsize,
-    /// `usize::MAX` before the first result.
-    lowest_level: AtomicUsize,
+#[derive(Debug, Default)]
+struct Recorded {
+    counts: Counts,
     /// The highest level of each rotation.
-    offsets: Mutex<BTreeMap<i64, usize>>,
-    /// The highest level of a conjugation plus one; 0 before the first.
-    conjugated_below: AtomicUsize,
+    offsets: BTreeMap<i64, usize>,
+    /// The highest level of a conjugation.
+    conjugated: Option<usize>,
 }
 
 impl ClearVector {
@@ -106,7 +97,7 @@ impl Clear {
     /// [`Error::SlotCount`] if `slots` is not a power of two.
     pub fn new(slots: usize) -> Result<Self, Error> {
         power_of_two("slots", slots, 1)?;
-        Ok(Self { slots, noise: None, counters: Counters::new() })
+        Ok(Self { slots, noise: None, recorded: Mutex::default() })
     }
 
     /// Arithmetic in f64 with the errors of `model`, on `slots` slots, a power of two.
@@ -123,7 +114,7 @@ impl Clear {
     /// # Errors
     /// [`Error::SlotCount`] if the length does not divide the number of slots.
     pub fn fresh(&self, values: &[Complex64], level: usize) -> Result<ClearVector, Error> {
-        self.divides("encrypt", values)?;
+        divides("encrypt", values.len(), self.slots)?;
         let values = values.iter().copied().cycle().take(self.slots).collect();
         Ok(self.noisy(values, level))
     }
@@ -139,77 +130,43 @@ impl Clear {
 
     /// The counts so far.
     pub fn counts(&self) -> Counts {
-        let c = &self.counters;
-        let lowest = c.lowest_level.load(Relaxed);
-        Counts {
-            products: c.products.load(Relaxed),
-            plain_products: c.plain_products.load(Relaxed),
-            rotations: c.rotations.load(Relaxed),
-            conjugations: c.conjugations.load(Relaxed),
-            transforms: c.transforms.load(Relaxed),
-            lowest_level: (lowest != usize::MAX).then_some(lowest),
-        }
+        self.recorded().counts
     }
 
-    /// Resets all counts.
+    /// Resets all counts, rotations and conjugations.
     pub fn reset_counts(&self) {
-        let c = &self.counters;
-        for counter in [&c.products, &c.plain_products, &c.rotations, &c.conjugations, &c.transforms] {
-            counter.store(0, Relaxed);
-        }
-        c.lowest_level.store(usize::MAX, Relaxed);
-        c.conjugated_below.store(0, Relaxed);
-        self.offsets().clear();
+        *self.recorded() = Recorded::default();
     }
 
-    /// The distinct rotations so far, modulo the number of slots: the keys that an encrypted evaluation
-    /// needs.
-    pub fn rotations_used(&self) -> BTreeSet<i64> {
-        self.offsets().keys().copied().collect()
-    }
-
-    /// The highest level at which each of [`Clear::rotations_used`] was made.
+    /// The distinct rotations so far, modulo the number of slots, and the highest level at which each was
+    /// made: the keys that an encrypted evaluation needs.
     pub fn rotation_levels(&self) -> BTreeMap<i64, usize> {
-        self.offsets().clone()
+        self.recorded().offsets.clone()
     }
 
     /// The highest level at which a conjugation was made, if there was one.
     pub fn conjugation_level(&self) -> Option<usize> {
-        self.counters.conjugated_below.load(Relaxed).checked_sub(1)
+        self.recorded().conjugated
     }
 
-    fn offsets(&self) -> std::sync::MutexGuard<'_, BTreeMap<i64, usize>> {
-        // The map is consistent even if another thread panicked while it held the lock.
-        self.counters.offsets.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        // The record is consistent even if another thread panicked while it held the lock.
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_rotations(&self, offsets: impl IntoIterator<Item = i64>, level: usize) {
-        let n = self.slots as i64;
-        let mut used = self.offsets();
+        let recorded = &mut *self.recorded();
         for k in offsets {
-            let highest = used.entry(k.rem_euclid(n)).or_default();
+            let highest = recorded.offsets.entry(k.rem_euclid(self.slots as i64)).or_default();
             *highest = level.max(*highest);
-            self.counters.rotations.fetch_add(1, Relaxed);
+            recorded.counts.rotations += 1;
         }
-    }
-
-    fn divides(&self, op: &'static str, p: &[Complex64]) -> Result<(), Error> {
-        if p.is_empty() || !self.slots.is_multiple_of(p.len()) {
-            return Err(Error::SlotCount { op, got: p.len(), want: self.slots });
-        }
-        Ok(())
-    }
-
-    /// A result without a new error.
-    fn exact(&self, values: Vec<Complex64>, level: usize) -> ClearVector {
-        self.counters.lowest_level.fetch_min(level, Relaxed);
-        ClearVector { values, level }
     }
 
     /// A result of an encryption, a rescaling or a key switch.
     fn noisy(&self, mut values: Vec<Complex64>, level: usize) -> ClearVector {
         self.add_noise(&mut values);
-        self.exact(values, level)
+        ClearVector { values, level }
     }
 
     fn add_noise(&self, values: &mut [Complex64]) {
@@ -229,23 +186,7 @@ impl Clear {
     }
 
     fn map(&self, a: &ClearVector, f: impl Fn(Complex64) -> Complex64) -> ClearVector {
-        self.exact(a.values.iter().map(|&v| f(v)).collect(), a.level)
-    }
-}
-
-impl Counters {
-    fn new() -> Self {
-        let zero = || AtomicUsize::new(0);
-        Self {
-            products: zero(),
-            plain_products: zero(),
-            rotations: zero(),
-            conjugations: zero(),
-            transforms: zero(),
-            lowest_level: AtomicUsize::new(usize::MAX),
-            offsets: Mutex::default(),
-            conjugated_below: zero(),
-        }
+        ClearVector { values: a.values.iter().map(|&v| f(v)).collect(), level: a.level }
     }
 }
 
@@ -263,11 +204,11 @@ impl SlotAlgebra for Clear {
     }
 
     fn add(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
-        Ok(self.exact(zip(a, &b.values, |x, y| x + y), a.level.min(b.level)))
+        Ok(ClearVector { values: zip(a, &b.values, |x, y| x + y), level: a.level.min(b.level) })
     }
 
     fn sub(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
-        Ok(self.exact(zip(a, &b.values, |x, y| x - y), a.level.min(b.level)))
+        Ok(ClearVector { values: zip(a, &b.values, |x, y| x - y), level: a.level.min(b.level) })
     }
 
     fn neg(&self, a: &ClearVector) -> ClearVector {
@@ -279,8 +220,8 @@ impl SlotAlgebra for Clear {
     }
 
     fn add_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result<ClearVector, Error> {
-        self.divides("add_plain", p)?;
-        Ok(self.exact(zip(a, p, |x, y| x + y), a.level))
+        divides("add_plain", p.len(), self.slots)?;
+        Ok(ClearVector { values: zip(a, p, |x, y| x + y), level: a.level })
     }
 
     fn mul_integer(&self, a: &ClearVector, k: i64) -> Result<ClearVector, Error> {
@@ -293,20 +234,20 @@ impl SlotAlgebra for Clear {
 
     fn mul(&self, a: &ClearVector, b: &ClearVector) -> Result<ClearVector, Error> {
         let out = self.rescaled("mul", a.level.min(b.level), zip(a, &b.values, |x, y| x * y))?;
-        self.counters.products.fetch_add(1, Relaxed);
+        self.recorded().counts.products += 1;
         Ok(out)
     }
 
     fn mul_plain(&self, a: &ClearVector, p: &[Complex64]) -> Result<ClearVector, Error> {
-        self.divides("mul_plain", p)?;
+        divides("mul_plain", p.len(), self.slots)?;
         let out = self.rescaled("mul_plain", a.level, zip(a, p, |x, y| x * y))?;
-        self.counters.plain_products.fetch_add(1, Relaxed);
+        self.recorded().counts.plain_products += 1;
         Ok(out)
     }
 
     fn mul_const(&self, a: &ClearVector, c: f64) -> Result<ClearVector, Error> {
         let out = self.rescaled("mul_const", a.level, a.values.iter().map(|v| v * c).collect())?;
-        self.counters.plain_products.fetch_add(1, Relaxed);
+        self.recorded().counts.plain_products += 1;
         Ok(out)
     }
 
@@ -345,9 +286,8 @@ impl SlotAlgebra for Clear {
                 *sum += x * c;
             }
         }
-        let counter =
-            if products.is_empty() { &self.counters.plain_products } else { &self.counters.products };
-        counter.fetch_add(1, Relaxed);
+        let counts = &mut self.recorded().counts;
+        *if products.is_empty() { &mut counts.plain_products } else { &mut counts.products } += 1;
         Ok(self.noisy(values, target))
     }
 
@@ -364,21 +304,21 @@ impl SlotAlgebra for Clear {
     }
 
     fn conjugate(&self, a: &ClearVector) -> Result<ClearVector, Error> {
-        self.counters.conjugations.fetch_add(1, Relaxed);
-        self.counters.conjugated_below.fetch_max(a.level + 1, Relaxed);
+        let mut recorded = self.recorded();
+        recorded.counts.conjugations += 1;
+        recorded.conjugated = recorded.conjugated.max(Some(a.level));
+        drop(recorded);
         Ok(self.noisy(a.values.iter().map(Complex64::conj).collect(), a.level))
     }
 
     fn drop_to(&self, a: &ClearVector, level: usize) -> Result<ClearVector, Error> {
         has_levels("drop_to", a.level, level)?;
-        Ok(self.exact(a.values.clone(), level))
+        Ok(ClearVector { values: a.values.clone(), level })
     }
 
     fn linear(&self, a: &ClearVector, t: &LinearTransform) -> Result<ClearVector, Error> {
         let op = "linear";
-        if !self.slots.is_multiple_of(t.period()) {
-            return Err(Error::SlotCount { op, got: t.period(), want: self.slots });
-        }
+        divides(op, t.period(), self.slots)?;
         has_levels(op, a.level, 1)?;
         let n = self.slots;
         let turned = |v: &[Complex64], k: i64| {
@@ -412,7 +352,7 @@ impl SlotAlgebra for Clear {
                 *o += s;
             }
         }
-        self.counters.transforms.fetch_add(1, Relaxed);
+        self.recorded().counts.transforms += 1;
         self.count_rotations(t.babies().into_iter().chain(t.giants()), a.level);
         self.rescaled(op, a.level, out)
     }

@@ -6,11 +6,8 @@
 //! | r | resolution: s approximates the sign for r <= \|x\| <= 1; below, \|s(x)\| <= 1 + e |
 //! | e | error: the largest \|s(x) - sign(x)\| for r <= \|x\| <= 1 |
 
-use std::f64::consts::PI;
-
 use crate::error::in_range;
 use crate::polynomial::Chebyshev;
-use crate::remez::minimax;
 use crate::{Error, SlotAlgebra};
 
 /// The margin between stages: noise of up to this size does not leave the domain of the next stage.
@@ -20,7 +17,7 @@ const MARGIN: f64 = 1.0 / 4096.0;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     stages: Vec<Chebyshev>,
-    resolution: Option<f64>,
+    resolution: f64,
     error: f64,
 }
 
@@ -81,9 +78,8 @@ impl Comparison {
                 return Err(Error::Degree { op: "odd stage", got: degree, max: 63 });
             }
             let basis: Vec<usize> = (1..=degree).step_by(2).collect();
-            let fit = minimax(&basis, |_| 1.0, low, 1.0)?;
-            error = fit.error;
-            let stage = Chebyshev::new(fit.coefficients, -1.0, 1.0)?;
+            let stage;
+            (stage, error) = Chebyshev::minimax(&basis, |_| 1.0, low, 1.0)?;
             if k + 1 == degrees.len() {
                 stages.push(stage);
             } else {
@@ -95,12 +91,7 @@ impl Comparison {
         if stages.is_empty() {
             return Err(Error::Empty { op: "comparison" });
         }
-        Ok(Self { stages, resolution: Some(resolution), error })
-    }
-
-    /// The composition of `stages` without a resolution; each stage is monotone on [0, 1].
-    pub(crate) fn of_stages(stages: Vec<Chebyshev>) -> Self {
-        Self { stages, resolution: None, error: 1.0 }
+        Ok(Self { stages, resolution, error })
     }
 
     /// Levels of [`Comparison::evaluate`] and [`Comparison::indicator`].
@@ -113,26 +104,15 @@ impl Comparison {
         self.stages.iter().map(Chebyshev::products).sum()
     }
 
-    /// The stages, first to last.
-    pub fn stages(&self) -> &[Chebyshev] {
-        &self.stages
-    }
-
-    /// The resolution of a minimax composite; `None` for [`crate::paper::comparison`], which is not designed
-    /// for one.
-    pub fn resolution(&self) -> Option<f64> {
+    /// The resolution r.
+    pub fn resolution(&self) -> f64 {
         self.resolution
     }
 
     /// The largest |s(x) - sign(x)| for |x| in [gap, 1].
     pub fn error(&self, gap: f64) -> f64 {
-        // s is monotone below the resolution, and everywhere if it has none, so the largest error is at the
-        // gap.
-        match self.resolution {
-            Some(r) if gap >= r => self.error,
-            Some(_) => self.error.max(1.0 - self.eval(gap)),
-            None => 1.0 - self.eval(gap),
-        }
+        // s is monotone below the resolution, so that the largest error is at the gap.
+        if gap >= self.resolution { self.error } else { self.error.max(1.0 - self.eval(gap)) }
     }
 
     /// s(x) in f64, for x in [-1, 1].
@@ -158,7 +138,7 @@ impl Comparison {
     }
 
     /// `factor s(x) + offset`, where the last stage includes the factor and the offset.
-    pub(crate) fn affine<A: SlotAlgebra>(
+    fn affine<A: SlotAlgebra>(
         &self,
         alg: &A,
         x: &A::Vector,
@@ -170,23 +150,13 @@ impl Comparison {
         let x = first.iter().try_fold(x.clone(), |x, stage| stage.evaluate(alg, &x))?;
         last.scaled(factor, offset)?.evaluate(alg, &x)
     }
-
-    /// The largest |s(x) - sign(x)| for |x| in [gap, 1], measured on `points + 1` points that are denser at
-    /// the ends.
-    pub fn measured_error(&self, gap: f64, points: usize) -> f64 {
-        (0..=points)
-            .map(|k| {
-                let x = 0.5 * (gap + 1.0) - 0.5 * (1.0 - gap) * (PI * k as f64 / points.max(1) as f64).cos();
-                (self.eval(x) - 1.0).abs()
-            })
-            .fold(0.0, f64::max)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Clear;
+    use testkit::worst_error;
 
     /// Depths equal, and errors agree within 0.1 bit with, those of independent linear programs.
     #[test]
@@ -201,7 +171,7 @@ mod tests {
         ] {
             let c = Comparison::composite(2f64.powi(-alpha), degrees).unwrap();
             let gap = 2f64.powi(-alpha);
-            let error = c.measured_error(gap, 100_000);
+            let error = worst_error(|x| c.eval(x), |_| 1.0, [gap, 1.0], 100_000);
             assert_eq!(c.depth(), depth);
             assert!((-error.log2() - bits).abs() < 0.1, "{degrees:?}: 2^{:.2}", error.log2());
             assert!(error <= c.error(gap) * (1.0 + 1e-6));
@@ -250,14 +220,13 @@ mod tests {
     fn encrypted_form_equals_the_scalar_form() {
         let alg = Clear::new(256).unwrap();
         let x: Vec<f64> = (0..256).map(|k| -1.0 + f64::from(k) / 127.5).collect();
-        for c in [Comparison::minimax(8).unwrap(), crate::paper::comparison(2, 3).unwrap()] {
-            let v = alg.fresh_real(&x, c.depth()).unwrap();
-            let (s, t) = (c.evaluate(&alg, &v).unwrap(), c.indicator(&alg, &v).unwrap());
-            assert_eq!((alg.level(&s), alg.level(&t)), (0, 0));
-            for ((x, s), t) in x.iter().zip(s.real()).zip(t.real()) {
-                assert!((s - c.eval(*x)).abs() < 1e-9);
-                assert!((t - 0.5 - 0.5 * c.eval(*x)).abs() < 1e-9);
-            }
+        let c = Comparison::minimax(8).unwrap();
+        let v = alg.fresh_real(&x, c.depth()).unwrap();
+        let (s, t) = (c.evaluate(&alg, &v).unwrap(), c.indicator(&alg, &v).unwrap());
+        assert_eq!((alg.level(&s), alg.level(&t)), (0, 0));
+        for ((x, s), t) in x.iter().zip(s.real()).zip(t.real()) {
+            assert!((s - c.eval(*x)).abs() < 1e-9);
+            assert!((t - 0.5 - 0.5 * c.eval(*x)).abs() < 1e-9);
         }
     }
 

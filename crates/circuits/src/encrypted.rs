@@ -1,5 +1,6 @@
 //! The slot algebra on CKKS ciphertexts.
 
+use crate::error::{divides, has_levels, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 use ckks::{Ciphertext, DiagonalTransform, Evaluator, Plaintext};
 use num_complex::Complex64;
@@ -13,25 +14,13 @@ pub struct Encrypted {
     slots: usize,
 }
 
-/// An error of a circuit or of CKKS.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EncryptedError {
-    /// An error of the circuit.
-    #[error(transparent)]
-    Circuit(#[from] Error),
-    /// An error of CKKS.
-    #[error(transparent)]
-    Ckks(#[from] ckks::Error),
-}
-
 impl Encrypted {
     /// The algebra of vectors with period `slots`.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless it is a power of two of at most N/2.
     pub fn new(evaluator: Evaluator, slots: usize) -> Result<Self, Error> {
-        crate::error::power_of_two("encrypted vectors", slots, 1)?;
+        power_of_two("encrypted vectors", slots, 1)?;
         let max = evaluator.params().max_slots();
         if slots > max {
             return Err(Error::SlotCount { op: "encrypted vectors", got: slots, want: max });
@@ -48,14 +37,6 @@ impl Encrypted {
         k.rem_euclid(self.slots as i64)
     }
 
-    fn fits(&self, op: &'static str, len: usize) -> Result<(), Error> {
-        if len > 0 && self.slots.is_multiple_of(len) {
-            Ok(())
-        } else {
-            Err(Error::SlotCount { op, got: len, want: self.slots })
-        }
-    }
-
     /// `a` at `level`; it is copied only if its level changes.
     fn at<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, ckks::Error> {
         if a.level() == level {
@@ -68,7 +49,7 @@ impl Encrypted {
 
 impl SlotAlgebra for Encrypted {
     type Vector = Ciphertext;
-    type Error = EncryptedError;
+    type Error = Error;
     /// The level and the scale of a result.
     type Target = (usize, f64);
 
@@ -80,14 +61,14 @@ impl SlotAlgebra for Encrypted {
         v.level()
     }
 
-    fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+    fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
         let level = a.level().min(b.level());
         let (mut a, b) = (self.at(a, level)?.into_owned(), self.at(b, level)?);
         self.evaluator.add_assign(&mut a, &b)?;
         Ok(a)
     }
 
-    fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+    fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
         let level = a.level().min(b.level());
         let (mut a, b) = (self.at(a, level)?.into_owned(), self.at(b, level)?);
         self.evaluator.sub_assign(&mut a, &b)?;
@@ -100,45 +81,45 @@ impl SlotAlgebra for Encrypted {
         a
     }
 
-    fn add_const(&self, a: &Ciphertext, c: Complex64) -> Result<Ciphertext, EncryptedError> {
+    fn add_const(&self, a: &Ciphertext, c: Complex64) -> Result<Ciphertext, Error> {
         let mut a = a.clone();
         self.evaluator.add_constant_assign(&mut a, c)?;
         Ok(a)
     }
 
-    fn add_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, EncryptedError> {
-        self.fits("add_plain", p.len())?;
+    fn add_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, Error> {
+        divides("add_plain", p.len(), self.slots)?;
         let m = Plaintext::encode_at(self.evaluator.params(), p, a.level(), a.scale())?;
         let mut a = a.clone();
         self.evaluator.add_plain_assign(&mut a, &m)?;
         Ok(a)
     }
 
-    fn mul_integer(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, EncryptedError> {
+    fn mul_integer(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, Error> {
         let mut a = a.clone();
         self.evaluator.mul_integer_assign(&mut a, k);
         Ok(a)
     }
 
-    fn mul_i(&self, a: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+    fn mul_i(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
         let mut a = a.clone();
         self.evaluator.mul_i_assign(&mut a);
         Ok(a)
     }
 
-    fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+    fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
         let level = a.level().min(b.level());
         let (a, b) = (self.at(a, level)?, self.at(b, level)?);
         Ok(self.evaluator.mul(&a, &b)?)
     }
 
-    fn mul_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, EncryptedError> {
-        self.fits("mul_plain", p.len())?;
+    fn mul_plain(&self, a: &Ciphertext, p: &[Complex64]) -> Result<Ciphertext, Error> {
+        divides("mul_plain", p.len(), self.slots)?;
         let m = self.evaluator.encode_factor(p, a.level())?;
         Ok(self.evaluator.mul_plain(a, &m)?)
     }
 
-    fn mul_const(&self, a: &Ciphertext, c: f64) -> Result<Ciphertext, EncryptedError> {
+    fn mul_const(&self, a: &Ciphertext, c: f64) -> Result<Ciphertext, Error> {
         self.linear_combination(&[(c, a)], 0.0)
     }
 
@@ -146,9 +127,9 @@ impl SlotAlgebra for Encrypted {
         (level, self.evaluator.params().scale(level))
     }
 
-    fn product_target(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(usize, f64), EncryptedError> {
+    fn product_target(&self, a: &Ciphertext, b: &Ciphertext) -> Result<(usize, f64), Error> {
         let level = a.level().min(b.level());
-        crate::error::has_levels("mul", level, 1)?;
+        has_levels("mul", level, 1)?;
         let prime = self.evaluator.params().prime(level) as f64;
         Ok((level - 1, a.scale() * b.scale() / prime))
     }
@@ -166,33 +147,33 @@ impl SlotAlgebra for Encrypted {
         terms: &[(f64, &Ciphertext)],
         constant: f64,
         (level, scale): (usize, f64),
-    ) -> Result<Ciphertext, EncryptedError> {
+    ) -> Result<Ciphertext, Error> {
         Ok(self.evaluator.sum_of_products(products, terms, constant, level, scale)?)
     }
 
-    fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, EncryptedError> {
+    fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, Error> {
         Ok(self.evaluator.rotate(a, self.canonical(k))?)
     }
 
-    fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, EncryptedError> {
+    fn sum_of_rotations(&self, a: &Ciphertext, terms: &[(i64, bool)]) -> Result<Ciphertext, Error> {
         if terms.is_empty() {
-            return Err(Error::Empty { op: "sum of rotations" }.into());
+            return Err(Error::Empty { op: "sum of rotations" });
         }
         let terms: Vec<(i64, bool)> =
             terms.iter().map(|&(k, negative)| (self.canonical(k), negative)).collect();
         Ok(self.evaluator.sum_of_rotations(a, &terms)?)
     }
 
-    fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, EncryptedError> {
+    fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
         Ok(self.evaluator.conjugate(a)?)
     }
 
-    fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, EncryptedError> {
+    fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, Error> {
         Ok(self.evaluator.adjust(a, level)?)
     }
 
-    fn linear(&self, a: &Ciphertext, t: &LinearTransform) -> Result<Ciphertext, EncryptedError> {
-        self.fits("linear", t.period())?;
+    fn linear(&self, a: &Ciphertext, t: &LinearTransform) -> Result<Ciphertext, Error> {
+        divides("linear", t.period(), self.slots)?;
         let terms = t
             .groups()
             .into_iter()

@@ -1,4 +1,5 @@
-/// An error of a circuit. Messages contain shapes and levels, and never values of encrypted data.
+/// An error of a circuit, or of the ciphertexts that it runs on. Messages contain shapes and levels, and
+/// never values of encrypted data.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -63,6 +64,9 @@ pub enum Error {
         /// Upper end of the interval.
         high: f64,
     },
+    /// An operation on ciphertexts failed.
+    #[error(transparent)]
+    Ckks(#[from] ckks::Error),
 }
 
 /// Refuses `value` outside `[low, high]`, and NaN.
@@ -73,6 +77,12 @@ pub(crate) fn in_range(what: &'static str, value: f64, low: f64, high: f64) -> R
 /// Refuses an operand with fewer than `need` levels.
 pub(crate) fn has_levels(op: &'static str, have: usize, need: usize) -> Result<(), Error> {
     if have >= need { Ok(()) } else { Err(Error::OutOfLevels { op, need, have }) }
+}
+
+/// Refuses a length that does not divide the number of slots.
+pub(crate) fn divides(op: &'static str, got: usize, slots: usize) -> Result<(), Error> {
+    let fits = got > 0 && slots.is_multiple_of(got);
+    if fits { Ok(()) } else { Err(Error::SlotCount { op, got, want: slots }) }
 }
 
 /// Refuses a count that is not a power of two of at least `smallest`.

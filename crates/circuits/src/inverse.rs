@@ -3,8 +3,7 @@
 //!
 //! The coupled iteration keeps X, which converges to the inverse, and M = V X, which converges to I:
 //!
-//! 1. Start: X = a0 A' for an approximate inverse A' (warm start), or X = I/c for c of at least the trace of
-//!    V (cold start).
+//! 1. Start: X = a0 A' for an approximate inverse A'.
 //! 2. Step: X <- X (2I - M) and M <- M (2I - M), both times a factor that centres the spectrum of M around 1.
 //!    One product of vectors computes both.
 //! 3. Solution: y = X g.
@@ -15,9 +14,9 @@
 //! | symbol | vector | slots |
 //! |---|---|---|
 //! | S = \[X \| M\] | state | (k, 0, i, j) = X_ij and (k, 1, i, j) = M_ij, for every k |
-//! | V | [`Newton::matrix_slots`] | (k, 1, i, j) = V_ik for every j, and 0 at h = 0 |
-//! | g | [`Newton::vector_slots`] | (k, 0, i, j) = g_i for every k and j, and 0 at h = 1 |
-//! | \[A \| y\] | [`Newton::solution_slots`] | (k, 0, i, j) = A_ij, (k, 1, 0, j) = y_j, and 0 elsewhere |
+//! | V | matrix | (k, 1, i, j) = V_ik for every j, and 0 at h = 0 |
+//! | g | vector | (k, 0, i, j) = g_i for every k and j, and 0 at h = 1 |
+//! | \[A \| y\] | solution | (k, 0, i, j) = A_ij, (k, 1, 0, j) = y_j, and 0 elsewhere |
 //!
 //! A step is `[X (2I - M) | M (2I - M)] = sum_k left(S)[k] right(S)[k]` with `left(S)[k, h, i, j] = S_h[i,
 //! k]` and `right(S)[k, h, i, j] = (2I - M)[k, j]`. It takes a linear transform for each of the two, one
@@ -34,7 +33,7 @@ use std::collections::BTreeSet;
 use num_complex::Complex64;
 
 use crate::algebra::{rotate_sum, sum_rotations};
-use crate::error::{has_levels, in_range, power_of_two};
+use crate::error::{divides, has_levels, in_range, power_of_two};
 use crate::{Error, LinearTransform, SlotAlgebra};
 
 /// Newton's iteration for symmetric positive definite D x D matrices in the layout of this module, with its
@@ -57,15 +56,13 @@ pub struct Newton {
     start_mask: Vec<Complex64>,
     /// 1/s at h = 0, and 0 at h = 1.
     inverse_mask: Vec<Complex64>,
-    scale: f64,
     /// 1 at (h, i) = (1, 0), and 0 elsewhere.
     solution_mask: Vec<Complex64>,
 }
 
 impl Newton {
     /// The iteration for `dim` (D, a power of two from 2 to 64), with the factor a0 of a warm start, the
-    /// factor of each step, and the scaling s. With every factor 1, a cold start and its steps are those of
-    /// the paper.
+    /// factor of each step, and the scaling s. With every factor 1 the steps are those of the paper.
     ///
     /// # Errors
     /// [`Error::SlotCount`] or [`Error::Range`] for another dimension, [`Error::Range`] unless s is in
@@ -95,7 +92,6 @@ impl Newton {
             two_last: pattern(dim, dim, |k, h, _, j| if k == j && h == 0 { 2.0 } else { 0.0 }),
             start_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { a0 * scale } else { 0.0 }),
             inverse_mask: pattern(dim, 1, |_, h, _, _| if h == 0 { 1.0 / scale } else { 0.0 }),
-            scale,
             solution_mask: pattern(dim, 1, |_, h, i, _| if h == 1 && i == 0 { 1.0 } else { 0.0 }),
         })
     }
@@ -110,22 +106,7 @@ impl Newton {
         2 * self.dim.pow(3)
     }
 
-    /// Levels of a warm start and all steps.
-    pub fn warm_depth(&self) -> usize {
-        2 + 2 * self.steps.len()
-    }
-
-    /// Levels of a cold start and all steps.
-    pub fn cold_depth(&self) -> usize {
-        1 + 2 * self.steps.len()
-    }
-
-    /// Levels from the inverse to the solution.
-    pub fn solution_depth(&self) -> usize {
-        2
-    }
-
-    /// All rotations that need a key, for either start.
+    /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
         let d = self.dim as i64;
         [&self.left, &self.right, &self.right_last, &self.right_start]
@@ -135,54 +116,6 @@ impl Newton {
             .chain(sum_rotations(d, self.dim))
             .chain([d * d])
             .collect()
-    }
-
-    /// The matrix V, given row by row, in its layout: 2D^3 values that fill the slots periodically.
-    ///
-    /// # Errors
-    /// [`Error::SlotCount`] unless there are D^2 values.
-    pub fn matrix_slots(&self, v: &[f64]) -> Result<Vec<Complex64>, Error> {
-        let d = self.dim;
-        self.expect("matrix", v, d * d)?;
-        Ok(pattern(d, d, |k, h, i, _| if h == 1 { v[i as usize * d + k as usize] } else { 0.0 }))
-    }
-
-    /// The vector g in its layout: 2D^2 values that fill the slots periodically.
-    ///
-    /// # Errors
-    /// [`Error::SlotCount`] unless there are D values.
-    pub fn vector_slots(&self, g: &[f64]) -> Result<Vec<Complex64>, Error> {
-        self.expect("vector", g, self.dim)?;
-        Ok(pattern(self.dim, 1, |_, h, i, _| if h == 0 { g[i as usize] } else { 0.0 }))
-    }
-
-    /// The inverse A, given row by row, and y in the layout of a solution: 2D^2 values that fill the slots
-    /// periodically.
-    ///
-    /// # Errors
-    /// [`Error::SlotCount`] unless there are D^2 and D values.
-    pub fn solution_slots(&self, a: &[f64], y: &[f64]) -> Result<Vec<Complex64>, Error> {
-        let d = self.dim;
-        self.expect("inverse", a, d * d)?;
-        self.expect("solution", y, d)?;
-        Ok(pattern(d, 1, |_, h, i, j| match (h, i) {
-            (0, _) => a[i as usize * d + j as usize],
-            (_, 0) => y[j as usize],
-            _ => 0.0,
-        }))
-    }
-
-    /// Reads A, row by row, and y from the slots of a solution.
-    ///
-    /// # Errors
-    /// [`Error::SlotCount`] for fewer than 2D^2 slots.
-    pub fn read_solution(&self, slots: &[Complex64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
-        let half = self.dim * self.dim;
-        if slots.len() < 2 * half {
-            return Err(Error::SlotCount { op: "solution", got: slots.len(), want: 2 * half });
-        }
-        let real = |part: &[Complex64]| part.iter().map(|v| v.re).collect();
-        Ok((real(&slots[..half]), real(&slots[half..half + self.dim])))
     }
 
     /// The state `[a0 A' | V (a0 A')]` from the vector of V (`matrix`) and a solution that holds A'
@@ -203,29 +136,6 @@ impl Newton {
         let right = alg.linear(previous, &self.right_start)?;
         let product = self.sum_k(alg, &alg.mul(matrix, &right)?)?;
         alg.add(&product, &alg.mul_plain(previous, &self.start_mask)?)
-    }
-
-    /// The state `[I/c | V/c]` from the vector of V, for `c` of at least the trace of V. Takes 1 level.
-    ///
-    /// # Errors
-    /// [`Error::Range`] unless c is positive and finite, [`Error::SlotCount`] as [`Newton::warm_start`];
-    /// otherwise those of the algebra.
-    ///
-    /// # Source
-    /// Encrypted Linear Contextual Bandit, eq. 2. Departure: none.
-    pub fn cold_start<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        matrix: &A::Vector,
-        c: f64,
-    ) -> Result<A::Vector, A::Error> {
-        self.check(alg)?;
-        in_range("c", c, f64::MIN_POSITIVE, f64::MAX)?;
-        // Block k holds column k of V in every column j. Keeping j = k and summing over k gives V.
-        let start = self.scale / c;
-        let keep = pattern(self.dim, self.dim, |k, h, _, j| if k == j && h == 1 { start } else { 0.0 });
-        let v = self.sum_k(alg, &alg.mul_plain(matrix, &keep)?)?;
-        alg.add_plain(&v, &pattern(self.dim, 1, |_, h, i, j| if h == 0 && i == j { start } else { 0.0 }))
     }
 
     /// All steps, from a state to `[X | 0]`. Each takes 2 levels.
@@ -284,32 +194,8 @@ impl Newton {
     }
 
     fn check<A: SlotAlgebra>(&self, alg: &A) -> Result<(), Error> {
-        if alg.slots().is_multiple_of(self.period()) {
-            Ok(())
-        } else {
-            Err(Error::SlotCount { op: "matrix layout", got: alg.slots(), want: self.period() })
-        }
+        divides("matrix layout", self.period(), alg.slots())
     }
-
-    fn expect(&self, op: &'static str, values: &[f64], want: usize) -> Result<(), Error> {
-        if values.len() == want { Ok(()) } else { Err(Error::SlotCount { op, got: values.len(), want }) }
-    }
-}
-
-/// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at
-/// least 1.
-///
-/// # Errors
-/// [`Error::Range`] unless `0 < lambda < c` and `0 < eps`, all finite.
-///
-/// # Source
-/// Encrypted Linear Contextual Bandit, k1 after eq. 2. Departure: none.
-pub fn cold_steps(eps: f64, lambda: f64, c: f64) -> Result<usize, Error> {
-    in_range("precision", eps, f64::MIN_POSITIVE, f64::MAX)?;
-    in_range("c", c, f64::MIN_POSITIVE, f64::MAX)?;
-    in_range("lambda", lambda, f64::MIN_POSITIVE, c.next_down())?;
-    let ratio = (lambda * eps).ln() / (-lambda / c).ln_1p();
-    Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
 }
 
 /// The values of `f` at all (k, h, i, j) with k below `blocks`, in the order of the slots.
@@ -319,8 +205,8 @@ fn pattern(dim: usize, blocks: usize, f: impl Fn(i64, i64, i64, i64) -> f64) -> 
     (0..2 * d * d * blocks as i64).map(|s| slot(s).into()).collect()
 }
 
-/// The linear transform that gives slot (k, h, i, j) the value of the slot at the distance `offset` times
-/// `value`, where `f` returns `(offset, value)`; the slot is 0 where `f` returns `None`.
+/// The linear transform whose slot s = (k, h, i, j) is `value` times slot s + `offset` of the input, where
+/// `f` returns `(offset, value)`, and 0 where `f` returns `None`.
 fn transform(
     dim: usize,
     f: impl Fn(i64, i64, i64, i64) -> Option<(i64, f64)>,
@@ -342,6 +228,7 @@ mod tests {
     use super::*;
     use crate::Clear;
     use rand::{RngExt, SeedableRng};
+    use testkit::newton::{matrix_slots, read_solution, solution_slots, vector_slots};
 
     type Matrix = Vec<f64>;
 
@@ -387,9 +274,10 @@ mod tests {
             let v = matrix(d, 3 * d, &mut rng);
             let a: Matrix = matrix(d, 2, &mut rng).iter().map(|x| x / 5.0).collect();
             let y: Vec<f64> = (0..d).map(|i| i as f64 - 1.5).collect();
-            let top = newton.warm_depth() + newton.solution_depth();
-            let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), top).unwrap();
-            let previous = alg.fresh(&newton.solution_slots(&a, &y).unwrap(), top).unwrap();
+            // Two levels for the start, two for each step, two for the solution.
+            let top = 2 + 2 * 2 + 2;
+            let matrix = alg.fresh(&matrix_slots(d, &v), top).unwrap();
+            let previous = alg.fresh(&solution_slots(d, &a, &y), top).unwrap();
 
             let state = newton.warm_start(&alg, &matrix, &previous).unwrap();
             assert_eq!(alg.level(&state), top - 2);
@@ -407,45 +295,21 @@ mod tests {
             let inverse = newton.iterate(&alg, &state).unwrap();
             let x2 = step(&x1, &m1, 0.75, d).0;
             expect_state(&inverse, &x2, &vec![0.0; d * d]);
-            assert_eq!(alg.level(&inverse), top - newton.warm_depth());
+            assert_eq!(alg.level(&inverse), 2);
 
             let g: Vec<f64> = (0..d).map(|i| (i as f64).cos()).collect();
-            let vector = alg.fresh(&newton.vector_slots(&g).unwrap(), top).unwrap();
+            let vector = alg.fresh(&vector_slots(d, &g), top).unwrap();
             let got = newton.solution(&alg, &inverse, &vector).unwrap();
             assert_eq!(alg.level(&got), 0);
             let y: Vec<f64> = (0..d).map(|j| (0..d).map(|i| x2[i * d + j] * g[i]).sum()).collect();
-            let (x, o) = newton.read_solution(got.values()).unwrap();
+            let (x, o) = read_solution(d, got.values());
             close(&x, &x2, 1e-11);
             close(&o, &y, 1e-10);
-            let want = newton.solution_slots(&x2, &y).unwrap();
+            let want = solution_slots(d, &x2, &y);
             for (g, w) in got.values().iter().zip(want.iter().cycle()) {
                 assert!((g - w).norm() < 1e-9 * (1.0 + w.norm()));
             }
         }
-    }
-
-    /// A cold start with the paper's number of steps reaches the paper's precision.
-    #[test]
-    fn cold_start_converges_in_k1_steps() {
-        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(3);
-        let (d, t, eps) = (4, 50, 1e-4);
-        let v = matrix(d, t, &mut rng);
-        let c = d as f64 + t as f64;
-        let steps = cold_steps(eps, 1.0, c).unwrap();
-        let newton = Newton::new(d, 1.0, &vec![1.0; steps], 1.0).unwrap();
-        let alg = Clear::new(newton.period()).unwrap();
-        let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), newton.cold_depth()).unwrap();
-        let state = newton.cold_start(&alg, &matrix, c).unwrap();
-        close(&state.real()[d * d..2 * d * d], &v.iter().map(|v| v / c).collect::<Vec<_>>(), 1e-12);
-        let inverse = newton.iterate(&alg, &state).unwrap();
-        assert_eq!(alg.level(&inverse), 0);
-        let (x, _) = newton.read_solution(inverse.values()).unwrap();
-        let residual = product(&x, &v, d);
-        // ||X - V^-1|| <= eps, and ||V|| <= c.
-        for (r, i) in residual.iter().zip(identity(d)) {
-            assert!((r - i).abs() <= eps * c);
-        }
-        assert_eq!(newton.cold_depth(), 1 + 2 * steps);
     }
 
     /// Diagonal matrices: V = diag(1, x, 3) A^-1 has the extreme eigenvalues 1 and 3 of A V. After three
@@ -460,10 +324,10 @@ mod tests {
         let alg = Clear::new(newton.period()).unwrap();
         let diagonal = [1.0, 1.3, 2.1, 3.0];
         let v: Matrix = (0..16).map(|s| if s / 4 == s % 4 { diagonal[s % 4] } else { 0.0 }).collect();
-        let matrix = alg.fresh(&newton.matrix_slots(&v).unwrap(), 8).unwrap();
-        let previous = alg.fresh(&newton.solution_slots(&identity(4), &[0.0; 4]).unwrap(), 8).unwrap();
+        let matrix = alg.fresh(&matrix_slots(4, &v), 8).unwrap();
+        let previous = alg.fresh(&solution_slots(4, &identity(4), &[0.0; 4]), 8).unwrap();
         let state = newton.warm_start(&alg, &matrix, &previous).unwrap();
-        let (x, _) = newton.read_solution(newton.iterate(&alg, &state).unwrap().values()).unwrap();
+        let (x, _) = read_solution(4, newton.iterate(&alg, &state).unwrap().values());
         let off = |i: usize| x[i * 5] * diagonal[i] - 1.0;
         assert!((off(0) + e3).abs() < 1e-12 && (off(3) + e3).abs() < 1e-12, "{} {}", off(0), off(3));
         assert!(off(1).abs() <= e3 && off(2).abs() <= e3);
@@ -481,7 +345,7 @@ mod tests {
             newton.solution(&alg, &inverse, &v).unwrap();
             let n = newton.period() as i64;
             let published: BTreeSet<i64> = newton.rotations().iter().map(|k| k.rem_euclid(n)).collect();
-            assert_eq!(alg.rotations_used(), published);
+            assert!(alg.rotation_levels().into_keys().eq(published.iter().copied()));
             assert!(published.len() <= most, "D = {d}: {} keys", published.len());
         }
     }
@@ -492,14 +356,11 @@ mod tests {
             assert!(Newton::new(dim, 1.0, &[1.0; 2], scale).is_err());
         }
         let newton = Newton::new(4, 1.0, &[1.0; 2], 1.0).unwrap();
-        assert!(newton.matrix_slots(&[0.0; 15]).is_err());
-        assert!(newton.read_solution(&[Complex64::ZERO; 31]).is_err());
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], 9).unwrap();
         assert!(matches!(newton.iterate(&alg, &v), Err(Error::SlotCount { .. })));
         let alg = Clear::new(128).unwrap();
         let v = alg.fresh_real(&[0.0], 3).unwrap();
         assert!(matches!(newton.iterate(&alg, &v), Err(Error::OutOfLevels { .. })));
-        assert!(cold_steps(0.1, 2.0, 1.0).is_err());
     }
 }

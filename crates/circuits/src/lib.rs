@@ -1,4 +1,4 @@
-//! Circuits on slot vectors: polynomials, comparison, argmax, square root, and the inverse of a matrix.
+//! Circuits on slot vectors: polynomials, comparison, argmax, and the inverse of a matrix.
 //!
 //! Every circuit is written once, for any [`SlotAlgebra`]. [`Encrypted`] evaluates it on ciphertexts.
 //! [`Clear`] evaluates it on complex vectors with the same levels, optionally with the noise that encryption
@@ -17,16 +17,13 @@ mod comparison;
 mod encrypted;
 mod error;
 pub mod inverse;
-pub mod paper;
 mod polynomial;
 mod remez;
-mod sqrt;
 
 pub use algebra::{LinearTransform, SlotAlgebra, rotate_sum};
 pub use clear::{Clear, ClearVector, Counts, NoiseModel};
 pub use comparison::Comparison;
-pub use encrypted::{Encrypted, EncryptedError};
+pub use encrypted::Encrypted;
 pub use error::Error;
 pub use num_complex::Complex64;
 pub use polynomial::Chebyshev;
-pub use sqrt::SquareRoot;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::PI;
 
 use crate::error::{has_levels, in_range};
+use crate::remez::minimax;
 use crate::{Error, SlotAlgebra};
 
 /// The largest degree. Beyond it neither f64 coefficients nor the noise of a level leave any precision.
@@ -79,19 +80,28 @@ impl Chebyshev {
         Self::new((0..n).map(coefficient).collect(), low, high)
     }
 
+    /// The best uniform approximation of `f` on [`low`, `high`], a part of [-1, 1], by a combination of the
+    /// T_i with i in `basis`, as a polynomial on [-1, 1], and its largest error on [`low`, `high`]. The basis
+    /// is ascending and must be a Chebyshev system: all degrees up to one, or all odd degrees if `low > 0`.
+    ///
+    /// # Errors
+    /// As [`Chebyshev::new`]; [`Error::NoConvergence`] where f64 does not suffice.
+    ///
+    /// # Source
+    /// The Remez exchange algorithm.
+    pub fn minimax(
+        basis: &[usize],
+        f: impl Fn(f64) -> f64,
+        low: f64,
+        high: f64,
+    ) -> Result<(Self, f64), Error> {
+        let (coefficients, error) = minimax(basis, f, low, high)?;
+        Ok((Self::new(coefficients, -1.0, 1.0)?, error))
+    }
+
     /// The value at `x` in [a, b], in f64 (Clenshaw's algorithm).
     pub fn eval(&self, x: f64) -> f64 {
         clenshaw(&self.coefficients, (2.0 * x - self.low - self.high) / (self.high - self.low))
-    }
-
-    /// The coefficients in ascending degree. The last one is not 0, except for the zero polynomial `[0]`.
-    pub fn coefficients(&self) -> &[f64] {
-        &self.coefficients
-    }
-
-    /// The interval [a, b].
-    pub fn interval(&self) -> (f64, f64) {
-        (self.low, self.high)
     }
 
     /// The degree.
@@ -118,17 +128,6 @@ impl Chebyshev {
         let mut coefficients: Vec<f64> = self.coefficients.iter().map(|c| c * factor).collect();
         coefficients[0] += offset;
         Self::new(coefficients, self.low, self.high)
-    }
-
-    /// The largest `|p - f|` on `points + 1` Chebyshev points of [a, b], including both ends.
-    pub fn worst_error(&self, f: impl Fn(f64) -> f64, points: usize) -> f64 {
-        (0..=points)
-            .map(|k| {
-                let u = (PI * k as f64 / points.max(1) as f64).cos();
-                let x = 0.5 * (self.low + self.high) + 0.5 * (self.high - self.low) * u;
-                (self.eval(x) - f(x)).abs()
-            })
-            .fold(0.0, f64::max)
     }
 
     /// The value of the polynomial in every slot of `u`, where `u` is the argument **already mapped to [-1,
@@ -482,6 +481,7 @@ fn over_t1(p: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::Clear;
+    use testkit::worst_error;
 
     /// A polynomial with non-zero coefficients of all degrees, or of all odd degrees.
     fn sample(degree: usize, odd: bool) -> Chebyshev {
@@ -530,8 +530,23 @@ mod tests {
     #[test]
     fn interpolates() {
         let p = Chebyshev::interpolate(f64::exp, 15, -1.0, 3.0).unwrap();
-        assert!(p.worst_error(f64::exp, 1000) < 1e-8);
+        assert!(worst_error(|x| p.eval(x), f64::exp, [-1.0, 3.0], 1000) < 1e-8);
         assert!((p.scaled(2.0, 1.0).unwrap().eval(0.7) - 2.0 * 0.7f64.exp() - 1.0).abs() < 1e-7);
+    }
+
+    /// The largest error of the best approximation of sqrt on [0, 1] is 0.28017 / (2 degree), by Bernstein's
+    /// constant for |x|, to 1 %.
+    #[test]
+    fn the_error_of_the_square_root_is_bernsteins() {
+        for degree in [7, 15, 31, 63] {
+            let basis: Vec<usize> = (0..=degree).collect();
+            let shifted = |u: f64| (0.5 * (u + 1.0)).max(0.0).sqrt();
+            let (root, stated) = Chebyshev::minimax(&basis, shifted, -1.0, 1.0).unwrap();
+            let measured = worst_error(|z| root.eval(2.0 * z - 1.0), f64::sqrt, [0.0, 1.0], 20_000);
+            let want = 0.280_169 / (2.0 * degree as f64);
+            assert!((measured / want - 1.0).abs() < 0.01, "degree {degree}");
+            assert!((stated / measured - 1.0).abs() < 1e-3, "degree {degree}");
+        }
     }
 
     #[test]

@@ -5,17 +5,14 @@ use std::f64::consts::PI;
 use crate::Error;
 use crate::polynomial::clenshaw;
 
-/// A best approximation and its largest error.
-pub(crate) struct Fit {
-    /// Chebyshev coefficients on [-1, 1], index = degree.
-    pub(crate) coefficients: Vec<f64>,
-    pub(crate) error: f64,
-}
-
-/// The best approximation of `f` on `[low, high]`, a part of [-1, 1], by a combination of the T_i with `i` in
-/// `basis`. The basis is ascending and must be a Chebyshev system on the interval: all degrees, or all odd
-/// degrees if `low > 0`.
-pub(crate) fn minimax(basis: &[usize], f: impl Fn(f64) -> f64, low: f64, high: f64) -> Result<Fit, Error> {
+/// The Chebyshev coefficients on [-1, 1], in ascending degree, and the largest error of the best
+/// approximation that [`crate::Chebyshev::minimax`] returns.
+pub(crate) fn minimax(
+    basis: &[usize],
+    f: impl Fn(f64) -> f64,
+    low: f64,
+    high: f64,
+) -> Result<(Vec<f64>, f64), Error> {
     let n = basis.len();
     let degree = basis.last().copied().unwrap_or(0);
     let failed = Error::NoConvergence { degree, low, high };
@@ -51,7 +48,7 @@ pub(crate) fn minimax(basis: &[usize], f: impl Fn(f64) -> f64, low: f64, high: f
         }
         let worst = extrema.iter().fold(0.0f64, |w, e| w.max(e.1.abs()));
         if worst - levelled <= 1e-7 * worst + 1e-14 {
-            return Ok(Fit { coefficients, error: worst });
+            return Ok((coefficients, worst));
         }
         reference = extrema.into_iter().map(|(theta, _)| theta).collect();
     }
@@ -121,23 +118,23 @@ mod tests {
     /// The best linear approximation of x^2 on [0, 1] is x - 1/8.
     #[test]
     fn known_best_line() {
-        let fit = minimax(&[0, 1], |x| x * x, 0.0, 1.0).unwrap();
-        assert!((fit.error - 0.125).abs() < 1e-9);
-        assert!((fit.coefficients[0] + 0.125).abs() < 1e-9 && (fit.coefficients[1] - 1.0).abs() < 1e-9);
+        let (coefficients, error) = minimax(&[0, 1], |x| x * x, 0.0, 1.0).unwrap();
+        assert!((error - 0.125).abs() < 1e-9);
+        assert!((coefficients[0] + 0.125).abs() < 1e-9 && (coefficients[1] - 1.0).abs() < 1e-9);
     }
 
     /// By Chebyshev's criterion, an approximation with four coefficients has five points of largest error
     /// with alternating signs.
     #[test]
     fn ripples_are_equal_and_alternate() {
-        let fit = minimax(&[1, 3, 5, 7], |_| 1.0, 0.1, 1.0).unwrap();
-        let error = |x: f64| clenshaw(&fit.coefficients, x) - 1.0;
+        let (coefficients, largest) = minimax(&[1, 3, 5, 7], |_| 1.0, 0.1, 1.0).unwrap();
+        let error = |x: f64| clenshaw(&coefficients, x) - 1.0;
         let mut turns = 0;
         let mut last = 0.0f64;
         for g in 0..=20_000 {
             let e = error(0.1 + 0.9 * f64::from(g) / 20_000.0);
-            assert!(e.abs() <= fit.error * (1.0 + 1e-6));
-            if e.abs() > fit.error * (1.0 - 1e-4) && e.signum() != last {
+            assert!(e.abs() <= largest * (1.0 + 1e-6));
+            if e.abs() > largest * (1.0 - 1e-4) && e.signum() != last {
                 turns += 1;
                 last = e.signum();
             }

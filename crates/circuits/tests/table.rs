@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use circuits::argmax::Argmax;
-use circuits::inverse::{Newton, cold_steps};
-use circuits::paper::{self, PaperArgmax, SquareRootIteration};
-use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra, SquareRoot};
+use circuits::inverse::Newton;
+use circuits::{Clear, ClearVector, Comparison, Counts, NoiseModel, SlotAlgebra};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use testkit::newton::{matrix_slots, read_solution, solution_slots, vector_slots};
+use testkit::paper::{PaperArgmax, PaperComparison, SquareRootIteration, cold_start, cold_steps};
+use testkit::square_root;
 
 const LOG_SCALES: [Option<f64>; 4] = [None, Some(30.0), Some(32.0), Some(40.0)];
 
@@ -97,26 +99,12 @@ fn worst(got: &[f64], want: impl Fn(usize) -> f64) -> f64 {
     got.iter().enumerate().map(|(j, g)| (g - want(j)).abs()).fold(0.0, f64::max)
 }
 
+type Circuit<'a> = &'a dyn Fn(&Clear, &ClearVector) -> ClearVector;
+
 /// Every circuit starts at exactly its depth, so that a wrong depth fails.
 fn comparisons(page: &mut String) {
     const N: usize = 8192;
-    let composite = |bits: i32, degrees: &[usize]| {
-        let name = degrees.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        (format!("sign, degrees {name}"), bits, Comparison::composite(2f64.powi(-bits), degrees).unwrap())
-    };
-    let rows = [
-        composite(4, &[7, 15]),
-        composite(6, &[15, 15]),
-        composite(6, &[15, 31]),
-        composite(8, &[31, 31]),
-        composite(8, &[7, 15, 15]),
-        composite(8, &[7, 15, 31]),
-        composite(10, &[15, 15, 31]),
-        composite(12, &[15, 31, 31]),
-        ("sign, paper's f_1, 15 times".into(), 8, paper::comparison(1, 15).unwrap()),
-        ("sign, paper's f_3, 9 times".into(), 8, paper::comparison(3, 9).unwrap()),
-    ];
-    for (name, bits, c) in rows {
+    let mut measured = |name: &str, bits: i32, depth: usize, products: usize, evaluate: Circuit| {
         let gap = 2f64.powi(-bits);
         // Half the points are negative. They are denser at the resolution and at 1.
         let x: Vec<f64> = (0..N)
@@ -127,17 +115,38 @@ fn comparisons(page: &mut String) {
             })
             .collect();
         let (counts, errors) = measure(N, |alg| {
-            let v = alg.fresh_real(&x, c.depth()).unwrap();
-            vec![worst(&c.evaluate(alg, &v).unwrap().real(), |j| x[j].signum())]
+            let v = alg.fresh_real(&x, depth).unwrap();
+            vec![worst(&evaluate(alg, &v).real(), |j| x[j].signum())]
         });
-        assert_eq!(counts.products, c.products());
-        row(page, &name, &format!("resolution 2^-{bits}"), c.depth(), counts, 0, &errors);
+        assert_eq!(counts.products, products);
+        row(page, name, &format!("resolution 2^-{bits}"), depth, counts, 0, &errors);
+    };
+    let composites: [(i32, &[usize]); 8] = [
+        (4, &[7, 15]),
+        (6, &[15, 15]),
+        (6, &[15, 31]),
+        (8, &[31, 31]),
+        (8, &[7, 15, 15]),
+        (8, &[7, 15, 31]),
+        (10, &[15, 15, 31]),
+        (12, &[15, 31, 31]),
+    ];
+    for (bits, degrees) in composites {
+        let name = degrees.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let c = Comparison::composite(2f64.powi(-bits), degrees).unwrap();
+        let evaluate = |alg: &Clear, v: &ClearVector| c.evaluate(alg, v).unwrap();
+        measured(&format!("sign, degrees {name}"), bits, c.depth(), c.products(), &evaluate);
+    }
+    for (n, compositions) in [(1, 15), (3, 9)] {
+        let c = PaperComparison::new(n, compositions).unwrap();
+        let name = format!("sign, paper's f_{n}, {compositions} times");
+        let evaluate = |alg: &Clear, v: &ClearVector| c.affine(alg, v, 1.0, 0.0).unwrap();
+        measured(&name, 8, c.depth(), c.products(), &evaluate);
     }
 }
 
 fn square_roots(page: &mut String) {
     const N: usize = 8192;
-    type Circuit<'a> = &'a dyn Fn(&Clear, &ClearVector) -> ClearVector;
     let mut measured = |name: &str, low: f64, depth: usize, products: usize, evaluate: Circuit| {
         let z: Vec<f64> = (0..N)
             .map(|k| 0.5 * (1.0 + low) - 0.5 * (1.0 - low) * (std::f64::consts::PI * k as f64 / 8191.0).cos())
@@ -152,7 +161,7 @@ fn square_roots(page: &mut String) {
         row(page, name, range, depth, counts, 0, &errors);
     };
     for degree in [15, 31, 63] {
-        let root = SquareRoot::polynomial(degree, 1.0, 1.0).unwrap();
+        let root = square_root(degree);
         let name = format!("square root, degree {degree}");
         measured(&name, 0.0, root.depth(), root.products(), &|alg, v| root.evaluate(alg, v).unwrap());
     }
@@ -173,7 +182,9 @@ fn argmaxes(page: &mut String) {
                 alg.reset_counts();
                 let (scores, best) = scores(arms, bits, 1.75, &mut rng);
                 let v = alg.fresh_real(&place(&scores, block), argmax.depth()).unwrap();
-                let (action, _) = argmax.evaluate(alg, &v, 0.25).unwrap();
+                let products = argmax.products(alg, &v, 0.25).unwrap();
+                argmax.spare_result(alg, &products, 1.0).unwrap();
+                let action = argmax.one_hot(alg, &products).unwrap();
                 error = error.max(worst(&action.real(), |j| if j == best * block { 1.0 } else { 0.0 }));
             }
             vec![error]
@@ -182,7 +193,7 @@ fn argmaxes(page: &mut String) {
         let keys = argmax.rotations().len();
         row(page, &name, &format!("resolution 2^-{bits}"), argmax.depth(), counts, keys, &errors);
     }
-    let f = || paper::comparison(1, 15).unwrap();
+    let f = || PaperComparison::new(1, 15).unwrap();
     let paper = PaperArgmax::new(2, 16, f(), f()).unwrap();
     let (counts, errors) = measure(paper.slots(), |alg| {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -259,36 +270,30 @@ fn inverse(page: &mut String, d: usize, t: usize, start: Start) {
     let g: Vec<f64> = (0..d).map(|i| (0..d).map(|j| v[i * d + j] * theta[j]).sum()).collect();
     // The cold start needs an upper bound on the trace of V.
     let c: f64 = (0..d).map(|i| v[i * d + i]).sum();
-    let (name, newton) = match start {
+    let (name, depth, newton) = match start {
         Start::Warm(steps) => {
             let factors = protocol::Factors::warm(1.0, 3.0, steps).unwrap();
             let newton = Newton::new(d, factors.start(), factors.steps(), scale);
-            (format!("warm start, {steps} steps"), newton.unwrap())
+            (format!("warm start, {steps} steps"), 4 + 2 * steps, newton.unwrap())
         }
         Start::Cold => {
             let steps = cold_steps(1e-3, 1.0, c).unwrap();
-            (format!("cold start, {steps} steps"), Newton::new(d, 1.0, &vec![1.0; steps], scale).unwrap())
+            let newton = Newton::new(d, 1.0, &vec![1.0; steps], scale);
+            (format!("cold start, {steps} steps"), 3 + 2 * steps, newton.unwrap())
         }
     };
-    let depth = newton.solution_depth()
-        + match start {
-            Start::Warm(_) => newton.warm_depth(),
-            Start::Cold => newton.cold_depth(),
-        };
     let (counts, errors) = measure(newton.period(), |alg| {
-        let design = alg.fresh(&newton.matrix_slots(&over(&v)).unwrap(), depth).unwrap();
-        let moment = alg.fresh(&newton.vector_slots(&over(&g)).unwrap(), depth).unwrap();
-        let model = || -> ClearVector {
-            alg.fresh(&newton.solution_slots(&old, &vec![0.0; d]).unwrap(), depth).unwrap()
-        };
+        let design = alg.fresh(&matrix_slots(d, &over(&v)), depth).unwrap();
+        let moment = alg.fresh(&vector_slots(d, &over(&g)), depth).unwrap();
+        let model = || -> ClearVector { alg.fresh(&solution_slots(d, &old, &vec![0.0; d]), depth).unwrap() };
         let state = match start {
             Start::Warm(_) => newton.warm_start(alg, &design, &model()).unwrap(),
-            Start::Cold => newton.cold_start(alg, &design, c).unwrap(),
+            Start::Cold => cold_start(alg, d, scale, &design, c).unwrap(),
         };
         let inverse = newton.iterate(alg, &state).unwrap();
         let out = newton.solution(alg, &inverse, &moment).unwrap();
         assert_eq!(alg.level(&out), 0);
-        let (a, omega) = newton.read_solution(out.values()).unwrap();
+        let (a, omega) = read_solution(d, out.values());
         let residual: Vec<f64> =
             (0..d * d).map(|s| (0..d).map(|k| a[s / d * d + k] * v[k * d + s % d]).sum()).collect();
         vec![worst(&residual, |s| if s / d == s % d { 1.0 } else { 0.0 }), worst(&omega, |j| theta[j])]

@@ -20,8 +20,8 @@ pub enum Decomposition {
 
 impl Decomposition {
     /// Serialises the decomposition into words, injectively and without one being a prefix of another for a
-    /// fixed prime chain. Used in fingerprints, so the encoding must not change: groups of one size are that
-    /// size; other groups are 0 and their ends; digits of bits are 0, 0 and their ends.
+    /// fixed prime chain. Used in fingerprints, so the encoding must not change: groups of equal size are
+    /// written as that size, other groups as 0 and their ends, and digits of bits as 0, 0 and their ends.
     pub(crate) fn words(&self) -> Vec<u64> {
         match self {
             Decomposition::Rns(ends) => {
@@ -72,9 +72,9 @@ impl Gadget {
         Self::rns(q, full, room - Self::SPARE_BITS).or_else(|| Self::base2(q, full, room))
     }
 
-    /// The RNS decomposition whose digits are as large as the product of the special primes, which has `log_p`
-    /// bits, or as one prime and [`Self::PRIME_OVER_P`] more; `None` if a prime is larger. Key switches add
-    /// the noise of [`Self::noise_of_digits`], some times that of a rounding.
+    /// The RNS decomposition whose digits have at most [`Self::PRIME_OVER_P`] bits more than the product of
+    /// the special primes, which has `log_p` bits; `None` if one prime alone is larger. A key switch then
+    /// adds the noise of [`Self::noise_of_digits`], which may exceed that of a rounding.
     pub(crate) fn of_primes(q: &[Basis], full: &Basis, log_p: f64) -> Option<Self> {
         Self::rns(q, full, log_p + Self::PRIME_OVER_P)
     }

@@ -124,8 +124,8 @@ impl Plaintext {
     /// coefficients are 0.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] if `level` is above the top level; [`Error::CoefficientCount`] if there are more
-    /// than N.
+    /// [`Error::OutOfLevels`] if `level` is above the top level; [`Error::CoefficientCount`] if there are
+    /// more than N.
     pub fn from_integers(
         params: &Params,
         coefficients: &[i64],

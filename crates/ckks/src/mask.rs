@@ -3,7 +3,7 @@
 //!
 //! | operation | hides |
 //! |---|---|
-//! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a mask that a seed stands for |
+//! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a mask expanded from a seed |
 //! | [`flood_assign`] | the error of the message, under uniform noise of a width the caller chooses |
 //! | [`rerandomise_assign`] | the ciphertexts this one was computed from, as the scheme hides messages |
 
@@ -27,13 +27,13 @@ pub fn mask_bits(params: &Params, level: usize) -> u32 {
     (params.log_q(level) as u32 - 2).min(126)
 }
 
-/// Adds the mask that `seed` stands for at the ciphertext's level to every coefficient of the message.
+/// Adds the mask that `seed` expands to at the ciphertext's level to every coefficient of the message.
 pub fn mask_assign(params: &Params, a: &mut Ciphertext, seed: &MaskSeed) {
     let basis = params.q_basis(a.level);
     a.c0.add_assign(basis, &mask(params, a.level, seed, 1, basis));
 }
 
-/// Subtracts the mask that `seed` stands for at `level` from a message of `slots` values that came back at
+/// Subtracts the mask that `seed` expands to at `level` from a message of `slots` values that came back at
 /// another level, in a fresh encryption.
 ///
 /// Only every N/(2·slots)-th coefficient of such a message is not 0, and only these carry the mask. The
@@ -61,7 +61,7 @@ pub fn rerandomise_assign<R: CryptoRng>(params: &Params, key: &PublicKey, a: &mu
     a.c1.add_assign(basis, &zero.c1);
 }
 
-/// The coefficients of the mask that `seed` stands for at `level`.
+/// The coefficients of the mask that `seed` expands to at `level`.
 pub(crate) fn mask_coefficients(params: &Params, level: usize, seed: &MaskSeed) -> Vec<i128> {
     let bits = mask_bits(params, level);
     let mut rng = ChaCha20Rng::from_seed(*seed);
@@ -81,8 +81,8 @@ fn mask(params: &Params, level: usize, seed: &MaskSeed, stride: usize, basis: &B
 mod tests {
     use super::*;
 
-    /// A mask goes away under the same seed alone, and of a message of fewer slots only its own coefficients
-    /// carry it.
+    /// Only its own seed removes a mask. For a message of fewer slots, only the coefficients of that message
+    /// are unmasked.
     #[test]
     fn masks_go_away_under_their_seed() {
         let params = crate::TOY_LOGN12_DEPTH21.validate().unwrap();

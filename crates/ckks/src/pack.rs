@@ -7,13 +7,13 @@ use rns::{Ntt, Poly};
 /// automorphism fixes X^g).
 ///
 /// The useful coefficients of an input are those of the multiples of the gap g, a power of two. The
-/// coefficient c of X^(k·g) of input i becomes g·c at X^(k·g + r), where r is i with its log₂ g bits reversed.
-/// Whatever the other coefficients of the inputs hold cancels exactly, because packing is an identity in
-/// ℤ_q\[X\]/(Xᴺ + 1), of which the key switches leave only their noise. Inputs are multiplied by g⁻¹ modulo q
-/// beforehand ([`Evaluator::divide_exactly_assign`]), or were products with an operand that was.
+/// coefficient c of X^(k·g) of input i becomes g·c at X^(k·g + r), where r is i with its log₂ g bits
+/// reversed. Whatever the other coefficients of the inputs hold cancels exactly, because packing is an
+/// identity in ℤ_q\[X\]/(Xᴺ + 1), of which the key switches leave only their noise. Inputs are multiplied by
+/// g⁻¹ modulo q beforehand ([`Evaluator::divide_exactly_assign`]), or are products with such an operand.
 ///
-/// At most log₂ g ciphertexts are kept. An input costs less than one automorphism in the mean, the end less
-/// than log₂ g more.
+/// At most log₂ g ciphertexts are kept. Each input costs less than one automorphism on average, and
+/// [`Packer::finish`] at most log₂ g.
 #[derive(Debug)]
 pub struct Packer<'a> {
     evaluator: &'a Evaluator,
@@ -34,7 +34,8 @@ struct Stage {
     shift: Poly<Ntt>,
 }
 
-/// The automorphisms of a [`Packer`] with this gap, one for each stage. Those of a smaller gap are among them.
+/// The automorphisms of a [`Packer`] with this gap, one for each stage. Those of a smaller gap are among
+/// them.
 ///
 /// # Errors
 /// [`Error::PackGap`] unless `gap` is a power of two from 2 to N.
@@ -90,7 +91,7 @@ impl<'a> Packer<'a> {
     ///
     /// # Errors
     /// [`Error::PackFull`] after g ciphertexts; [`Error::LevelMismatch`], [`Error::ScaleMismatch`]. The pack
-    /// is as it was then.
+    /// is then unchanged.
     pub fn push(&mut self, ciphertext: Ciphertext) -> Result<usize, Error> {
         if self.count == self.capacity() {
             return Err(Error::PackFull { capacity: self.capacity() });
@@ -108,7 +109,7 @@ impl<'a> Packer<'a> {
         Ok(position)
     }
 
-    /// The pack of all ciphertexts. Coefficients of places that were not taken hold noise alone.
+    /// The pack of all ciphertexts. Coefficients at unused positions hold noise alone.
     ///
     /// # Errors
     /// None after [`Self::new`] has found the keys.
@@ -127,7 +128,7 @@ impl<'a> Packer<'a> {
         Ok(full.or(later).unwrap_or_else(empty))
     }
 
-    /// The pack of two packs of stage `k`. Without a second, its places stay empty.
+    /// The pack of two packs of stage `k`. Without a second pack, its positions stay empty.
     fn merge(&self, k: usize, first: &Ciphertext, second: Option<&Ciphertext>) -> Result<Ciphertext, Error> {
         let Stage { element, shift } = &self.stages[k];
         let basis = self.evaluator.params().q_basis(self.level);

@@ -96,9 +96,9 @@ pub struct ParamsSpec {
     pub security: Security,
 }
 
-/// The ring of contexts, model and scores: one product of ciphertexts at scale 2²², which keeps its scale, and
-/// packing. log₂(QP) = 147 at N = 2¹³, where 214 is allowed for 128 bits of classical security, and 147 for
-/// 192 bits. 203 is allowed for 128 bits against quantum computers.
+/// The ring of contexts, model and scores: one product of ciphertexts at scale 2²², which keeps its scale,
+/// and packing. log₂(QP) = 147 at N = 2¹³, where 214 is allowed for 128 bits of classical security, and 147
+/// for 192 bits. 203 is allowed for 128 bits against quantum computers.
 pub const LOGN13_LOGQP147_SCORES: ParamsSpec = ParamsSpec {
     name: "logn13-logqp147-scores",
     log_n: 13,
@@ -575,8 +575,8 @@ mod tests {
         assert!(ParamsSpec { log_q0: 42, ..LOGN15_LOGQP825_DEPTH17 }.validate().unwrap().log_qp() > 825.0);
     }
 
-    /// Of the classical columns that of 192 bits too, and 203 bits of the quantum column of the generated tables
-    /// of ePrint 2024/463.
+    /// log₂(QP) is within the classical limits for 128 and 192 bits, and within the 203 bits of the quantum
+    /// column of the generated tables of ePrint 2024/463.
     #[test]
     fn the_ring_of_scores_keeps_every_column() {
         for security in [Security::Classical128, Security::Classical192] {

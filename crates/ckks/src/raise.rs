@@ -1,17 +1,18 @@
-//! The raise: coefficients of a ciphertext of a small ring, under a mask, become slots of a fresh ciphertext of
-//! a large ring at a high level, by the hand of a holder of both secret keys who learns only the masked values.
+//! The raise: coefficients of a ciphertext of a small ring, under a mask, become slots of a fresh ciphertext
+//! of a large ring at a high level. A holder of both secret keys computes it and learns only the masked
+//! values.
 //!
 //! | who | does |
 //! |---|---|
-//! | server | adds a mask that a fresh seed stands for ([`crate::mask_assign`]), and an encryption of zero |
+//! | server | adds a mask expanded from a fresh seed ([`crate::mask_assign`]), and an encryption of zero |
 //! | key holder | decrypts the coefficients, encodes them as slots ([`Raise::encode`]), encrypts |
 //! | server | encodes the coefficients of the mask in the same way and subtracts them ([`Raise::unmask_assign`]) |
 
 use crate::mask::mask_coefficients;
 use crate::{Ciphertext, Error, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
 
-/// From which coefficients of the small ring to which slots of the large one a raise goes, and at which
-/// scale and level.
+/// The coefficients of the small ring that a raise reads, the slots of the large ring that they become, and
+/// scale and level of the result.
 #[derive(Debug, Clone)]
 pub struct Raise {
     small: Params,
@@ -23,13 +24,13 @@ pub struct Raise {
 }
 
 impl Raise {
-    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j of
-    /// `places` names the coefficients that become real and imaginary part of slot j; other slots are 0.
+    /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j
+    /// of `places` names the coefficients that become real and imaginary part of slot j; other slots are 0.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`] if
-    /// a coefficient is not below N of `small`; [`Error::OutOfLevels`] if `level` is above the top level of
-    /// `large`; [`Error::ScaleMismatch`] if the scale of that level exceeds 2^`log_scale`.
+    /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`]
+    /// if a coefficient is not below N of `small`; [`Error::OutOfLevels`] if `level` is above the top level
+    /// of `large`; [`Error::ScaleMismatch`] if the scale of that level exceeds 2^`log_scale`.
     pub fn new(
         small: &Params,
         large: &Params,
@@ -77,7 +78,7 @@ impl Raise {
         Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, self.level)
     }
 
-    /// Subtracts the mask that `seed` stands for at the top level of the small ring from a raised ciphertext.
+    /// Subtracts the mask that `seed` expands to at the top level of the small ring from a raised ciphertext.
     ///
     /// # Errors
     /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] if the ciphertext is not one of this raise.

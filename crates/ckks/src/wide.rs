@@ -1,8 +1,8 @@
 //! Encoding of integers that are too wide for floating point: masked values of up to 99 bits.
 //!
-//! The encoding is linear up to a rounding far below the mask. So the encoding of a masked value, less that of
-//! the mask, is the encoding of the value, whoever computes the two. All arithmetic is on integers and gives
-//! the same on every machine.
+//! The encoding is linear up to a rounding far below the mask. So the encoding of a masked value, less that
+//! of the mask, is the encoding of the value, whoever computes the two. All arithmetic is on integers and
+//! gives the same on every machine.
 
 use crate::{Error, Op, Params, Plaintext};
 use rns::{Basis, Coeff, Poly};
@@ -15,7 +15,7 @@ pub type WideSlot = [i128; 2];
 pub const MAX_WIDE_BITS: u32 = 99;
 
 /// The number of bits after the point of the values in a transform. They have at most [`MAX_WIDE_BITS`] + ½
-/// bits before it, so that a sum of two stays below 2¹²⁴.
+/// bits before it, so that a sum of two is below 2¹²⁴.
 const FRACTION: u32 = 23;
 /// The number of bits after the point of roots of unity and factors.
 const ROOT_FRACTION: u32 = 124;
@@ -46,8 +46,8 @@ impl WideEncoder {
     /// integers, which are off by at most ½ + 2⁻¹⁶.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless there are N/2 slots; [`Error::ValueRange`] if a part of a slot is not below
-    /// 2^[`MAX_WIDE_BITS`] in size, or if the factor is not above 0 and at most 1.
+    /// [`Error::SlotCount`] unless there are N/2 slots; [`Error::ValueRange`] if a part of a slot is not
+    /// below 2^[`MAX_WIDE_BITS`] in size, or if the factor is not above 0 and at most 1.
     pub fn coefficients(&self, slots: &[WideSlot], factor: f64) -> Result<Vec<i128>, Error> {
         let size = 1 << self.stages.len();
         if slots.len() != size {
@@ -136,7 +136,7 @@ fn times(x: WideSlot, w: WideSlot) -> WideSlot {
 
 /// e^(2πi·k/2^`log_order`) in fixed point, off by less than 2⁻¹¹⁸.
 fn root(k: usize, log_order: u32) -> WideSlot {
-    // k = octant·2^(log_order − 3) + rest; of an odd octant the angle to its end.
+    // k = octant·2^(log_order − 3) + rest. In an odd octant the angle is measured back from its end.
     let scaled = k << 3;
     let (octant, rest) = (scaled >> log_order & 7, (scaled & ((1 << log_order) - 1)) as i128);
     let angle = if octant % 2 == 0 { rest } else { (1 << log_order) - rest };
@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
-    /// Of values that doubles hold, both encoders find the same coefficients; of a masked value the mask goes
-    /// away to the last bit but one, where doubles lose the value.
+    /// For values that doubles represent, both encoders return the same coefficients, up to rounding. The
+    /// encoding of a masked value less that of the mask is within 2 of the encoding of the value.
     #[test]
     fn masks_go_away_after_encoding() {
         for log_n in [10, 13, 15] {

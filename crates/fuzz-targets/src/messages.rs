@@ -1,9 +1,8 @@
 //! Messages between devices, servers and the parties of a sum.
 
-use crate::rng;
 use ckks::TOY_LOGN12_DEPTH21;
-use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
-use secure_sum::{BatchId, Report, Sum, encrypted};
+use protocol::{BanditConfig, Shape};
+use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
@@ -32,26 +31,6 @@ pub(crate) fn device(input: &[u8]) {
     }
 }
 
-pub(crate) fn of_devices() -> Vec<Vec<u8>> {
-    let reply = DecideReply {
-        decision: DecisionId([1; 16]),
-        round: 1,
-        model_feedbacks: 0,
-        seconds: vec![("score".into(), 0.5)],
-        action: vec![1; 50],
-        trace: Some(vec![2; 40]),
-        refresh: Some((RefreshId(3), vec![3; 30])),
-    };
-    let request = FeedbackRequest {
-        statistics: vec![1; 50],
-        trace: vec![2; 40],
-        trace_answer: Some(true),
-        refreshed: Some((RefreshId(3), vec![3; 30])),
-    };
-    let short = FeedbackRequest { trace: Vec::new(), trace_answer: None, refreshed: None, ..request.clone() };
-    vec![reply.to_bytes(), request.to_bytes(), short.to_bytes()]
-}
-
 /// A JSON message, in either direction. One that is read is read the same when it is written again.
 pub(crate) fn json(input: &[u8]) {
     fn check<T: Serialize + DeserializeOwned + PartialEq>(input: &[u8]) {
@@ -77,31 +56,12 @@ pub(crate) fn json(input: &[u8]) {
     }
 }
 
-pub(crate) fn in_json() -> Vec<Vec<u8>> {
-    let texts = [
-        r#"{"contexts": [[0.1, 0.2], [-0.3, 1e-9]]}"#,
-        r#"{"reward": 0.5}"#,
-        r#"{"rewards": [0.5, 1, -1]}"#,
-        r#"{"sum": 12.25}"#,
-        r#"{"share": 18446744073709551615}"#,
-        r#"{"exchange": 1, "users": 2, "labels": [[1, 2, 3], [0], []]}"#,
-        r#"{"type": "about:blank", "title": "Bad Request", "status": 400, "detail": "no", "reason": "range"}"#,
-    ];
-    let config = serde_json::to_vec(&BanditConfig::new(2, 2)).expect("numbers and names");
-    texts.into_iter().map(|text| text.as_bytes().to_vec()).chain([config]).collect()
-}
-
 /// A request for a bandit in the clear, with the parameters of its policy.
 pub(crate) fn policy(input: &[u8]) {
     let Ok(body) = serde_json::from_slice::<serde_json::Map<_, _>>(input) else { return };
     if let Ok(config) = policies::PolicyConfig::from_request(body) {
         _ = config.profile();
     }
-}
-
-pub(crate) fn of_policies() -> Vec<Vec<u8>> {
-    let cards = policies::cards().expect("examples are valid");
-    cards.iter().map(|card| card.example.to_string().into_bytes()).collect()
 }
 
 /// A report of shares to an aggregator, and an opened sum.
@@ -112,11 +72,4 @@ pub(crate) fn share(input: &[u8]) {
     if let Ok(sum) = encrypted::read_opened(input) {
         assert!(encrypted::write_opened(&sum) == input);
     }
-}
-
-pub(crate) fn shares() -> Vec<Vec<u8>> {
-    let batch = BatchId { number: 7, at_least: 3 };
-    let reports = secure_sum::reports(batch, -5, &mut rng()).map(|report| report.to_bytes());
-    let opened = encrypted::write_opened(&Sum { total: -5, users: 3 });
-    vec![reports[0].to_vec(), reports.concat(), opened.to_vec()]
 }

@@ -1,6 +1,7 @@
 //! Optimal designs: distributions over arms that minimise the largest leverage.
 
 use crate::{Error, Symmetric};
+use bandit::Features;
 use bandit::vector::{argmax, dot};
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
@@ -55,6 +56,97 @@ impl Design {
         });
         // If rounding leaves no position, the last point of positive weight is taken.
         past.or_else(|| self.weights.iter().rposition(|&w| w > 0.0)).unwrap_or(0)
+    }
+}
+
+privacy::stored! {
+    /// A design for random arm sets: the mixture, in equal parts, of the G-optimal design of the given set
+    /// and of several softmax rules learnt from sample sets.
+    ///
+    /// If the sets are i.i.d. the expectation of the largest leverage is O(d log d), against O(d^2) for the
+    /// G-optimal design of each set.
+    ///
+    /// # Source
+    /// Ruan, Yang and Xu, "Linear bandits with limited adaptivity and learning distributional optimal
+    /// design", 2021 (mixed-softmax policy). Departure: the exponent is `ln K`, the ridge is an argument, and
+    /// no core of the sample is computed first, so the bound holds for samples without exceptional sets.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct DistributionalDesign {
+        /// The weight of each rule, and the matrix `M` of its probabilities, which are proportional to
+        /// `(x^T M x)^(ln K)`.
+        rules: Vec<(f64, Symmetric)>,
+    }
+}
+
+impl DistributionalDesign {
+    /// Learns the rules from `passes` passes over the sets in `sample`, from `ridge` times the identity.
+    ///
+    /// Each visit of a set adds its point of largest leverage to the information matrix. A new rule begins
+    /// when the determinant of that matrix has doubled. The weight of a rule is its share of the visits.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] unless `ridge` is positive and `passes` is at least 1; [`Error::Dimension`]
+    /// without sets or for a set of other dimension than the first; [`Error::NotPositive`] if the information
+    /// matrix is not positive definite in double precision.
+    pub fn learn(sample: &[Features], ridge: f64, passes: usize) -> Result<Self, Error> {
+        crate::error::field("ridge", ridge, ridge > 0.0, "positive")?;
+        crate::error::field("passes", passes as f64, passes > 0, "at least 1")?;
+        let d =
+            sample.first().map(Features::d).ok_or(Error::Dimension { field: "sample", got: 0, want: 1 })?;
+        if let Some(got) = sample.iter().map(Features::d).find(|&got| got != d) {
+            return Err(Error::Dimension { field: "sample", got, want: d });
+        }
+        let total = (sample.len() * passes) as f64;
+        let positive = || Error::NotPositive { field: "design" };
+        let mut design = Symmetric::identity(d, ridge);
+        let mut rule = design.inverse().ok_or_else(positive)?;
+        let mut start = design.log_det().ok_or_else(positive)?;
+        let (mut rules, mut visits) = (Vec::new(), 0.0);
+        for set in std::iter::repeat_n(sample, passes).flatten() {
+            let best = argmax(set.rows().map(|x| rule.quadratic_form(x)));
+            design.add_outer(1.0, set.row(best).unwrap_or(&[]));
+            visits += 1.0;
+            let now = design.log_det().ok_or_else(positive)?;
+            if now > start + std::f64::consts::LN_2 {
+                rules.push((visits / total, rule));
+                (start, visits) = (now, 0.0);
+                rule = design.inverse().ok_or_else(positive)?;
+            }
+        }
+        rules.push((visits / total, rule));
+        Ok(Self { rules })
+    }
+
+    fn check_stored(&self) -> Result<(), Error> {
+        let d = self.rules.first().map(|(_, m)| m.d());
+        let fits = |(weight, m): &(f64, Symmetric)| (0.0..=1.0).contains(weight) && Some(m.d()) == d;
+        crate::error::stored(d.is_some() && self.rules.iter().all(fits))
+    }
+
+    /// The probability of each arm of `set`.
+    ///
+    /// # Errors
+    /// Those of [`Design::g_optimal`]; [`Error::Dimension`] if the dimension is not that of the sample.
+    pub fn on(&self, set: &Features) -> Result<Design, Error> {
+        let want = self.rules.first().map_or(0, |(_, m)| m.d());
+        if set.d() != want {
+            return Err(Error::Dimension { field: "set", got: set.d(), want });
+        }
+        let mut design = Design::g_optimal(set.rows(), 2.0)?;
+        design.weights.iter_mut().for_each(|w| *w *= 0.5);
+        let exponent = (set.k() as f64).ln();
+        for (weight, m) in &self.rules {
+            let power = |x: &[f64]| m.quadratic_form(x).max(0.0).powf(exponent);
+            let sum: f64 = set.rows().map(power).sum();
+            for (w, x) in design.weights.iter_mut().zip(set.rows()) {
+                let p = if sum > 0.0 { power(x) / sum } else { 1.0 / set.k() as f64 };
+                *w += 0.5 * weight * p;
+            }
+        }
+        let points: Vec<&[f64]> = set.rows().collect();
+        let (_, q) = Span::of(&points, set.d()).leverages(&design.weights)?;
+        design.max_leverage = q.into_iter().fold(0.0, f64::max);
+        Ok(design)
     }
 }
 

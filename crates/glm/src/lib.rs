@@ -30,7 +30,7 @@ pub mod published;
 pub mod shuffle;
 
 pub use descent::{Descent, onto_ball};
-pub use design::Design;
+pub use design::{Design, DistributionalDesign};
 pub use environment::{GlmEnvironment, Instance};
 pub use error::Error;
 pub use link::Link;

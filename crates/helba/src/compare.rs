@@ -1,19 +1,18 @@
 //! Step 3 of a decision: the argmax of the scores, and the test of the trace condition in a spare slot of the
-//! same comparison.
+//! same comparison ([`circuits::argmax::Argmax::products`]).
 //!
-//! A ciphertext at level l leaves this step at level l − c − log₂ Ka − 1: c levels for the comparison
-//! polynomial, log₂ Ka for the product over the pairs of an arm (Ka arms after padding), and one for the
-//! mask.
+//! Scores at level l give a result at level l − c − log₂ Ka − 1: c levels for the comparison polynomial, log₂
+//! Ka for the product over the pairs of an arm (Ka arms after padding), and one for the mask.
 //!
 //! Source: Algorithm 4, step 3. Departure: [`circuits::argmax::Argmax`] compares all pairs of arms at once.
 //! The paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with K.
 
 use crate::Error;
+use circuits::Comparison;
 use circuits::argmax::Argmax;
-use circuits::{Comparison, Complex64, SlotAlgebra};
 use protocol::{BanditConfig, Shape};
 
-/// The argmax circuit of a bandit. Each arm has one block of slots; the trace stands in slot D² of the first
+/// The argmax circuit of a bandit. Each arm has one block of slots, and the trace is in slot D² of the first
 /// block.
 ///
 /// # Errors
@@ -23,39 +22,12 @@ pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
     Ok(Argmax::new(shape.arm_slots, shape.block(), shape.trace_slot(), comparison)?)
 }
 
-/// Compares all pairs of scores and multiplies each arm's results. Slot (a, 0) of the result is near 1 if arm
-/// a has the largest score, and near 0 otherwise. The slot of the trace is near 1 if the trace has reached
-/// `trace_threshold`. Other slots hold intermediate results. `index` is the result of
-/// [`crate::score::optimistic_index`].
-///
-/// # Errors
-/// Those of the algebra.
-pub fn wins<A: SlotAlgebra>(
-    alg: &A,
-    argmax: &Argmax,
-    index: &A::Vector,
-    trace_threshold: f64,
-) -> Result<A::Vector, A::Error> {
-    let differences = argmax.pairwise_differences(alg, index, trace_threshold)?;
-    argmax.row_product(alg, &argmax.indicator(alg, &differences)?)
-}
-
-/// Keeps the slot of the trace and multiplies it by the number of slots, so that the result of the trace
-/// comparison is the constant coefficient of the encoded message. Uses one level.
-///
-/// # Errors
-/// Those of the algebra.
-pub fn trace<A: SlotAlgebra>(alg: &A, shape: Shape, wins: &A::Vector) -> Result<A::Vector, A::Error> {
-    let mut mask = vec![Complex64::ZERO; shape.decision_slots()];
-    mask[shape.trace_slot()].re = shape.decision_slots() as f64;
-    alg.mul_plain(wins, &mask)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use protocol::MOST_ARMS;
     use protocol::exchange::{TRACE_DECISION, TRACE_FLOOD_BITS, indicator_error, largest_entry};
+    use testkit::worst_error;
 
     /// For the largest number of arms of each comparison, the entry of the trace stays on the right side of
     /// [`TRACE_DECISION`] with noise of 1/16 from the server and 1/16 from the device.
@@ -66,7 +38,8 @@ mod tests {
             for comparison_bits in [6, 8, 10] {
                 let config = BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) };
                 let argmax = argmax(&config, shape).unwrap();
-                let error = argmax.comparison().measured_error(config.resolution(), 100_000) / 2.0;
+                let sign = argmax.comparison();
+                let error = worst_error(|x| sign.eval(x), |_| 1.0, [config.resolution(), 1.0], 100_000) / 2.0;
                 assert!(error < indicator_error(shape.arm_slots));
             }
             let (row, error) = (shape.arm_slots as i32, indicator_error(shape.arm_slots));

@@ -1,7 +1,7 @@
-//! Steps 2 and 3 together: score, compare, answer, on any slot algebra.
+//! Steps 2 and 3, score and comparison, on any slot algebra.
 //!
-//! The engine runs this circuit on ciphertexts, the planner on counted vectors, tests on exact vectors. It
-//! takes the contexts at the level that [`protocol::levels::DecisionLevels`] adds up to and leaves the answer
+//! The engine runs this circuit on ciphertexts, the planner on an operation counter, and tests on exact
+//! vectors. Contexts are at the level that [`protocol::levels::DecisionLevels`] adds up to, and the answer is
 //! at level 0.
 
 use crate::score::ScoreInputs;
@@ -10,21 +10,21 @@ use circuits::SlotAlgebra;
 use circuits::argmax::Argmax;
 use protocol::{BanditConfig, Shape};
 
-/// The circuit of a decision, with its public numbers.
+/// The circuit of a decision and its public numbers.
 #[derive(Debug, Clone)]
 pub struct DecisionCircuit {
     score: ScoreInputs,
     argmax: Argmax,
-    /// C, over twice the bound on the trace.
+    /// C divided by twice the bound on the trace.
     threshold: f64,
 }
 
 /// The results of a decision before they are masked for the user.
 #[derive(Debug, Clone)]
 pub struct Decided<V> {
-    /// Slot (a, 0) is near 1 if arm a is worth playing and near 0 otherwise; every other slot is 0.
+    /// Slot (a, 0) is near 1 if arm a is worth playing, and near 0 otherwise. Every other slot is 0.
     pub action: V,
-    /// The trace comparison in the constant coefficient of the message, if trace statistics came.
+    /// The trace comparison in the constant coefficient of the message, if trace statistics were given.
     pub trace: Option<V>,
 }
 
@@ -40,8 +40,7 @@ impl DecisionCircuit {
     }
 
     /// Computes the action from contexts and model, and the trace comparison if trace statistics are given.
-    /// `after` is called with `"score"` and with `"compare"` when these steps are done; the rest is the
-    /// answer.
+    /// Calls `after` with `"score"` and with `"compare"` after these steps.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -56,10 +55,12 @@ impl DecisionCircuit {
         let sum = trace.map(|trace| alg.add(contexts, trace)).transpose()?;
         let index = score::optimistic_index(alg, &self.score, sum.as_ref().unwrap_or(contexts), model)?;
         after("score");
-        let wins = compare::wins(alg, &self.argmax, &index, self.threshold)?;
+        let wins = self.argmax.products(alg, &index, self.threshold)?;
         after("compare");
         let action = self.argmax.one_hot(alg, &wins)?;
-        let trace = trace.map(|_| compare::trace(alg, self.score.shape, &wins)).transpose()?;
+        // Times the number of slots, so that the comparison is the constant coefficient of the message.
+        let slots = self.score.shape.decision_slots() as f64;
+        let trace = trace.map(|_| self.argmax.spare_result(alg, &wins, slots)).transpose()?;
         Ok(Decided { action, trace })
     }
 }
@@ -67,10 +68,10 @@ impl DecisionCircuit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clear::ClearTwin;
     use circuits::Clear;
     use protocol::Layout;
     use protocol::levels::DecisionLevels;
+    use testkit::ClearTwin;
 
     /// On exact vectors the circuit plays an arm whose index is within the comparison's resolution of the
     /// largest, mostly the twin's own arm, and it uses the levels that the protocol states.

@@ -4,30 +4,31 @@ use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
 use protocol::Shape;
+use protocol::exchange::ANSWER_FLOOD_BITS;
 use rand::CryptoRng;
 use std::time::Instant;
 
-/// Computes decisions and batch updates on ciphertexts: parameters, public key and evaluation keys. One
-/// engine serves all bandits of a key pair.
+/// Computes decisions and batch updates on ciphertexts, with the parameters, public key and evaluation keys
+/// of a key pair. All bandits of the key pair share one engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     public_key: PublicKey,
     key_id: KeyId,
     shape: Shape,
-    /// Vectors of the decision's period.
+    /// Vectors with the period of decisions.
     decision: Encrypted,
-    /// Vectors of the update's period.
+    /// Vectors with the period of updates.
     update: Encrypted,
 }
 
 /// The two ciphertexts of a decision, before they are masked for the user.
 #[derive(Debug, Clone)]
 pub struct DecisionOutput {
-    /// Near 1 at the slot of each arm worth playing, near 0 elsewhere.
+    /// The action: near 1 in the slot of each arm worth playing, and near 0 in the slots of the others.
     pub action: Ciphertext,
-    /// The trace comparison in its constant coefficient, if it was asked.
+    /// The trace comparison in the constant coefficient, if the schedule asks for it.
     pub trace: Option<Ciphertext>,
-    /// Wall time by phase.
+    /// Seconds of wall time in each phase.
     pub seconds: Vec<(String, f64)>,
     pub(crate) inputs: DecisionInputs,
 }
@@ -55,12 +56,12 @@ impl Engine {
         self.decision.evaluator().params()
     }
 
-    /// The name of the key pair.
+    /// The id of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
 
-    /// The shape that the keys were made for.
+    /// The shape of the keys.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -73,8 +74,7 @@ impl Engine {
         &self.public_key
     }
 
-    /// Steps 2 and 3 on encrypted contexts: the action, and the trace comparison where the schedule asks for
-    /// it.
+    /// Steps 2 and 3 on encrypted contexts: the action, and the trace comparison if the schedule asks for it.
     ///
     /// # Errors
     /// [`Error::WrongLevel`], [`Error::Ckks`] if a key is missing.
@@ -92,7 +92,7 @@ impl Engine {
         let circuit = DecisionCircuit::new(&inputs.config, inputs.scalars, self.shape)?;
         let trace = inputs.trace.as_ref().map(|(trace, _)| &**trace);
         let decided = circuit.run(&self.decision, contexts, trace, &inputs.model, |step| clock.lap(step))?;
-        let action = refresh::answer(self.params(), &self.public_key, decided.action, rng);
+        let action = refresh::flood(self.params(), &self.public_key, decided.action, ANSWER_FLOOD_BITS, rng);
         clock.lap("answer");
         Ok(DecisionOutput { action, trace: decided.trace, seconds: clock.laps, inputs })
     }
@@ -105,11 +105,12 @@ impl Engine {
         let mut clock = Clock::new();
         let (factors, dim) = (&inputs.factors, self.shape.dim);
         let newton = Newton::new(dim, factors.start(), factors.steps(), inputs.plan.design_scale)?;
-        // The levels of steps that this update does not need are dropped first, since lower levels cost less.
+        // Levels of steps that this update does not need are dropped first, because operations at lower
+        // levels cost less.
         let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
         let statistics = self.update.drop_to(&inputs.snapshot, level)?;
         let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
-        // The refreshed polynomial arrives at the top with the scale it has now.
+        // A refresh keeps the scale, so that the model takes the scale of the level that it returns at.
         let model = self.evaluator().adjust_to(
             &model,
             inputs.plan.refresh_level,

@@ -1,24 +1,24 @@
 use fault::Fault;
 
-/// Why a bandit refused.
+/// The reason why a bandit refused an operation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// From the protocol: a configuration that these keys cannot carry, or an unknown decision.
+    /// From the protocol: a configuration that does not fit these keys, or an unknown decision.
     #[error(transparent)]
     Protocol(#[from] protocol::Error),
-    /// Untrusted: a ciphertext at a level other than the one agreed.
+    /// Untrusted: a ciphertext at another level than that of the plan.
     #[error("{what} is at level {got}, expected level {want}")]
     WrongLevel {
-        /// Which ciphertext.
+        /// The ciphertext.
         what: &'static str,
-        /// Level found.
+        /// Its level.
         got: usize,
-        /// Level expected.
+        /// The level of the plan.
         want: usize,
     },
     /// Untrusted: a stored state that cannot be read.
-    #[error("stored state cannot be read: {0}")]
+    #[error("the stored state cannot be read: {0}")]
     BadState(String),
     /// Bug: cannot happen. If you read this the library is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
@@ -37,19 +37,8 @@ impl Error {
         match self {
             Error::Protocol(error) => error.fault(),
             Error::WrongLevel { .. } => Fault::Level,
-            Error::Ckks(error) => error.fault(),
+            Error::Ckks(error) | Error::Circuit(circuits::Error::Ckks(error)) => error.fault(),
             Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,
-        }
-    }
-}
-
-impl From<circuits::EncryptedError> for Error {
-    fn from(e: circuits::EncryptedError) -> Self {
-        match e {
-            circuits::EncryptedError::Circuit(e) => Error::Circuit(e),
-            circuits::EncryptedError::Ckks(e) => Error::Ckks(e),
-            // The enum may grow; its text says what is wrong.
-            other => Error::BadState(other.to_string()),
         }
     }
 }

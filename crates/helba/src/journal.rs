@@ -1,20 +1,20 @@
-//! Rows beside a state: bounded maps whose changes are listed, so that a store writes each row by itself.
+//! Bounded maps of rows. Their changes are lists of edits, so that a store writes single rows.
 
 use crate::Error;
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A row that ages: of two rows, the one with the smaller number is older.
+/// A row with a number. The row with the smaller number is older.
 pub trait Numbered {
-    /// The round or the count at which the row was added.
+    /// The round or the count of the row.
     fn number(&self) -> u64;
 }
 
-/// A map that keeps the newest rows, at most `most` of them. Finding a row, and finding the oldest, take
-/// logarithmic time.
+/// A map of the newest rows, at most `most`. Finding a row, and finding the oldest row, take logarithmic
+/// time.
 ///
-/// The map is changed in two steps: [`set`](Self::set) and [`remove`](Self::remove) list the edits and change
-/// nothing; [`apply`](Self::apply) carries them out once they are stored.
+/// A change has two steps: [`set`](Self::set) and [`remove`](Self::remove) return edits and change nothing,
+/// and [`apply`](Self::apply) applies the edits after they are stored.
 #[derive(Debug, Clone)]
 pub struct Recent<K, V> {
     most: usize,
@@ -22,12 +22,12 @@ pub struct Recent<K, V> {
     by_number: BTreeSet<(u64, K)>,
 }
 
-/// A row that is written, or removed where `value` is `None`.
+/// A row that is written, or removed if `value` is `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit<K, V> {
-    /// Names the row.
+    /// The key of the row.
     pub key: K,
-    /// Its new value.
+    /// The new value.
     pub value: Option<V>,
 }
 
@@ -42,7 +42,7 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         Recent { most, rows: BTreeMap::new(), by_number: BTreeSet::new() }
     }
 
-    /// The rows that a store held.
+    /// Reads the rows of a store.
     ///
     /// # Errors
     /// [`Error::BadState`] if a key or a value cannot be read.
@@ -63,12 +63,12 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.iter()
     }
 
-    /// The row of that key.
+    /// The row of this key.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.rows.get(key)
     }
 
-    /// Whether there is a row of that key.
+    /// Whether the map has a row of this key.
     pub fn contains(&self, key: &K) -> bool {
         self.rows.contains_key(key)
     }
@@ -78,7 +78,7 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -88,7 +88,7 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.get(&self.by_number.first()?.1)
     }
 
-    /// The edits that write a row; a new row beyond the bound takes the place of the oldest.
+    /// The edits that write a row. A new row beyond the bound replaces the oldest row.
     pub fn set(&self, key: K, value: V) -> Vec<Edit<K, V>> {
         let new = usize::from(!self.contains(&key));
         let excess = (self.len() + new).saturating_sub(self.most);
@@ -108,7 +108,7 @@ impl<K: Copy + Ord, V: Numbered> Recent<K, V> {
         self.rows.keys().map(|key| Edit { key: *key, value: None }).collect()
     }
 
-    /// Carries `edits` out.
+    /// Applies `edits`.
     pub fn apply(&mut self, edits: Vec<Edit<K, V>>) {
         for Edit { key, value } in edits {
             match value {
@@ -176,7 +176,7 @@ mod tests {
             recent.apply(edits);
         }
         assert_eq!((recent.len(), recent.oldest()), (3, Some(&3)));
-        // A row that is written again ages anew and pushes none out.
+        // A row that is written again takes its new number, and no row is removed.
         let edits = recent.set(97, 6);
         assert_eq!(edits.len(), 1);
         recent.apply(edits);

@@ -1,12 +1,12 @@
-//! HELBA's server side: a bandit that learns from ciphertexts it cannot read.
+//! The server side of HELBA: a bandit that learns from ciphertexts which it cannot decrypt.
 //!
-//! The steps of Algorithm 4 of "Encrypted linear contextual bandit" are one file each, read in this order:
+//! Each step of Algorithm 4 of "Encrypted linear contextual bandit" has one file, in this order:
 //! [`score`] (the optimistic index), [`compare`] (argmax and trace condition), [`decide`] (both, up to the
 //! answer), [`update`] (inverse and estimate), [`refresh`] (the masked exchange that brings them back to the
-//! top level). [`Bandit`] is the state machine around them, without I/O. [`clear`] is the same bandit in
-//! exact arithmetic. Configuration, levels and slots are in `protocol`, which devices share.
+//! top level). [`Bandit`] is the state machine around them, without I/O. Configuration, levels and slots are
+//! in `protocol`, which devices share.
 //!
-//! For servers. Algorithms in the clear are in `bandit`, ciphertext operations in `ckks`.
+//! For servers. The crate `bandit` has algorithms in the clear, and `ckks` has ciphertext operations.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -15,7 +15,6 @@
 //! | Σ xxᵀ of the batch | trace statistics |
 //! | c₁, c₂, β(t) | [`Scalars`] |
 
-pub mod clear;
 pub mod compare;
 pub mod decide;
 mod engine;

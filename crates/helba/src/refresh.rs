@@ -1,20 +1,19 @@
-//! Step 4, the exchanges with a user: the masked refresh, the answer, and the trace question where the
-//! schedule asks it.
+//! Step 4, the exchanges with a user: the masked refresh, the answer, and the trace question if the schedule
+//! asks it.
 //!
-//! Levels in → out: refresh 2 → top; answer and trace question 0 → 0.
+//! A refresh takes a model at level 2 and returns it at the top level. Answer and trace question stay at
+//! level 0.
 //!
-//! Source: Algorithm 10. Departures: every coefficient is masked, in the ring Xᴺ + 1. The mask of the refresh
-//! is not uniform modulo q but two bits narrower, so that nothing wraps
-//! ([`protocol::exchange::mask_distance`] bounds what a user learns). A user answers the trace question with
-//! one bit, not with the number.
+//! Source: Algorithm 10. Departures: every coefficient is masked, modulo Xᴺ + 1. The mask of the refresh
+//! is not uniform modulo q but two bits narrower, so that nothing wraps (docs/threat-model.md bounds what a
+//! user learns). A user answers the trace question with one bit, and not with the number.
 
 use ckks::{Ciphertext, MaskSeed, Params, PublicKey};
-use protocol::exchange::{ANSWER_FLOOD_BITS, TRACE_FLOOD_BITS};
 use rand::CryptoRng;
 
-/// The model under the mask of `seed`, re-randomised: a user who decrypts it sees noise. The scale of `model`
-/// is that of the level it will be encrypted at. The masked model is read at the canonical scale of its own
-/// level, like every ciphertext in transit.
+/// The model under the mask of `seed`, re-randomised. A user who decrypts it sees noise. The scale of `model`
+/// is that of the level at which it will be encrypted again. The masked model has the canonical scale of its
+/// own level, as every ciphertext in a message.
 pub fn hide<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
@@ -28,8 +27,8 @@ pub fn hide<R: CryptoRng>(
     masked
 }
 
-/// Removes the mask of `seed` at `level` from the model of `slots` values that a user encrypted anew. The
-/// user kept only the coefficients that a message of `slots` values has.
+/// Removes the mask of `seed` at `level` from the model of `slots` values that a user encrypted again. The
+/// user kept only the coefficients of a message of `slots` values.
 pub fn reveal(
     params: &Params,
     mut refreshed: Ciphertext,
@@ -41,24 +40,12 @@ pub fn reveal(
     refreshed
 }
 
-/// Adds noise of [`TRACE_FLOOD_BITS`] to the trace comparison, which is in the constant coefficient, and
-/// re-randomises it. The device answers only whether the [threshold](protocol::exchange::trace_threshold) is
-/// reached. Beyond that it sees the comparison of a trace near C, under that noise.
-pub fn trace_question<R: CryptoRng>(
-    params: &Params,
-    key: &PublicKey,
-    comparison: Ciphertext,
-    rng: &mut R,
-) -> Ciphertext {
-    flooded(params, key, comparison, TRACE_FLOOD_BITS, rng)
-}
-
-/// Adds noise of [`ANSWER_FLOOD_BITS`] to an action and re-randomises it.
-pub fn answer<R: CryptoRng>(params: &Params, key: &PublicKey, action: Ciphertext, rng: &mut R) -> Ciphertext {
-    flooded(params, key, action, ANSWER_FLOOD_BITS, rng)
-}
-
-fn flooded<R: CryptoRng>(
+/// Adds uniform noise of ± 2^−`bits` of the scale to an answer
+/// ([`ANSWER_FLOOD_BITS`](protocol::exchange::ANSWER_FLOOD_BITS)) or to a trace comparison
+/// ([`TRACE_FLOOD_BITS`](protocol::exchange::TRACE_FLOOD_BITS)), and re-randomises it. The device answers
+/// only whether the [threshold](protocol::exchange::trace_threshold) of the trace is reached. Beyond that it
+/// sees the comparison of a trace near C under this noise.
+pub(crate) fn flood<R: CryptoRng>(
     params: &Params,
     key: &PublicKey,
     mut a: Ciphertext,

@@ -1,28 +1,28 @@
 //! Step 2 of a decision: the optimistic index u + β·√(z + c₁) of each arm, with u = ⟨ω, x⟩ and z = xᵀAx.
 //!
-//! A ciphertext at level l leaves this step at level l − 2 − log₂(degree + 1): one level for the product with
-//! the model, one for the mask, the rest for the square root's polynomial.
+//! Contexts at level l give a result at level l − 2 − log₂(degree + 1): one level for the product with the
+//! model, one for the mask, and the rest for the polynomial of the square root.
 //!
-//! One product of contexts (and trace statistics) with the model, summed over each D × D square, holds z, u
-//! and the trace. u and the trace enter the index linearly, so they are masked only at the level where they
-//! are added. Where the trace is the imaginary part of a z, conjugation separates them.
+//! One product of contexts (and trace statistics) with the model, summed over each D × D square, contains z,
+//! u and the trace. u and the trace enter the index linearly, so that they are masked at the level where they
+//! are added. If the trace is the imaginary part of a z, conjugation separates them.
 //!
-//! Source: Algorithm 4, step 2, section 4.2. Departures: contexts hold xxᵀ beside x; the square root is a
-//! Chebyshev polynomial (eq. 5 is in `circuits`); the constant β/t, which all indices share, is left out.
+//! Source: Algorithm 4, step 2, section 4.2. Departures: contexts contain xxᵀ beside x; the square root is a
+//! Chebyshev polynomial (`testkit` has eq. 5); the constant β/t, which all indices share, is omitted.
 
 use circuits::argmax::tie_bonus;
 use circuits::{Chebyshev, Complex64, LinearTransform, SlotAlgebra};
 use protocol::{BanditConfig, Shape};
 
-/// ⟨ω, x⟩ is assumed to stay within ± this when rewards are within ± 1. Ridge predictions overshoot a little.
-/// Contexts chosen against the bound can exceed it (up to √t/2), and then the answers leave [0, 1]: devices
-/// check that.
+/// The assumed bound on |⟨ω, x⟩| for rewards within ± 1. Ridge predictions exceed 1 a little. Contexts that
+/// are chosen against the bound can exceed it, up to √t/2. The entries of the answer are then outside [0, 1],
+/// which devices check.
 const PREDICTION_BOUND: f64 = 1.5;
 
-/// Scalars that the server computes in the clear.
+/// The scalars of a round, which the server computes in the clear.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scalars {
-    /// Confidence width β.
+    /// The confidence width β.
     pub beta: f64,
     /// The number added under the square root.
     pub c1: f64,
@@ -30,8 +30,8 @@ pub struct Scalars {
     pub c2: f64,
     /// A lower bound on every index.
     pub least_index: f64,
-    /// A bound on the difference of two indices, with room for the bonus of a tie. Departure from Prop. 10: a
-    /// bound from rewards within ± 1 that also covers constant widths.
+    /// A bound on the difference of two indices, with room for the tie bonus. Departure from Prop. 10: the
+    /// bound follows from rewards within ± 1, and holds for constant widths too.
     pub range: f64,
 }
 
@@ -41,7 +41,8 @@ impl Scalars {
         let l = &config.linear;
         let beta = l.beta(t, t_j);
         let c1 = l.c1(t_j);
-        // A_j stays below V⁻¹ ≤ 1/λ (Newton's iterates rise towards it); a sixteenth for errors.
+        // A_j stays below V⁻¹ ≤ 1/λ, because Newton's iterates rise towards it. A sixteenth of the bound is
+        // left for errors.
         let c2 = c1 + 1.0625 * l.l * l.l / l.lambda;
         Scalars {
             beta,
@@ -60,16 +61,16 @@ pub struct ScoreInputs {
     pub shape: Shape,
     /// K, the number of arms without padding.
     pub arms: usize,
-    /// Degree of the square root's polynomial.
+    /// The degree of the polynomial of the square root.
     pub sqrt_degree: usize,
-    /// The round's scalars.
+    /// The scalars of the round.
     pub scalars: Scalars,
     /// An upper bound on the trace.
     pub trace_bound: f64,
 }
 
 impl ScoreInputs {
-    /// The inputs of a bandit's round.
+    /// The inputs of a round with these scalars.
     pub fn new(config: &BanditConfig, scalars: Scalars, shape: Shape) -> Self {
         ScoreInputs {
             shape,
@@ -81,11 +82,11 @@ impl ScoreInputs {
     }
 }
 
-/// The indices over their range, moved into ± ½: arm a's at slot (a, 0), −½ at padding arms; trace/(2·bound)
-/// at slot (0, D²); 0 elsewhere.
+/// The indices divided by their range and shifted into ± ½. Slot (a, 0) holds that of arm a, and −½ if a is
+/// padding. Slot (0, D²) holds trace/(2·bound). All other slots are 0.
 ///
 /// # Errors
-/// Of the algebra; out of levels below 2 + log₂(degree + 1).
+/// Those of the algebra; out of levels if the contexts have fewer than 2 + log₂(degree + 1).
 pub fn optimistic_index<A: SlotAlgebra>(
     alg: &A,
     inputs: &ScoreInputs,
@@ -101,12 +102,12 @@ pub fn optimistic_index<A: SlotAlgebra>(
         mask.iter_mut().step_by(block).take(*arms).for_each(|v| v.re = value);
         mask
     };
-    // The real part, where there is another.
+    // The real part is taken if there is an imaginary one.
     let imaginary = unit.im != 0.0;
     let share = if imaginary { 0.5 } else { 1.0 };
     let real = |v: A::Vector| if imaginary { alg.add(&v, &alg.conjugate(&v)?) } else { Ok(v) };
 
-    // Valid at the first slot of each square; other slots hold parts of two squares until the masks.
+    // The first slot of each square is valid. Other slots hold parts of two squares, which the masks remove.
     let sums = circuits::rotate_sum(alg, &alg.mul(contexts, model)?, 1, square)?;
     // 2(z + c₁)/c₂ − 1.
     let at_zero = 2.0 * scalars.c1 / scalars.c2 - 1.0;
@@ -115,7 +116,7 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let (factor, c2) = (scalars.beta / range, scalars.c2);
     let root = |x: f64| factor * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
     let sqrt = Chebyshev::interpolate(root, inputs.sqrt_degree, -1.0, 1.0)?;
-    // u/range and trace/(2·bound), one level above where the root comes out.
+    // u/range and trace/(2·bound), one level above the result of the root.
     let mut pick = at_arms(share / range);
     pick[shape.trace_slot()] = unit.conj() * share / (2.0 * inputs.trace_bound);
     let pick = LinearTransform::new(slots, slots, [(square as i64, pick)])?;
@@ -125,12 +126,12 @@ pub fn optimistic_index<A: SlotAlgebra>(
     let index = if scalars.beta > 0.0 {
         sqrt.evaluate_plus(alg, &z, &[(1.0, &linear)])?
     } else {
-        // No width, and a polynomial without levels.
+        // The polynomial is constant and takes no level.
         alg.drop_to(&linear, alg.level(&z) - depth)?
     };
 
     let middle = scalars.least_index / range + 0.5;
-    // Slots without an arm hold the root of c₁ now.
+    // Slots without an arm hold the root of c₁.
     let rest = sqrt.eval(at_zero);
     let mut clear = vec![Complex64::new(-rest, 0.0); shape.decision_slots()];
     for a in 0..shape.arm_slots {
@@ -145,9 +146,9 @@ mod tests {
     use circuits::Clear;
     use protocol::{Layout, Plan};
 
-    /// Indices and trace on exact vectors, for blocks of four squares and of two, with padding in features
-    /// and arms: what the formulas say, but for what the square root's polynomial misses, and nothing in any
-    /// other slot.
+    /// On exact vectors, for blocks of four squares and of two, with padding in features and arms: indices
+    /// and trace equal the formulas up to the error of the square root's polynomial, and all other slots are
+    /// 0.
     #[test]
     fn indices_and_trace_are_what_the_formulas_say() {
         for (d, k, alpha) in

@@ -1,16 +1,17 @@
 //! Step 1, at the end of a batch: the inverse A ≈ V⁻¹ and the estimate ω = A·g.
 //!
-//! Statistics at level l leave this step as a model at level l − 3 − 2·steps: one level for the first
-//! product, two for each of Newton's steps, two for the estimate.
+//! Statistics at level l give a model at level l − 3 − 2·steps: one level for the first product, two for each
+//! of Newton's steps, and two for the estimate.
 //!
-//! Source: eq. 2. Departure: a warm start from the last inverse, which the length of a batch or the trace
-//! condition keeps near ([`circuits::inverse::Newton`]), and factors that keep the spectrum centred; the
-//! paper starts from I/c every time.
+//! Source: eq. 2. Departures: the iteration starts from the last inverse
+//! ([`circuits::inverse::Newton::warm_start`]), which is close because the length of a batch or its trace is
+//! bounded, and the factors of its steps centre the spectrum. The paper starts from I/c.
 
 use circuits::SlotAlgebra;
 use circuits::inverse::Newton;
 
-/// The new model from statistics (level l; design and moment in one vector) and the old model (above l).
+/// The new model from the statistics at level l, with design and moment in one vector, and the old model
+/// above level l.
 ///
 /// # Errors
 /// Those of the algebra; out of levels if l < 3 + 2·steps.
@@ -33,6 +34,7 @@ mod tests {
     use circuits::{Clear, Complex64};
     use nalgebra::{DMatrix, DVector};
     use protocol::{BanditConfig, INVERSE_TOLERANCE, Shape};
+    use testkit::newton::{matrix_slots, read_solution, solution_slots};
 
     /// The longest batch of the default schedule, and of any public one.
     const DEFAULT_BATCH: u64 = 16;
@@ -73,10 +75,10 @@ mod tests {
             let alg = Clear::new(newton.period()).unwrap();
             let fresh = |slots: &[Complex64], level| alg.fresh(slots, level).unwrap();
             let omega = vec![0.0; d];
-            let model = fresh(&newton.solution_slots(self.inverse.as_slice(), &omega).unwrap(), 41);
-            let statistics = fresh(&newton.matrix_slots(self.design.as_slice()).unwrap(), 40);
+            let model = fresh(&solution_slots(d, self.inverse.as_slice(), &omega), 41);
+            let statistics = fresh(&matrix_slots(d, self.design.as_slice()), 40);
             let model = batch_update(&alg, &newton, &statistics, &model).unwrap();
-            let (inverse, _) = newton.read_solution(model.values()).unwrap();
+            let (inverse, _) = read_solution(d, model.values());
             self.inverse = DMatrix::from_column_slice(d, d, &inverse);
             // The eigenvalues of A·V, by those of the symmetric V^½ A V^½.
             let root = self.design.clone().symmetric_eigen();
@@ -129,8 +131,8 @@ mod tests {
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let x = DVector::from_vec(vec![1.0, 0.0]);
         assert!(batches.batch(&x, 10 * DEFAULT_BATCH, DEFAULT_BATCH) > 10.0 * INVERSE_TOLERANCE);
-        // Where the bandit counts them, it knows that one update was not enough, and later ones reach the
-        // tolerance.
+        // If the bandit counts all feedbacks, its residual shows that one update was not enough, and later
+        // updates reach the tolerance.
         let mut batches = Batches::new(Schedule::GrowthOrEvery { rounds: DEFAULT_BATCH }, 2, 1.0, 1.0);
         let mut distances: Vec<_> =
             [10 * DEFAULT_BATCH, 1, 1].map(|n| (batches.batch(&x, n, n), batches.residual)).into();

@@ -1,8 +1,10 @@
+//! A slot algebra that counts the operations of a circuit by level.
+
 use circuits::{Clear, ClearVector, Complex64, Counts, Error, LinearTransform, SlotAlgebra};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// A slot operation, with the numbers besides the level that its time depends on.
+/// A slot operation, with the numbers on which its time depends besides the level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
     /// A sum of ciphertexts, or another operation that touches each residue once.
@@ -56,9 +58,9 @@ impl OperationCounter {
         self.clear.fresh(&[Complex64::ZERO], level)
     }
 
-    /// How often each operation was done at each level (the one before it).
+    /// The number of operations of each kind at each level before the operation.
     pub(crate) fn steps(&self) -> BTreeMap<(Op, usize), usize> {
-        // A map is whole even if a thread panicked beside it.
+        // The map is consistent after a panic, because each change of it is one insertion.
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -71,7 +73,7 @@ impl OperationCounter {
         *self.steps.lock().unwrap_or_else(PoisonError::into_inner).entry((op, level)).or_default() += 1;
     }
 
-    /// Two operands at one level: an engine adjusts the higher one.
+    /// The lower level of two operands. An engine adjusts the higher operand to it, which is counted.
     fn align(&self, a: &ClearVector, b: &ClearVector) -> usize {
         let (a, b) = (self.level(a), self.level(b));
         if a != b {
@@ -216,7 +218,7 @@ impl SlotAlgebra for OperationCounter {
 mod tests {
     use super::*;
 
-    /// Sums are priced by what they read, at the level they start from.
+    /// Sums are counted with the number of their operands, at the level above their result.
     #[test]
     fn sums_are_noted_with_their_operands() {
         let counter = OperationCounter::new(8).unwrap();
@@ -237,7 +239,7 @@ mod tests {
         assert_eq!(steps, want);
     }
 
-    /// Each use of a key that is kept with a seed expands it, and no other.
+    /// Each use of a key that is kept with a seed counts one expansion, and no use of another key does.
     #[test]
     fn seeded_keys_are_noted() {
         let counter = OperationCounter::with_seeded(8, [3, 7].into()).unwrap();

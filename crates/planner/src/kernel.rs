@@ -1,4 +1,4 @@
-//! The kernels that run, why these, and what others would take.
+//! The kernels that this process runs, the reason, and predicted times with other kernels.
 
 use crate::plan::many;
 use crate::price::is_measured;
@@ -20,8 +20,8 @@ pub struct KernelSeconds {
 
 /// The kernels that this process runs and the reason, as a sentence for logs.
 ///
-/// The choice is a table: the last of [`Kernel::ALL`] whose features the CPU has, unless `RNS_KERNEL` names
-/// another ([`rns::kernels`]).
+/// These are the last of [`Kernel::ALL`] whose features the CPU has, unless `RNS_KERNEL` names others
+/// ([`rns::kernels`]).
 pub fn kernel_choice() -> String {
     let (runs, wanted) = (rns::kernels(), std::env::var("RNS_KERNEL").unwrap_or_default());
     if runs.to_string() == wanted {
@@ -42,8 +42,8 @@ pub fn kernel_choice() -> String {
 }
 
 impl Report {
-    /// What a decision takes with the kernels that run, and with the others that have prices for this kind of
-    /// CPU, on `threads` threads; prices are of one and of two.
+    /// The predicted time of a decision with the kernels that run, and with the others that have prices for
+    /// this kind of CPU, on one thread or on two, whichever is nearer to `threads`.
     pub fn kernel_outlook(&self, threads: usize) -> String {
         let threads = threads.clamp(1, 2);
         let decision = |all: &[Seconds]| {
@@ -57,7 +57,7 @@ impl Report {
             many(threads as u64, "thread")
         );
         if price != runs {
-            // There is no record of a machine that runs these.
+            // These kernels have no prices.
             out += &format!(" or less, by the prices of {price}");
         }
         for other in self.kernels.iter().filter(|other| other.kernel != runs).rev() {
@@ -86,7 +86,7 @@ pub(crate) fn price_of(kernel: Kernel) -> Kernel {
     Kernel::ALL[..=upto].iter().rev().copied().find(|&k| is_measured(k)).unwrap_or(Kernel::Scalar)
 }
 
-/// A kernel as the word that `RNS_KERNEL` has for it.
+/// Serialises a kernel as its word in `RNS_KERNEL`.
 pub(crate) fn word<S: Serializer>(kernel: &Kernel, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(kernel)
 }

@@ -110,7 +110,7 @@ pub struct Report {
     pub update_depth: Vec<Depth>,
     /// Slots a decision and an update use.
     pub slots: [usize; 2],
-    /// Slots there are.
+    /// Slots of the ring.
     pub slots_available: usize,
     /// The server's keys.
     pub keys: Vec<KeyCost>,
@@ -123,7 +123,7 @@ pub struct Report {
     pub decision_operations: Operations,
     /// Operations of a batch update.
     pub update_operations: Operations,
-    /// Batch updates there can be at most.
+    /// The largest number of batch updates.
     pub updates_at_most: u64,
     /// Predictions on one and two threads, for the kernels that this process runs.
     pub seconds: Vec<Seconds>,
@@ -390,7 +390,7 @@ impl Circuit {
     }
 }
 
-/// The circuits of a bandit, run in the clear.
+/// The counted circuits of a bandit.
 struct Circuits {
     score: Circuit,
     compare: Circuit,
@@ -409,7 +409,7 @@ impl Circuits {
         shape: Shape,
         levels: &protocol::Plan,
     ) -> Result<Self, Error> {
-        // Costs do not depend on values.
+        // The number of operations does not depend on values, so that any scalars serve.
         let decide = DecisionCircuit::new(config, Scalars::new(config, 1, 0), shape)?;
         let counter = OperationCounter::new(shape.decision_slots())?;
         let asks = !config.linear.schedule.is_public();
@@ -533,7 +533,7 @@ mod tests {
         Circuits::new(&config, &keys, shape, &config.plan(&params, shape).unwrap()).unwrap()
     }
 
-    /// What is priced is what the circuits count themselves.
+    /// The priced operations are those that the circuits count themselves.
     #[test]
     fn priced_operations_are_the_circuits_own() {
         for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32)] {

@@ -1,5 +1,5 @@
-//! Seconds of slot operations: measured at one parameter set, carried over to others by the work there is in
-//! limbs.
+//! Seconds of slot operations: measured at one parameter set, and carried over to others in proportion to the
+//! work, counted in transforms of one limb.
 
 use crate::count::Op;
 use ckks::{Gadget, Params, ParamsSpec};
@@ -27,7 +27,7 @@ struct Sizes {
     /// Limbs of the level and of P.
     q: f64,
     p: f64,
-    /// Rotations and products are cut into digits of different sizes.
+    /// Rotations and products have digits of different sizes.
     galois: Digits,
     relin: Digits,
 }
@@ -56,23 +56,23 @@ impl Sizes {
         }
     }
 
-    /// A polynomial to digits modulo QP, once for all keys.
+    /// The decomposition of a polynomial into digits modulo QP, which serves all keys.
     fn decompose(&self, digits: Digits) -> f64 {
         self.q + digits.transforms * (1.0 + COMBINE_A_TERM * (digits.rows + 1.0))
     }
 
-    /// Digits times a key.
+    /// The product of the digits and a key.
     fn key(&self, digits: Digits) -> f64 {
         (self.q + self.p) * (digits.count * INNER_PRODUCTS_A_DIGIT + PASS)
     }
 
-    /// Two polynomials modulo QP divided by `dropped` primes.
+    /// The division of two polynomials modulo QP by the product of `dropped` primes.
     fn divide(&self, dropped: f64) -> f64 {
         let kept = self.q + self.p - dropped;
         2.0 * (dropped + kept * (1.0 + COMBINE_A_TERM * (dropped + 1.0) + PASS))
     }
 
-    /// In transforms of one limb.
+    /// The work of `op`, in transforms of one limb.
     fn work(&self, op: Op) -> f64 {
         let rescale = 2.0 * (1.0 + (self.q - 1.0) * (1.0 + PASS));
         match op {
@@ -85,8 +85,8 @@ impl Sizes {
                 (EMBEDDING + limbs) * values as f64 / (self.n / 2.0)
             }
             Op::Product { products, terms } => {
-                // Of a product both parts of both factors; the second once more to be decomposed, and again
-                // where a digit has it.
+                // For each prime a product reads four limbs, two of them again for the decomposition, and
+                // these once more where a digit has them. A term reads two.
                 let operands = (8 * products + 2 * terms) as f64;
                 let sums = self.q * OPERAND * operands;
                 self.decompose(self.relin) + self.key(self.relin) + sums + self.divide(self.p + 1.0)
@@ -158,7 +158,7 @@ impl<'a> Prices<'a> {
 
     /// Seconds of `op` at `level`.
     pub(crate) fn seconds(&self, op: Op, level: usize) -> f64 {
-        // What was measured of the same kind; its price over its work is what carries over.
+        // The measured operation of the same kind, whose time per unit of work is carried over.
         let (name, alike) = match op {
             Op::Add => ("add", Op::Add),
             Op::PlainProduct { .. } | Op::Adjust => ("mul_plain", Op::PlainProduct { terms: 1 }),
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(read, MEASURED.lines().count() - 1);
     }
 
-    /// Where a price was measured it is the measurement.
+    /// At a measured level the price is the measurement.
     #[test]
     fn measured_prices_come_back() {
         let params = MEASURED_AT.validate().unwrap();
@@ -254,8 +254,8 @@ mod tests {
         }
     }
 
-    /// What a sum reads comes from memory: two residues a limb of a term, and of a product its four and those
-    /// that are read again.
+    /// A sum is charged for each limb that it reads from memory: for each prime two a term, and eight a
+    /// product.
     #[test]
     fn operands_have_their_price() {
         let sizes = Sizes::new(&MEASURED_AT.validate().unwrap(), 6);
@@ -269,7 +269,7 @@ mod tests {
         assert!(near(sizes.work(Op::Adjust), plain(1)));
     }
 
-    /// Between two measured levels a unit of work costs something between what it costs at both.
+    /// Between two measured levels the time per unit of work is interpolated linearly.
     #[test]
     fn levels_in_between_are_interpolated() {
         let params = MEASURED_AT.validate().unwrap();

@@ -1,4 +1,5 @@
-//! Composition: the privacy of several releases on one person.
+//! The privacy of several releases on one person (composition), and of messages that are shuffled
+//! (amplification).
 
 use crate::Error;
 use crate::budget::{Delta, Epsilon};
@@ -55,4 +56,25 @@ pub fn per_release(k: u32, epsilon: Epsilon, delta: Delta) -> Result<(Epsilon, D
         if advanced_epsilon(k, middle, slack) <= epsilon.get() { low = middle } else { high = middle }
     }
     Ok((Epsilon::new(low)?, Delta::new(delta.get() / (2.0 * n))?))
+}
+
+/// The privacy of `n` shuffled messages, each `local`-DP by itself (amplification by shuffling):
+/// `ln(1 + (e^l - 1)/(e^l + 1) (8 sqrt(e^l ln(4/delta)/n) + 8 e^l/n))`, and never above `l = local`.
+///
+/// This is of order `l sqrt(ln(1/delta)/n)` for `l <= 1`, and `sqrt(e^l ln(1/delta)/n)` above. The theorem
+/// holds for `l <= ln(n/(16 ln(2/delta)))`; for larger `l` the result is `local`.
+///
+/// # Errors
+/// [`Error::OutOfRange`] if `delta` is 0.
+///
+/// # Source
+/// Feldman, McMillan, Talwar, "Hiding among the clones", 2021, Theorem 3.1.
+pub fn shuffled(n: u64, local: Epsilon, delta: Delta) -> Result<Epsilon, Error> {
+    require(delta.get() > 0.0, "delta", 0, "above 0 under shuffling")?;
+    let (n, e) = (n as f64, local.get().exp());
+    if local.get() > (n / (16.0 * (2.0 / delta.get()).ln())).ln() {
+        return Ok(local);
+    }
+    let amplification = 8.0 * (e * (4.0 / delta.get()).ln() / n).sqrt() + 8.0 * e / n;
+    Epsilon::new(((e - 1.0) / (e + 1.0) * amplification).ln_1p().min(local.get()))
 }

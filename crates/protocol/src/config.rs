@@ -7,44 +7,45 @@ use ckks::Params;
 use fault::OutOfRange;
 use serde::{Deserialize, Serialize};
 
-/// Newton's iteration stops when ‖A·V − I‖ is below this: regret does not notice the rest (docs/circuits.md).
+/// Newton's iteration stops when ‖A·V − I‖ is below this. A smaller error does not change regret
+/// (docs/circuits.md).
 pub const INVERSE_TOLERANCE: f64 = 1.0 / 1024.0;
 
-/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`]: four Newton steps bring the
-/// inverse back within [`INVERSE_TOLERANCE`] whatever the contexts of such a batch are, as long as L²/λ ≤ 1.
-/// docs/schedules.md has the regret.
+/// The longest batch of the default schedule, [`Schedule::GrowthOrEvery`], in rounds. After such a batch,
+/// four Newton steps bring the inverse within [`INVERSE_TOLERANCE`] for any contexts, if L²/λ ≤ 1.
+/// docs/schedules.md states the regret.
 const DEFAULT_BATCH: u64 = 16;
-/// The longest batch of a public schedule: five steps for L²/λ ≤ 1.
+/// The longest batch of a public schedule, in rounds. It needs five Newton steps if L²/λ ≤ 1.
 const MOST_IN_BATCH: u64 = 64;
 
-/// The largest number of arms for which a comparison of eight levels is precise enough. Its indicators are
-/// within 0.0122 of 0 or 1, and the relative errors of a row multiply: with 32 arms a product of 1 comes out
-/// between 0.67 and 1.49. The product for the trace must still be on the right side of
-/// [`crate::exchange::TRACE_DECISION`].
+/// The most arms for which a comparison of eight levels is precise enough. Its indicators are within 0.0122
+/// of 0 or 1, and the relative errors of a row multiply, so that with 32 arms a product of 1 is between 0.67
+/// and 1.49. The product for the trace must be on the right side of [`crate::exchange::TRACE_DECISION`].
 pub(crate) const ROUGH_ARMS: usize = 32;
 
-/// A bandit's configuration: the body of its creation request.
+/// The configuration of an encrypted bandit, which is the body of its creation request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BanditConfig {
-    /// The linear bandit, as in the clear. The schedule must be a public one that bounds a batch, or the
-    /// paper's, [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption a
+    /// The linear bandit. The schedule must be a public one that bounds the length of a batch, or that of the
+    /// paper, [`Schedule::TraceOrGrowth`], under which a device tells the server one bit of a decryption per
     /// round.
     pub linear: LinearConfig,
-    /// Rounds the numeric scaling is made for; learning goes on beyond it, with less precision.
+    /// The number of rounds for which numbers are scaled. Learning continues beyond it, with less precision.
     #[serde(default = "default_horizon")]
     pub horizon: u64,
-    /// Under [`Schedule::TraceOrGrowth`], feedbacks that may come in before the trace condition they were
-    /// tested with is answered; one more ends the batch. Feedbacks that arrive while a batch update runs
-    /// count too. Larger values cost Newton steps. Under a public schedule, updates are planned for batches
-    /// of at least this many feedbacks.
+    /// Under [`Schedule::TraceOrGrowth`], the number of feedbacks that may arrive before the trace condition
+    /// they were tested with is answered. One more ends the batch. Feedbacks that arrive during a batch
+    /// update count too. Larger values cost Newton steps. Under a public schedule, updates are planned for
+    /// batches of at least this many feedbacks.
     #[serde(default = "default_unanswered")]
     pub unanswered: u64,
-    /// log₂ of the difference of scores, relative to their range, that the comparison tells apart: 6, 8 or
-    /// 10.
+    /// b, where 2⁻ᵇ is the resolution of the comparison: the smallest difference of scores, relative to their
+    /// range, that it resolves. b is 6, 8 or 10.
     #[serde(default = "default_comparison_bits")]
     pub comparison_bits: u32,
-    /// Degree of the square root's polynomial: 15 or 31 (one more level, half the error).
+    /// The degree of the polynomial of the square root, 15 or 31. Degree 31 takes one level more, and halves
+    /// the error.
     #[serde(default = "default_sqrt_degree")]
     pub sqrt_degree: usize,
 }
@@ -63,8 +64,8 @@ fn default_sqrt_degree() -> usize {
 }
 
 impl BanditConfig {
-    /// Defaults for `features` features with norm at most 1 and `arms` arms: λ = 1, C = 1, η = 0.1, constant
-    /// width ½, and a public schedule, growth or every 16 rounds.
+    /// The defaults for `features` features with a norm of at most 1, and `arms` arms: λ = 1, C = 1, η = 0.1,
+    /// the constant width ½, and the public schedule growth_or_every with 16 rounds.
     pub fn new(features: usize, arms: usize) -> Self {
         BanditConfig {
             linear: LinearConfig {
@@ -87,19 +88,19 @@ impl BanditConfig {
         }
     }
 
-    /// Checks the configuration against keys of `shape` under `params`, and derives levels and sizes.
+    /// Checks the configuration against keys of `shape` under `params`, and returns the levels and sizes.
     ///
     /// # Errors
-    /// [`Error::Config`] for values that the algorithm excludes (Proposition 7 among it),
-    /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that these
-    /// keys cannot carry.
+    /// [`Error::Config`] for values that the algorithm excludes, such as those of Proposition 7;
+    /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
+    /// fit these keys.
     pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
         let linear = &self.linear;
         linear.validate()?;
         let field =
             |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
-        // The start of Newton's iteration needs a bound on what a batch adds. Growth alone gives none, nor
-        // does the trace alone when answers may not come.
+        // Newton's iteration needs a bound on the statistics of a batch. Growth alone gives none, and neither
+        // does the trace if answers are missing.
         let batch = match linear.schedule {
             Schedule::TraceOrGrowth => self.unanswered,
             Schedule::EveryRound => self.unanswered.max(1),
@@ -131,13 +132,13 @@ impl BanditConfig {
         let resolution = self.resolution();
         if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
             let want = format!(
-                "at least {:.4}: the trace can reach {bound:.2}, and the comparison tells 2^−{} of twice that apart",
+                "at least {:.4}: the trace can reach {bound:.2}, and the comparison resolves 2^−{} of twice this value",
                 2.0 * resolution * bound,
                 self.comparison_bits
             );
             return Err(OutOfRange::new("linear.c", linear.c, want).into());
         }
-        // Widths grow with the rounds.
+        // The width is largest in the last round.
         let width = match linear.width {
             Width::Constant { alpha } => ("linear.width.alpha", alpha),
             _ => ("linear.width", linear.beta(self.horizon, self.horizon)),
@@ -151,7 +152,7 @@ impl BanditConfig {
                 return Err(field(
                     name,
                     format!("{value:e} (its square or inverse, as it enters)"),
-                    "at most 10⁴ to fit the messages",
+                    "at most 10⁴, to fit the messages",
                 ));
             }
         }
@@ -166,7 +167,7 @@ impl BanditConfig {
         }
         let steps = self.newton(0.0, batch, usize::MAX)?.steps().len();
         let update = UpdateLevels::new(steps).total();
-        // The old model is one level above the statistics, for its layout.
+        // The old model must be one level above the statistics, because a transform takes a level.
         let highest = shape.update_level(top);
         if update + 1 > highest {
             let ratio = linear.l * linear.l / linear.lambda;
@@ -189,12 +190,12 @@ impl BanditConfig {
             newton_steps: steps,
             slots: shape.decision_slots(),
             model_slots: shape.model_slots(),
-            // Messages of order √t on both sides of V·X, whose product is of order one.
+            // Both factors of V·X are then of order √t, and their product is of order one.
             design_scale: (growth.log2() / 2.0).round().exp2(),
         })
     }
 
-    /// The smallest difference of scores, relative to their range, that the comparison tells apart: 2⁻ᵇ for b
+    /// The smallest difference of scores, relative to their range, that the comparison resolves: 2⁻ᵇ for b
     /// comparison bits.
     pub fn resolution(&self) -> f64 {
         (-f64::from(self.comparison_bits)).exp2()
@@ -206,8 +207,8 @@ impl BanditConfig {
     /// [`Error::OutOfRange`] for comparison bits other than 6, 8 or 10.
     pub fn comparison_degrees(&self) -> Result<&'static [usize], Error> {
         match self.comparison_bits {
-            // Eight levels for an error of 2^−5.4. The device plays the largest entry, and that is the right
-            // one for differences below the resolution too.
+            // This composition has eight levels and an error of 2^−5.4. The device plays the largest entry,
+            // which is the right one also for smaller differences.
             6 if self.linear.k <= ROUGH_ARMS => Ok(&[15, 15]),
             6 => Ok(&[15, 31]),
             8 => Ok(&[7, 15, 15]),
@@ -216,22 +217,22 @@ impl BanditConfig {
         }
     }
 
-    /// The upper bound on the trace of a batch when `pending` feedbacks came in since the trace was known to
-    /// be below C.
+    /// An upper bound on the trace of a batch if `pending` feedbacks arrived since the trace was known to be
+    /// below C.
     pub fn trace_bound(&self, pending: u64) -> f64 {
         let l = &self.linear;
         l.c + pending as f64 * l.l * l.l / l.lambda
     }
 
-    /// The Newton factors of a batch update when the eigenvalues of A_j·V_j are within `residual` of one and
-    /// `pending` feedbacks came in since then. Under a public schedule they count since V_j; under the trace
-    /// condition, since the trace was known to be below C. The number of steps is what [`INVERSE_TOLERANCE`]
-    /// asks for, at most `most`.
+    /// The Newton factors of a batch update, if the eigenvalues of A_j·V_j are within `residual` of one and
+    /// `pending` feedbacks arrived since then. Under a public schedule these are the feedbacks since V_j;
+    /// under the trace condition, those since the trace was known to be below C. The number of steps reaches
+    /// [`INVERSE_TOLERANCE`], and is at most `most`.
     ///
-    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, since A_j ≤ (1 +
-    /// residual)·V_j⁻¹ and V_j ≥ λI. So the eigenvalues of A_j·V are at most (1 + residual)·(1 +
-    /// pending·L²/λ) whatever the contexts are. The feedbacks that the trace condition was tested with add C,
-    /// up to the resolution of the comparison.
+    /// A feedback adds xxᵀ to V, and xᵀA_j x ≤ (1 + residual)·L²/λ for any x of norm L, because A_j ≤ (1 +
+    /// residual)·V_j⁻¹ and V_j ≥ λI. Hence the eigenvalues of A_j·V are at most (1 + residual)·(1 +
+    /// pending·L²/λ) for any contexts. The feedbacks that the trace condition was tested with add C, up to
+    /// the resolution of the comparison.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the bound on the eigenvalues overflows.
@@ -248,27 +249,27 @@ impl BanditConfig {
     }
 }
 
-/// Levels and sizes of a bandit: public, the same for everybody.
+/// The public levels and sizes of a bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Level of the contexts' ciphertext: the depth of a decision.
+    /// The level of the contexts, which is the depth of a decision.
     pub context_level: usize,
-    /// Level of the trace statistics.
+    /// The level of the trace statistics.
     pub trace_level: usize,
-    /// Level a refreshed model arrives at.
+    /// The level of a refreshed model.
     pub model_level: usize,
-    /// Level of the statistics' ciphertext.
+    /// The level of the statistics.
     pub statistics_level: usize,
-    /// Level of a masked model.
+    /// The level of a masked model.
     pub refresh_level: usize,
-    /// Level of the answers.
+    /// The level of the answers.
     pub answer_level: usize,
-    /// Newton steps of a batch update.
+    /// The number of Newton steps of a batch update.
     pub newton_steps: usize,
-    /// Period of the contexts' and the answer's slots.
+    /// The period of the slots of contexts and answers.
     pub slots: usize,
-    /// Period of the model's slots.
+    /// The period of the slots of the model.
     pub model_slots: usize,
-    /// s: statistics travel as V/s and g/s.
+    /// The scaling s of the statistics V/s and g/s.
     pub design_scale: f64,
 }

@@ -1,7 +1,8 @@
 use crate::Shape;
 use fault::Fault;
 
-/// Why a configuration, contexts, a reward or an id were refused. No message holds a feature or a reward.
+/// The reason why a configuration, contexts, a reward or an id were refused. No message contains a feature or
+/// a reward.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,58 +12,58 @@ pub enum Error {
     /// Misuse: a value outside its range.
     #[error(transparent)]
     OutOfRange(#[from] fault::OutOfRange),
-    /// Capacity: the keys were made for a smaller problem.
+    /// Capacity: the keys are for problems of another size.
     #[error(
-        "{features} features and {arms} arms need other keys, these are for {keys}: make keys with `helba-keygen create \
-         --features {features} --arms {arms}`"
+        "{features} features and {arms} arms need other keys, since these are for {keys}: generate keys with `helba-keygen \
+         create --features {features} --arms {arms}`"
     )]
     Shape {
-        /// Features asked for.
+        /// The features of the configuration.
         features: usize,
-        /// Arms asked for.
+        /// The arms of the configuration.
         arms: usize,
         /// The shape of the keys.
         keys: Shape,
     },
     /// Capacity: the circuit is deeper than the parameters allow.
-    #[error("{what} takes {need} levels, the parameters have {have}: {advice}")]
+    #[error("{what} takes {need} levels, but the parameters have {have}: {advice}")]
     Depth {
-        /// The part that does not fit.
+        /// The circuit.
         what: &'static str,
-        /// Levels needed.
+        /// The levels that it takes.
         need: usize,
-        /// Levels of the parameters.
+        /// The levels of the parameters.
         have: usize,
-        /// What to choose instead.
+        /// The remedy.
         advice: String,
     },
     /// Capacity: more slots than a ciphertext holds.
-    #[error("{need} slots are needed, a ciphertext has {have}: fewer features or arms")]
+    #[error("{need} slots are needed, but a ciphertext has {have}: choose fewer features or arms")]
     Slots {
-        /// Slots needed.
+        /// The slots of the problem.
         need: usize,
-        /// Slots of a ciphertext.
+        /// The slots of a ciphertext.
         have: usize,
     },
     /// Misuse: a context with the wrong number of arms.
-    #[error("the context has {got} arms, this bandit has {want}")]
+    #[error("the contexts have {got} rows, but this bandit has {want} arms")]
     ArmCount {
-        /// Rows given.
+        /// The number of rows.
         got: usize,
-        /// Arms of the bandit.
+        /// The arms of the bandit.
         want: usize,
     },
     /// Misuse: an arm with the wrong number of features.
-    #[error("row {row} has {got} features, this bandit has {want}")]
+    #[error("row {row} has {got} features, but this bandit has {want}")]
     FeatureCount {
-        /// The row, from 1; the played arm's features are row 1.
+        /// The row, from 1. The features of the arm that was played are row 1.
         row: usize,
-        /// Features given.
+        /// The number of features in the row.
         got: usize,
-        /// Features of the bandit.
+        /// The features of the bandit.
         want: usize,
     },
-    /// Misuse: a cell that is no finite number.
+    /// Misuse: a value that is no finite number.
     #[error("row {row}, column {column} is not a finite number")]
     NotANumber {
         /// The row, from 1.
@@ -70,21 +71,21 @@ pub enum Error {
         /// The column, from 1.
         column: usize,
     },
-    /// Misuse: features longer than agreed.
+    /// Misuse: features with a norm above the bound.
     #[error(
-        "the features in row {row} have a norm above L = {bound}: rescale them all alike, or create the bandit with a larger `linear.l` (`create --config`)"
+        "the features in row {row} have a norm above L = {bound}: scale all features by the same factor, or create the bandit with a larger `linear.l` (`create --config`)"
     )]
     NormAboveBound {
         /// The row, from 1.
         row: usize,
-        /// L.
+        /// The bound L.
         bound: f64,
     },
     /// Misuse: a reward out of range.
-    #[error("the reward is not a number from -1 to 1: rescale rewards before you send them")]
+    #[error("the reward is not a number from -1 to 1: scale rewards before you send them")]
     RewardOutOfRange,
-    /// Untrusted: no decision of this bandit has that id.
-    #[error("unknown decision {id}")]
+    /// Untrusted: no decision of this bandit has this id.
+    #[error("no decision has the id {id}")]
     UnknownDecision {
         /// The id.
         id: String,

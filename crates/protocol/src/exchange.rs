@@ -1,30 +1,30 @@
 //! Noise and thresholds of the values that a device decrypts.
 //!
-//! A device decrypts three things: the answer, the trace question and the masked model. Both sides add noise
-//! to the first two, and each side counts on the noise of the other, so all widths stand here. Widths are
-//! uniform noise of ± 2⁻ᵇ times the scale in every coefficient; docs/threat-model.md has the argument.
+//! A device decrypts the answer, the trace question and the masked model. The server adds noise to the first
+//! two, and the device to the second. Both sides rely on the noise of the other, so that this module states
+//! all widths. A width of b bits is uniform noise of ± 2⁻ᵇ times the scale in every coefficient;
+//! docs/threat-model.md has the argument.
 
 use crate::Shape;
 use crate::config::ROUGH_ARMS;
-use crate::levels::REFRESH_LEVEL;
 use ckks::Params;
 
-/// b of the noise that the server adds to an answer.
+/// The bits b of the noise that the server adds to an answer.
 ///
-/// An entry of the answer then has a standard deviation of 0.036 where all slots of N = 2¹⁵ are used and of
-/// 0.051 at N = 2¹⁶, and in proportion to the root of the slots where fewer are used: 0.009 for the
-/// quickstart. That tells arms apart. It is far above the error of the circuit in the mean, and about the
-/// error in the worst slot of the largest problems (docs/precision.md). It blurs what near ties tell of the
-/// model and hides nothing to a cryptographic degree.
+/// An entry of the answer then has a standard deviation of 0.036 if all slots of N = 2¹⁵ are used, and of
+/// 0.051 at N = 2¹⁶. With fewer slots it is smaller in proportion to their root: 0.009 for the quickstart.
+/// This noise lets arms be distinguished. It is far above the mean error of the circuit, and about the
+/// largest error in a slot of the largest problems (docs/precision.md). It blurs what near ties reveal about
+/// the model, and hides nothing in a cryptographic sense.
 pub const ANSWER_FLOOD_BITS: u32 = 11;
 
-/// b of the noise of a trace question, whose one coefficient is near 0 or 1 and is compared with 0.45.
+/// The bits b of the noise of a trace question, whose coefficient is near 0 or 1 and is compared with 0.45.
 ///
-/// The server adds it, so that the device does not see the comparison itself. The device adds as much again,
-/// so that its answer does not depend on the noise of the ciphertext, which the server may know.
+/// The server adds this noise, so that the device does not see the exact comparison. The device adds the same
+/// noise, so that its answer does not depend on the noise of the ciphertext, which the server may know.
 pub const TRACE_FLOOD_BITS: u32 = 4;
 
-/// A batch ends if the trace comparison is at least this.
+/// A batch ends if the trace comparison is at least this value.
 ///
 /// # Source
 /// Encrypted Linear Contextual Bandit, section 6: precision 0.45.
@@ -41,33 +41,34 @@ pub fn device_flood_bits(params: &Params) -> u32 {
     params.spec().log_scale - TRACE_FLOOD_BITS
 }
 
-/// A bound on the distance of an indicator of the comparison from 0 or 1, for differences that are at least
+/// An upper bound on the distance of an indicator of the comparison from 0 or 1, for differences of at least
 /// the resolution.
 pub fn indicator_error(arms: usize) -> f64 {
     if arms <= ROUGH_ARMS { 0.0125 } else { 0.003 }
 }
 
 /// An upper bound on every entry of a decrypted answer: the largest product over a row of pairs, plus ½ for
-/// noise. A device that decrypts a larger entry takes the answer for unreliable.
+/// noise. A device reports an answer with a larger entry as unreliable.
 pub fn largest_entry(shape: Shape) -> f64 {
     (1.0 + indicator_error(shape.arm_slots)).powi(shape.arm_slots as i32) + 0.5
-}
-
-/// A bound on what a user learns from a masked model of `rounds` feedbacks, as a statistical distance: N
-/// coefficients, each moved by at most v under a uniform mask of 2ᵇ values, so at most N·v/2ᵇ.
-///
-/// A coefficient is at most the scale times the largest slot: an entry of A, at most 1/λ (a sixteenth more
-/// for errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
-pub fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
-    let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
-    let masks = f64::from(ckks::mask_bits(params, REFRESH_LEVEL)).exp2();
-    params.n() as f64 * params.scale(REFRESH_LEVEL) * slot / masks
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::levels::REFRESH_LEVEL;
     use ckks::mask_bits;
+
+    /// A bound on what a user learns from a masked model of `rounds` feedbacks, as a statistical distance: N
+    /// coefficients, each moved by at most v under a uniform mask of 2ᵇ values, so at most N·v/2ᵇ.
+    ///
+    /// A coefficient is at most the scale times the largest slot: an entry of A, at most 1/λ (a sixteenth
+    /// more for errors), or of ω, at most √(t/λ)/2 for rewards within ± 1.
+    fn mask_distance(params: &Params, lambda: f64, rounds: u64) -> f64 {
+        let slot = (1.0625 / lambda).max((rounds as f64 / lambda).sqrt() / 2.0);
+        let masks = f64::from(ckks::mask_bits(params, REFRESH_LEVEL)).exp2();
+        params.n() as f64 * params.scale(REFRESH_LEVEL) * slot / masks
+    }
 
     /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the
     /// least λ that is allowed.

@@ -1,9 +1,9 @@
-//! Names of decisions and refreshes, and what a server says of a bandit.
+//! Ids of decisions and refreshes, and the public counters of a bandit.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
-/// Names a decision: 16 random bytes, which nobody can guess. In paths and JSON it is written as 32
+/// The id of a decision: 16 random bytes, which nobody can guess. In paths and JSON it is written as 32
 /// lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecisionId(pub [u8; 16]);
@@ -32,39 +32,40 @@ impl std::str::FromStr for DecisionId {
     }
 }
 
-/// Names a refresh: the number of the batch whose model it brings back.
+/// The id of a refresh: the number of the batch whose model is refreshed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefreshId(pub u64);
 
-/// States that a feedback was counted. Every repetition of the feedback gets the same receipt.
+/// The receipt of a counted feedback. A repeated feedback gets the same receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The decision, in hexadecimal.
     pub decision: String,
-    /// Feedbacks counted so far, this one included.
+    /// The number of feedbacks counted so far, including this one.
     pub feedbacks: u64,
-    /// Batches closed so far.
+    /// The number of batches closed so far.
     pub batches: u64,
 }
 
-/// Where a bandit stands. Public: under a public schedule nothing in it depends on contexts or rewards. Under
-/// another, the numbers of batches and models show when the trace condition was met.
+/// The counters and the phase of a bandit, which are public. Under a public schedule they do not depend on
+/// contexts or rewards. Under another schedule, the numbers of batches and models reveal when the trace
+/// condition was met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Decisions made.
+    /// The number of decisions.
     pub round: u64,
-    /// Feedbacks counted.
+    /// The number of feedbacks counted.
     pub feedbacks: u64,
-    /// Feedbacks in the model in use, t_j.
+    /// t_j, the number of feedbacks in the current model.
     pub model_feedbacks: u64,
-    /// Batches closed.
+    /// The number of batches closed.
     pub batches: u64,
-    /// Models brought back by users.
+    /// The number of models that users refreshed.
     pub refreshes: u64,
-    /// A batch update is due or runs.
+    /// Whether a batch update is due or runs.
     pub updating: bool,
-    /// A masked model waits for a user.
+    /// Whether a masked model waits for a user.
     pub refresh_due: bool,
-    /// Decisions without feedback.
+    /// The number of decisions that wait for feedback.
     pub pending_decisions: usize,
 }

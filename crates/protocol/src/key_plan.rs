@@ -1,14 +1,14 @@
 //! The parameter set and the evaluation keys that a shape needs.
 //!
-//! The lists of rotations are those of the circuits in `helba`, whose tests compare both: each key is used,
-//! and each rotation finds a key of its level.
+//! The rotations are those of the circuits in `helba`. Its tests check that each key is used, and that each
+//! rotation has a key of its level.
 
 use crate::levels::DecisionLevels;
 use crate::{BanditConfig, Error, Shape};
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
-/// The sets that keys are made for, the fastest first.
+/// The parameter sets of keys, the fastest first.
 const SETS: [ParamsSpec; 5] = [
     ckks::LOGN15_LOGQP825_DEPTH17,
     ckks::LOGN15_LOGQP858_DEPTH18,
@@ -17,24 +17,24 @@ const SETS: [ParamsSpec; 5] = [
     ckks::LOGN16_LOGQP1130_DEPTH22,
 ];
 
-/// Rings for tests.
+/// The parameter sets for tests.
 const TOYS: [ParamsSpec; 2] = [ckks::TOY_LOGN12_DEPTH21, ckks::TOY_LOGN14_DEPTH22];
 
-/// The parameter set of a shape, and the evaluation keys it needs.
+/// The parameter set of a shape, and the evaluation keys that it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyPlan {
     /// The parameters.
     pub params: ParamsSpec,
-    /// Level of the relinearisation key.
+    /// The level of the relinearisation key.
     pub relin_level: usize,
-    /// Galois keys: of rotations, in ascending order, and of conjugation where scores need it.
+    /// The Galois keys: those of rotations in ascending order, and that of conjugation if scores need it.
     pub galois: Vec<GaloisKey>,
 }
 
-/// The map of the slots that a Galois key allows.
+/// The map of the slots of a Galois key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Automorphism {
-    /// A rotation to the left by this many slots, canonical in [0, slots).
+    /// A rotation to the left by this number of slots, in [0, slots).
     Rotation(i64),
     /// Complex conjugation.
     Conjugation,
@@ -64,32 +64,32 @@ impl std::fmt::Display for Automorphism {
 pub struct GaloisKey {
     /// The map.
     pub automorphism: Automorphism,
-    /// The highest level it is used at.
+    /// The highest level at which it is used.
     pub level: usize,
-    /// How a server keeps the key: seeded if only batch updates use it.
+    /// The form of the key in the memory of a server, which is seeded if only batch updates use it.
     pub storage: KeyStorage,
 }
 
 impl KeyPlan {
-    /// The first set of 32-bit levels that carries `shape` with default precision. `toy` also allows rings
-    /// without security, for tests, where one is large enough.
+    /// The fastest parameter set that fits `shape` with the default precision, and its keys. `toy` also
+    /// allows sets without security, for tests.
     ///
     /// # Errors
-    /// [`Error::Slots`] if none does; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
+    /// [`Error::Slots`] if no set fits; [`Error::OutOfRange`] for more than [`crate::MOST_ARMS`] arms.
     pub fn new(shape: Shape, toy: bool) -> Result<Self, Error> {
         let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
         let slots = shape.slots();
         let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
         let fits = |set: &&ParamsSpec| slots <= holds(set) && levels.total() <= set.depth;
         let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
-        // The last set has the levels of as many arms as there may be: only slots can be missing.
+        // The last set has enough levels for all numbers of arms, so that only slots can be missing.
         let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
             let have = SETS.iter().map(holds).max().unwrap_or(0);
             Error::Slots { need: slots, have }
         })?;
         let top = params.depth;
         let mut galois = BTreeMap::new();
-        // Decisions come first: the keys that an update adds to theirs are used by updates alone.
+        // Decisions come first, so that the keys that updates add are used by updates only.
         let mut need = |automorphism: Automorphism, level: usize, storage: KeyStorage| {
             let key = galois.entry(automorphism).or_insert(GaloisKey { automorphism, level, storage });
             key.level = level.max(key.level);
@@ -97,7 +97,7 @@ impl KeyPlan {
         let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
         let after_product = top - levels.product;
         let after_mask = after_product - levels.mask;
-        // The estimate is added one level above the result of the square root's last product.
+        // The estimate is added one level above the result of the last product of the square root.
         let estimate = after_mask + 2 - DecisionLevels::LEAST_SQUARE_ROOT;
         let comparison = after_mask - DecisionLevels::LEAST_SQUARE_ROOT;
         let decision = shape.decision_slots();
@@ -114,13 +114,13 @@ impl KeyPlan {
         for k in update_rotations(shape.dim) {
             need(rotation(k, shape.update_slots()), shape.update_level(top), KeyStorage::Seeded);
         }
-        // The identity needs none.
+        // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
         Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect() })
     }
 }
 
-/// Rotations of a sum over `count` slots at distance `step`, four at a time.
+/// The rotations of a sum over `count` slots at distance `step`, in stages of four summands.
 fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     let log = count.ilog2();
     (0..log.div_ceil(2)).flat_map(move |stage| {
@@ -129,15 +129,16 @@ fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Rotations of a comparison: scores to the rows and columns of the pairs, then the product over each row.
+/// The rotations of a comparison: those that move scores to the rows and columns of the pairs, and those of
+/// the product over each row.
 fn comparison_rotations(shape: Shape) -> impl Iterator<Item = i64> {
     let rows = sum_rotations(-1, shape.arm_slots);
     let columns = sum_rotations(shape.block() as i64 - 1, shape.arm_slots);
     rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
 }
 
-/// Rotations of Newton's iteration on D × D matrices: the diagonals k − j and (k − i)·D of its two transforms
-/// by baby and giant steps, the sums over D² and over D, and the swap of the halves.
+/// The rotations of Newton's iteration on D × D matrices: baby and giant steps for the diagonals k − j and (k
+/// − i)·D of its two transforms, the sums over D² and over D, and the exchange of the halves.
 fn update_rotations(dim: usize) -> impl Iterator<Item = i64> {
     let d = dim as i64;
     let log = dim.ilog2();
@@ -146,7 +147,7 @@ fn update_rotations(dim: usize) -> impl Iterator<Item = i64> {
         let giants = (-((d + baby - 2) / baby)..=(d - 1) / baby).map(move |giant| giant * baby);
         (1..baby).chain(giants).map(move |k| k * unit)
     };
-    // For D = 2 single steps take as many keys as pairs, and fewer rotations.
+    // For D = 2, a baby step of 1 takes the same number of keys and fewer rotations.
     let left = transform(1, if dim == 2 { 1 } else { baby });
     let sums = sum_rotations(2 * d * d, dim).chain(sum_rotations(d, dim)).chain([d * d]);
     left.chain(transform(d, baby)).chain(sums)

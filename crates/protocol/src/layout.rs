@@ -10,14 +10,14 @@
 //! statistics        (k, 1, i, j) = x_i x_k/s   (k, 0, i, j) = r·x_i/s                  period 2D³, k < D
 //! answer            (a, 0, 0, 0) = 1 if arm a wins                       else 0        period Ka·F
 //! ```
-//! Contexts plus trace statistics, times the model, summed over each square, hold zₐ = xᵀAx and uₐ = ⟨ω, x⟩
-//! of every arm and the trace ⟨A, Σxxᵀ⟩: one product for all three. Where blocks have two squares, slot 2D²
-//! is the first of arm 1's block: trace statistics are imaginary there, and so is the trace.
+//! The product of contexts plus trace statistics with the model, summed over each square, contains zₐ = xᵀAx
+//! and uₐ = ⟨ω, x⟩ of every arm, and the trace ⟨A, Σxxᵀ⟩. If blocks have two squares, slot 2D² is the first
+//! one of the block of arm 1; trace statistics, and hence the trace, are then imaginary.
 
 use crate::{BanditConfig, Error, Plan, Shape};
 use num_complex::Complex64;
 
-/// Encodes the vectors of one bandit into slots, and reads its answers.
+/// The slots of the vectors of one bandit, and of its answers.
 #[derive(Debug, Clone)]
 pub struct Layout {
     shape: Shape,
@@ -39,7 +39,7 @@ impl Layout {
         }
     }
 
-    /// Contexts: xxᵀ and x of each arm, from one row of features an arm.
+    /// The contexts: xxᵀ and x of each arm, from one row of features for each arm.
     ///
     /// # Errors
     /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
@@ -47,7 +47,7 @@ impl Layout {
         if rows.len() != self.arms {
             return Err(Error::ArmCount { got: rows.len(), want: self.arms });
         }
-        // All rows first: slots that were filled hold features.
+        // All rows are checked before slots are filled, because slots contain features.
         rows.iter().enumerate().try_for_each(|(arm, x)| self.check(arm + 1, x))?;
         let (square, dim) = (self.shape.square(), self.shape.dim);
         let mut out = vec![Complex64::ZERO; self.shape.decision_slots()];
@@ -63,7 +63,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// The statistics of one feedback: xxᵀ/s, by which V grows, and r·x/s, by which g grows.
+    /// The statistics of one feedback: xxᵀ/s, which is added to V/s, and r·x/s, which is added to g/s.
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1);
@@ -77,9 +77,9 @@ impl Layout {
         Ok(self.statistics_of(|i, k| features[i] * features[k], |i| moment[i], self.features))
     }
 
-    /// The statistics that a server starts from: V = λI and g = 0, over s.
+    /// The initial statistics of a server: V/s with V = λI, and g = 0.
     pub fn ridge(&self, lambda: f64) -> Vec<Complex64> {
-        // Padded dimensions get λ as well, so that V can be inverted.
+        // Padded dimensions have λ too, so that V can be inverted.
         self.statistics_of(|i, k| if i == k { lambda } else { 0.0 }, |_| 0.0, self.shape.dim)
     }
 
@@ -104,7 +104,7 @@ impl Layout {
         out
     }
 
-    /// Trace statistics: xxᵀ at the slots of the trace condition.
+    /// The trace statistics: xxᵀ in the slots of the trace condition.
     ///
     /// # Errors
     /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1).
@@ -120,7 +120,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// The model: A_ij and ω_j.
+    /// The model, A_ij and ω_j.
     pub fn model(&self, a: impl Fn(usize, usize) -> f64, omega: impl Fn(usize) -> f64) -> Vec<Complex64> {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![Complex64::ZERO; 2 * square];
@@ -138,13 +138,14 @@ impl Layout {
         (0..self.arms).map(|a| slots[a * self.shape.block()].re).collect()
     }
 
-    /// The arm to play: that of the largest entry, the first of equal ones.
+    /// The arm to play, which has the largest entry; the first one if several are equal.
     pub fn action(&self, slots: &[Complex64]) -> usize {
         let values = self.action_values(slots);
         (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
     }
 
-    /// Refuses features that must not be encrypted, since nobody could see it afterwards. Rows count from 1.
+    /// Refuses features outside the bounds, which nobody can check after encryption. Rows are numbered from
+    /// 1.
     fn check(&self, row: usize, x: &[f64]) -> Result<(), Error> {
         if x.len() != self.features {
             return Err(Error::FeatureCount { row, got: x.len(), want: self.features });
@@ -152,7 +153,7 @@ impl Layout {
         if let Some(i) = x.iter().position(|v| !v.is_finite()) {
             return Err(Error::NotANumber { row, column: i + 1 });
         }
-        // Rows that were scaled to norm L exactly may come out a few ulps longer.
+        // Rows that were scaled to norm L may be a few ulps longer.
         if x.iter().map(|v| v * v).sum::<f64>().sqrt() > self.bound * (1.0 + 1e-9) {
             return Err(Error::NormAboveBound { row, bound: self.bound });
         }

@@ -1,18 +1,19 @@
-//! Levels of the two circuits, step by step. Each level is one prime of the chain, and a product uses one.
+//! The levels of the two circuits, by step. Each level is one prime of the chain, and a product takes one
+//! level.
 //!
-//! `helba` runs both circuits on counted vectors and compares the levels they use with these.
+//! Tests of `helba` run both circuits in the clear and compare their levels with these.
 
 use crate::{BanditConfig, Error, MOST_ARMS, Shape};
 use fault::OutOfRange;
 
-/// Level of a masked model. Three primes hide a value under a mask that is at least 64 bits wider.
+/// The level of a masked model. Its three primes leave room for a mask that is at least 64 bits wider than a
+/// value.
 pub const REFRESH_LEVEL: usize = 2;
 
-/// Level of an answer.
+/// The level of an answer.
 pub const ANSWER_LEVEL: usize = 0;
 
-/// Levels that each step of a decision takes, in the order of the data. Their sum is the level of the
-/// contexts.
+/// The levels of each step of a decision, in their order. Their sum is the level of the contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionLevels {
     /// The product of contexts and model.
@@ -30,7 +31,7 @@ pub struct DecisionLevels {
 }
 
 impl DecisionLevels {
-    /// Square roots have at least this depth, that of degree 15. Keys of later steps are made for the level
+    /// The least depth of a square root, which has degree 15. Keys of later steps are generated for the level
     /// below it.
     pub(crate) const LEAST_SQUARE_ROOT: usize = 4;
 
@@ -40,7 +41,7 @@ impl DecisionLevels {
     /// [`Error::OutOfRange`] for more than [`MOST_ARMS`] arms and for comparison bits other than 6, 8 or 10.
     pub fn new(config: &BanditConfig, shape: Shape) -> Result<Self, Error> {
         if shape.arm_slots > MOST_ARMS {
-            let want = format!("at most {MOST_ARMS}: no ring has slots for more");
+            let want = format!("at most {MOST_ARMS}, because no ring has slots for more");
             return Err(OutOfRange::new("arms", shape.arm_slots, want).into());
         }
         Ok(DecisionLevels {
@@ -59,7 +60,7 @@ impl DecisionLevels {
     }
 }
 
-/// Levels that each step of a batch update takes. Their sum is the level of the statistics.
+/// The levels of each step of a batch update. Their sum is the level of the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpdateLevels {
     /// The product of design and inverse.
@@ -70,7 +71,7 @@ pub struct UpdateLevels {
     pub estimate: usize,
     /// The change to the scale that the model has after the refresh.
     pub scale: usize,
-    /// The levels left for the mask of the refresh, [`REFRESH_LEVEL`].
+    /// The levels for the mask of the refresh, [`REFRESH_LEVEL`].
     pub refresh: usize,
 }
 
@@ -86,7 +87,7 @@ impl UpdateLevels {
     }
 }
 
-/// Depth of a Chebyshev series of degree 2ᵏ − 1.
+/// The depth of a Chebyshev series of degree 2ᵏ − 1.
 fn polynomial(degree: usize) -> usize {
     degree.saturating_add(1).ilog2() as usize
 }

@@ -7,8 +7,8 @@ use fault::OutOfRange;
 /// The factors that the start and the steps of a warm-started Newton iteration multiply by.
 ///
 /// With the eigenvalues of M in [1 − e, 1 + e], those of M(2I − M) are in [1 − e², 1]. The factor 2/(2 − e²)
-/// moves them to within e²/(2 − e²) of one on both sides. While e is near 1, a step with that factor brings
-/// as much as two plain steps.
+/// moves them to within e²/(2 − e²) of one on both sides. While e is near 1, a step with this factor reduces
+/// e as much as two steps without it.
 ///
 /// # Source
 /// Departure from Encrypted Linear Contextual Bandit, eq. 2, where every factor is 1.
@@ -50,7 +50,7 @@ impl Factors {
 }
 
 /// The number of steps, at least 1, after which the eigenvalues of XV are within `tolerance` of one, if they
-/// are in [`bottom`, `top`] before the first.
+/// are in [`bottom`, `top`] before the first step.
 ///
 /// # Errors
 /// As [`Factors::warm`]; [`Error::OutOfRange`] unless the tolerance is in [2⁻⁴⁰, 1).
@@ -59,8 +59,7 @@ pub fn warm_steps(bottom: f64, top: f64, tolerance: f64) -> Result<usize, Error>
     if !((-40f64).exp2()..1.0).contains(&tolerance) {
         return Err(OutOfRange::new("tolerance", tolerance, "from 2^-40 to 1").into());
     }
-    // e comes below any tolerance, since 1 − e grows fourfold a step at first; up to rounding when top is
-    // astronomical.
+    // e reaches every tolerance, because 1 − e grows by a factor of four in each of the first steps.
     Ok(residuals(bottom, top).skip(1).take(1100).take_while(|e| *e > tolerance).count() + 1)
 }
 
@@ -72,9 +71,9 @@ fn check(bottom: f64, top: f64) -> Result<(), Error> {
     Err(OutOfRange::new("range of eigenvalues", got, "positive and finite").into())
 }
 
-/// e before each step.
+/// The value of e before each step.
 fn residuals(bottom: f64, top: f64) -> impl Iterator<Item = f64> {
-    // By 1 − e, which stays exact when e is near 1.
+    // The iteration is on 1 − e, which is exact when e is near 1.
     std::iter::successors(Some(2.0 * bottom / (bottom + top)), |gap| {
         let e2 = (1.0 - gap) * (1.0 - gap);
         Some(2.0 * gap * (2.0 - gap) / (2.0 - e2))

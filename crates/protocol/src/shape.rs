@@ -2,11 +2,11 @@ use num_complex::Complex64;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The largest number of arms. With 128 arms a row of 128 pairs needs blocks with a square of 16 features,
-/// and all blocks together 2¹⁶ slots; the largest ring has 2¹⁵.
+/// The most arms. With 128 arms, a row of 128 pairs needs blocks with a square of 16 features, and all blocks
+/// need 2¹⁶ slots. The largest ring has 2¹⁵.
 pub const MOST_ARMS: usize = 64;
 
-/// The padded problem that a set of keys serves.
+/// The padded size of the problems that a set of keys serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// D: the smallest power of two that is at least d and at least 2.
@@ -20,17 +20,17 @@ impl Shape {
     pub fn for_problem(features: usize, arms: usize) -> Self {
         let arm_slots = arms.next_power_of_two().max(2);
         let mut dim = features.next_power_of_two().max(2);
-        // A row of comparisons must fit between the squares.
+        // A row of comparisons must fit into a square.
         while arm_slots > dim * dim {
             dim *= 2;
         }
         Shape { dim, arm_slots }
     }
 
-    /// The problems that round up to this shape: numbers of features and numbers of arms.
+    /// The numbers of features and the numbers of arms that round up to this shape.
     pub fn problems(&self) -> [RangeInclusive<usize>; 2] {
         let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
-        // Many arms need a larger D than few features do.
+        // If the arms determine D, every smaller number of features fits.
         let alone = Shape::for_problem(1, self.arm_slots).dim == self.dim;
         let least = if alone { 1 } else { above_half(self.dim) };
         [least..=self.dim, above_half(self.arm_slots)..=self.arm_slots]
@@ -41,41 +41,41 @@ impl Shape {
         self.dim * self.dim
     }
 
-    /// Slots of an arm, F: four D × D squares, or two where four would take more slots than N = 2¹⁵ has.
+    /// F, the number of slots of an arm: four D × D squares, or two if four would need more slots than N =
+    /// 2¹⁵ has.
     pub fn block(&self) -> usize {
         let squares = if 4 * self.square() * self.arm_slots <= 1 << 14 { 4 } else { 2 };
         squares * self.square()
     }
 
-    /// The number that trace statistics are multiples of: 1 where they have slots of their own, √−1 where
-    /// they share the slots of arm 1. Separating the parts again takes conjugations, a tenth of a small
-    /// decision.
+    /// The factor of trace statistics: 1 if they have slots of their own, or √−1 if they share the slots of
+    /// arm 1. Separating the parts takes conjugations, which cost a tenth of a small decision.
     pub fn trace_unit(&self) -> Complex64 {
         if self.block() > 2 * self.square() { Complex64::ONE } else { Complex64::I }
     }
 
-    /// The slot that holds the trace in a decision: D², the first slot behind the square of features in block
+    /// D², the slot of the trace in a decision, which is the first one after the square of features in block
     /// 0.
     pub fn trace_slot(&self) -> usize {
         self.square()
     }
 
-    /// Period of the decision's vectors.
+    /// The period of the vectors of decisions.
     pub fn decision_slots(&self) -> usize {
         self.arm_slots * self.block()
     }
 
-    /// Period of the update's vectors.
+    /// The period of the vectors of updates.
     pub fn update_slots(&self) -> usize {
         2 * self.dim * self.dim * self.dim
     }
 
-    /// Period of the model.
+    /// The period of the model.
     pub fn model_slots(&self) -> usize {
         2 * self.square()
     }
 
-    /// The period that all vectors have.
+    /// The common period of all vectors.
     pub fn slots(&self) -> usize {
         self.decision_slots().max(self.update_slots())
     }
@@ -85,8 +85,8 @@ impl Shape {
         self.arm_slots.ilog2() as usize
     }
 
-    /// The highest level at which the keys of batch updates work, for a chain of `top` levels. Large problems
-    /// have many such keys, so theirs are made for the five Newton steps that features of norm 1 need.
+    /// The highest level of the keys of batch updates, for a chain of `top` levels. Large problems have many
+    /// such keys, which are therefore generated for the five Newton steps that features of norm 1 need.
     pub(crate) fn update_level(&self, top: usize) -> usize {
         if self.dim <= 4 { top } else { top.min(17) }
     }

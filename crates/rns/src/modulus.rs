@@ -76,7 +76,7 @@ impl Modulus {
         self.shift + 2
     }
 
-    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). On AVX-512,
+    /// The size b in bits of the values that a lazy transform leaves ([`crate::Output::Lazy`]). With IFMA,
     /// for primes of at most 44 bits, 34q < 2ᵇ; for primes of at most 41 bits also 34q + 2⁴⁷ < 2ᵇ, which
     /// leaves room for the widest digit. For wider primes, and on the other kernels, values are reduced and
     /// b is the size of q.

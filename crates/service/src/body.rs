@@ -11,15 +11,17 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bodies up to this length are bounded by the number of connections; longer ones take memory from a budget.
+/// Bodies up to this length are bounded by the number of connections. Longer ones take memory from a budget.
 const SMALL_BYTES: usize = 64 << 10;
-/// A refused request's body is read and discarded up to this many bytes.
+/// The body of a refused request is read and discarded if it is at most this long.
 pub const DISCARDED_BYTES: u64 = 64 << 20;
-/// Unit of the memory budget: a semaphore counts in 32 bits.
+/// The body of a refused request is read and discarded for at most this time. Then the connection is closed.
+const DISCARDED_FOR: Duration = Duration::from_secs(5);
+/// Bytes of one permit of the memory budget, since a semaphore counts in 32 bits.
 const UNIT: usize = 1 << 10;
 
-/// The media type that a body must declare. Before a page of another origin sends either, its browser sends
-/// this server a preflight request.
+/// The media type that a body must declare. A browser sends a preflight request before it lets a page of
+/// another origin send either type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// `application/json`.
@@ -43,23 +45,23 @@ impl Content {
     }
 }
 
-/// How fast a body must come.
+/// The least rate at which a body must arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// A body that has not ended after this time must have come at `rate` ever since.
+    /// Time for which a body may arrive more slowly.
     pub grace: Duration,
-    /// Bytes a second.
+    /// The least rate after that time, in bytes per second.
     pub rate: u64,
 }
 
 impl Default for Pace {
-    /// Five seconds, then half a megabit a second.
+    /// Five seconds, then half a megabit per second.
     fn default() -> Self {
         Pace { grace: Duration::from_secs(5), rate: 64 << 10 }
     }
 }
 
-/// A body in memory, and its part of the budget.
+/// A body in memory. It holds its part of the budget until it is dropped.
 #[derive(Debug)]
 pub struct Body {
     bytes: Vec<u8>,
@@ -67,7 +69,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// The bytes, out of the budget.
+    /// The bytes, which no longer count towards the budget.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -80,7 +82,7 @@ impl std::ops::Deref for Body {
     }
 }
 
-/// Reads bodies within a budget of memory, which those of 64 KiB and less do not take from.
+/// Reads bodies within a budget of memory. Bodies of at most 64 KiB take nothing from the budget.
 #[derive(Debug, Clone)]
 pub struct Bodies {
     memory: Arc<Semaphore>,
@@ -88,15 +90,16 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// A budget of `bytes`, for bodies that come at `pace` or faster.
+    /// A budget of `bytes`, for bodies that arrive at `pace` or faster.
     pub fn within(bytes: usize, pace: Pace) -> Self {
         let units = (bytes / UNIT).clamp(1, u32::MAX as usize);
         Bodies { memory: Arc::new(Semaphore::new(units)), pace }
     }
 
-    /// The body, of the type `content` if one is asked for, read only if it is at most `limit` bytes.
+    /// Reads the body of `request`, of at most `limit` bytes and of the type `content`, if one is given.
     ///
     /// # Errors
+    /// The body of a refused request is discarded, as [`discard`] does.
     /// [`Rejection::MediaType`], [`Rejection::BodyTooLarge`], [`Rejection::BodyLost`],
     /// [`Rejection::Overloaded`].
     pub async fn read(
@@ -126,7 +129,8 @@ impl Bodies {
                 return Err(Rejection::BodyTooLarge { limit });
             }
             if length > bytes.capacity() {
-                // By doubling, as a vector grows, but never beyond what may come, and paid for beforehand.
+                // The buffer doubles as a vector does, but not beyond what may arrive, and the budget is
+                // charged before it grows.
                 let capacity = length.max(2 * bytes.capacity()).min(most.max(length)).max(length);
                 if let Err(rejection) = self.charge(&mut memory, capacity) {
                     drop(bytes);
@@ -156,8 +160,10 @@ impl Bodies {
     }
 }
 
-/// Reads and discards the body of a request that is refused, if at most `most` bytes are announced: many
-/// clients read an answer only when they have sent everything, and report a broken connection otherwise.
+/// Reads and discards the body of a request that is refused, for at most five seconds, if its announced
+/// length is at most `most` bytes. Many clients read the answer only after they have sent everything, and
+/// report a broken connection otherwise. A body that is longer or slower is not read, and the connection is
+/// closed after the answer.
 pub async fn discard(request: Request, most: u64) {
     if announced(&request).is_some_and(|length| length <= most) {
         Reader::new(request.into_body(), Pace::default()).discard().await;
@@ -168,12 +174,12 @@ fn announced(request: &Request) -> Option<u64> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A body that comes in parts, at the pace or faster.
+/// A body that arrives in parts, at the pace or faster.
 struct Reader {
     body: HttpBody,
     pace: Pace,
-    /// When the next part must be there. Parts that come fast earn no more than the grace from now on:
-    /// memory is held for nobody who has stopped sending.
+    /// When the next part must have arrived: at most the grace from now, however fast the parts before
+    /// arrived, so that no memory is held for a sender that has stopped.
     deadline: Instant,
     received: u64,
 }
@@ -186,14 +192,14 @@ impl Reader {
     async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
         let Pace { grace, rate } = self.pace;
         let late = || Rejection::BodyLost {
-            why: format!("after {} s it must come at {rate} bytes a second or faster", grace.as_secs()),
+            why: format!("after {} s it must arrive at {rate} bytes per second or faster", grace.as_secs()),
         };
         loop {
             let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
             let frame = tokio::time::timeout_at(self.deadline, frame).await.map_err(|_| late())?;
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|e| Rejection::BodyLost { why: e.to_string() })?;
-            // Trailers are no part of the body.
+            // Trailers are not part of the body.
             if let Ok(data) = frame.into_data() {
                 self.received += data.len() as u64;
                 let earned = Duration::from_millis(data.len() as u64 * 1000 / rate.max(1));
@@ -203,12 +209,15 @@ impl Reader {
         }
     }
 
-    /// Reads and discards the rest. A body that is late or breaks off changes nothing in the answer.
+    /// Reads and discards the rest. A body that is late, breaks off or is too long changes nothing in the
+    /// answer.
     async fn discard(mut self) {
-        while let Ok(Some(_)) = self.next().await {
-            if self.received > DISCARDED_BYTES {
-                return;
-            }
-        }
+        let rest = async {
+            while self.received <= DISCARDED_BYTES
+                && let Ok(Some(_)) = self.next().await
+            {}
+        };
+        // Either the rest was read, or it was too slow.
+        let _ = tokio::time::timeout(DISCARDED_FOR, rest).await;
     }
 }

@@ -1,6 +1,7 @@
-//! What every HTTP service here does before a request reaches a route. No bandit and no cryptography.
+//! Bounds what a request may cost before it reaches a route of an HTTP service. It knows no bandit and no
+//! cryptography.
 //!
-//! | bound | module | against |
+//! | bound | module | protects against |
 //! |---|---|---|
 //! | connections in all, by address, and in time | `listen` | memory and descriptors held by idle peers |
 //! | bytes and seconds of a head | `listen` | heads that never end |
@@ -12,47 +13,48 @@ mod listen;
 mod origin;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
-pub use listen::{Connections, serve};
-pub use origin::{Hosts, is_loopback};
+pub use listen::{Connections, serve, stop_signal};
+pub use origin::Hosts;
 
 /// Why a request was refused before it reached a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Untrusted: a body above its limit; it was not read.
+    /// Untrusted: a body that is longer than the request can need.
     #[error("the body is longer than {limit} bytes, the most that this request can need")]
     BodyTooLarge {
-        /// Bytes allowed.
+        /// The longest length, in bytes.
         limit: usize,
     },
-    /// Untrusted: a body that did not arrive.
+    /// Untrusted: a body that broke off or arrived too slowly.
     #[error("the body did not arrive: {why}")]
     BodyLost {
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// Untrusted: a body of another type than the request takes.
-    #[error("the body must be of type {want}: say so in the header `Content-Type`")]
+    /// Untrusted: a body that is not declared as the media type of the request.
+    #[error("the body must be declared as {want} in the header `Content-Type`")]
     MediaType {
-        /// The type that it must be.
+        /// The media type of the request.
         want: &'static str,
     },
-    /// Capacity: the bodies under way take all the memory that there is for them.
-    #[error("the server is busy with as many requests as it takes at a time; try again in a second")]
+    /// Capacity: the bodies that are being read take all the memory of the budget.
+    #[error("the server is at its limit of requests; try again in a second")]
     Overloaded,
-    /// Untrusted: a request for another server, which a browser sends here if that name points here.
+    /// Untrusted: a request for another host. A browser sends one if the name of that host resolves to this
+    /// server.
     #[error(
-        "this server is not `{host}`: ask for it by a loopback address or localhost, or start it with --host and its name"
+        "this server is not `{host}`: use a loopback address or localhost, or start the server with `--host NAME`"
     )]
     WrongHost {
-        /// What the request named.
+        /// The host that the request named.
         host: String,
     },
     /// Untrusted: a request that a page of another origin started.
     #[error(
-        "requests that a page of `{origin}` starts are refused; if the page is this service's own, its proxy must pass on the page's `Host`, or `--host` of helba-server must name it"
+        "a page of `{origin}` may not send requests to this server; if the page belongs to this server, its proxy must pass the header `Host` on, or `--host` of helba-server must name its host"
     )]
     ForeignOrigin {
-        /// Where the page is from.
+        /// The origin of the page.
         origin: String,
     },
 }

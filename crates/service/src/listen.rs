@@ -1,10 +1,11 @@
-//! Accepts connections and bounds how many there are, and for how long one may be without a request.
+//! Accepts connections, and bounds their number and the time that one may spend without a request.
 //!
-//! A connection is *waiting* while no request of it is being answered: its head has not come, or not all of
-//! it, or the last answer has been given. Where a bound is met, the connection that has waited longest makes
-//! room. Where none waits, the oldest connection of the address that has the most does.
+//! A connection is *waiting* while none of its requests is being answered: the head of its next request has
+//! not arrived in full. At a bound, the connection that has waited longest is closed for the new one. If none
+//! is waiting, the oldest connection of the address with the most connections is closed.
 
 use axum::Router;
+use host::lock;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,35 +14,37 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// For this time after an answer a connection is not closed to make room: its client may still read.
+/// For this time after an answer, a connection is not closed for a new one: its client may still be reading.
 const ANSWERED: Duration = Duration::from_secs(5);
-/// Bytes of a head, and of a connection's read buffer, at most.
+/// The most bytes of a head, and of the read buffer of a connection.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Pause after an error of `accept` itself, such as no free file descriptor.
+/// The pause after an error of `accept` itself, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The answer to a connection beyond the bound, sent before any of its requests is read.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// Bounds on open connections, in number and time.
+/// Bounds on the number of open connections and on their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
-    /// Connections in all. Each takes a file descriptor and up to some tens of kB.
+    /// The most connections. Each takes a file descriptor and up to some tens of kB.
     pub most: usize,
-    /// Connections from one address. The default is large, since behind a proxy all have the proxy's address.
+    /// The most connections from one address. The default is large, since all connections through a proxy
+    /// have the address of the proxy.
     pub most_an_address: usize,
-    /// The head of a request must be there after this time, and the next one after the last answer. Clients
-    /// keep connections for 15 s and less.
+    /// The head of a request must arrive within this time after the connection is accepted, or after the last
+    /// answer. Clients keep idle connections for 15 s or less.
     pub head: Duration,
-    /// A connection is closed after this time, whatever is under way; `None` bounds it by its requests alone.
+    /// A connection is closed after this time, even if a request is being answered. `None` sets no such
+    /// bound.
     pub life: Option<Duration>,
-    /// Time for requests under way once the service is told to stop.
+    /// Time to answer the remaining requests after the service is told to stop.
     pub grace: Duration,
 }
 
@@ -52,8 +55,8 @@ impl Default for Connections {
     }
 }
 
-/// Serves `app` on `listener` until `stop`, and then until the requests under way have been answered. Returns
-/// whether they were, within [`Connections::grace`].
+/// Serves `app` on `listener` until `stop` returns, and then answers the remaining requests. Returns whether
+/// all of them were answered within [`Connections::grace`].
 ///
 /// Must be called within a tokio runtime.
 pub async fn serve(
@@ -77,7 +80,7 @@ pub async fn serve(
                     let work = answer(stream, app.clone(), slot, guard, connections, graceful.watcher());
                     tokio::spawn(work);
                 }
-                // As much of it as fits without waiting; the rest of what the client sends is not read.
+                // The answer is sent if it fits the socket buffer, and the request is not read.
                 None => drop(stream.try_write(FULL)),
             },
             Err(error) => {
@@ -92,6 +95,24 @@ pub async fn serve(
     drop(listener);
     open.close_all_waiting();
     timeout(connections.grace, graceful.shutdown()).await.is_ok()
+}
+
+/// Returns when the process receives an interrupt or, on Unix, the signal to terminate.
+///
+/// # Errors
+/// That of the operating system if signals cannot be received.
+pub async fn stop_signal() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }
 
 async fn answer(
@@ -130,7 +151,7 @@ async fn answer(
     drop(guard);
 }
 
-/// Returns when `life` is over.
+/// Returns after `life`, or never if it is `None`.
 async fn over(life: Option<Duration>) {
     match life {
         Some(life) => tokio::time::sleep(life).await,
@@ -138,8 +159,8 @@ async fn over(life: Option<Duration>) {
     }
 }
 
-/// The part of an address by which connections are counted: all of an IPv4 address, and the first 64 bits of
-/// an IPv6 address, since one subscriber has all addresses that share them.
+/// The part of an address by which connections are counted: the whole IPv4 address, or the first 64 bits of
+/// an IPv6 address, since one subscriber owns all addresses that share these bits.
 fn site(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -147,7 +168,7 @@ fn site(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Errors of `accept` that concern the one connection alone.
+/// Whether an error of `accept` concerns one connection only.
 fn is_of_the_peer(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
@@ -168,13 +189,13 @@ struct Slot {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// No request so far.
+    /// No request has been answered.
     New { since: Instant },
-    /// A request is answered.
+    /// A request is being answered.
     Busy,
     /// The last request was answered.
     Answered { since: Instant },
-    /// It is about to be closed for another.
+    /// The connection is about to be closed for another.
     Closing,
 }
 
@@ -193,7 +214,7 @@ impl Slot {
         }
     }
 
-    /// When the connection began to wait; `None` if it may not be closed.
+    /// When the connection began to wait. `None` if it may not be closed.
     fn waits_since(&self) -> Option<Instant> {
         match *lock(&self.state) {
             State::New { since } => Some(since),
@@ -204,7 +225,7 @@ impl Slot {
 }
 
 impl Open {
-    /// A slot for a connection from `address`; `None` if the bounds are met and no connection waits.
+    /// A slot for a connection from `address`. `None` if a bound is met and no connection can be closed.
     fn admit(&self, id: u64, address: IpAddr, bounds: Connections) -> Option<Arc<Slot>> {
         let (all, of_address) = self.count(address);
         if of_address >= bounds.most_an_address.max(1) {
@@ -234,8 +255,9 @@ impl Open {
         Some(())
     }
 
-    /// Closes the oldest connection of the address that has the most, even if a request of it is under way,
-    /// unless the newcomer's address would then have more, which has `than` now.
+    /// Closes the oldest connection of the address with the most connections, even if one of its requests is
+    /// being answered. Returns `None` and closes nothing if that address has at most one connection more than
+    /// `than`, the number of the new connection's address.
     fn close_of_most(&self, than: usize) -> Option<()> {
         let mut slots = lock(&self.slots);
         let mut of = BTreeMap::<IpAddr, (usize, u64)>::new();
@@ -261,7 +283,7 @@ impl Open {
     }
 }
 
-/// Takes a connection off the list when it ends, however it ends.
+/// Removes a connection from the list when it is dropped.
 struct Leaves {
     open: Arc<Open>,
     id: u64,
@@ -271,9 +293,4 @@ impl Drop for Leaves {
     fn drop(&mut self) {
         lock(&self.open.slots).remove(&self.id);
     }
-}
-
-/// A panic elsewhere leaves nothing half done behind these locks: what they guard is replaced as a whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,19 +1,20 @@
-//! Refuses what a page can make a browser send: requests that a page of another origin starts, and requests
-//! to a name that its owner has pointed at this machine (DNS rebinding). Neither reaches a route.
+//! Refuses two kinds of requests that a web page can make a browser send: those that a page of another origin
+//! starts, and those for a foreign host name that resolves to this machine (DNS rebinding).
 
 use crate::Rejection;
 use axum::extract::Request;
 use axum::http::header;
 use std::net::IpAddr;
 
-/// The names of a service beside loopback addresses and localhost; `None` admits requests for any host. A
-/// service that listens on a loopback address needs a list, if only an empty one: a page of any site can
-/// otherwise reach it from a browser on the same machine, under a name that points there.
+/// The host names of a service besides loopback addresses and localhost. `None` admits requests for any host.
+/// A service that listens on a loopback address needs a list, even an empty one. Without it, a page of any
+/// site can reach the service from a browser on the same machine, under a name that resolves to the loopback
+/// address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts(pub Option<Vec<String>>);
 
 impl Hosts {
-    /// Refuses a request with an `Origin` that is not this service's, and one for a host that it is not.
+    /// Refuses a request whose `Origin` is not this service, and one for a host that is not this service.
     ///
     /// # Errors
     /// [`Rejection::WrongHost`], [`Rejection::ForeignOrigin`].
@@ -29,7 +30,7 @@ impl Hosts {
         if let Some(origin) = text(header::ORIGIN) {
             let origin = origin.to_ascii_lowercase();
             let from = origin.split_once("://").map_or("", |(_, authority)| authority);
-            // The same name and port, whatever the scheme: a proxy may speak TLS for this server.
+            // Name and port must agree, and the scheme need not: a proxy may speak TLS for this server.
             if from.is_empty() || (from != authority && !known(host_of(from))) {
                 return Err(Rejection::ForeignOrigin { origin: cut(&origin) });
             }
@@ -38,7 +39,7 @@ impl Hosts {
     }
 }
 
-/// An authority without its port, brackets and final dot.
+/// The host of an authority, without port, brackets and final dot.
 fn host_of(authority: &str) -> &str {
     let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
@@ -47,8 +48,8 @@ fn host_of(authority: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Whether a host is this machine: localhost or a loopback address, without port and brackets.
-pub fn is_loopback(host: &str) -> bool {
+/// Whether a host is localhost or a loopback address, written without port and brackets.
+fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

@@ -1,8 +1,17 @@
-//! Key pairs with fixed seeds, for tests and benches that play all parties. It holds secret keys: only
-//! dev-dependencies may name it, which `tests/custody.rs` checks.
+//! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`]), the
+//! exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]), messages and bundles
+//! ([`samples`]), the layout of matrices ([`newton`]) and the effect of a loss of power ([`power_loss`]). It
+//! holds secret keys: only dev-dependencies may name it, which `tests/custody.rs` checks.
 
+pub mod newton;
+pub mod paper;
 pub mod power_loss;
+pub mod samples;
+mod twin;
 
+pub use twin::ClearTwin;
+
+use circuits::Chebyshev;
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
 };
@@ -78,4 +87,30 @@ impl Party {
         let message = Plaintext::encode(&self.params, slots, level).expect("values that fit");
         ckks_secret::encrypt(&self.secret, &message, &mut self.rng).expand(&self.secret)
     }
+}
+
+/// The best approximation of sqrt((u + 1)/2) for u in [-1, 1] by a polynomial of `degree`.
+///
+/// # Panics
+/// If the degree is not supported.
+pub fn square_root(degree: usize) -> Chebyshev {
+    let basis: Vec<usize> = (0..=degree).collect();
+    let root = Chebyshev::minimax(&basis, |u| (0.5 * (u + 1.0)).max(0.0).sqrt(), -1.0, 1.0);
+    root.expect("a supported degree").0
+}
+
+/// The largest `|value(x) - want(x)|` on `points + 1` points of [`low`, `high`] that are denser at its ends.
+pub fn worst_error(
+    value: impl Fn(f64) -> f64,
+    want: impl Fn(f64) -> f64,
+    [low, high]: [f64; 2],
+    points: usize,
+) -> f64 {
+    (0..=points)
+        .map(|k| {
+            let turn = (std::f64::consts::PI * k as f64 / points.max(1) as f64).cos();
+            let x = 0.5 * (low + high) - 0.5 * (high - low) * turn;
+            (value(x) - want(x)).abs()
+        })
+        .fold(0.0, f64::max)
 }

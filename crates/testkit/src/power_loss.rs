@@ -21,8 +21,8 @@ pub fn traced(program: impl AsRef<OsStr>, log: &Path) -> Command {
     command
 }
 
-/// Runs the test `name` of this test program again under strace, with the variable `variable` set to `folder`,
-/// and returns what a loss of power at its end takes of the files below `folder`.
+/// Runs the test `name` of this test program again under strace, with the variable `variable` set to
+/// `folder`, and returns what a loss of power at its end takes of the files below `folder`.
 ///
 /// # Panics
 /// If strace is not there or the test fails.

@@ -3,22 +3,22 @@ use crate::{Error, Limits};
 use protocol::{DecisionId, RefreshId};
 use serde::{Deserialize, Serialize};
 
-/// The encrypted action travels back: server → user.
+/// The answer to a decision request, from server to user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecideReply {
-    /// The decision's id, to be named by the feedback.
+    /// The id of the decision, which the feedback names.
     pub decision: DecisionId,
     /// Round t, from 1.
     pub round: u64,
-    /// Feedbacks in the model that decided, t_j.
+    /// t_j, the number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
-    /// Seconds of wall time that the server spent in each phase.
+    /// Seconds of wall time of the server in each phase.
     pub seconds: Vec<(String, f64)>,
-    /// Frame of the encrypted action, at the plan's answer level.
+    /// Frame of the encrypted action, at the answer level of the plan.
     pub action: Vec<u8>,
-    /// Frame of the flooded trace comparison, at the plan's answer level.
+    /// Frame of the flooded trace comparison, at the answer level of the plan.
     pub trace: Option<Vec<u8>>,
-    /// A refresh task: its id, and the frame of the masked model at the plan's refresh level.
+    /// A refresh task: its id, and the frame of the masked model at the refresh level of the plan.
     pub refresh: Option<(RefreshId, Vec<u8>)>,
 }
 
@@ -33,8 +33,8 @@ struct Header {
 }
 
 impl DecideReply {
-    /// The message. Phase names must leave the header below [`crate::MAX_HEADER_BYTES`], or no reader takes
-    /// it.
+    /// The bytes of the message. Names of phases must be short enough for a header of
+    /// [`crate::MAX_HEADER_BYTES`], or every reader refuses the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let header = Header {
             decision: self.decision,
@@ -51,7 +51,7 @@ impl DecideReply {
         frame::write(Kind::Decision, &header, &blobs)
     }
 
-    /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],

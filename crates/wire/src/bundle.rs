@@ -1,4 +1,4 @@
-//! The container of keys at rest.
+//! The file format of key bundles.
 //!
 //! ```text
 //! offset  bytes  what
@@ -7,10 +7,10 @@
 //!     10      4  length of the manifest
 //!     14      …  manifest, JSON
 //!             8  length of the first frame
-//!             …  first frame, and so on; as many as the manifest says, no byte after the last one
+//!             …  first frame, and so on: as many frames as the manifest states, and no byte after them
 //! ```
-//! Public: the public key, the relinearisation key, the Galois keys. Secret: the secret key, the access
-//! token.
+//! A public bundle has the public key, the relinearisation key and the Galois keys. A secret bundle has the
+//! secret key and the access token.
 
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};
@@ -19,22 +19,22 @@ use protocol::Shape;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
-/// The bundle version written and read.
+/// The version of bundles that are written and read.
 pub const BUNDLE_VERSION: u16 = 2;
-/// Where the bound on log₂(QP) comes from, for those who print it.
+/// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
-/// The largest shape takes fewer than a hundred.
+/// The most frames. The largest shape has fewer than a hundred.
 const MAX_FRAMES: u32 = 1024;
-/// No shape above it fits any ring; it keeps products of sides from overflowing.
+/// The largest side of a shape. No ring fits a larger shape, and products of sides do not overflow.
 const MAX_SIDE: usize = 256;
 
-/// Which half of a key pair.
+/// The two halves of a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BundleKind {
-    /// For servers.
+    /// The bundle for servers.
     Public,
-    /// For the users' devices only.
+    /// The bundle for the devices of users only.
     Secret,
 }
 
@@ -47,28 +47,28 @@ impl BundleKind {
     }
 }
 
-/// The description at the head of a bundle. Nothing in it is secret.
+/// The description at the start of a bundle. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Name of the parameter set.
+    /// The name of the parameter set.
     pub params: String,
-    /// Fingerprint of the parameters, in hexadecimal.
+    /// The fingerprint of the parameters, in hexadecimal.
     pub fingerprint: String,
-    /// The key pair, in hexadecimal.
+    /// The id of the key pair, in hexadecimal.
     pub key_id: String,
-    /// The problem the keys were made for.
+    /// The shape of the problems that the keys serve.
     pub shape: Shape,
-    /// Security claimed, in bits; 0 for toys.
+    /// The security of the parameters, in bits; 0 for toy keys.
     pub security_bits: u32,
-    /// log₂ of the widest modulus anything is encrypted under.
+    /// log₂ of the largest modulus under which anything is encrypted.
     pub log2_qp: f64,
-    /// When it was made, in seconds since 1970; in JSON as RFC 3339.
+    /// The time of key generation, in seconds since 1970; in JSON as RFC 3339.
     #[serde(with = "moment")]
     pub created: u64,
-    /// Frames in this bundle.
+    /// The number of frames in this bundle.
     pub frames: u32,
-    /// Digest of the token that the secret bundle holds: the server admits its bearers to encrypted bandits.
+    /// The digest of the token in the secret bundle, which gives access to encrypted bandits.
     pub token_digest: TokenDigest,
 }
 
@@ -95,16 +95,16 @@ impl Manifest {
         }
     }
 
-    /// When it was made, as RFC 3339.
+    /// The time of key generation, as RFC 3339.
     pub fn created_at(&self) -> String {
         moment::written(self.created)
     }
 
-    /// The parameters it names, checked against what else it says of them.
+    /// The named parameters, which must have the stated fingerprint, security and modulus.
     ///
     /// # Errors
-    /// [`Error::UnknownParams`] if this program does not know them by that name, [`Error::Manifest`] if they
-    /// differ.
+    /// [`Error::UnknownParams`] if this version has no parameters of this name, [`Error::Manifest`] if a
+    /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
         let Some(spec) = ParamsSpec::by_name(&self.params) else {
             let names: Vec<&str> = ParamsSpec::named().iter().map(|s| s.name).collect();
@@ -122,17 +122,17 @@ impl Manifest {
                 &spec.security.bits().to_string(),
             ));
         }
-        // JSON may cost the last bit.
+        // JSON may lose the last bit.
         if (self.log2_qp - params.log_qp()).abs() > 1e-6 || !self.log2_qp.is_finite() {
             return Err(differs("log2_qp", &self.log2_qp.to_string(), &params.log_qp().to_string()));
         }
         Ok(params)
     }
 
-    /// Checks that `key` is the key pair it names.
+    /// Checks that `key` is the id in the manifest.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if it is not.
+    /// [`Error::Manifest`] if it differs.
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
         if self.key_id == key.to_string() {
             Ok(())
@@ -155,7 +155,7 @@ fn io(what: &str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::Io { what: what.into(), error }
 }
 
-/// Writes a bundle frame by frame, so that no more than one is in memory.
+/// Writes a bundle frame by frame, so that only one frame is in memory.
 pub struct BundleWriter<W: Write> {
     out: W,
     want: u32,
@@ -164,7 +164,7 @@ pub struct BundleWriter<W: Write> {
 }
 
 impl<W: Write> BundleWriter<W> {
-    /// Begins a bundle with its manifest.
+    /// Writes the start of a bundle with its manifest.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -193,10 +193,10 @@ impl<W: Write> BundleWriter<W> {
         Ok(())
     }
 
-    /// Flushes; returns the writer and the bytes written.
+    /// Flushes, and returns the output and the number of bytes written.
     ///
     /// # Errors
-    /// [`Error::FrameCount`] if the manifest announced another number, [`Error::Io`].
+    /// [`Error::FrameCount`] if the manifest states another number of frames, [`Error::Io`].
     pub fn finish(mut self) -> Result<(W, u64), Error> {
         if self.written != self.want {
             return Err(Error::FrameCount { got: self.written, want: self.want });
@@ -215,7 +215,7 @@ pub struct BundleReader<R: Read> {
 }
 
 impl<R: Read> BundleReader<R> {
-    /// Reads up to the manifest, of either kind.
+    /// Reads the start of a bundle of either kind, with its manifest.
     ///
     /// # Errors
     /// [`Error::Malformed`], [`Error::Version`], [`Error::TooLong`], [`Error::Truncated`],
@@ -223,7 +223,7 @@ impl<R: Read> BundleReader<R> {
     pub fn new(mut input: R) -> Result<Self, Error> {
         let magic: [u8; 8] = number(&mut input, "the magic number")?;
         let kind = [BundleKind::Public, BundleKind::Secret].into_iter().find(|k| k.magic() == magic);
-        let kind = kind.ok_or(Error::Malformed("not a key bundle; `helba-keygen create` makes one"))?;
+        let kind = kind.ok_or(Error::Malformed("not a key bundle, which `helba-keygen create` writes"))?;
         let version = u16::from_le_bytes(number(&mut input, "the version")?);
         if version != BUNDLE_VERSION {
             return Err(Error::Version { what: "the bundle", got: version, want: BUNDLE_VERSION });
@@ -237,42 +237,42 @@ impl<R: Read> BundleReader<R> {
         let Shape { dim, arm_slots } = manifest.shape;
         if ![dim, arm_slots].iter().all(|&s| s.is_power_of_two() && (2..=MAX_SIDE).contains(&s)) {
             let why =
-                format!("its shape must be powers of two from 2 to {MAX_SIDE}, not {dim} and {arm_slots}");
+                format!("its shape is {dim} and {arm_slots}, and must be powers of two from 2 to {MAX_SIDE}");
             return Err(Error::BadManifest(why));
         }
         if manifest.frames > MAX_FRAMES {
             return Err(Error::BadManifest(format!(
-                "{} frames, at most {MAX_FRAMES} make sense",
+                "it states {} frames, and at most {MAX_FRAMES} are possible",
                 manifest.frames
             )));
         }
         Ok(BundleReader { input, kind, manifest, read: 0 })
     }
 
-    /// As [`Self::new`], of one kind.
+    /// As [`Self::new`], for one kind.
     ///
     /// # Errors
-    /// As there; [`Error::WrongBundle`].
+    /// As [`Self::new`]; [`Error::WrongBundle`].
     pub fn of_kind(want: BundleKind, input: R) -> Result<Self, Error> {
         let reader = Self::new(input)?;
         if reader.kind == want { Ok(reader) } else { Err(Error::WrongBundle { want }) }
     }
 
-    /// The half of the key pair.
+    /// The kind of the bundle.
     pub fn kind(&self) -> BundleKind {
         self.kind
     }
 
-    /// The manifest. It is not checked yet; see [`Manifest::params`].
+    /// The manifest. Its values are not checked; see [`Manifest::params`].
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The next frame into `frame`, which is cleared first and never grown twice; `false` after the last one,
-    /// which must also be the end of the input.
+    /// Reads the next frame into `frame`, which is cleared first and grows at most once. Returns false after
+    /// the last frame, where the input must end.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if it is longer than `limit`, [`Error::Truncated`], [`Error::Trailing`],
+    /// [`Error::TooLong`] if the frame is longer than `limit`, [`Error::Truncated`], [`Error::Trailing`],
     /// [`Error::Io`].
     pub fn next_frame(&mut self, limit: usize, frame: &mut Vec<u8>) -> Result<bool, Error> {
         frame.clear();
@@ -291,7 +291,7 @@ impl<R: Read> BundleReader<R> {
     }
 }
 
-/// Bytes counted after the end of a bundle, which may be a stream without one.
+/// The most bytes that are counted after the end of a bundle, since a stream may be endless.
 const MOST_TRAILING: u64 = 1 << 20;
 
 fn exactly(input: &mut impl Read, out: &mut [u8], what: &'static str) -> Result<(), Error> {
@@ -307,12 +307,12 @@ fn number<const K: usize>(input: &mut impl Read, what: &'static str) -> Result<[
     Ok(out)
 }
 
-/// A time in JSON: RFC 3339, to the second.
+/// A time in JSON, as RFC 3339 with a resolution of one second.
 mod moment {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
     use std::time::{Duration, UNIX_EPOCH};
 
-    /// The last second of the year 9999: RFC 3339 goes no further.
+    /// The last second of the year 9999, which is the last one in RFC 3339.
     const LAST: u64 = 253_402_300_799;
 
     pub(super) fn written(seconds: u64) -> String {

@@ -1,4 +1,4 @@
-//! Messages of bandits with a clear policy, as JSON.
+//! Messages of bandits with clear policies, as JSON.
 
 use privacy::PrivacyStatement;
 use privacy::task::Task;
@@ -7,56 +7,56 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The longest message of a bandit in the clear that either side reads. An intermediary whose batch is longer
-/// adds up.
+/// The longest message of a clear policy that either side reads. An intermediary with a longer batch adds
+/// numbers up first.
 pub const MAX_CLEAR_BYTES: usize = 4 << 20;
 
 /// The card of a policy that a server offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyCard {
-    /// Its name in a creation request.
+    /// The name of the policy in a creation request.
     pub policy: String,
-    /// What the policy is for, and the privacy it gives.
+    /// The purpose of the policy, and its privacy.
     pub about: String,
-    /// A creation request with every parameter in it.
+    /// A creation request with all parameters.
     pub example: Value,
     /// The parameters that may be left out, with their default values.
     pub defaults: Map<String, Value>,
-    /// What a feedback holds.
+    /// The kind of feedback.
     pub feedback: FeedbackKind,
     /// Whether a decision takes contexts.
     pub contextual: bool,
 }
 
-/// What a policy learns from, and hence the field that feedback must hold.
+/// The kind of feedback that a policy learns from, which determines the field of a [`ClearFeedback`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackKind {
-    /// Ciphertexts.
+    /// Encrypted statistics.
     Encrypted,
-    /// The reward of the arm played.
+    /// The reward of the arm that was played.
     Reward,
     /// The rewards of all arms.
     Rewards,
-    /// The sum of all rewards that arrived since the decision before, whichever decision earned them.
+    /// The sum of all rewards that arrived since the decision before, of any decision.
     Sum,
-    /// The reward as the user's randomiser sends it.
+    /// The output of the user's randomiser.
     Share,
-    /// No feedback: users answer an intermediary, which sends batches of sums.
+    /// No feedback. Users answer an intermediary, which sends batches of sums.
     Batch,
 }
 
-/// A bandit in the clear as it was created.
+/// A bandit with a clear policy, as it was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCreated {
-    /// The bandit's id in paths.
+    /// The id of the bandit in paths.
     pub id: String,
-    /// Name of the policy.
+    /// The name of the policy.
     pub policy: String,
-    /// Its parameters, defaults filled in.
+    /// The parameters of the policy, with defaults filled in.
     pub parameters: Map<String, Value>,
-    /// What it promises and has spent.
+    /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
 
@@ -66,76 +66,76 @@ pub struct PolicyCreated {
 pub struct Privacy {
     /// The guarantee.
     pub statement: PrivacyStatement,
-    /// The budget spent so far; null if nothing is guaranteed.
+    /// The budget spent so far. It is null if nothing is guaranteed.
     pub spent: Option<Spent>,
 }
 
-/// The privacy that the person with the largest loss has lost so far.
+/// The largest privacy loss of a person so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spent {
-    /// `epsilon`.
+    /// The parameter epsilon of the loss.
     pub epsilon: f64,
-    /// `delta`.
+    /// The parameter delta of the loss.
     pub delta: f64,
 }
 
-/// A request for a decision. An empty body is one without contexts.
+/// A decision request. An empty body is a request without contexts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRequest {
-    /// Features, one row for each arm.
+    /// One row of features for each arm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contexts: Option<Vec<Vec<f64>>>,
 }
 
-/// A decision in the clear.
+/// A decision of a clear policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decided {
-    /// Id of the decision, which the feedback names.
+    /// The id of the decision, which the feedback names.
     pub decision: String,
-    /// Number of the decision, from 1.
+    /// The number of the decision, from 1.
     pub round: u64,
-    /// The arm to play, from 0; `None` if the device chooses it from what is `published`.
+    /// The arm to play, from 0. `None` if the device chooses an arm from `published`.
     pub arm: Option<usize>,
     /// Estimate and metric of each complete batch, for devices that choose their arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
-    /// The task that the user's answer belongs to.
+    /// The task that the user answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,
     /// The guarantee, and the budget spent.
     pub privacy: Privacy,
 }
 
-/// Feedback on a decision: the one field that the policy's [`FeedbackKind`] names.
+/// Feedback on a decision. It has exactly the field that the [`FeedbackKind`] of the policy names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClearFeedback {
-    /// The reward of the arm played.
+    /// The reward of the arm that was played.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
     /// The rewards of all arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewards: Option<Vec<f64>>,
-    /// The sum of the rewards that arrived, whichever decision earned them.
+    /// The sum of the rewards that arrived, of any decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<f64>,
-    /// The randomised reward: a residue of the batch's modulus.
+    /// The randomised reward, a residue modulo the modulus of the batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u64>,
 }
 
-/// The answer to feedback or a batch that was counted; the same each time the same message is sent again.
+/// The answer to a counted feedback or batch. A repeated message gets the same answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counted {
-    /// The decision, or the number of the exchange.
+    /// The id of the decision, or the number of the exchange.
     pub of: String,
-    /// Feedbacks, or users of batches, counted so far.
+    /// The number of feedbacks, or of users of batches, counted so far.
     pub feedbacks: u64,
-    /// The guarantee, and the budget spent at that time.
+    /// The guarantee, and the budget spent when the message was counted.
     pub privacy: Privacy,
 }
 
@@ -145,19 +145,20 @@ pub struct Counted {
 pub struct PolicyView {
     /// The bandit as it was created, with the budget spent until now.
     pub created: PolicyCreated,
-    /// Decisions made.
+    /// The number of decisions.
     pub round: u64,
-    /// Feedbacks, or users of batches, counted.
+    /// The number of feedbacks, or of users of batches, counted so far.
     pub feedbacks: u64,
-    /// Number of decisions that still accept feedback.
+    /// The number of decisions that accept feedback.
     pub pending_decisions: usize,
-    /// The sum that the server waits for.
+    /// The task of the batch that the server waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<Task>,
     /// As in [`Decided`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Value>,
-    /// How often the bandit began anew, with what it had spent, because its state was restored from a backup.
+    /// The number of times that the bandit started again without its data, because its state was restored
+    /// from a backup. The budget spent is kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored: u64,
 }
@@ -166,19 +167,19 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The sums that an intermediary lets out of a batch. No number in it can be attributed to a user.
+/// The sums of a batch, which an intermediary delivers. No number can be attributed to a user.
 ///
-/// Bits of one label that were shuffled, all users', are known by their sum alone; shares of a secure sum
-/// likewise. So an intermediary may split a label's sum up as it likes, into bits or totals of its parts; but
-/// not by users, whose single numbers hold little noise.
+/// The shuffled bits of all users for one label are equivalent to their sum, and so are the shares of a
+/// secure sum. An intermediary may therefore split the sum of a label into bits or totals of parts. It must
+/// not split it by users, whose single numbers hold little noise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffledBatch {
-    /// [`Task::exchange`].
+    /// The number of the exchange, [`Task::exchange`].
     pub exchange: u64,
-    /// Users whose messages are in it.
+    /// The number of users in the batch.
     pub users: u64,
-    /// A list a label: numbers in any order and of any number, which are added up.
+    /// A list of numbers for each label, which are added up. Their order and number are arbitrary.
     pub labels: Vec<Vec<u64>>,
 }
 
@@ -190,8 +191,8 @@ impl ShuffledBatch {
     }
 }
 
-/// A [`ShuffledBatch`] as its receiver keeps it: added up while it was read, so that its memory does not
-/// depend on how an intermediary splits sums up.
+/// A [`ShuffledBatch`] whose lists were added up while they were read, so that its memory does not depend on
+/// how an intermediary splits the sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummedBatch {
     /// [`ShuffledBatch::exchange`].
@@ -200,12 +201,12 @@ pub struct SummedBatch {
     pub users: u64,
     /// The number of lists received, one for each label.
     pub labels: usize,
-    /// The sums of the first labels, at most as many as the bandit has.
+    /// The sums of the first labels, of at most as many as the bandit has.
     pub sums: Vec<u128>,
 }
 
 impl SummedBatch {
-    /// Reads a [`ShuffledBatch`] and keeps the sums of its first `most` labels.
+    /// A reader of a [`ShuffledBatch`] that keeps the sums of the first `most` labels.
     pub fn of(most: usize) -> impl for<'a> DeserializeSeed<'a, Value = Self> {
         SumBatch(most)
     }

@@ -1,14 +1,14 @@
 use crate::BundleKind;
 use fault::Fault;
 
-/// Why bytes were refused, or could not be read or written.
+/// The reason why bytes were refused, or could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Untrusted: more bytes than the message can have. Answer 413, keep nothing.
-    #[error("rejected: {what} of {got} bytes, at most {limit} are accepted")]
+    /// Untrusted: more bytes than the message can have. Answer 413, and keep nothing.
+    #[error("rejected: {what} has {got} bytes, and at most {limit} are accepted")]
     TooLong {
-        /// Which part.
+        /// The part of the message.
         what: &'static str,
         /// Its length.
         got: u64,
@@ -18,40 +18,40 @@ pub enum Error {
     /// Untrusted: the bytes end within a part.
     #[error("rejected: the bytes end within {what}")]
     Truncated {
-        /// Which part.
+        /// The part of the message.
         what: &'static str,
     },
     /// Untrusted: bytes after the last part.
-    #[error("rejected: {bytes} bytes after the end")]
+    #[error("rejected: {bytes} bytes follow the end")]
     Trailing {
-        /// How many; after a bundle they are counted up to 2²⁰.
+        /// Their number, which is at most 2²⁰ for a bundle.
         bytes: usize,
     },
-    /// Untrusted: not what it should be.
+    /// Untrusted: bytes that are not such a message.
     #[error("rejected: {0}")]
     Malformed(&'static str),
     /// Misuse: a file without an access token.
-    #[error("{} holds no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` makes one", path.display())]
+    #[error("{} contains no access token, which is 64 hexadecimal digits: `helba-keygen token FILE` generates one", path.display())]
     TokenFile {
         /// The file.
         path: std::path::PathBuf,
     },
-    /// Untrusted: a format version this program does not read.
+    /// Untrusted: a format version that this program does not read.
     #[error("{what} has format version {got}, this program reads version {want}")]
     Version {
-        /// Message or bundle.
+        /// The message or the bundle.
         what: &'static str,
-        /// Version found.
+        /// The version of the bytes.
         got: u16,
-        /// Version supported.
+        /// The version of this program.
         want: u16,
     },
     /// Misuse: a plan with a level that the parameters do not have.
-    #[error("{what}: level {level}, the parameters end at {max}")]
+    #[error("{what}: level {level} is above {max}, the highest level of the parameters")]
     Level {
-        /// Which ciphertext.
+        /// The ciphertext.
         what: &'static str,
-        /// Its level.
+        /// The level of the plan.
         level: usize,
         /// The highest level.
         max: usize,
@@ -59,7 +59,7 @@ pub enum Error {
     /// Misuse: a bundle of the other kind.
     #[error("{}", wrong_bundle(*.want))]
     WrongBundle {
-        /// The kind wanted; the other one was found.
+        /// The kind that is needed.
         want: BundleKind,
     },
     /// Untrusted: a manifest that cannot be read.
@@ -67,48 +67,48 @@ pub enum Error {
     BadManifest(String),
     /// Untrusted: parameters that this version does not have.
     #[error(
-        "the bundle is for parameters {got}, this version has {known}: make it anew with `helba-keygen create`"
+        "the bundle has the parameters {got}, and this version has {known}: generate new keys with `helba-keygen create`"
     )]
     UnknownParams {
         /// The name in the manifest.
         got: String,
-        /// Names there are.
+        /// The names of this version.
         known: String,
     },
     /// Untrusted: a manifest that contradicts the parameters or the keys beside it.
     #[error(
-        "the bundle contradicts itself: {field} is {got} in its manifest, {want} by its content; make it anew with `helba-keygen create`"
+        "the bundle is inconsistent: {field} is {got} in its manifest, but {want} by its content; generate new keys with `helba-keygen create`"
     )]
     Manifest {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// In the manifest.
+        /// The value in the manifest.
         got: String,
-        /// As it must be.
+        /// The value that follows from the content.
         want: String,
     },
     /// Misuse: the bundle lacks a key that its shape needs.
-    #[error("the bundle has no {what} up to level {level}: make it anew with `helba-keygen create`")]
+    #[error("the bundle has no {what} for level {level}: generate new keys with `helba-keygen create`")]
     MissingKey {
-        /// Which key.
+        /// The key.
         what: String,
-        /// The level it must reach.
+        /// The level that the key must reach.
         level: usize,
     },
-    /// Misuse of a writer: frames announced and frames written differ.
-    #[error("a bundle of {want} frames, {got} were written")]
+    /// Misuse: the number of frames differs from that in the manifest.
+    #[error("the manifest states {want} frames, but {got} were written")]
     FrameCount {
-        /// Written.
+        /// The number of frames written.
         got: u32,
-        /// Announced in the manifest.
+        /// The number in the manifest.
         want: u32,
     },
     /// A file or stream failed.
     #[error("{what}: {error}")]
     Io {
-        /// Which file or part.
+        /// The operation and its file.
         what: String,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// A ciphertext or key was refused.
@@ -144,11 +144,11 @@ impl Error {
 fn wrong_bundle(want: BundleKind) -> &'static str {
     match want {
         BundleKind::Public => {
-            "this is a secret bundle, a public one is needed: pass the file that `helba-keygen create --public` wrote, \
-             and keep the secret one away from servers"
+            "this is a secret bundle, and a public one is needed: give the file that `helba-keygen create --public` wrote, \
+             and keep the secret bundle away from servers"
         }
         BundleKind::Secret => {
-            "this is a public bundle, a secret one is needed: pass the file that `helba-keygen create --secret` wrote"
+            "this is a public bundle, and a secret one is needed: give the file that `helba-keygen create --secret` wrote"
         }
     }
 }

@@ -3,17 +3,17 @@ use crate::{Error, Limits};
 use protocol::RefreshId;
 use serde::{Deserialize, Serialize};
 
-/// The feedback on a decision: user → server.
+/// The feedback on a decision, from user to server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedbackRequest {
-    /// Frame of the encrypted statistics, at the plan's statistics level.
+    /// Frame of the encrypted statistics, at the statistics level of the plan.
     pub statistics: Vec<u8>,
-    /// Frame of the encrypted trace features, at the plan's trace level.
+    /// Frame of the encrypted trace features, at the trace level of the plan.
     pub trace: Vec<u8>,
-    /// Whether the trace comparison came out as reached: one bit of a decryption. None where the schedule is
-    /// public, where nothing was asked, and from a device that has answered as often as it may.
+    /// Whether the trace has reached its threshold, which is one bit of a decryption. `None` under a public
+    /// schedule, if no question was asked, and from a device that has given as many answers as it may.
     pub trace_answer: Option<bool>,
-    /// The answer to a refresh task: its id, and the frame of the model at the plan's model level.
+    /// The answer to a refresh task: its id, and the frame of the model at the model level of the plan.
     pub refreshed: Option<(RefreshId, Vec<u8>)>,
 }
 
@@ -24,7 +24,7 @@ struct Header {
 }
 
 impl FeedbackRequest {
-    /// The message.
+    /// The bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let refreshed = self.refreshed.as_ref();
         let header = Header { trace_answer: self.trace_answer, refreshed: refreshed.map(|(id, _)| *id) };
@@ -33,7 +33,7 @@ impl FeedbackRequest {
         frame::write(Kind::Feedback, &header, &blobs)
     }
 
-    /// Reads what [`Self::to_bytes`] wrote. The frames are not looked into.
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],

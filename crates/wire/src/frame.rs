@@ -1,4 +1,4 @@
-//! The frame of binary messages.
+//! The format of binary messages.
 //!
 //! ```text
 //! offset  bytes  what
@@ -6,24 +6,24 @@
 //!      4      4  length of the header, little endian like all numbers
 //!      8      …  header: message kind and fields, in postcard
 //!             4  length of the first blob
-//!             …  first blob, and so on; no byte after the last one
+//!             …  first blob, and so on, with no byte after the last one
 //! ```
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
 
-/// First bytes of every binary message.
+/// The first bytes of every binary message.
 pub const MAGIC: [u8; 4] = *b"HLB2";
-/// The longest header a reader accepts.
+/// The longest header that a reader accepts.
 pub const MAX_HEADER_BYTES: usize = 4096;
 const LENGTH_BYTES: usize = 4;
 
-/// Bytes that a message of `blobs` blobs has besides them, at most.
+/// The most bytes of a message besides its `blobs` blobs.
 pub(crate) const fn overhead(blobs: usize) -> usize {
     MAGIC.len() + LENGTH_BYTES + MAX_HEADER_BYTES + blobs * LENGTH_BYTES
 }
 
-/// The kind of a message, first in its header, so that no message is taken for another.
+/// The kind of a message, which starts its header, so that no message is read as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Decision,
@@ -31,20 +31,20 @@ pub(crate) enum Kind {
 }
 
 pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {
-    // Plain data serialises into memory without fail.
+    // Serialising plain data into memory does not fail.
     let header = postcard::to_stdvec(&(kind, header)).unwrap_or_default();
     let parts = || [header.as_slice()].into_iter().chain(blobs.iter().copied());
     let mut out = Vec::with_capacity(MAGIC.len() + parts().map(|p| LENGTH_BYTES + p.len()).sum::<usize>());
     out.extend(MAGIC);
     for part in parts() {
-        // A part of 4 GiB is no message; its length would not match, and every reader refuses it.
+        // A part of 4 GiB does not occur; its length would not match, and every reader would refuse it.
         out.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend(part);
     }
     out
 }
 
-/// Reads what [`write`] wrote, part by part, without copying.
+/// Reads the bytes of [`write`] part by part, without copies.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn header<H: Deserialize<'a>>(&mut self, kind: Kind) -> Result<H, Error> {
         let bytes = self.blob("the header", MAX_HEADER_BYTES)?;
         let malformed = |_| Error::Malformed("the header cannot be read");
-        // The kind first: another message's fields need not be readable as these.
+        // The kind is read first, because the fields of another message need not be readable as these.
         let (got, fields) = postcard::take_from_bytes::<Kind>(bytes).map_err(malformed)?;
         if got != kind {
             return Err(Error::Malformed("a message of another kind"));
@@ -83,7 +83,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn blob(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], Error> {
         let truncated = || Error::Truncated { what };
         let (length, rest) = self.rest.split_first_chunk().ok_or_else(truncated)?;
-        // No overflow: usize has at least 32 bits wherever ciphertexts fit.
+        // This does not overflow, because usize has at least 32 bits on machines with enough memory for
+        // ciphertexts.
         let length = u32::from_le_bytes(*length) as usize;
         check_length(what, length, limit)?;
         let (blob, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;

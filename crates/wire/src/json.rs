@@ -1,31 +1,32 @@
 use protocol::{BanditConfig, Plan, Status};
 use serde::{Deserialize, Serialize};
 
-/// Content type of binary messages and ciphertexts.
+/// The media type of binary messages and ciphertexts.
 pub const OCTET_STREAM: &str = "application/octet-stream";
 /// The longest JSON body that either side reads.
 pub const MAX_JSON_BYTES: usize = 64 << 10;
 
-/// A bandit as it was created: the answer to its creation request, which every device of the bandit works by.
+/// An encrypted bandit as it was created. This is the answer to its creation request, and every device of the
+/// bandit uses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Created {
-    /// The bandit's id in paths.
+    /// The id of the bandit in paths.
     pub id: String,
-    /// Its configuration, defaults filled in.
+    /// The configuration, with defaults filled in.
     pub config: BanditConfig,
-    /// Levels and sizes; they follow from configuration and keys, and a device checks that.
+    /// Levels and sizes. They follow from configuration and keys, which every device checks.
     pub plan: Plan,
-    /// The key pair, in hexadecimal.
+    /// The id of the key pair, in hexadecimal.
     pub key_id: String,
-    /// The parameters' fingerprint, in hexadecimal.
+    /// The fingerprint of the parameters, in hexadecimal.
     pub fingerprint: String,
 }
 
-/// A bandit and where it stands.
+/// An encrypted bandit and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BanditView {
-    /// As it was created.
+    /// The bandit as it was created.
     pub created: Created,
-    /// Where it stands.
+    /// The counters and the phase.
     pub status: Status,
 }

@@ -1,10 +1,11 @@
-//! What travels between user and server, and what keys rest in: messages, bundles, limits.
+//! The messages between users and servers, and the files of keys.
 //!
-//! For servers, devices and key authorities. Ciphertexts are opaque bytes here; `ckks` makes and checks them.
-//! No type holds a secret key: a [`SecretBundle`] is a container, what is in it belongs to `ckks-secret`.
+//! For servers, devices and key authorities. Ciphertexts are frames of bytes here, which `ckks` writes and
+//! checks. No type of this crate is a secret key: a [`SecretBundle`] contains the frame of one, which
+//! `ckks-secret` reads.
 //!
-//! Readers take nothing on trust: lengths are checked against [`Limits`] before memory is taken, and
-//! no byte may be left over.
+//! Readers check every length against [`Limits`] before they allocate memory, and refuse bytes after the last
+//! part.
 
 mod action;
 mod bundle;

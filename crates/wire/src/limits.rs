@@ -2,17 +2,17 @@ use crate::{Error, frame};
 use ckks::Params;
 use protocol::Plan;
 
-/// The largest number of bytes of each ciphertext of a bandit. Parameters and plan fix it, so no sender can
-/// make a reader take more.
+/// The most bytes of each ciphertext of a bandit. They follow from parameters and plan, so that no sender can
+/// make a reader allocate more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The encrypted contexts: the whole body of a decision request.
+    /// The encrypted contexts, which are the whole body of a decision request.
     pub contexts: usize,
     /// The encrypted statistics of a feedback.
     pub statistics: usize,
     /// The encrypted trace features of a feedback.
     pub trace: usize,
-    /// The model that a user encrypted anew.
+    /// The model that a user encrypted again.
     pub refreshed: usize,
     /// The encrypted action.
     pub action: usize,
@@ -23,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of a bandit with this plan. Seeded ciphertexts are shorter, so both forms fit.
+    /// The limits of a bandit with this plan. Seeded ciphertexts are shorter, so that both forms fit.
     ///
     /// # Errors
     /// [`Error::Level`] if the plan names a level that `params` do not have.

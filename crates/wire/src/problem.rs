@@ -3,20 +3,20 @@
 use fault::Fault;
 use serde::{Deserialize, Serialize};
 
-/// Content type of a [`Problem`].
+/// The media type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// A URI that names the kind of problem; `about:blank` if its status says it all.
+    /// A URI that names the kind of problem; `about:blank` if the status names it.
     #[serde(rename = "type", default = "blank")]
     pub kind: String,
-    /// The kind in words, the same each time.
+    /// The kind in words, which is the same for all problems of the kind.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong this time and what to do.
+    /// The fault of this request, and the remedy.
     #[serde(default)]
     pub detail: String,
     /// A stable code for programs.
@@ -29,36 +29,35 @@ fn blank() -> String {
 }
 
 impl Problem {
-    /// Of the kind `about:blank`, without a code.
+    /// A problem of the kind `about:blank`, without a code.
     pub fn new(status: u16, title: impl Into<String>, detail: impl Into<String>) -> Self {
         Problem { kind: blank(), title: title.into(), status, detail: detail.into(), reason: None }
     }
 
-    /// With a stable code.
+    /// The same problem with a stable code.
     pub fn with_reason(self, reason: impl Into<String>) -> Self {
         Problem { reason: Some(reason.into()), ..self }
     }
 }
 
 impl From<ProblemType> for Problem {
-    /// A document of this type whose detail is the type's sentence.
+    /// A document of this type, with the sentence of the type as its detail.
     fn from(kind: ProblemType) -> Self {
         Problem::new(kind.status(), kind.title(), kind.sentence()).with_reason(kind.reason())
     }
 }
 
-/// Declares the types with status, reason and sentence, each once.
+/// Declares the types with status, reason and sentence.
 macro_rules! problem_types {
     ($($variant:ident $status:literal $reason:literal $sentence:literal)+) => {
-        /// What a service refuses or fails at. The table is closed: every error of a service has one of these
-        /// types.
+        /// The types of problems. Every error of a service has one of these types.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ProblemType {
             $(#[doc = $sentence] $variant,)+
         }
 
         impl ProblemType {
-            /// Every type, by status.
+            /// All types in the order of their status.
             pub const ALL: &[ProblemType] = &[$(ProblemType::$variant,)+];
 
             /// The HTTP status.
@@ -75,7 +74,7 @@ macro_rules! problem_types {
                 }
             }
 
-            /// What is wrong, in a sentence.
+            /// The fault, in a sentence.
             pub const fn sentence(self) -> &'static str {
                 match self {
                     $(ProblemType::$variant => $sentence,)+
@@ -141,7 +140,7 @@ problem_types! {
 }
 
 impl ProblemType {
-    /// The phrase of the status, as RFC 9110 has it.
+    /// The phrase of the status in RFC 9110.
     pub const fn title(self) -> &'static str {
         match self.status() {
             400 => "Bad Request",

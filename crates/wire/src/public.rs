@@ -1,30 +1,31 @@
 use crate::Error;
-use crate::bundle::{BundleKind, BundleReader, BundleWriter, Manifest, differs};
+use crate::bundle::{BundleKind, BundleReader, Manifest, differs};
 use ckks::{EvaluationKeys, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey};
 use protocol::{GaloisKey, KeyPlan};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The public half of a key pair, loaded and checked: complete for its shape.
+/// The public half of a key pair. It is checked, and has every key that its shape needs.
 #[derive(Debug, Clone)]
 pub struct PublicBundle {
     /// The manifest.
     pub manifest: Manifest,
-    /// The parameters it names.
+    /// The parameters.
     pub params: Params,
     /// The public key.
     pub public_key: PublicKey,
-    /// The name of the key pair.
+    /// The id of the key pair.
     pub key_id: KeyId,
     /// Relinearisation and Galois keys.
     pub keys: EvaluationKeys,
 }
 
 impl PublicBundle {
-    /// Loads a file. Memory: the keys (several 100 MB at full size) and one frame.
+    /// Loads a file. This takes the memory of the keys, which is several 100 MB for large shapes, and of one
+    /// frame.
     ///
     /// # Errors
     /// [`Error::Io`] with the path; as [`Self::read`].
@@ -33,8 +34,8 @@ impl PublicBundle {
         Self::read(BufReader::new(File::open(path).map_err(io)?))
     }
 
-    /// Reads a bundle and checks it: manifest against parameters, every frame, the key ids, and that every
-    /// key that [`KeyPlan`] lists for its shape is there.
+    /// Reads a bundle. It checks the manifest, every frame, and the key ids, and that the bundle has every
+    /// key that [`KeyPlan`] lists for its shape.
     ///
     /// # Errors
     /// [`Error::WrongBundle`] for a secret bundle; [`Error::Manifest`], [`Error::MissingKey`],
@@ -64,30 +65,15 @@ impl PublicBundle {
                 Some(element) => keys.galois.insert(element, Arc::new(key)),
             };
             if before.is_some() {
-                return Err(Error::Malformed("the bundle holds a key twice"));
+                return Err(Error::Malformed("the bundle has a key twice"));
             }
         }
         check_complete(&params, &plan, &keys)?;
         Ok(PublicBundle { manifest, params, public_key, key_id, keys })
     }
-
-    /// Writes the bundle.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::FrameCount`] if the manifest was changed by hand.
-    pub fn write<W: Write>(&self, out: W) -> Result<(W, u64), Error> {
-        let mut writer = BundleWriter::new(BundleKind::Public, &self.manifest, out)?;
-        writer.frame(&ckks::write_public_key(&self.params, &self.public_key))?;
-        let relin = self.keys.relin.iter().map(|k| (None, k));
-        let galois = self.keys.galois.iter().map(|(g, k)| (Some(*g), k));
-        for (element, key) in relin.chain(galois) {
-            writer.frame(&ckks::write_key_switch_key(&self.params, self.key_id, element, key))?;
-        }
-        writer.finish()
-    }
 }
 
-/// The key plan of a bundle's shape, with the parameters that it names.
+/// The key plan of the shape of a bundle, with its parameters.
 fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     let plan = KeyPlan::new(manifest.shape, false)?;
     if plan.params.name == manifest.params {
@@ -112,7 +98,7 @@ fn check_complete(params: &Params, plan: &KeyPlan, keys: &EvaluationKeys) -> Res
     })
 }
 
-/// The longest frames these parameters allow.
+/// The longest frames under these parameters.
 struct FrameLimits {
     public_key: usize,
     key_switch_key: usize,
@@ -121,11 +107,11 @@ struct FrameLimits {
 impl FrameLimits {
     fn new(params: &Params) -> Self {
         let top = params.max_level();
-        // Header, seed and digest of a seeded ciphertext, whose body is one polynomial.
+        // A seeded ciphertext has a header, a seed, a digest and one polynomial.
         let public_key = ckks::ciphertext_bytes(params, top, true);
         let basis = params.qp_basis(top);
         let poly: usize = (0..basis.len()).map(|i| basis.modulus(i).bits() as usize * params.n() / 8).sum();
-        // No key has more digits than one of a rotation.
+        // The key of a rotation has the most digits.
         FrameLimits { public_key, key_switch_key: public_key + params.galois_gadget().digits(top) * poly }
     }
 }

@@ -6,39 +6,40 @@ use std::io::Read;
 use std::path::Path;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Bytes of an [`AccessToken`].
+/// The bytes of an [`AccessToken`].
 pub const TOKEN_BYTES: usize = 32;
 const BEARER: &str = "Bearer ";
-const NOT_HEX: &str = "an access token that is not 64 hexadecimal digits";
-/// The most bytes read of a token's file: more than 64 digits and an end of line.
+const NOT_HEX: &str = "an access token must be 64 hexadecimal digits";
+/// The most bytes that are read of a token file. They exceed 64 digits and an end of line.
 const MAX_TOKEN_FILE: usize = 256;
-/// Separates digests of tokens from all other uses of BLAKE3.
+/// The BLAKE3 context of token digests.
 const CONTEXT: &str = "helba 2026 access token";
 
-/// Admits its bearer to a server: 32 random bytes, sent as `Authorization: Bearer` and 64 hexadecimal digits.
+/// A token of 32 random bytes that gives access to a server. It is sent as `Authorization: Bearer` with 64
+/// hexadecimal digits.
 ///
-/// A server knows the [`TokenDigest`] only. No Display; zeroed on drop.
+/// A server knows the [`TokenDigest`] only. The token has no Display, and is zeroed when it is dropped.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct AccessToken([u8; TOKEN_BYTES]);
 
 impl AccessToken {
-    /// Draws a token from `rng`.
+    /// Generates a token from `rng`.
     pub fn generate<R: CryptoRng + ?Sized>(rng: &mut R) -> Self {
         let mut bytes = [0; TOKEN_BYTES];
         rng.fill_bytes(&mut bytes);
         AccessToken(bytes)
     }
 
-    /// The token that a bundle's frame holds.
+    /// The token of a frame in a bundle.
     ///
     /// # Errors
     /// [`Error::Malformed`] for another length than [`TOKEN_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let wrong = |_| Error::Malformed("an access token that is not 32 bytes long");
+        let wrong = |_| Error::Malformed("an access token must be 32 bytes long");
         bytes.try_into().map(AccessToken).map_err(wrong)
     }
 
-    /// The token that `text` spells: 64 hexadecimal digits, white space around them ignored.
+    /// Reads 64 hexadecimal digits. White space around them is ignored.
     ///
     /// # Errors
     /// [`Error::Malformed`] for any other text.
@@ -61,12 +62,12 @@ impl AccessToken {
         token.ok_or_else(|| Error::TokenFile { path: path.into() })
     }
 
-    /// The 32 bytes, for a bundle's frame.
+    /// The 32 bytes, for a frame in a bundle.
     pub fn as_bytes(&self) -> &[u8; TOKEN_BYTES] {
         &self.0
     }
 
-    /// 64 hexadecimal digits, for a file or a request's header.
+    /// The 64 hexadecimal digits, for a file or the header of a request.
     pub fn to_hex(&self) -> Zeroizing<String> {
         let mut out = Zeroizing::new(String::with_capacity(2 * TOKEN_BYTES));
         push_hex(&mut out, &self.0);
@@ -75,7 +76,8 @@ impl AccessToken {
 
     /// The value of the `Authorization` header: `Bearer` and the digits.
     pub fn authorization(&self) -> Zeroizing<String> {
-        // All room at once: a string that grows leaves what it held behind.
+        // The capacity is reserved at once, because a string that grows leaves a copy of its content in
+        // memory.
         let mut out = Zeroizing::new(String::with_capacity(BEARER.len() + 2 * TOKEN_BYTES));
         out.push_str(BEARER);
         push_hex(&mut out, &self.0);
@@ -88,22 +90,20 @@ impl AccessToken {
     }
 }
 
-/// The token itself is not shown.
+/// The output does not contain the token.
 impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AccessToken")
     }
 }
 
-/// The BLAKE3 digest of an [`AccessToken`]: tells the token from every other, and does not give it away.
-/// Public.
-///
-/// Comparison takes a time that does not depend on the content.
+/// The BLAKE3 digest of an [`AccessToken`]. It identifies the token, is public, and does not reveal the
+/// token. The time of a comparison does not depend on the content.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenDigest([u8; 32]);
 
 impl TokenDigest {
-    /// The digest of the token in an `Authorization` header with this value; `None` if there is none.
+    /// The digest of the token in the value of an `Authorization` header. `None` if the value has no token.
     pub fn of_authorization(value: &str) -> Option<Self> {
         let (scheme, token) = value.split_once(' ')?;
         let token = scheme.eq_ignore_ascii_case("bearer").then(|| AccessToken::from_hex(token))?;

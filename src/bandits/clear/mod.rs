@@ -1,12 +1,14 @@
-//! Bandits with a clear policy: the server sees contexts and rewards, and adds the noise that is promised.
+//! Bandits with a clear policy. The server reads contexts and feedback, and adds the noise of the privacy
+//! guarantee unless users add it.
 
 mod state;
 
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
-use crate::jobs::{Work, rng};
-use crate::store::{Store, Stored, lock};
+use crate::jobs::Work;
+use crate::store::{Store, Stored};
 use bandit::Features;
+use host::{lock, os_rng};
 use policies::PolicyConfig;
 use privacy::PrivacyStatement;
 use protocol::DecisionId;
@@ -22,11 +24,11 @@ use wire::{
     Privacy, Spent, SummedBatch,
 };
 
-/// Bytes of a number in JSON, generously.
+/// An upper bound on the bytes of a number in JSON.
 const NUMBER_BYTES: usize = 32;
 const BODY_BYTES: usize = 4 << 10;
 
-/// A bandit with a clear policy, in use.
+/// A loaded bandit with a clear policy.
 pub(super) struct ClearBandit {
     id: String,
     policy: String,
@@ -34,9 +36,9 @@ pub(super) struct ClearBandit {
     config: PolicyConfig,
     statement: PrivacyStatement,
     store: Arc<Store>,
-    /// For this time an open decision is kept.
+    /// The time for which a decision without feedback is kept.
     hold: Duration,
-    /// `None` when the bandit was deleted: requests that found it before do not bring it back.
+    /// `None` after the bandit was deleted. Requests that found it before do not restore it.
     live: Mutex<Option<ClearState>>,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct ClearBandit {
 pub(super) struct New(ClearState);
 
 impl New {
-    /// Makes the policy; sizing its noise may take seconds.
+    /// Creates the policy. Calibrating its noise may take seconds.
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
@@ -62,8 +64,8 @@ impl New {
     }
 }
 
-/// Takes the stored bandits into use. `restored` says that the folder comes from a backup: every bandit with
-/// a privacy promise then begins anew, all in one commit.
+/// Loads the stored bandits. If `restored`, the folder comes from a backup, and every bandit with a privacy
+/// guarantee starts again without its data, all in one commit.
 ///
 /// # Errors
 /// [`Error::CorruptState`], and those of the disk.
@@ -81,7 +83,7 @@ pub(super) fn load(
             let Some(change) = state.begin_anew()? else { continue };
             edits.extend(change.edits()?.map(|edits| (row.id.as_str(), edits)));
             change.apply();
-            tracing::warn!(bandit = row.id, "restored: begins anew, its open decisions are closed");
+            tracing::warn!(bandit = row.id, "restored: starts again, and its open decisions are closed");
         }
         store.commit_clear(&edits)?;
     }
@@ -119,7 +121,7 @@ impl ClearBandit {
         Counted { of, feedbacks: answer.feedbacks, privacy: self.privacy(answer.spent) }
     }
 
-    /// Computes a change, stores it, and only then lets others see it: on an error nothing has changed.
+    /// Computes a change, stores it, and then applies it. On an error nothing has changed.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut ClearState) -> Result<ClearChange<'_, T>, Error>,
@@ -135,16 +137,18 @@ impl ClearBandit {
         Ok(change.apply())
     }
 
-    /// Contexts of the shape that the policy takes, or none.
+    /// The contexts, if they have the shape that the policy takes.
     fn context(&self, request: DecideRequest) -> Result<Option<Features>, Error> {
         let bad = |why: String| Err(Error::BadParameter { why });
         match (self.config.profile().shape(), request.contexts) {
             (None, None) => Ok(None),
             (None, Some(_)) if self.config.profile().devices_choose => {
-                bad("contexts: devices choose their arms themselves here, contexts stay with them".into())
+                bad("contexts: devices choose their arms themselves, and keep their contexts".into())
             }
             (None, Some(_)) => bad("contexts: this policy takes none".into()),
-            (Some(_), None) => bad("contexts: missing, this policy needs features, a row an arm".into()),
+            (Some(_), None) => {
+                bad("contexts: missing; this policy needs one row of features for each arm".into())
+            }
             (Some((d, k)), Some(rows)) => {
                 if rows.len() != k || rows.iter().any(|row| row.len() != d) {
                     return bad(format!("contexts: must be {k} rows of {d} features"));
@@ -154,7 +158,7 @@ impl ClearBandit {
         }
     }
 
-    /// Checks that the field the policy learns from is there, and no other.
+    /// Checks that the feedback has the field that the policy learns from, and no other.
     fn check(&self, feedback: &ClearFeedback) -> Result<(), Error> {
         let ClearFeedback { reward, rewards, sum, share } = feedback;
         let given = [
@@ -166,10 +170,10 @@ impl ClearBandit {
         let wanted = self.config.profile().feedback;
         let bad = |name, what| Err(Error::BadParameter { why: format!("{name}: {what}") });
         if let Some((_, name, _)) = given.iter().find(|(kind, _, is_given)| *kind == wanted && !is_given) {
-            return bad(name, "missing, it is what this policy learns from");
+            return bad(name, "missing; this policy learns from it");
         }
         match given.iter().find(|(kind, _, is_given)| *kind != wanted && *is_given) {
-            Some((_, name, _)) => bad(name, "not what this policy learns from"),
+            Some((_, name, _)) => bad(name, "this policy does not learn from it"),
             None => Ok(()),
         }
     }
@@ -207,7 +211,7 @@ impl Served for ClearBandit {
         Work::Short
     }
 
-    /// Gives the decision that still waits for its answer, or else a new one. Only a new one changes the
+    /// Returns the decision that still waits for its feedback, or else a new one. Only a new one changes the
     /// bandit.
     fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let request =
@@ -215,7 +219,7 @@ impl Served for ClearBandit {
         let context = self.context(request)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let clock = Clock { now, hold: self.hold.as_secs() };
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let (decision, spent) = {
             let mut live = lock(&self.live);
             let state = live.as_mut().ok_or_else(|| self.deleted())?;
@@ -242,7 +246,7 @@ impl Served for ClearBandit {
     fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let feedback: ClearFeedback = json("a feedback", &body)?;
         self.check(&feedback)?;
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let answer = self.change(|state| state.feedback(decision, &feedback, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "counted");
         Reply::json(&self.counted(decision.to_string(), answer))
@@ -258,7 +262,7 @@ impl Served for ClearBandit {
     fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let batch = seeded(SummedBatch::of(self.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
-        let mut rng = rng()?;
+        let mut rng = os_rng()?;
         let answer = self.change(|state| state.receive(&batch, &self.statement, &mut rng))?;
         tracing::info!(bandit = self.id, feedbacks = answer.feedbacks, "batch counted");
         Reply::json(&self.counted(batch.exchange.to_string(), answer))
@@ -275,7 +279,7 @@ impl Served for ClearBandit {
     }
 }
 
-/// Reads a message; what is wrong is named by its path.
+/// Reads a JSON message. An error names the path of the faulty field.
 fn json<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Error> {
     seeded(PhantomData::<T>, what, body)
 }

@@ -1,8 +1,8 @@
-//! The state of one bandit with a clear policy: the policy, the decisions it waits for, what it has answered
-//! and spent. No HTTP and no disk.
+//! The state of one bandit with a clear policy: the policy, the decisions that wait for feedback, the
+//! receipts, and the budget spent. This module knows no HTTP and no disk.
 //!
-//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] do. A change holds the policy's
-//! state whole, and of the rows only those that come or go.
+//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] return a change. It holds the whole
+//! state of the policy, and only the rows that are written or removed.
 
 use crate::error::Error;
 use crate::store::{Edits, Stored};
@@ -18,9 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wire::{ClearFeedback, FeedbackKind, Spent, SummedBatch};
 
-/// Decisions and receipts remembered, the oldest forgotten first; fewer where contexts are kept with them.
+/// The most decisions and the most receipts; the oldest are removed first. Fewer decisions are kept together
+/// with contexts.
 const REMEMBERED: usize = 1024;
-/// Features kept with decisions in all: they are held in memory.
+/// The most features that are kept with decisions, in memory.
 const KEPT_VALUES: usize = 1 << 17;
 
 /// The state of one bandit.
@@ -32,20 +33,20 @@ pub(super) struct ClearState {
     exchanges: Recent<u64, Answer>,
 }
 
-/// Everything but the rows; a change writes it whole.
+/// Everything except the rows. Each change writes all of it.
 #[derive(Clone, Serialize, Deserialize)]
 struct Core {
     policy: PolicyState,
-    /// `None` where no privacy is promised.
+    /// `None` if no privacy is guaranteed.
     ledger: Option<Accountant>,
     round: u64,
     feedbacks: u64,
     newest: Option<DecisionId>,
-    /// How often the policy began anew because its folder was restored from a backup.
+    /// The number of times that the policy started again because its folder was restored from a backup.
     restored: u64,
 }
 
-/// The time, in seconds since 1970, and for how many seconds an open decision is kept.
+/// The time in seconds since 1970, and the seconds for which a decision without feedback is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) now: u64,
@@ -53,19 +54,19 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Seconds for which `open` is still kept; `None` once new decisions may replace it.
+    /// The seconds for which `open` is still kept. `None` if new decisions may replace it.
     fn left(self, open: &Open) -> Option<u64> {
-        // A clock that was set back does not keep a decision for longer.
+        // A clock that was set back keeps no decision for longer.
         let age = self.now.checked_sub(open.at)?;
         self.hold.checked_sub(age).filter(|left| *left > 0)
     }
 }
 
-/// A decision that feedback may come for: a row.
+/// A decision that waits for feedback, which is a row.
 #[derive(Clone, Serialize, Deserialize)]
 struct Open {
     round: u64,
-    /// When the decision was made, in seconds since 1970.
+    /// The time of the decision, in seconds since 1970.
     at: u64,
     arm: usize,
     context: Option<Features>,
@@ -78,7 +79,7 @@ impl Numbered for Open {
     }
 }
 
-/// What was answered when a feedback or a batch was counted: a row.
+/// The answer to a counted feedback or batch, which is a row.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) feedbacks: u64,
@@ -92,7 +93,7 @@ impl Numbered for Answer {
     }
 }
 
-/// Tells whether a message that comes again is the one that counted.
+/// The digest of a counted message, by which a repetition is recognised.
 type Digest = [u8; 16];
 
 fn digest(message: &impl Serialize) -> Result<Digest, Error> {
@@ -102,47 +103,53 @@ fn digest(message: &impl Serialize) -> Result<Digest, Error> {
 }
 
 impl Answer {
-    /// The answer to a message that comes again.
+    /// The answer to a repeated message.
     ///
     /// # Errors
-    /// [`Error::Answered`] if another message counted.
+    /// [`Error::Answered`] if another message was counted.
     fn again(&self, of: Digest, what: impl FnOnce() -> String) -> Result<Self, Error> {
         if self.of == of { Ok(*self) } else { Err(Error::Answered { what: what() }) }
     }
 }
 
-/// A transition that has been computed and not yet carried out.
+/// A transition that has been computed and not applied.
 #[must_use = "a change that is not applied is lost"]
 pub(super) struct ClearChange<'a, T> {
     state: &'a mut ClearState,
     /// `None` if nothing changes.
     core: Option<Core>,
-    open: Vec<Edit<DecisionId, Open>>,
-    receipts: Vec<Edit<DecisionId, Answer>>,
-    exchanges: Vec<Edit<u64, Answer>>,
+    rows: Rows,
     out: T,
 }
 
+/// The rows that a change writes or removes.
+#[derive(Default)]
+struct Rows {
+    open: Vec<Edit<DecisionId, Open>>,
+    receipts: Vec<Edit<DecisionId, Answer>>,
+    exchanges: Vec<Edit<u64, Answer>>,
+}
+
 impl<T> ClearChange<'_, T> {
-    /// Carries the change out; the caller has stored it.
+    /// Applies the change, which the caller has stored.
     pub(super) fn apply(self) -> T {
         if let Some(core) = self.core {
             self.state.core = core;
         }
-        self.state.open.apply(self.open);
-        self.state.receipts.apply(self.receipts);
-        self.state.exchanges.apply(self.exchanges);
+        self.state.open.apply(self.rows.open);
+        self.state.receipts.apply(self.rows.receipts);
+        self.state.exchanges.apply(self.rows.exchanges);
         self.out
     }
 
-    /// What a commit writes; `None` if nothing changes.
+    /// The edits of a commit. `None` if nothing changes.
     pub(super) fn edits(&self) -> Result<Option<Edits>, Error> {
         let Some(core) = &self.core else { return Ok(None) };
         Ok(Some(Edits {
             state: core.to_bytes()?,
-            decisions: journal::encode(&self.open)?,
-            receipts: journal::encode(&self.receipts)?,
-            exchanges: journal::encode(&self.exchanges)?,
+            decisions: journal::encode(&self.rows.open)?,
+            receipts: journal::encode(&self.rows.receipts)?,
+            exchanges: journal::encode(&self.rows.exchanges)?,
         }))
     }
 }
@@ -157,8 +164,7 @@ impl Core {
         Some(Spent { epsilon, delta })
     }
 
-    /// Charges what `observation` will have cost when the run is over: rewards, or batches of users, by their
-    /// number.
+    /// Charges the cost of `observation` over the whole run. Rewards and batches of users are numbered.
     fn charge(&mut self, observation: u64, statement: &PrivacyStatement) -> Result<(), Error> {
         if let (Some(ledger), Some(epsilon)) = (&mut self.ledger, statement.epsilon) {
             ledger.release([observation], Cost::Approximate(epsilon, statement.delta))?;
@@ -170,13 +176,13 @@ impl Core {
         self.policy.config().profile()
     }
 
-    /// Whether callers know a decision by an alias each.
+    /// Whether each caller gets an alias of its own for a decision.
     fn has_aliases(&self) -> bool {
         let profile = self.profile();
         profile.in_turn && profile.features.is_none()
     }
 
-    /// Whether policy, ledger and the kept decisions belong together.
+    /// Checks that policy, ledger and decisions belong together.
     fn check<'a>(&self, mut open: impl Iterator<Item = &'a Open>) -> Result<(), String> {
         let profile = self.profile();
         let fits = |open: &Open| {
@@ -195,13 +201,13 @@ impl Core {
     }
 }
 
-/// Decisions kept with contexts of the policy's shape.
+/// The most decisions that are kept together with contexts of the policy's shape.
 fn remembered(profile: &Profile) -> usize {
     profile.shape().map_or(REMEMBERED, |(d, k)| (KEPT_VALUES / (d * k).max(1)).min(REMEMBERED))
 }
 
 impl ClearState {
-    /// A bandit that has seen nothing.
+    /// A bandit without data.
     ///
     /// # Errors
     /// Those of the policy, which name the parameter.
@@ -216,13 +222,13 @@ impl ClearState {
             newest: None,
             restored: 0,
         };
-        // A state that is stored now must be readable at the next start, or the server would not start again.
+        // The state must be readable at the next start, or the server would not start again.
         Self::from_parts(&core.to_bytes()?, &[], &[], &[]).map_err(|why| Error::BadParameter {
-            why: format!("parameters: together they leave the range of what can be computed ({why})"),
+            why: format!("parameters: their combination is outside the range that can be computed ({why})"),
         })
     }
 
-    /// A stored bandit. Its parts check themselves, and then whether they are of one bandit.
+    /// Reads a stored bandit. Each part is checked, and then that all parts belong to one bandit.
     pub(super) fn read(stored: &Stored) -> Result<Self, String> {
         let Stored { state, decisions, receipts, exchanges, .. } = stored;
         Self::from_parts(state, decisions, receipts, exchanges)
@@ -249,7 +255,7 @@ impl ClearState {
         })
     }
 
-    /// What the first commit writes.
+    /// The edits of the first commit.
     pub(super) fn created(&self) -> Result<Edits, Error> {
         Ok(Edits { state: self.core.to_bytes()?, ..Edits::default() })
     }
@@ -270,7 +276,7 @@ impl ClearState {
         self.core.restored
     }
 
-    /// What the policy promises.
+    /// The privacy statement of the policy.
     pub(super) fn statement(&self) -> Result<PrivacyStatement, Error> {
         Ok(self.core.policy.privacy()?)
     }
@@ -279,17 +285,17 @@ impl ClearState {
         self.core.spent()
     }
 
-    /// The batch that the policy waits for, where users answer an intermediary.
+    /// The task of the batch that the policy waits for, if users answer an intermediary.
     pub(super) fn awaited(&self) -> Result<Option<Task>, Error> {
         Ok(self.core.policy.task()?)
     }
 
-    /// What devices choose their arms from.
+    /// The estimates from which devices choose their arms.
     pub(super) fn published(&self) -> Result<Vec<Value>, Error> {
         Ok(self.core.policy.published()?)
     }
 
-    /// Decisions that can be answered: where they come in turn, only the newest.
+    /// The number of decisions that accept feedback. If the policy learns in turn, only the newest does.
     pub(super) fn pending(&self) -> usize {
         match self.core.profile().in_turn {
             true => self.core.newest.is_some_and(|id| self.open.contains(&id)).into(),
@@ -297,13 +303,13 @@ impl ClearState {
         }
     }
 
-    /// The bandit as it continues after its folder was restored from a backup: no answer that the lost state
-    /// may have released is released again. `None` if the bandit may continue unchanged.
+    /// The change that a bandit needs after its folder was restored from a backup, so that no answer that the
+    /// lost state may have released is released again. `None` if the bandit may continue unchanged.
     ///
-    /// The policy begins anew, and open decisions are closed. What was learnt is lost: sums, trees of sums
-    /// and rows hold answers that a release may have used since, and another release would use them with
-    /// fresh noise. The budget that was spent stays spent. Where users add the noise themselves, the folder
-    /// holds no answer without noise, and a message that is sent again reveals nothing new.
+    /// The policy starts again without its data, and open decisions are closed. Its sums, trees of sums and
+    /// rows hold answers that may have been released since the backup, and another release would use them
+    /// with fresh noise. The spent budget stays spent. If users add the noise themselves, the folder holds no
+    /// answer without noise, and a repeated message reveals nothing new.
     pub(super) fn begin_anew(&mut self) -> Result<Option<ClearChange<'_, ()>>, Error> {
         if self.core.ledger.is_none() || self.core.profile().users_add_noise {
             return Ok(None);
@@ -311,20 +317,20 @@ impl ClearState {
         let policy = PolicyState::new(self.core.policy.config().clone())?;
         let restored = self.core.restored + 1;
         let core = Core { policy, newest: None, restored, ..self.core.clone() };
-        let open = self.open.clear();
-        let (receipts, exchanges) = (Vec::new(), Vec::new());
-        Ok(Some(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out: () }))
+        let rows = Rows { open: self.open.clear(), ..Rows::default() };
+        Ok(Some(ClearChange { state: self, core: Some(core), rows, out: () }))
     }
 
-    /// The decision to give instead of a new one. A policy that learns in turn and takes no context gives the
-    /// decision that still waits for its answer. That decision follows from values that were released before,
-    /// so whoever receives it learns nothing else. Each caller gets an [`alias`] of its own: a second answer
-    /// to a decision is compared with the first, and whoever knew its name could find the first by guesses.
+    /// The decision to return instead of a new one. A policy that learns in turn and takes no contexts
+    /// returns the decision that still waits for its feedback. This decision follows from values that were
+    /// released before, so that it reveals nothing new. Each caller gets an [`alias`] of its own: a second
+    /// feedback on a decision is compared with the first, and a caller who knew its name could guess the
+    /// first.
     ///
     /// # Errors
-    /// [`Error::TurnTaken`] where decisions take contexts: the open decision is for one person, and nobody
-    /// else may find out whether their contexts are equal. [`Error::TooManyOpen`] if a new decision would
-    /// replace one that is still kept.
+    /// [`Error::TurnTaken`] if decisions take contexts: the open decision is for one person, and nobody else
+    /// may find out whether their contexts are equal. [`Error::TooManyOpen`] if a new decision would replace
+    /// one that is still kept.
     pub(super) fn in_place_of_new(
         &self,
         clock: Clock,
@@ -352,8 +358,8 @@ impl ClearState {
         left.map_or(Ok(None), |wait| Err(Error::TooManyOpen { limit, wait }))
     }
 
-    /// Makes a new decision. If this policy learns in turn, the decision before it becomes void; if too many
-    /// are open, the oldest is forgotten. [`Self::in_place_of_new`] says whether that is allowed yet.
+    /// Makes a new decision. If the policy learns in turn, the decision before becomes void; if too many are
+    /// open, the oldest is removed. [`Self::in_place_of_new`] checks whether this is allowed.
     ///
     /// # Errors
     /// Those of the policy.
@@ -372,7 +378,7 @@ impl ClearState {
         let awaited = core.policy.task()?;
         let mut open = Vec::new();
         if let Some(arm) = arm.filter(|_| core.profile().feedback != FeedbackKind::Batch) {
-            // The decision before is void now, if this policy learns in turn: its context is not needed any
+            // If the policy learns in turn, the decision before is void, and its context is not needed any
             // more.
             let before = core.newest.filter(|_| core.profile().in_turn);
             if let Some((before, void)) = before.and_then(|id| Some((id, self.open.get(&id)?)))
@@ -386,11 +392,11 @@ impl ClearState {
         }
         let id = if core.has_aliases() { alias(id, rng) } else { id };
         let out = Decision { id, round, arm, awaited, published: core.policy.published()? };
-        let (receipts, exchanges) = (Vec::new(), Vec::new());
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
+        let rows = Rows { open, ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
-    /// Counts a feedback once; the same feedback again gets the same answer and changes nothing.
+    /// Counts a feedback once. A repeated feedback gets the same answer and changes nothing.
     ///
     /// # Errors
     /// [`protocol::Error::UnknownDecision`], [`Error::OutOfTurn`], [`Error::Answered`], [`Error::Settled`],
@@ -430,10 +436,11 @@ impl ClearState {
         core.charge(core.feedbacks, statement)?;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
         let (open, receipts) = (vec![self.open.remove(base)], self.receipts.set(id, out));
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges: Vec::new(), out })
+        let rows = Rows { open, receipts, ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
-    /// Counts a batch of an intermediary once; the same batch again gets the same answer and changes nothing.
+    /// Counts a batch of an intermediary once. A repeated batch gets the same answer and changes nothing.
     ///
     /// # Errors
     /// [`Error::Answered`], [`Error::BatchOver`], and those of the policy.
@@ -443,7 +450,7 @@ impl ClearState {
         statement: &PrivacyStatement,
         rng: &mut impl Rng,
     ) -> Result<ClearChange<'_, Answer>, Error> {
-        // However an intermediary splits it up.
+        // The digest does not depend on how an intermediary splits the sums up.
         let of = digest(&(batch.users, batch.labels, &batch.sums))?;
         if let Some(receipt) = self.exchanges.get(&batch.exchange) {
             let out = receipt.again(of, || format!("exchange {}", batch.exchange))?;
@@ -453,25 +460,23 @@ impl ClearState {
         let task = core.policy.task()?.filter(|task| task.exchange == batch.exchange);
         let task = task.ok_or(Error::BatchOver { exchange: batch.exchange })?;
         let reported = core.policy.report(&task, batch, rng)?;
-        // A user is in one batch. Arms of a batch of eliminations have users of their own, and all pay the
-        // same.
+        // A user is in one batch. The arms of an elimination have different users in a batch, and all are
+        // charged the same.
         if reported.first {
             core.charge(batch.exchange, statement)?;
         }
         core.feedbacks += reported.users;
         let out = Answer { feedbacks: core.feedbacks, spent: core.spent(), of };
-        let exchanges = self.exchanges.set(batch.exchange, out);
-        let (open, receipts) = (Vec::new(), Vec::new());
-        Ok(ClearChange { state: self, core: Some(core), open, receipts, exchanges, out })
+        let rows = Rows { exchanges: self.exchanges.set(batch.exchange, out), ..Rows::default() };
+        Ok(ClearChange { state: self, core: Some(core), rows, out })
     }
 
     fn unchanged<T>(&mut self, out: T) -> ClearChange<'_, T> {
-        let (open, receipts, exchanges) = (Vec::new(), Vec::new(), Vec::new());
-        ClearChange { state: self, core: None, open, receipts, exchanges, out }
+        ClearChange { state: self, core: None, rows: Rows::default(), out }
     }
 }
 
-/// What a device is told.
+/// A decision as a caller gets it.
 pub(super) struct Decision {
     pub(super) id: DecisionId,
     pub(super) round: u64,
@@ -480,7 +485,8 @@ pub(super) struct Decision {
     pub(super) published: Vec<Value>,
 }
 
-/// A fresh name for the decision `base`. Who knows one name can neither make another nor recognise one.
+/// A fresh alias of the decision `base`. A caller who knows one alias can neither compute nor recognise
+/// another.
 fn alias(base: DecisionId, rng: &mut impl Rng) -> DecisionId {
     let mut id = DecisionId([0; 16]);
     rng.fill_bytes(&mut id.0[..8]);

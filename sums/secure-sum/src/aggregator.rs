@@ -1,4 +1,4 @@
-//! One of the two aggregators: holds shares, and lets out one total a batch.
+//! One of the two aggregators: it holds shares, and opens one total per batch.
 
 use crate::Error;
 use crate::register::Register;
@@ -7,15 +7,15 @@ use prio::field::Field64;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How much an aggregator keeps, and for how long.
+/// Bounds on the memory of an aggregator, and the time after which it deletes a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregatorLimits {
-    /// Batches, opened ones included.
+    /// The most batches, opened ones included.
     pub batches: usize,
-    /// Reports in all batches, about 100 bytes each. Of an opened batch only the ids of the set are kept,
-    /// until room is needed.
+    /// The most reports of all batches, about 100 bytes each. An opened batch keeps the ids of its set only,
+    /// and loses them when other batches need the memory.
     pub reports: usize,
-    /// Time from announcing a batch to forgetting it.
+    /// The time from the announcement of a batch to its deletion.
     pub age: Duration,
 }
 
@@ -25,16 +25,16 @@ impl Default for AggregatorLimits {
     }
 }
 
-/// Reports of one batch: as many as a collector reads.
+/// The most reports of one batch, which is also the most that a collector reads.
 pub const MAX_REPORTS: usize = 1 << 20;
 
-/// The state of an aggregator, in memory: a restart loses the batches under way, and gives none away.
+/// The state of an aggregator, in memory. A restart loses all batches and reveals none.
 ///
-/// Its rules protect users from the collector. A batch is opened for **one** set of users, named in advance
-/// and at least as many as their noise is sized for; then its reports are forgotten. Sets that differ between
-/// the two aggregators give the collector a uniform residue. Batches are [announced](Self::announce) by the
-/// collector before users report: whoever else reaches the aggregator takes room in those alone, at most
-/// [`MAX_REPORTS`] of a batch.
+/// The rules protect users from the collector. A batch is opened for **one** set of users, which is named
+/// before and has at least as many users as the noise is sized for. Then its reports are deleted. If the sets
+/// differ between the two aggregators, the collector gets a uniform residue. The collector
+/// [announces](Self::announce) a batch before users report, so that strangers can fill announced batches
+/// only, with at most [`MAX_REPORTS`] reports each.
 #[derive(Debug)]
 pub struct Aggregator {
     limits: AggregatorLimits,
@@ -44,9 +44,9 @@ pub struct Aggregator {
 
 #[derive(Debug)]
 enum State {
-    /// Takes reports until `closed`.
+    /// Accepts reports until `closed`.
     Holding { shares: BTreeMap<ReportId, Field64>, closed: bool },
-    /// The set and its total, for repeated requests.
+    /// The set and its total, which repeated requests get again.
     Opened { set: Vec<ReportId>, total: Field64 },
 }
 
@@ -75,23 +75,21 @@ impl Aggregator {
         Self { limits, batches: Register::new(limits.batches, limits.age), held: 0 }
     }
 
-    /// Takes reports for `batch` from now on. Announcing it again changes nothing.
+    /// Accepts reports for `batch` from now on. Announcing it again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::room`].
+    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::announce`].
     pub fn announce(&mut self, batch: BatchId, now: Instant) -> Result<(), Error> {
         let Self { batches, held, .. } = self;
-        if batches.room(batch, now, State::spent, |gone| *held -= gone.held())? {
-            batches.keep(batch, now, State::Holding { shares: BTreeMap::new(), closed: false });
-        }
-        Ok(())
+        let new = || Ok(State::Holding { shares: BTreeMap::new(), closed: false });
+        batches.announce(batch, now, State::spent, |gone| *held -= gone.held(), new)
     }
 
-    /// Takes a user's report. Sending it twice counts it once.
+    /// Adds the report of a user. The same report counts once, however often it is sent.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`], [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]; no report is then
-    /// taken or lost.
+    /// [`Error::NotAnnounced`], [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]. The reports are
+    /// then unchanged.
     pub fn submit(&mut self, report: &Report, now: Instant) -> Result<(), Error> {
         let batch = report.batch.number;
         match self.batches.get(report.batch, now)? {
@@ -113,7 +111,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Room for one report more: of old batches first, then of opened ones.
+    /// Makes room for one report. It deletes old batches first, and then opened ones.
     fn make_room(&mut self, now: Instant) -> Result<(), Error> {
         let limit = self.limits.reports;
         if self.held < limit {
@@ -128,8 +126,8 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Takes no more reports for `batch`; the ids of those that came, in order, or of the set for which it
-    /// was opened. A collector that lost an answer can therefore begin again, as often as it likes.
+    /// Closes `batch` for reports, and returns the ids of its reports in ascending order, or the set for
+    /// which it was opened. A collector that lost an answer can therefore begin again.
     ///
     /// # Errors
     /// [`Error::NotAnnounced`].
@@ -143,12 +141,12 @@ impl Aggregator {
         })
     }
 
-    /// The total of the shares of `set`, ids in rising order. The other reports of the batch, and the shares
-    /// of these, are forgotten; asking again with the same set gives the same answer.
+    /// The total of the shares of `set`, whose ids are in ascending order. All shares of the batch are then
+    /// deleted. A repeated request with the same set gets the same total.
     ///
     /// # Errors
     /// [`Error::NotAnnounced`], [`Error::TooFew`], [`Error::UnknownReport`], [`Error::NotClosed`],
-    /// [`Error::Opened`]; the state is then unchanged.
+    /// [`Error::Opened`]. The state is then unchanged.
     pub fn open(&mut self, batch: BatchId, set: &[ReportId], now: Instant) -> Result<Field64, Error> {
         let number = batch.number;
         let state = self.batches.get(batch, now)?;

@@ -9,16 +9,16 @@ use rand::Rng;
 /// Parameters of a [`Batch`], on which users and collector agree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Who adds which noise. [`Model::None`] and [`Model::Central`] are refused: the collector would see a
-    /// sum without noise.
+    /// The noise that users add. [`Model::None`] and [`Model::Central`] are refused, because the collector
+    /// would see a sum without noise.
     pub model: Model,
-    /// Privacy of each batch, hence (users being disjoint) of the run.
+    /// Privacy parameter of each batch. It holds for the whole run, because batches have different users.
     pub epsilon: Ratio,
-    /// Number of users asked, n.
+    /// The number n of users that are asked.
     pub invited: u64,
-    /// Part of the users that may drop out. A batch that misses more is refused.
+    /// The share of the users that may drop out. A batch that misses more users is refused.
     pub missing: Ratio,
-    /// Part of the users that may collude with the collector: they answer, and the collector knows their
+    /// The share of the users that may collude with the collector: they answer, and the collector knows their
     /// noise.
     pub colluding: Ratio,
     /// As for [`Mechanism::new`].
@@ -27,20 +27,21 @@ pub struct Plan {
     pub horizon: u64,
 }
 
-/// The randomiser and the analyser of one batch, with noise sized for the users who are sure to answer
+/// The randomiser and the analyser of one batch, with noise sized for the least number of users who answer
 /// honestly.
 ///
-/// Users who drop out take their noise with them: if half of a batch is missing, the rest has about twice the
-/// epsilon that was promised. So each adds noise as if only `n - floor(missing n) - floor(colluding n)` were
-/// there; whoever comes on top adds more of it, which costs accuracy and no privacy. The price is at most a
-/// factor `1/(1 - missing - colluding)` in the variance of the noise.
+/// The noise of a user who drops out is missing: if half of a batch is missing, the rest has about twice the
+/// promised epsilon. Each user therefore adds noise as if only `n - floor(missing n) - floor(colluding n)`
+/// users answered. If more answer, the sum has more noise, which costs accuracy and no privacy. The variance
+/// of the noise grows by a factor of at most `1/(1 - missing - colluding)`.
 ///
-/// Values are integers, **not residues**: reduced modulo `m` first and then added in a larger field, they
-/// would tell how many of them had wrapped. What the sum tells is the rounded rewards plus noise, no more.
+/// Values are integers, **not residues**. Values that were reduced modulo `m` before they are added in a
+/// larger field would reveal how many of them had wrapped. The sum reveals the rounded rewards plus noise,
+/// and no more.
 ///
 /// # Source
 /// Chowdhury, Zhou, "Distributed Differential Privacy in Multi-Armed Bandits": randomiser and analyser.
-/// Departure: the paper does not speak of users who drop out or collude.
+/// Departure: the paper does not consider users who drop out or collude.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
     mechanism: Mechanism,
@@ -48,11 +49,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Of `plan`.
+    /// The batch of `plan`.
     ///
     /// # Errors
-    /// [`Error::NoNoise`] for a model without noise of users; [`Error::OutOfRange`] for parts that leave
-    /// nobody, or `2^32` users and more; [`Error::Bandit`] as [`Mechanism::new`].
+    /// [`Error::NoNoise`] for a model in which users add no noise; [`Error::OutOfRange`] if the shares leave
+    /// no user, or `2^32` users or more; [`Error::Bandit`] as [`Mechanism::new`].
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         let part = |r: Ratio| r.times(Ratio::integer(plan.invited)).map(Ratio::floor);
         let invited = u128::from(plan.invited);
@@ -72,7 +73,7 @@ impl Batch {
         Self::of(mechanism, at_least)
     }
 
-    /// Of users who add the noise of `mechanism`, `at_least` so many.
+    /// A batch of at least `at_least` users who add the noise of `mechanism`.
     pub(crate) fn of(mechanism: Mechanism, at_least: u32) -> Result<Self, Error> {
         match mechanism.model() {
             Model::None => Err(Error::NoNoise { model: "none" }),
@@ -81,24 +82,24 @@ impl Batch {
         }
     }
 
-    /// Precision and noise. Its [`width`](Mechanism::width) holds for every mean of a batch that is let out:
-    /// with more users the noise grows like their root, and the mean's falls.
+    /// Precision and noise. Its [`width`](Mechanism::width) holds for the mean of every opened batch: with n
+    /// users the noise of the sum grows like the root of n, so that the noise of the mean falls.
     pub const fn mechanism(&self) -> &Mechanism {
         &self.mechanism
     }
 
-    /// Smallest number of users whose sum is let out.
+    /// The least number of users whose sum is opened.
     pub const fn at_least(&self) -> u32 {
         self.at_least
     }
 
-    /// Its id among the parties, under a `number` that no other batch has.
+    /// The id of the batch under a `number` that no other batch has.
     pub const fn id(&self, number: u64) -> BatchId {
         BatchId { number, at_least: self.at_least }
     }
 
-    /// User side: the reward in steps plus the user's noise. In no range: hand it to
-    /// [`split`](crate::split) or [`encrypt`](crate::encrypted::encrypt) only.
+    /// User side: the reward in steps plus the noise of the user. The value is in no range, and must be
+    /// passed to [`split`](crate::split) or [`encrypt`](crate::encrypted::encrypt) only.
     ///
     /// # Errors
     /// [`Error::Bandit`] if the reward is outside [0, 1] or an exact intermediate overflows.
@@ -107,7 +108,7 @@ impl Batch {
         Ok(i128::from(steps) + self.mechanism.noise(rng)?)
     }
 
-    /// Collector side: estimate of the mean reward of those who answered.
+    /// Collector side: the estimate of the mean reward of the users who answered.
     pub fn mean(&self, sum: &Sum) -> f64 {
         sum.total as f64 / (self.mechanism.precision() as f64 * sum.users.max(1) as f64)
     }

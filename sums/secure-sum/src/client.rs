@@ -1,4 +1,4 @@
-//! Who calls the services: users, and the collector.
+//! The clients of the services: users and the collector.
 
 use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use ureq::{Agent, Body, http};
 use wire::{AccessToken, OCTET_STREAM, Problem};
 
-/// Bytes of a problem document, at most.
+/// The most bytes of a problem document.
 const PROBLEM_BYTES: usize = 1 << 16;
 
-/// A service, by its address such as `http://127.0.0.1:9001`.
+/// A service at an address such as `http://127.0.0.1:9001`.
 #[derive(Debug, Clone)]
 pub struct Party {
     url: String,
@@ -22,7 +22,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// At `url`. Requests end after a minute.
+    /// The service at `url`. A request fails after one minute.
     pub fn new(url: impl Into<String>) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -31,7 +31,7 @@ impl Party {
         Self { url: url.into(), agent: config.build().into(), token: None }
     }
 
-    /// As this one, with `token` sent in every request.
+    /// The same service, with `token` in every POST request.
     pub fn with_token(self, token: Option<AccessToken>) -> Self {
         Self { token, ..self }
     }
@@ -40,8 +40,8 @@ impl Party {
         &self.url
     }
 
-    /// Posts `body` to `path` below `/v1`; the answer, of at most `limit` bytes. Tried a second time if the
-    /// connection breaks, since every request of these services may be repeated.
+    /// Posts `body` to `path` below `/v1` and returns the answer, of at most `limit` bytes. If the connection
+    /// breaks, the request is sent a second time, because every request of these services may be repeated.
     ///
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
@@ -49,7 +49,7 @@ impl Party {
         self.send(path, OCTET_STREAM, body, limit)
     }
 
-    /// As [`post`](Self::post), of a body in JSON, such as a bandit's service takes.
+    /// As [`post`](Self::post), for a body in JSON, which the server of a bandit takes.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -66,7 +66,7 @@ impl Party {
         })
     }
 
-    /// What is at `path` below `/v1`, of at most `limit` bytes.
+    /// The resource at `path` below `/v1`, of at most `limit` bytes.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -95,7 +95,7 @@ impl Party {
         Err(Error::Refused { party: self.url.clone(), problem: Box::new(problem) })
     }
 
-    /// User side: sends this aggregator its report.
+    /// User side: sends a report to this aggregator.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -103,8 +103,8 @@ impl Party {
         self.post("reports", &report.to_bytes(), 0).map(|_| ())
     }
 
-    /// User side: sends this shuffler one user's number of ones for each label of `exchange`, with the
-    /// [digest](BanditTask::digest) of the task that was posed to the user.
+    /// User side: sends this shuffler the user's number of ones for each label of `exchange`, with the
+    /// [digest](BanditTask::digest) of the task that the server posed to the user.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -120,7 +120,7 @@ impl Party {
         self.post(&format!("messages/{exchange}"), &body, 0).map(|_| ())
     }
 
-    /// Makes this aggregator or adder take what users of `batch` send from now on.
+    /// Collector side: makes this aggregator or adder accept messages for `batch` from now on.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -128,18 +128,18 @@ impl Party {
         self.post(&format!("batches/{}/{}", batch.number, batch.at_least), &[], 0).map(|_| ())
     }
 
-    /// User side: the key of `batch` at this authority, and its name; parameters are those of
+    /// User side: the public key of `batch` at this authority, and its id, under the parameters
     /// [`LOGN12_LOGQP105_SUM`](crate::encrypted::LOGN12_LOGQP105_SUM).
     ///
     /// # Errors
-    /// As [`post`](Self::post); [`Error::Ckks`] for what is no key.
+    /// As [`post`](Self::post); [`Error::Ckks`] for bytes that are no key.
     pub fn key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
-        // A seed and half a ciphertext.
+        // A key is a seed and half a ciphertext.
         let key = self.get(&key_path(batch), encrypted_bytes(params))?;
         Ok(ckks::read_public_key(params, &key)?)
     }
 
-    /// Adder side: makes this authority create a key for `batch`, the same one each time.
+    /// Adder side: makes this authority generate a key for `batch`. Each call returns the same key.
     ///
     /// # Errors
     /// As [`key`](Self::key).
@@ -157,7 +157,7 @@ impl Party {
         self.post(&path, &[id.as_slice(), value].concat(), 0).map(|_| ())
     }
 
-    /// Has this server close `batch`, and the authority open its sum.
+    /// Collector side: makes this adder close `batch`, and returns the sum that its authority opened.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -166,7 +166,7 @@ impl Party {
         read_opened(&self.post(&path, &[], SUM_BYTES)?)
     }
 
-    /// Server side: asks this authority to open a sum.
+    /// Adder side: asks this authority to open a sum.
     ///
     /// # Errors
     /// As [`post`](Self::post).
@@ -188,49 +188,48 @@ fn key_path(batch: BatchId) -> String {
     format!("keys/{}/{}", batch.number, batch.at_least)
 }
 
-/// Who learns the sum, and nothing else: the bandit's server.
+/// The collector: it learns the sum of each batch, and nothing else.
 #[derive(Debug, Clone)]
 pub struct Collector {
     aggregators: [Party; 2],
 }
 
 impl Collector {
-    /// Users in one batch, at most.
+    /// The most users of one batch.
     const USERS: usize = 1 << 20;
 
-    /// Of these two, run by parties that do not collude.
+    /// The collector of two aggregators, which must be run by parties that do not collude.
     pub fn new(aggregators: [Party; 2]) -> Self {
         Self { aggregators }
     }
 
-    /// Makes both aggregators take reports for `batch` from now on.
+    /// Makes both aggregators accept reports for `batch` from now on.
     ///
     /// # Errors
-    /// As [`Party::post`]. Announcing again completes it.
+    /// As [`Party::post`]. Calling again completes the announcement.
     pub fn announce(&self, batch: BatchId) -> Result<(), Error> {
         self.aggregators.iter().try_for_each(|party| party.announce(batch))
     }
 
-    /// Closes `batch` and sums the values of the users whose reports reached both aggregators; at most
+    /// Closes `batch` and returns the sum over the users whose reports reached both aggregators, at most
     /// `2^20`.
     ///
-    /// If an answer is lost, calling again completes it: an aggregator that has opened lists the set for
-    /// which it did, and the other one holds a report of each of those.
+    /// If an answer is lost, calling again completes the sum: an aggregator that has opened the batch lists
+    /// the set for which it did, and the other aggregator has a report of each of these users.
     ///
     /// # Errors
-    /// [`Error::TooFew`]: nothing was opened, the batch must be given up and new users asked.
-    /// [`Error::Malformed`] for answers that make no sense; as [`Party::post`].
+    /// [`Error::TooFew`] if nothing was opened; new users must then be asked under a new number.
+    /// [`Error::Malformed`] for answers that cannot be used; as [`Party::post`].
     pub fn collect(&self, batch: BatchId) -> Result<Sum, Error> {
         self.collect_of(batch, usize::MAX)
     }
 
-    /// Collects what a bandit of the service waits for from the reports of batch `number`, and delivers it:
-    /// the sum of exactly as many users as it asks for, those beyond left out, modulo its modulus. Users'
-    /// noise must be sized for as many ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of
-    /// the bandit's exchange.
+    /// Collects the sum that `bandit` waits for from the reports of batch `number`, and delivers it. The sum
+    /// has exactly as many users as the bandit asks for; further reports are left out. The noise of the users
+    /// must be sized for this number ([`Batch::at_least`](crate::Batch::at_least)). Returns the number of the
+    /// exchange.
     ///
-    /// It may be repeated, until the bandit waits for something else. After [`Error::TooFew`] the batch is
-    /// given up: new users are asked under a new number.
+    /// The call may be repeated until the bandit waits for another exchange.
     ///
     /// # Errors
     /// As [`collect`](Self::collect) and [`Party::post`]; [`Error::Malformed`] if the bandit waits for no
@@ -243,7 +242,7 @@ impl Collector {
         Ok(task.exchange())
     }
 
-    /// Of at most so many users.
+    /// As [`collect`](Self::collect), over at most `most` users.
     fn collect_of(&self, batch: BatchId, most: usize) -> Result<Sum, Error> {
         let path = |verb| format!("batches/{}/{}/{verb}", batch.number, batch.at_least);
         let [first, second] = &self.aggregators;

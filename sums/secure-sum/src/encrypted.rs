@@ -1,21 +1,21 @@
-//! The same sum on ciphertexts: users encrypt their values, the server adds, a key authority opens the sum
-//! alone.
+//! Sums on ciphertexts: users encrypt their values, the adder adds the ciphertexts, and a key authority
+//! decrypts the sum only.
 //!
-//! An additive use of the approximate scheme that is exact: a value stands at scale `2^27` in the constant
-//! coefficient, where the noise of a sum stays below half a step, and rounding takes it away. A one in
-//! another coefficient counts users, so that the authority sees whether their noise is enough.
+//! The sums are exact although CKKS is approximate. A value is the constant coefficient at scale `2^27`. The
+//! noise of a sum stays below half a step, and rounding removes it. Another coefficient is 1 for each user
+//! and counts the users, so that the authority knows whether the noise of the users is sufficient.
 //!
-//! - Exact for values up to [`MAX_VALUE`], totals up to [`MAX_TOTAL`] in size and [`MAX_USERS`] users. A
-//!   fresh error has a standard deviation of 237, so that of a sum is below `2^20`, a 64th of the half step
-//!   that would be wrong; totals stand at `2^61` of `2^62`.
-//! - Trust: adder and authority do not collude, and the adder follows the protocol. Together they read every
-//!   value. An adder that hands the authority something other than a sum has one number of its choice opened,
-//!   such as the value of a single user: the authority cannot tell, since the number of users stands in the
-//!   ciphertext too, where the adder writes what it likes. Each batch has a key of its own, which is
-//!   destroyed when its sum is opened, so that the key is not learnt answer by answer (crate `sum-authority`
-//!   says how much one answer tells). If one value is too much, use the two aggregators, which check the set
-//!   of users themselves and move a thousandth of the bytes.
-//! - Cost: [`encrypted_bytes`] bytes a user, about 65 kB.
+//! - Exactness: for values up to [`MAX_VALUE`] and totals up to [`MAX_TOTAL`] in absolute value, and up to
+//!   [`MAX_USERS`] users. A fresh error has a standard deviation of 237, so that the error of a sum has one
+//!   below `2^20`, a 64th of half a step. A total is at most `2^61`, and the modulus allows `2^62`.
+//! - Trust: adder and authority must not collude, because together they can decrypt every value, and the
+//!   adder must follow the protocol. An adder that deviates can have one number of its choice opened per
+//!   batch, such as the value of a single user. The authority cannot detect this, because the adder can also
+//!   change the count in the ciphertext. Each batch has a key of its own, which is destroyed when its sum is
+//!   opened, so that answers do not add up to a key; the crate `sum-authority` states how much one answer
+//!   reveals. Where one value is too much, use the two aggregators. They check the set of users themselves,
+//!   and take a thousandth of the bytes.
+//! - Cost: [`encrypted_bytes`] bytes per user, about 65 kB.
 
 use crate::Error;
 use crate::register::Register;
@@ -40,24 +40,24 @@ pub const LOGN12_LOGQP105_SUM: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
-/// Size of a value, at most.
+/// The largest absolute value of a user.
 pub const MAX_VALUE: i128 = 1 << 30;
-/// Size of a total, at most.
+/// The largest absolute value of a total.
 pub const MAX_TOTAL: i128 = 1 << 34;
-/// Users in one sum, at most.
+/// The most users of one sum.
 pub const MAX_USERS: u64 = 1 << 24;
-/// Ciphertexts stand at the top.
+/// The level of all ciphertexts, which is the top level.
 const LEVEL: usize = 1;
 
-/// Bytes of one encrypted value, and of a sum.
+/// The bytes of one encrypted value, and of a sum.
 pub fn encrypted_bytes(params: &Params) -> usize {
     ckks::ciphertext_bytes(params, LEVEL, false)
 }
 
-/// User side: `value` under the authority's public key.
+/// User side: encrypts `value` under the public key of the batch.
 ///
 /// # Errors
-/// [`Error::ValueTooLarge`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] for other
+/// [`Error::ValueTooLarge`] above [`MAX_VALUE`]; the user then drops out. [`Error::Ckks`] under other
 /// parameters.
 pub fn encrypt<R: CryptoRng>(
     params: &Params,
@@ -73,7 +73,7 @@ pub fn encrypt<R: CryptoRng>(
     Ok(ckks::write_ciphertext(params, key.id(params), &ckks::encrypt(params, key, &message, rng)))
 }
 
-/// Server side: adds up what it cannot read.
+/// Adder side: a sum of ciphertexts.
 #[derive(Debug)]
 pub struct Adder {
     evaluator: Evaluator,
@@ -82,29 +82,29 @@ pub struct Adder {
 }
 
 impl Adder {
-    /// For values under the key of that name.
+    /// An empty sum of values under the key `key`.
     pub fn new(params: &Params, key: KeyId) -> Self {
         let evaluator = Evaluator::new(params.clone(), EvaluationKeys::default());
         Self { evaluator, key, sum: Ciphertext::zero(params, LEVEL) }
     }
 
-    /// Adds one user's value. Each user must be added once.
+    /// Adds the value of one user. The caller must add each user once.
     ///
     /// # Errors
-    /// [`Error::Ckks`] for bytes that are no ciphertext under this key; the sum is then unchanged.
+    /// [`Error::Ckks`] for bytes that are no ciphertext under this key. The sum is then unchanged.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let value = ckks::read_ciphertext(self.evaluator.params(), self.key, LEVEL, bytes)?;
         Ok(self.evaluator.add_assign(&mut self.sum, &value)?)
     }
 
-    /// The sum so far, for the authority.
+    /// The frame of the sum so far, for the authority.
     pub fn to_bytes(&self) -> Vec<u8> {
         ckks::write_ciphertext(self.evaluator.params(), self.key, &self.sum)
     }
 }
 
-/// Adder side: the sums under way, in memory. A batch is closed once, for all whose values came; then it
-/// takes no more, so that no two sums give away their difference. Each batch has a key of its own.
+/// Adder side: the batches in memory, each with a key of its own. A batch is closed once, with all values
+/// that have arrived, and accepts no further value, so that no two sums reveal their difference.
 #[derive(Debug)]
 pub struct Server {
     params: Params,
@@ -113,9 +113,9 @@ pub struct Server {
 
 #[derive(Debug)]
 enum State {
-    /// Digests of the values that are in the sum.
+    /// The sum, and the digests of its values.
     Adding { values: BTreeMap<ReportId, blake3::Hash>, adder: Box<Adder> },
-    /// The sum, still encrypted.
+    /// The frame of the sum, still encrypted.
     Closed(Vec<u8>),
 }
 
@@ -126,8 +126,8 @@ impl State {
 }
 
 impl Server {
-    /// Keeps `limit` batches, closed ones included, each for at most `age`: about 130 kB each, and 50 bytes a
-    /// user.
+    /// An adder of at most `limit` batches, closed ones included, which are deleted after `age`. Each takes
+    /// about 130 kB, and 50 bytes per user.
     pub fn new(params: &Params, limit: usize, age: Duration) -> Self {
         Self { params: params.clone(), batches: Register::new(limit, age) }
     }
@@ -142,23 +142,21 @@ impl Server {
         self.batches.get(batch, now).is_ok()
     }
 
-    /// Takes values under `key` for `batch` from now on. Announcing it again changes nothing.
+    /// Accepts values under `key` for `batch` from now on. Announcing it again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::room`].
+    /// [`Error::Announced`], [`Error::Used`], [`Error::Full`] as [`Register::announce`].
     pub fn announce(&mut self, batch: BatchId, key: KeyId, now: Instant) -> Result<(), Error> {
-        if self.batches.room(batch, now, State::spent, drop)? {
-            let adder = Box::new(Adder::new(&self.params, key));
-            self.batches.keep(batch, now, State::Adding { values: BTreeMap::new(), adder });
-        }
-        Ok(())
+        let adder = || Box::new(Adder::new(&self.params, key));
+        let new = || Ok(State::Adding { values: BTreeMap::new(), adder: adder() });
+        self.batches.announce(batch, now, State::spent, drop, new)
     }
 
-    /// Adds a user's value, under a random id. Sending it twice counts it once.
+    /// Adds the value of a user under a random id. The same value counts once, however often it is sent.
     ///
     /// # Errors
     /// [`Error::NotAnnounced`], [`Error::Ckks`] for bytes that are no ciphertext under the batch's key,
-    /// [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]; the state is then unchanged.
+    /// [`Error::Closed`], [`Error::Duplicate`], [`Error::Full`]. The state is then unchanged.
     pub fn submit(&mut self, batch: BatchId, id: ReportId, value: &[u8], now: Instant) -> Result<(), Error> {
         let State::Adding { values, adder } = self.batches.get(batch, now)? else {
             return Err(Error::Closed { batch: batch.number });
@@ -177,10 +175,10 @@ impl Server {
         Ok(())
     }
 
-    /// The sum of all values of `batch`, for the authority; the same each time.
+    /// Closes `batch` and returns the frame of its sum, for the authority. Each call returns the same frame.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`]; [`Error::TooFew`]: the batch then still takes values.
+    /// [`Error::NotAnnounced`]; [`Error::TooFew`], after which the batch still accepts values.
     pub fn close(&mut self, batch: BatchId, now: Instant) -> Result<&[u8], Error> {
         let state = self.batches.get(batch, now)?;
         if let State::Adding { values, adder } = state {
@@ -196,10 +194,10 @@ impl Server {
     }
 }
 
-/// Bytes of an opened sum: total and users, little endian.
+/// The bytes of an opened sum: total and number of users, little endian.
 pub const SUM_BYTES: usize = 24;
 
-/// An opened sum as it travels.
+/// The bytes of an opened sum.
 pub fn write_opened(sum: &Sum) -> [u8; SUM_BYTES] {
     let mut out = [0; SUM_BYTES];
     out[..16].copy_from_slice(&sum.total.to_le_bytes());
@@ -207,7 +205,7 @@ pub fn write_opened(sum: &Sum) -> [u8; SUM_BYTES] {
     out
 }
 
-/// The sum that [`write_opened`] wrote.
+/// Reads the bytes of [`write_opened`].
 ///
 /// # Errors
 /// [`Error::Malformed`] for another length.
@@ -221,7 +219,7 @@ pub fn read_opened(bytes: &[u8]) -> Result<Sum, Error> {
     }
 }
 
-/// Authority side: reads a sum, still encrypted.
+/// Authority side: reads the frame of a sum.
 ///
 /// # Errors
 /// [`Error::Ckks`] for bytes that are no ciphertext under this key.

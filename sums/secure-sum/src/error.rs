@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! The errors of all parties.
 
 use wire::Problem;
 
@@ -9,175 +9,176 @@ pub enum Error {
     /// Misuse: a value outside its range.
     #[error(transparent)]
     OutOfRange(#[from] fault::OutOfRange),
-    /// Untrusted: bytes that are not what was asked for.
+    /// Untrusted: a message that cannot be read, or that does not fit the task.
     #[error("malformed: {what}")]
     Malformed {
-        /// What is wrong.
+        /// The fault, in words.
         what: &'static str,
     },
-    /// Misuse: a batch to which users of this model add nothing.
-    #[error("users of the model {model} add no noise by themselves: take pure, renyi, concentrated or local")]
+    /// Misuse: a model in which users add no noise.
+    #[error("users add no noise under the model {model}: use pure, renyi, concentrated or local")]
     NoNoise {
-        /// Its name.
+        /// The name of the model.
         model: &'static str,
     },
-    /// Misuse: a value that cannot be encrypted. The message does not name it, since it is secret.
-    #[error("the value is above 2^30 in size, which no encrypted sum carries; this user drops out")]
+    /// Misuse: a value that cannot be encrypted. The message does not state the value, which is secret.
+    #[error("the absolute value exceeds 2^30, the bound of encrypted sums; this user drops out")]
     ValueTooLarge,
     /// Misuse: the bandit waits for no further batch.
-    #[error("the bandit has finished and waits for nobody")]
+    #[error("the bandit has finished, and waits for no further batch")]
     Finished,
     /// Untrusted: a request refused before its route.
     #[error(transparent)]
     Request(#[from] service::Rejection),
-    /// Untrusted: a caller who may not ask this.
+    /// Untrusted: a request without the token that it needs.
     #[error(
-        "this needs `Authorization: Bearer` and the token that the service was started with (--token-file)"
+        "this request needs `Authorization: Bearer` with the token that the service was started with (--token-file)"
     )]
     NoToken,
-    /// Misuse: without a token, everybody who reaches the service could open sums.
+    /// Misuse: a service without a token on an address that other machines can reach.
     #[error(
-        "{address} can be reached from other machines: give a token (--token-file), which callers that announce, close or \
-         open batches must send, or listen on 127.0.0.1"
+        "other machines can reach {address}: give --token-file, so that only its bearers announce, close and open batches, \
+         or listen on 127.0.0.1"
     )]
     NeedsToken {
-        /// Where it would have listened.
+        /// The address to listen on.
         address: String,
     },
-    /// Misuse: a batch that nobody announced.
+    /// Misuse: a batch that was not announced, or that has been deleted.
     #[error(
-        "batch {batch} of {users} users is not announced here, or forgotten by now; `secure-sum announce` announces one"
+        "batch {batch} of {users} users is not announced, or was deleted; announce it with `secure-sum announce`"
     )]
     NotAnnounced {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
-        /// Users its noise would be sized for.
+        /// The number of users that the request named.
         users: u32,
     },
-    /// Misuse: a batch that is announced for other users.
-    #[error("batch {batch} is announced for {users} users: take a higher number for others")]
+    /// Misuse: a batch that is announced for another number of users.
+    #[error("batch {batch} is announced for {users} users: announce another one under a higher number")]
     Announced {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
-        /// Users its noise is sized for.
+        /// The number of users that its noise is sized for.
         users: u32,
     },
-    /// Misuse: the number of a new batch is not above all forgotten ones.
-    #[error("batch {batch} may have been opened before: numbers of new batches must be above {above}")]
+    /// Misuse: the number of a new batch is not above those of all deleted batches.
+    #[error("batch {batch} may have been opened before: the number of a new batch must be above {above}")]
     Used {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
-        /// The highest number forgotten.
+        /// The highest number of a deleted batch.
         above: u64,
     },
-    /// Untrusted: a report or submission under an id that holds another one; the first stays.
-    #[error("this id has been used in batch {batch} with other content")]
+    /// Untrusted: a second message under the same id, with other content. The first message stays.
+    #[error("batch {batch} has another message under this id")]
     Duplicate {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
-    /// Misuse: the batch takes no more.
+    /// Misuse: the batch accepts no more messages.
     #[error("batch {batch} is closed")]
     Closed {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
     /// Misuse: the batch must be closed first.
     #[error("batch {batch} is not closed")]
     NotClosed {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
-    /// Untrusted: a batch is opened once, for one set of users: two sums would give away their difference.
-    #[error("batch {batch} has been opened for another set of users")]
+    /// Untrusted: a batch is opened for one set of users only, because two sums would reveal their
+    /// difference.
+    #[error("batch {batch} was opened for another set of users")]
     Opened {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
-    /// Untrusted: a set that is not sorted, or names a report that is not held.
-    #[error("the set names users out of order, twice, or without a report in batch {batch}")]
+    /// Untrusted: a set that is not in ascending order, or contains an id without a report.
+    #[error("the ids are not in ascending order, or one has no report in batch {batch}")]
     UnknownReport {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
-    /// Capacity: too many users dropped out. The noise would be too small, so nothing is let out.
-    #[error("{got} users answered, the noise is sized for at least {need}")]
+    /// Capacity: too many users dropped out. The noise is too small, so that nothing is opened.
+    #[error("{got} users answered, but the noise is sized for at least {need}")]
     TooFew {
-        /// Users whose reports arrived everywhere.
+        /// The number of users whose reports arrived at every party.
         got: u64,
-        /// Users needed.
+        /// The least number of users.
         need: u64,
     },
     /// Misuse: all users of the exchange have answered.
-    #[error("exchange {exchange} is over: as many users as it needs have answered")]
+    #[error("exchange {exchange} is over: all of its users have answered")]
     ExchangeOver {
-        /// Number of the exchange.
+        /// The number of the exchange.
         exchange: u64,
     },
-    /// Misuse: an exchange in which nobody has answered.
-    #[error("nobody has answered in exchange {exchange} yet")]
+    /// Misuse: an exchange in which no user has answered.
+    #[error("no user has answered in exchange {exchange}")]
     NotBegun {
-        /// Number of the exchange.
+        /// The number of the exchange.
         exchange: u64,
     },
-    /// Misuse: the exchange is over, or not there yet, or none of bits.
-    #[error("the bandit, asked within the last second, did not wait for bits in exchange {exchange}")]
+    /// Misuse: the bandit waits for another exchange, or for no bits.
+    #[error("within the last second the bandit did not wait for bits in exchange {exchange}")]
     NotAwaited {
-        /// Number of the exchange.
+        /// The number of the exchange.
         exchange: u64,
     },
-    /// Untrusted: a server that posed a user another task than the shuffler, such as one of a larger batch or
-    /// another epsilon.
+    /// Untrusted: a server that posed different tasks to a user and to the shuffler, such as a larger batch
+    /// or another epsilon.
     #[error(
-        "this user was told something else of exchange {exchange}, or of its bandit, than the shuffler: the noise would not be \
-         what the user counts on"
+        "the server posed this user another task than the shuffler in exchange {exchange}, so that the noise would not be as \
+         the user expects"
     )]
     OtherTask {
-        /// Number of the exchange.
+        /// The number of the exchange.
         exchange: u64,
     },
     /// Capacity: a limit of the process is reached.
-    #[error("no room for more {what}, at most {limit} are kept")]
+    #[error("the limit of {limit} {what} is reached")]
     Full {
-        /// What there is too much of.
+        /// The things that are counted.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// Capacity: too many requests are under way.
-    #[error("busy; try again in a second")]
+    /// Capacity: too many requests are being answered.
+    #[error("the service is busy; try again in a second")]
     Overloaded,
-    /// Misuse: no such path or method.
-    #[error("nothing is served there with that method")]
+    /// Misuse: a path or method that the service does not have.
+    #[error("this path is not served, or not with this method")]
     UnknownPath,
-    /// Untrusted: the other party's answer makes no sense.
-    #[error("{party} answers what makes no sense: {what}")]
+    /// Untrusted: an answer of another party that cannot be used.
+    #[error("the answer of {party} cannot be used: {what}")]
     BadAnswer {
-        /// Its address.
+        /// The address of the party.
         party: String,
-        /// What is wrong with it.
+        /// The fault, in words.
         what: String,
     },
-    /// The other party cannot be reached.
+    /// Another party cannot be reached.
     #[error("{party} cannot be reached: {reason}")]
     Unreachable {
-        /// Its address.
+        /// The address of the party.
         party: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// The other party refused.
+    /// Another party refused the request.
     #[error("{party} refused: {}", problem.detail)]
     Refused {
-        /// Its address.
+        /// The address of the party.
         party: String,
-        /// What it said.
+        /// The problem document of the answer.
         problem: Box<Problem>,
     },
-    /// The randomiser refused.
+    /// From the randomiser of the policy.
     #[error(transparent)]
     Bandit(#[from] bandit::Error),
-    /// From the estimates that a device chooses by.
+    /// From the devices of a generalised linear bandit.
     #[error(transparent)]
     Glm(#[from] glm::Error),
     /// From the noise.
@@ -186,28 +187,22 @@ pub enum Error {
     /// From the ciphertexts.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
-    /// The operating system gives no randomness.
-    #[error("the operating system gives no random numbers: {why}")]
-    NoRandomness {
-        /// Why.
-        why: String,
-    },
-    /// The address is taken or cannot be had.
+    /// The service cannot listen on the address.
     #[error(
         "cannot listen on {address}: {error}; choose another address with --listen, or stop the process that uses it"
     )]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why. Not a source: the sentence names it.
+        /// The cause. It is no source, because the text contains it.
         error: std::io::Error,
     },
-    /// A connection or thread could not be made.
+    /// The operating system refused a connection, a thread or a process.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why. Not a source: the sentence names it.
+        /// The cause. It is no source, because the text contains it.
         error: std::io::Error,
     },
 }

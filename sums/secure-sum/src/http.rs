@@ -1,20 +1,20 @@
-//! The parties as HTTP services. Put a proxy with TLS in front. Routes marked with * need the token of the
-//! collector; users need none.
+//! The parties as HTTP services without TLS. Routes marked with * need the token of the collector. Users need
+//! no token.
 //!
 //! | request | body | answer |
 //! |---|---|---|
 //! | aggregator: `POST /v1/batches/{number}/{at_least}` * | | |
 //! | `POST /v1/reports` | [`Report`]s | |
 //! | `POST /v1/batches/{number}/{at_least}/close` * | | ids, 16 bytes each |
-//! | `POST /v1/batches/{number}/{at_least}/open` * | ids of the set, rising | total, 8 bytes |
+//! | `POST /v1/batches/{number}/{at_least}/open` * | ids of the set, ascending | total, 8 bytes |
 //! | adder: `POST /v1/batches/{number}/{at_least}` * | | |
 //! | `POST /v1/values/{number}/{at_least}` | random id, 16 bytes; ciphertext | |
 //! | `POST /v1/values/{number}/{at_least}/open` * | | total and users, 24 bytes |
-//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; what the user was told, 16 bytes; ones of each label, 8 bytes each, little endian | |
+//! | shuffler: `POST /v1/messages/{exchange}` | random id, 16 bytes; digest of the task, 16 bytes; number of ones of each label, 8 bytes each, little endian | |
 //! | `POST /v1/messages/{exchange}/forward` | | |
 //!
-//! Shuffler and collector ask a bandit's service what it waits for, `GET /v1/bandits/{id}`, and hand it a
-//! [`ShuffledBatch`](wire::ShuffledBatch), `POST /v1/bandits/{id}/shuffled`.
+//! Shuffler and collector read the task of a bandit from its server, `GET /v1/bandits/{id}`, and deliver a
+//! [`ShuffledBatch`](wire::ShuffledBatch) to it, `POST /v1/bandits/{id}/shuffled`.
 
 use crate::Error;
 use crate::aggregator::Aggregator;
@@ -31,48 +31,40 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use rand::SeedableRng;
-use rand::rngs::SysRng;
-use rand_chacha::ChaCha20Rng;
+use host::lock;
 use service::{Hosts, Rejection};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wire::{AccessToken, PROBLEM_JSON, Problem, ProblemType};
 
-/// Reports in one request.
+/// The most reports in one request.
 const REPORTS: usize = 4096;
-/// Users in one set: 16 MiB of ids.
+/// The most users of one set: 16 MiB of ids.
 const SET: usize = 1 << 20;
 
-/// The routes of an aggregator; without a token everybody may announce, close and open.
+/// The routes of an aggregator. Without a token everybody may announce, close and open batches.
 pub fn aggregator(state: Aggregator, token: Option<&AccessToken>) -> Router {
     aggregator_within(state, token, RequestLimits::default())
 }
 
-/// As [`aggregator`], within other limits.
+/// As [`aggregator`], with other limits.
 pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, limits: RequestLimits) -> Router {
     type Shared = State<Arc<Mutex<Aggregator>>>;
-    type Named = Path<(u64, u32)>;
-    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
-        lock(&state).announce(BatchId { number, at_least }, Instant::now())
+    async fn announce(State(state): Shared, Path(batch): Path<BatchId>) -> Result<(), Error> {
+        lock(&state).announce(batch, Instant::now())
     }
     async fn submit(State(state): Shared, body: Bytes) -> Result<(), Error> {
         let (reports, now) = (Report::read_all(&body)?, Instant::now());
         let mut aggregator = lock(&state);
         reports.iter().try_for_each(|report| aggregator.submit(report, now))
     }
-    async fn close(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
-        Ok(lock(&state).close(BatchId { number, at_least }, Instant::now())?.into_flattened())
+    async fn close(State(state): Shared, Path(batch): Path<BatchId>) -> Result<Vec<u8>, Error> {
+        Ok(lock(&state).close(batch, Instant::now())?.into_flattened())
     }
-    async fn open(
-        State(state): Shared,
-        Path((number, at_least)): Named,
-        body: Bytes,
-    ) -> Result<Vec<u8>, Error> {
-        let batch = BatchId { number, at_least };
+    async fn open(State(state): Shared, Path(batch): Path<BatchId>, body: Bytes) -> Result<Vec<u8>, Error> {
         let total = lock(&state).open(batch, ids(&body)?, Instant::now())?;
         Ok(element_bytes(total).to_vec())
     }
@@ -87,14 +79,13 @@ pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, limits:
     )
 }
 
-/// The routes of an adder. It makes `authority` create a key for each batch and open its sum. Without a token
-/// everybody may announce and open.
+/// The routes of an adder, which asks `authority` to generate a key for each batch and to open its sum.
+/// Without a token everybody may announce and open batches.
 pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Router {
     type Shared = State<Arc<(Mutex<Server>, Party)>>;
-    type Named = Path<(u64, u32)>;
-    async fn announce(State(state): Shared, Path((number, at_least)): Named) -> Result<(), Error> {
+    async fn announce(State(state): Shared, Path(batch): Path<BatchId>) -> Result<(), Error> {
         let announce = move || {
-            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            let (server, authority) = &*state;
             if lock(server).knows(batch, Instant::now()) {
                 return Ok(());
             }
@@ -104,13 +95,13 @@ pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Ro
         };
         tokio::task::spawn_blocking(announce).await.map_err(lost)?
     }
-    async fn submit(State(state): Shared, Path((number, at_least)): Named, body: Bytes) -> Result<(), Error> {
-        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
-        lock(&state.0).submit(BatchId { number, at_least }, *id, value, Instant::now())
+    async fn submit(State(state): Shared, Path(batch): Path<BatchId>, body: Bytes) -> Result<(), Error> {
+        let (id, value) = body.split_first_chunk().ok_or(Error::Malformed { what: "the id is missing" })?;
+        lock(&state.0).submit(batch, *id, value, Instant::now())
     }
-    async fn open(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
+    async fn open(State(state): Shared, Path(batch): Path<BatchId>) -> Result<Vec<u8>, Error> {
         let open = move || {
-            let (batch, (server, authority)) = (BatchId { number, at_least }, &*state);
+            let (server, authority) = &*state;
             let sum = lock(server).close(batch, Instant::now())?.to_vec();
             Ok(write_opened(&authority.open(batch, &sum).map_err(|e| e.of(authority))?).to_vec())
         };
@@ -130,31 +121,31 @@ fn lost(error: tokio::task::JoinError) -> Error {
     Error::Io { what: "a task of the service", error: std::io::Error::other(error) }
 }
 
-/// The least time between two questions to a bandit, unless a batch was handed on in between: the bandit then
-/// waits for another exchange.
+/// The least time between two questions to a bandit, unless a batch was delivered in between, after which the
+/// bandit waits for another exchange.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// Requests that wait for the answer to a question, and how long.
+/// The most requests that wait for the answer to a question, and the time that they wait.
 const WAITING: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The routes of a shuffler before `bandit` of the service at `server`. When somebody sends bits for a new
-/// exchange, the shuffler asks the bandit for the shape of its batch: one question at a time, and one a
-/// second where no batch was handed on since, so that made-up numbers of exchanges do not make it ask. The
-/// shuffler hands on a complete batch by itself, after it has answered the last user. If the server cannot be
-/// reached the batch is kept, and a `forward` request delivers it.
+/// The routes of a shuffler for `bandit` at `server`. When a message for an unknown exchange arrives, the
+/// shuffler reads the task of the bandit: one question at a time, and one per second unless a batch was
+/// delivered, so that made-up numbers of exchanges cause no further questions. The shuffler delivers a
+/// complete batch after it has answered the last user. If the server cannot be reached, the batch is kept,
+/// and a `forward` request delivers it.
 pub fn shuffler(server: Party, bandit: String) -> Router {
     struct Before {
         shuffler: Mutex<Shuffler>,
         server: Party,
         bandit: String,
-        /// When the newest question was asked, and how many batches had been handed on by then; held while it
-        /// is answered.
+        /// When the last question was asked, and the number of batches delivered before it. It is locked
+        /// while a question is answered.
         asked: tokio::sync::Mutex<Option<(Instant, u64)>>,
         waiting: Semaphore,
         handed: AtomicU64,
     }
     impl Before {
-        /// Takes bits for the exchange that the bandit waits for, if that is `exchange`.
+        /// Begins `exchange`, if the bandit waits for it.
         async fn begin(self: Arc<Self>, exchange: u64) -> Result<(), Error> {
             let Ok(_place) = self.waiting.try_acquire() else { return Err(Error::Overloaded) };
             let Ok(mut asked) = timeout(PATIENCE, self.asked.lock()).await else {
@@ -190,11 +181,11 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     }
     type Shared = State<Arc<Before>>;
     async fn submit(State(state): Shared, Path(exchange): Path<u64>, body: Bytes) -> Result<(), Error> {
-        let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "no id" })?;
+        let (id, rest) = body.split_first_chunk().ok_or(Error::Malformed { what: "the id is missing" })?;
         let (digest, rest) =
-            rest.split_first_chunk().ok_or(Error::Malformed { what: "not the digest of a task" })?;
+            rest.split_first_chunk().ok_or(Error::Malformed { what: "the digest of the task is missing" })?;
         let (numbers, []) = rest.as_chunks() else {
-            return Err(Error::Malformed { what: "not eight bytes a label" });
+            return Err(Error::Malformed { what: "the numbers do not have eight bytes each" });
         };
         let numbers: Vec<u64> = numbers.iter().map(|b| u64::from_le_bytes(*b)).collect();
         if !lock(&state.shuffler).knows(exchange) {
@@ -204,7 +195,7 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = state.deliver(exchange) {
                     eprintln!(
-                        "exchange {exchange} is complete and kept, but was not delivered: {error}; `secure-sum forward` delivers it"
+                        "exchange {exchange} is complete, but was not delivered: {error}; deliver it with `secure-sum forward`"
                     );
                 }
             });
@@ -230,16 +221,8 @@ pub fn shuffler(server: Party, bandit: String) -> Router {
     )
 }
 
-/// A generator seeded by the operating system.
-///
-/// # Errors
-/// [`Error::NoRandomness`].
-pub fn rng() -> Result<ChaCha20Rng, Error> {
-    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| Error::NoRandomness { why: e.to_string() })
-}
-
-/// Adds what every service has: requests that a page of another origin starts are refused, and wrong paths
-/// get a problem document. The [`Gate`] of each route bounds bodies.
+/// Adds the checks of every service to `routes`: requests that a page of another origin starts are refused,
+/// and unknown paths get a problem document. The [`Gate`] of each route bounds bodies.
 pub fn service(routes: Router) -> Router {
     async fn check_origin(request: Request, next: Next) -> Response {
         match Hosts(None).check(&request) {
@@ -254,13 +237,8 @@ pub fn service(routes: Router) -> Router {
         .layer(middleware::from_fn(check_origin))
 }
 
-/// No call under the lock leaves a state half changed.
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Error {
-    /// Turns an error about an answer of `party` into one that is that party's fault, not the caller's.
+    /// Turns an error in an answer of `party` into one that is the fault of that party and not of the caller.
     fn of(self, party: &Party) -> Self {
         match self {
             Self::Unreachable { .. } | Self::Refused { .. } | Self::Io { .. } => self,
@@ -303,7 +281,6 @@ impl Error {
             | Error::Bandit(_)
             | Error::Glm(_)
             | Error::Privacy(_)
-            | Error::NoRandomness { .. }
             | Error::Listen { .. }
             | Error::Io { .. } => P::Internal,
         }
@@ -316,7 +293,7 @@ impl IntoResponse for Error {
     }
 }
 
-/// A rejection as every service here answers it.
+/// The answer with a problem document of this type.
 pub fn problem(kind: ProblemType, detail: String) -> Response {
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(Problem { detail, ..kind.into() })).into_response();

@@ -1,13 +1,15 @@
-//! Parties on one machine, for measurements and tests: processes, and relays that record what a party sees.
+//! Parties on one machine, for measurements and tests: processes, and relays that record the bytes between
+//! them.
 
 use crate::Error;
+use host::lock;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-/// A service in a process of its own, killed when this is dropped.
+/// A service in a process of its own, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -15,11 +17,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `arguments`, and waits until it says where it listens. Its warnings are not
-    /// shown: it listens for this process only.
+    /// Starts `program` with `arguments`, and waits until it prints its address. Its warnings are not shown.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be started, or ends before.
+    /// [`Error::Io`] if the program cannot be started, or prints no address.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, Error> {
         let io = |error| Error::Io { what: "starting a process", error };
         let mut child = Command::new(program)
@@ -43,12 +44,12 @@ impl Process {
             None => {
                 // It may have ended by itself.
                 let _ = (child.kill(), child.wait());
-                Err(io(std::io::Error::other("it does not say where it listens")))
+                Err(io(std::io::Error::other("it printed no address")))
             }
         }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -61,19 +62,19 @@ impl Drop for Process {
     }
 }
 
-/// What a service says before its address.
+/// The text that a service prints before its address.
 pub const LISTENING: &str = "listening on ";
 
-/// Bytes from callers and back to them, all connections one after another.
+/// The bytes of all connections in both directions.
 #[derive(Debug, Clone, Default)]
 pub struct Passed {
-    /// Of all requests.
+    /// The bytes of all requests.
     pub sent: Vec<u8>,
-    /// Of all answers.
+    /// The bytes of all answers.
     pub answered: Vec<u8>,
 }
 
-/// Between callers and a service; listens on a port of the loopback interface until the process ends.
+/// A relay between callers and a service. It listens on a loopback port until the process ends.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -81,10 +82,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// To `target`.
+    /// Starts a relay to `target`.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no port.
+    /// [`Error::Io`] if no port is free.
     pub fn start(target: SocketAddr) -> Result<Self, Error> {
         let io = |error| Error::Io { what: "starting a relay", error };
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
@@ -106,12 +107,12 @@ impl Relay {
         Ok(Self { address, passed })
     }
 
-    /// Where callers go instead.
+    /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has passed so far.
+    /// The bytes so far.
     pub fn passed(&self) -> Passed {
         lock(&self.passed).clone()
     }
@@ -127,8 +128,4 @@ fn copy(mut from: TcpStream, mut to: TcpStream, record: impl Fn(&[u8])) {
     }
     // The other side may be gone already.
     let _ = to.shutdown(Shutdown::Write);
-}
-
-fn lock(passed: &Mutex<Passed>) -> std::sync::MutexGuard<'_, Passed> {
-    passed.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! `secure-sum`: the parties of a secure sum, each a process.
+//! `secure-sum`: each party of a secure sum as a process.
 
 mod demo;
 
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use wire::AccessToken;
 
-/// Sums of users' messages among processes, no one of which is trusted with more than its share.
+/// Sums users' messages in several processes, so that no single one sees a user's value.
 ///
-/// Services speak HTTP; put a proxy with TLS and authentication in front.
+/// The services speak HTTP without TLS. Put a proxy with TLS and authentication in front.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -27,108 +27,110 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Role {
-    /// One of two: takes shares, lets out one total a batch. Its state is in memory.
+    /// Runs one of the two aggregators: receives shares, and opens one total per batch. Its state is in
+    /// memory.
     Aggregator {
-        /// Address and port; port 0 takes any free one.
+        /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9001")]
         listen: String,
-        /// Reports kept, about 100 bytes each.
+        /// The most reports in memory, about 100 bytes each.
         #[arg(long, default_value_t = AggregatorLimits::default().reports)]
         max_reports: usize,
-        /// Hours after which a batch is forgotten, opened or not.
+        /// Hours after which a batch is deleted, opened or not.
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
         hours: u64,
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Takes the bits of the users that a bandit waits for, and delivers the number of ones when all have
-    /// answered. Its state is in memory. It must not collude with the server.
+    /// Runs a shuffler: receives the numbers of ones of the users that a bandit waits for, and delivers their
+    /// sums when all users have answered. Its state is in memory. It must not collude with the server.
     Shuffler {
-        /// Address and port; port 0 takes any free one.
+        /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9003")]
         listen: String,
         /// Address of helba-server, such as http://127.0.0.1:8080.
         #[arg(long, value_parser = address)]
         server: String,
-        /// Its bandit, `shuffle-glm` or `elimination` under model shuffle: it says what users send.
+        /// Id of the bandit, with the policy `shuffle-glm`, or `elimination` under model shuffle.
         #[arg(long)]
         bandit: String,
-        /// A file with the operator's token of helba-server, where that has one.
+        /// File with the operator's token of helba-server, if the server has one.
         #[arg(long, value_name = "FILE")]
         server_token_file: Option<PathBuf>,
     },
-    /// Has a shuffler deliver a complete batch that it kept because it could not reach the server.
+    /// Asks a shuffler to deliver a complete batch that it kept because it could not reach the server.
     Forward {
-        /// The shuffler's address, such as http://127.0.0.1:9003.
+        /// Address of the shuffler, such as http://127.0.0.1:9003.
         #[arg(long, value_parser = address)]
         shuffler: String,
-        /// Number of the bandit's exchange.
+        /// Number of the exchange of the bandit.
         #[arg(long)]
         exchange: u64,
     },
-    /// Announces a batch to both aggregators, or to the adder and its key authority: they take what users
-    /// send to it from then on.
+    /// Announces a batch to both aggregators, or to the adder and its key authority. They accept messages of
+    /// users for announced batches only.
     Announce {
         #[command(flatten)]
         sums: Sums,
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Sums one batch of reports at both aggregators, or has one of ciphertexts opened, and hands the sum to
-    /// a bandit of helba-server that waits for it.
+    /// Closes a batch, opens its sum at both aggregators or at the adder, and delivers it to the bandit.
     Collect {
         #[command(flatten)]
         sums: Sums,
-        /// A file with the operator's token of helba-server, where that has one.
+        /// File with the operator's token of helba-server, if the server has one.
         #[arg(long, value_name = "FILE")]
         server_token_file: Option<PathBuf>,
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Adds users' ciphertexts; a key authority opens one sum a batch. Its state is in memory.
+    /// Runs the adder: adds users' ciphertexts. The key authority opens one sum per batch. Its state is in
+    /// memory.
     Adder {
-        /// Address and port; port 0 takes any free one.
+        /// Address and port to listen on. Port 0 selects a free port.
         #[arg(long, default_value = "127.0.0.1:9005")]
         listen: String,
         /// Address of the key authority, `sum-authority`, such as http://127.0.0.1:9006.
         #[arg(long, value_parser = address)]
         authority: String,
-        /// A file with the token that the authority was started with.
+        /// File with the token that the authority was started with.
         #[arg(long, value_name = "FILE")]
         authority_token_file: Option<PathBuf>,
-        /// Hours after which a batch is forgotten, opened or not.
+        /// Hours after which a batch is deleted, opened or not.
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
         hours: u64,
         #[command(flatten)]
         token: TokenFile,
     },
-    /// Simulated users of one batch, with rewards of 0 and 1; some drop out.
+    /// Simulates the users of one batch, with rewards of 0 and 1. Some users drop out.
     Users(Box<demo::users::Users>),
-    /// Successive elimination over all roles on this machine, each a process; figures go to stdout as CSV.
+    /// Runs successive elimination with all parties as processes on this machine, and prints times and bytes
+    /// as CSV.
     Demo(demo::Demo),
 }
 
-/// Sums that an adder keeps, opened ones included: about 130 kB each.
+/// The most batches of an adder, opened ones included: about 130 kB each.
 const MAX_BATCHES: usize = 1 << 10;
 
-/// The bandit whose batch is summed, and the parties that sum it.
+/// The bandit whose batch is summed, and the parties that compute the sum.
 #[derive(Args)]
 struct Sums {
-    /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
+    /// Addresses of both aggregators, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
     #[arg(long, num_args = 2, required_unless_present = "adder", value_parser = address)]
     aggregators: Vec<String>,
-    /// The adder's address, in place of aggregators. All who sent it a ciphertext are in the sum: ask exactly
-    /// as many users as the bandit waits for.
+    /// Address of the adder, instead of aggregators. The sum contains every ciphertext that the adder
+    /// received, so exactly as many users must be asked as the bandit waits for.
     #[arg(long, conflicts_with = "aggregators", value_parser = address)]
     adder: Option<String>,
     /// Address of helba-server, such as http://127.0.0.1:8080.
     #[arg(long, value_parser = address)]
     server: String,
-    /// Its bandit.
+    /// Id of the bandit.
     #[arg(long)]
     bandit: String,
-    /// Number of the batch; each has a higher one than those before. A batch that lacks users is given up:
-    /// ask others, under a new number.
+    /// Number of the batch. Numbers must rise. A batch with too few users cannot be summed later: ask other
+    /// users, under a new number.
     #[arg(long)]
     batch: u64,
 }
@@ -136,7 +138,7 @@ struct Sums {
 impl Sums {
     fn collector(&self, token: Option<&AccessToken>) -> Result<Collector> {
         let [first, second] = self.aggregators.as_slice() else {
-            bail!("--aggregators: {} given, it must be 2", self.aggregators.len());
+            bail!("--aggregators takes two addresses, not {}", self.aggregators.len());
         };
         let party = |url: &String| Party::new(url).with_token(token.cloned());
         Ok(Collector::new([party(first), party(second)]))
@@ -175,12 +177,12 @@ impl Sums {
     }
 }
 
-/// The collector's token.
+/// The token of the collector.
 #[derive(Args)]
 struct TokenFile {
-    /// A file with the token that the collector sends to aggregators or adder: 64 hexadecimal digits, as
-    /// `helba-keygen token FILE` makes. Users need none. A service without one listens on loopback addresses
-    /// only.
+    /// File with the token that the collector sends to aggregators or adder: 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` generates. Users need no token. Without a token, a service listens on
+    /// loopback addresses only.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -195,25 +197,26 @@ fn token(path: Option<&Path>) -> Result<Option<AccessToken>> {
     Ok(path.map(AccessToken::open).transpose()?)
 }
 
-/// What users and collector agree on.
+/// The parameters that users and collector agree on.
 #[derive(Args, Clone)]
 struct Agreed {
-    /// Privacy of every batch.
+    /// Privacy parameter epsilon of every batch.
     #[arg(long, default_value = "1", value_parser = ratio)]
     epsilon: Ratio,
-    /// Whose noise: `pure`, differences of Polya variates under pure privacy; or `skellam`, Skellam variates
-    /// at scale 10, whose bounded Renyi divergences are stated at delta = 10^-6.
+    /// Noise of the users: `pure` adds differences of Polya variates, for pure differential privacy;
+    /// `skellam` adds Skellam variates at scale 10, whose Renyi divergences give a guarantee at delta =
+    /// 10^-6.
     #[arg(long, default_value = "pure", value_parser = noise)]
     noise: Model,
-    /// Part of the users of a batch that may drop out; with more missing it is refused.
+    /// Share of the users of a batch that may drop out. A batch that misses more users is refused.
     #[arg(long, default_value = "0.15", value_parser = ratio)]
     missing: Ratio,
-    /// Part of the users of a batch that may collude with the collector, or be made up by it: the noise is
-    /// enough without theirs.
+    /// Share of the users of a batch that may collude with the collector, or be made up by it. The noise of
+    /// the others is sufficient.
     #[arg(long, default_value = "0", value_parser = ratio)]
     colluding: Ratio,
-    /// Probability p with which the noise may pass the threshold: as the bandit was told, since precision and
-    /// modulus of the batch follow from it.
+    /// Probability P with which the noise may exceed the width of the policy. It must be the value of the
+    /// bandit, since it determines precision and modulus of the batch.
     #[arg(long, value_name = "P", default_value_t = 0.1)]
     confidence: f64,
 }
@@ -225,7 +228,7 @@ impl Agreed {
     }
 }
 
-/// The model of that name.
+/// The model with this name.
 fn noise(text: &str) -> Result<Model> {
     match text {
         "pure" => Ok(Model::Pure),
@@ -234,10 +237,10 @@ fn noise(text: &str) -> Result<Model> {
     }
 }
 
-/// An address, with its scheme.
+/// An address with the scheme http.
 fn address(text: &str) -> Result<String> {
     if !text.starts_with("http://") {
-        bail!("must be an address such as http://127.0.0.1:9001 (TLS is a proxy's)");
+        bail!("must be an address such as http://127.0.0.1:9001; a proxy adds TLS");
     }
     Ok(text.into())
 }
@@ -252,13 +255,7 @@ fn ratio(text: &str) -> Result<Ratio> {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().role) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("error", run(Arguments::parse().role))
 }
 
 const fn age(hours: u64) -> Duration {
@@ -279,7 +276,7 @@ fn run(role: Role) -> Result<()> {
             let task = BanditTask::ask(&server, &bandit).with_context(|| format!("bandit {bandit}"))?;
             if task.shape()?.is_none() {
                 bail!(
-                    "bandit {bandit} waits for shares, not for bits: its users need two aggregators or an adder, not a \
+                    "bandit {bandit} waits for shares and not for bits: its users need two aggregators or an adder, and no \
                      shuffler"
                 );
             }
@@ -287,7 +284,7 @@ fn run(role: Role) -> Result<()> {
         }
         Role::Forward { shuffler, exchange } => {
             Party::new(shuffler).forward(exchange)?;
-            println!("exchange {exchange} handed on");
+            println!("exchange {exchange} delivered");
             Ok(())
         }
         Role::Announce { sums, token } => sums.announce(token.read()?.as_ref()),

@@ -1,23 +1,23 @@
-//! The register of announced batches. It bounds the memory of the parties that keep state for each batch.
+//! The register of announced batches, which bounds the memory of a party.
 
 use crate::{BatchId, Error};
 use fault::OutOfRange;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// State by batch number. Only announcing takes room, and only for a time.
+/// States by batch number. Only an announcement adds a state, and only for a time.
 ///
-/// - A batch is announced with the number of users its noise is sized for; whoever names another number is
-///   refused.
-/// - At most `limit` batches are kept. When one more is announced, batches older than `age` are forgotten,
-///   and after them the lowest number among the batches that are spent.
-/// - A forgotten batch cannot return: a new number must be above every forgotten one. A batch that was opened
-///   can therefore not be opened for other users under the same number.
+/// - A batch is announced with the number of users that its noise is sized for. Requests that name another
+///   number are refused.
+/// - At most `limit` batches are kept. When one more is announced, batches older than `age` are deleted, and
+///   then the spent batch with the lowest number.
+/// - The number of a new batch must be above those of all deleted batches. A batch that was opened can
+///   therefore not be opened for other users under the same number.
 #[derive(Debug)]
 pub struct Register<T> {
     limit: usize,
     age: Duration,
-    /// The highest number that was forgotten.
+    /// The highest number of a deleted batch.
     forgotten: Option<u64>,
     batches: BTreeMap<u64, Entry<T>>,
 }
@@ -38,7 +38,7 @@ impl<T> Register<T> {
     /// The state of `batch`.
     ///
     /// # Errors
-    /// [`Error::NotAnnounced`] if it was not announced for as many users, or is older than batches are kept.
+    /// [`Error::NotAnnounced`] if it was not announced for this number of users, or is too old.
     pub fn get(&mut self, batch: BatchId, now: Instant) -> Result<&mut T, Error> {
         let age = self.age;
         let kept = self.batches.get_mut(&batch.number).filter(|entry| entry.at_least == batch.at_least);
@@ -46,13 +46,29 @@ impl<T> Register<T> {
         Ok(&mut kept.ok_or(Error::NotAnnounced { batch: batch.number, users: batch.at_least })?.state)
     }
 
-    /// Makes room for `batch`, and passes what is forgotten to `gone`. Returns false if the batch is known
-    /// and needs no room. `spent` tells batches that are only kept to repeat an answer.
+    /// Adds `batch` with the state that `make` returns, unless it is known. The states of deleted batches are
+    /// passed to `gone`. `spent` selects batches that are only kept to repeat an answer.
     ///
     /// # Errors
-    /// [`Error::Announced`] if the number is known for other users, [`Error::Used`] if it is not above those
-    /// forgotten, [`Error::Full`] if nothing can be forgotten.
-    pub fn room(
+    /// [`Error::Announced`] if the number is known for another number of users, [`Error::Used`] if it is not
+    /// above the numbers of deleted batches, [`Error::Full`] if no batch can be deleted; those of `make`.
+    pub fn announce<E: From<Error>>(
+        &mut self,
+        batch: BatchId,
+        now: Instant,
+        spent: impl Fn(&T) -> bool,
+        gone: impl FnMut(T),
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(), E> {
+        if self.room(batch, now, spent, gone)? {
+            let entry = Entry { at_least: batch.at_least, since: now, state: make()? };
+            self.batches.insert(batch.number, entry);
+        }
+        Ok(())
+    }
+
+    /// Makes room for `batch`. Returns false if it is known.
+    fn room(
         &mut self,
         batch: BatchId,
         now: Instant,
@@ -83,19 +99,14 @@ impl<T> Register<T> {
         Ok(true)
     }
 
-    /// Keeps `state` for a batch that there is [room](Self::room) for.
-    pub fn keep(&mut self, batch: BatchId, now: Instant, state: T) {
-        self.batches.insert(batch.number, Entry { at_least: batch.at_least, since: now, state });
-    }
-
-    /// Forgets what is older than batches are kept.
+    /// Deletes the batches that are too old, and returns their states.
     pub fn expire(&mut self, now: Instant) -> Vec<T> {
         let old = |entry: &Entry<T>| now.saturating_duration_since(entry.since) > self.age;
         let numbers: Vec<u64> = self.batches.iter().filter(|b| old(b.1)).map(|b| *b.0).collect();
         numbers.into_iter().filter_map(|number| self.forget(number)).collect()
     }
 
-    /// Forgets the lowest number that is spent.
+    /// Deletes the spent batch with the lowest number, and returns its state.
     pub fn evict(&mut self, spent: impl Fn(&T) -> bool) -> Option<T> {
         let number = self.lowest(spent)?;
         self.forget(number)
@@ -123,12 +134,13 @@ mod tests {
         let batch = |number| BatchId { number, at_least: 3 };
         let mut register = Register::new(2, Duration::from_secs(10));
         let announce = |register: &mut Register<bool>, number, seconds| {
-            let mut gone = 0;
-            let room = register.room(batch(number), at(seconds), |spent| *spent, |_| gone += 1)?;
-            if room {
-                register.keep(batch(number), at(seconds), false);
-            }
-            Ok::<_, Error>(room.then_some(gone))
+            let (mut gone, mut made) = (0, false);
+            let make = || {
+                made = true;
+                Ok::<_, Error>(false)
+            };
+            register.announce(batch(number), at(seconds), |spent| *spent, |_| gone += 1, make)?;
+            Ok::<_, Error>(made.then_some(gone))
         };
         assert_eq!(announce(&mut register, 5, 0).unwrap(), Some(0));
         assert_eq!(announce(&mut register, 5, 1).unwrap(), None);

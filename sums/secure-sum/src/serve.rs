@@ -1,6 +1,6 @@
-//! How the parties take requests: `service` bounds connections, heads and bodies, and refuses foreign
-//! origins; a [`Gate`] asks for the token before a body is read, and bounds what is read and computed at a
-//! time.
+//! Bounds on the requests of all parties. `service` bounds connections, heads and bodies, and refuses foreign
+//! origins. A [`Gate`] checks the token before it reads a body, and bounds the number of requests that are
+//! read and computed at a time.
 
 use crate::Error;
 use crate::local::LISTENING;
@@ -19,22 +19,22 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use wire::{AccessToken, TokenDigest};
 
-/// How much a service takes at a time, and how long it waits.
+/// Bounds on the number of requests at a time, and on their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Connections, in number and time.
+    /// Bounds on connections.
     pub connections: Connections,
-    /// How fast bodies must come.
+    /// The least rate of a body.
     pub pace: Pace,
-    /// Requests computed at a time.
+    /// The most requests that are computed at a time.
     pub working: usize,
-    /// Bodies read at a time on routes that take more than 1 MiB.
+    /// The most bodies that are read at a time on routes for bodies above 1 MiB.
     pub large: usize,
 }
 
-/// Routes with a limit above this read few bodies at a time.
+/// Routes for longer bodies read few bodies at a time.
 const LARGE: usize = 1 << 20;
-/// Memory for bodies under way. Their number is bounded by the limits of connections and of large bodies.
+/// Memory for bodies. Their number is bounded by the limits of connections and of large bodies.
 const BODY_MEMORY: usize = 1 << 30;
 
 impl Default for RequestLimits {
@@ -49,7 +49,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// The checks and bounds before every route of a service.
+/// The checks and bounds of every route of a service.
 #[derive(Debug, Clone)]
 pub struct Gate {
     bodies: Bodies,
@@ -59,7 +59,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Checks requests against `limits`. Guarded routes need `token`; without one they are open to everybody.
+    /// A gate with these limits. Guarded routes need `token`. Without a token they are open to everybody.
     pub fn new(limits: RequestLimits, token: Option<&AccessToken>) -> Self {
         Self {
             bodies: Bodies::within(BODY_MEMORY, limits.pace),
@@ -123,17 +123,17 @@ fn shows(headers: &HeaderMap, token: Option<TokenDigest>) -> bool {
     shown.and_then(TokenDigest::of_authorization) == Some(token)
 }
 
-/// Serves `routes` until the process is told to end; first says on standard output where it listens, for
-/// [`Process`](crate::local::Process).
+/// Prints the address on stdout, which [`Process`](crate::local::Process) reads, and serves `routes` until
+/// the process receives a signal to stop.
 ///
 /// # Errors
-/// [`Error::Listen`] if the address is taken, [`Error::Io`].
+/// [`Error::Listen`] if the address is in use, [`Error::Io`].
 pub fn serve(listen: &str, routes: Router) -> Result<(), Error> {
     run(listen, routes, |_| Ok(()))
 }
 
-/// As [`serve`] for routes some of which need `token`. Without one everybody may ask them: it then listens on
-/// a loopback address only, and says so.
+/// As [`serve`], for routes that need `token`. Without a token, everybody may use these routes: the service
+/// then listens on a loopback address only, and prints a warning.
 ///
 /// # Errors
 /// [`Error::NeedsToken`]; as [`serve`].
@@ -142,8 +142,8 @@ pub fn serve_guarded(listen: &str, routes: Router, token: Option<&AccessToken>) 
         Some(_) => Ok(()),
         None if address.ip().is_loopback() => {
             eprintln!(
-                "warning: started without --token-file: whoever reaches {address} may announce, close and open batches. This is \
-                 for trials on one machine"
+                "warning: there is no --token-file, so that everybody who reaches {address} can announce, close and open \
+                 batches; use this for trials on one machine only"
             );
             Ok(())
         }
@@ -166,12 +166,18 @@ fn run(
         let address = listener.local_addr().map_err(io("asking for the port"))?;
         admits(address)?;
         writeln!(std::io::stdout(), "{LISTENING}{address}").map_err(io("writing to stdout"))?;
-        accept(listener, routes, RequestLimits::default(), told_to_end()).await;
+        let stop = async {
+            if service::stop_signal().await.is_err() {
+                std::future::pending().await
+            }
+        };
+        accept(listener, routes, RequestLimits::default(), stop).await;
         Ok(())
     })
 }
 
-/// Serves `routes` to those who connect, until `end`; requests under way are then answered, or cut off.
+/// Serves `routes` on `listener` until `end` returns. Remaining requests are then answered, or cut off after
+/// the grace period.
 pub async fn accept(
     listener: TcpListener,
     routes: Router,
@@ -179,26 +185,4 @@ pub async fn accept(
     end: impl Future<Output = ()>,
 ) {
     service::serve(listener, routes, limits.connections, end).await;
-}
-
-/// When the process gets an interrupt or, on Unix, a signal to terminate.
-async fn told_to_end() {
-    let interrupt = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => _ = signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<()>();
-    tokio::select! {
-        () = interrupt => {}
-        () = terminate => {}
-    }
 }

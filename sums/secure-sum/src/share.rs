@@ -1,62 +1,64 @@
-//! Shares of integers, and the bytes in which they travel.
+//! Additive shares of integers, and the bytes of reports.
 
 use crate::Error;
 use prio::field::{Field64, FieldElementWithInteger};
 use privacy::source::Words;
 use rand::CryptoRng;
+use serde::Deserialize;
 
-/// Names a batch: reports, whose users sized their noise for other numbers of users, never meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The id of a batch. It contains the number of users that the noise is sized for, so that reports with noise
+/// for different numbers are never added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub struct BatchId {
-    /// Its number, used once.
+    /// The number of the batch, which is used once.
     pub number: u64,
-    /// Users without whom it is not opened.
+    /// The least number of users for which the batch is opened.
     pub at_least: u32,
 }
 
-/// Names a user's report in one batch; random, so that it says nothing of the user.
+/// The id of a user's report in one batch. It is random, and reveals nothing about the user.
 pub type ReportId = [u8; 16];
 
-/// What one aggregator gets of one user.
+/// The message of one user to one aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// The batch.
     pub batch: BatchId,
-    /// The same at both aggregators.
+    /// The id, which is the same at both aggregators.
     pub id: ReportId,
     /// The share.
     pub share: Field64,
 }
 
-/// What leaves a secure sum.
+/// The result of a secure sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sum {
-    /// The values of those who answered, noise included.
+    /// The sum of the noised values of the users who answered.
     pub total: i128,
-    /// How many they are.
+    /// The number of users who answered.
     pub users: u64,
 }
 
-/// Two shares of `value` modulo the prime `2^64 - 2^32 + 1`: a uniform one, and what is missing. Each alone
-/// is uniform whatever the value. Sums are right while they stay below half the prime in size.
+/// Two shares whose sum is `value` modulo the prime `2^64 - 2^32 + 1`. Each share alone is uniform whatever
+/// the value. Sums are correct while their absolute value is below half the prime.
 pub fn split<R: CryptoRng>(value: i128, rng: &mut R) -> [Field64; 2] {
     let prime = Field64::modulus();
     split_with(value, Field64::from(rng.below(u128::from(prime)) as u64))
 }
 
 fn split_with(value: i128, mask: Field64) -> [Field64; 2] {
-    // A residue of a 64-bit prime.
+    // A residue modulo a prime of 64 bits fits.
     let residue = value.rem_euclid(i128::from(Field64::modulus())) as u64;
     [mask, Field64::from(residue) - mask]
 }
 
-/// The value between minus and plus half the prime whose shares these are.
+/// The value of two shares, between minus and plus half the prime.
 pub fn join(shares: [Field64; 2]) -> i128 {
     let (sum, prime) = (i128::from(u64::from(shares[0] + shares[1])), i128::from(Field64::modulus()));
     if sum > prime / 2 { sum - prime } else { sum }
 }
 
-/// User side: one report for each aggregator, under a fresh id.
+/// User side: one report for each aggregator, under a fresh random id.
 pub fn reports<R: CryptoRng>(batch: BatchId, value: i128, rng: &mut R) -> [Report; 2] {
     let mut id = [0; 16];
     rng.fill_bytes(&mut id);
@@ -64,10 +66,11 @@ pub fn reports<R: CryptoRng>(batch: BatchId, value: i128, rng: &mut R) -> [Repor
 }
 
 impl Report {
-    /// Bytes of a report: batch number, threshold, id, share; integers little-endian.
+    /// The bytes of a report: number of the batch, its least number of users, id, share. Integers are little
+    /// endian.
     pub const BYTES: usize = 36;
 
-    /// Its bytes.
+    /// The bytes of the report.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&self.batch.number.to_le_bytes());
@@ -77,11 +80,11 @@ impl Report {
         out
     }
 
-    /// One or more reports, back to back.
+    /// Reads one or more reports that follow each other.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a part of a report, none at all, a threshold of 0, or a share that is no
-    /// residue.
+    /// [`Error::Malformed`] for an incomplete report, for no report, for a least number of 0 users, or for a
+    /// share that is no residue.
     pub fn read_all(bytes: &[u8]) -> Result<Vec<Self>, Error> {
         let (rows, []) = bytes.as_chunks::<{ Self::BYTES }>() else {
             return Err(Error::Malformed { what: "a report is cut off" });
@@ -110,7 +113,7 @@ pub(crate) fn element_bytes(x: Field64) -> [u8; 8] {
     u64::from(x).to_le_bytes()
 }
 
-/// A field element that is written as the one way to write it.
+/// Reads a field element. Each element has one encoding.
 pub(crate) fn element(bytes: &[u8]) -> Result<Field64, Error> {
     let value = u64::from_le_bytes(bytes.try_into().map_err(|_| CUT)?);
     if value >= Field64::modulus() {
@@ -119,7 +122,7 @@ pub(crate) fn element(bytes: &[u8]) -> Result<Field64, Error> {
     Ok(Field64::from(value))
 }
 
-/// Ids, back to back.
+/// Reads ids that follow each other.
 pub(crate) fn ids(bytes: &[u8]) -> Result<&[ReportId], Error> {
     match bytes.as_chunks() {
         (ids, []) => Ok(ids),

@@ -1,4 +1,4 @@
-//! The shuffler: it takes the bits of a batch's users and lets out how many of them are ones.
+//! The shuffler: it receives the number of ones among each user's bits, and delivers the sums over a batch.
 
 use crate::Error;
 use crate::share::ReportId;
@@ -6,40 +6,42 @@ use fault::OutOfRange;
 use std::collections::BTreeSet;
 use wire::ShuffledBatch;
 
-/// Labels of one user at most: more than the metric of 64 features has entries.
+/// The most labels of one user. The metric of 64 features has fewer entries.
 pub const MAX_LABELS: usize = 1 << 12;
-/// Users of a batch at most; some 100 bytes each.
+/// The most users of a batch, about 100 bytes each.
 const MAX_USERS: u64 = 1 << 22;
 
-/// Digest of a task and of the bandit's parameters, see [`BanditTask::digest`](crate::BanditTask::digest).
+/// The digest of a task and of the bandit's parameters; see
+/// [`BanditTask::digest`](crate::BanditTask::digest).
 pub type TaskDigest = [u8; 16];
 
-/// Shape of the messages of one exchange: the same for every user, since one who sent more than others would
-/// stand out.
+/// The shape of the messages of one exchange. It is the same for every user, because a longer message would
+/// be recognisable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Number of the bandit's exchange.
+    /// The number of the exchange.
     pub exchange: u64,
-    /// Exact number of users of the batch: with fewer, the sum would hold too little noise.
+    /// The exact number of users of the batch. With fewer users, the sum would have too little noise.
     pub users: u64,
-    /// Number of labels.
+    /// The number of labels.
     pub labels: usize,
-    /// Bits that each user sends for each label.
+    /// The number of bits of each user for each label.
     pub bits: u64,
-    /// Digest of the task that the bandit posed to the shuffler. Every user must have been posed the same
-    /// task: the noise of each counts on that of the others.
+    /// The digest of the task that the server posed to the shuffler. Every user must have received the same
+    /// task, because the privacy of each depends on the noise of the others.
     pub digest: TaskDigest,
 }
 
-/// The state of a shuffler, in memory. It holds one batch at a time: that of the exchange which its bandit
+/// The state of a shuffler, in memory. It holds one batch at a time, that of the exchange which its bandit
 /// waits for.
 ///
-/// The bits of one label, in random order, reveal exactly how many are ones. Hence no list is permuted: a
-/// user sends for each label the number of ones among its bits, and the numbers are added up on arrival.
+/// The bits of one label in random order reveal exactly their number of ones. Hence no list is permuted: a
+/// user sends the number of ones among its bits for each label, and the shuffler adds the numbers up on
+/// arrival.
 ///
 /// The shuffler sees each user's number of ones, which holds little noise. It must not collude with the
-/// server, and is trusted not to look at these numbers. It keeps none of them, and no digest of one, which
-/// could be inverted by trial: until the batch is complete it keeps each user's random id.
+/// server, and users trust it not to look at these numbers. It stores no number, and no digest of a number,
+/// which could be inverted by trial. Until the batch is complete, it stores the random id of each user.
 #[derive(Debug, Default)]
 pub struct Shuffler {
     state: State,
@@ -54,7 +56,7 @@ enum State {
         seen: BTreeSet<ReportId>,
         ones: Vec<u64>,
     },
-    /// All users have answered; `delivering` while a request delivers the batch to the server.
+    /// All users have answered. `delivering` is true while a request delivers the batch to the server.
     Whole {
         batch: ShuffledBatch,
         delivering: bool,
@@ -79,12 +81,12 @@ impl Shuffler {
         self.exchange().is_some_and(|newest| exchange <= newest)
     }
 
-    /// Begins to take bits for an exchange that the bandit waits for, and forgets the exchange before.
-    /// Changes nothing if this exchange or a later one has begun.
+    /// Begins the exchange of `shape`, and deletes the exchange before. Changes nothing if this exchange or a
+    /// later one has begun.
     ///
     /// # Errors
-    /// [`Error::Full`] for more users or labels than it carries, [`Error::OutOfRange`] for a shape without
-    /// users, labels or bits.
+    /// [`Error::Full`] for too many users or labels, [`Error::OutOfRange`] for a shape without users, labels
+    /// or bits.
     pub fn begin(&mut self, shape: Shape) -> Result<(), Error> {
         let Shape { exchange, users, labels, bits, .. } = shape;
         for (field, got) in [("users", users), ("labels", labels as u64), ("bits", bits)] {
@@ -107,9 +109,9 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Takes one user's numbers of ones, one for each label, under a random id that the shuffler passes on to
-    /// nobody. The first message under an id counts, and no other. Returns whether the batch is complete now,
-    /// which is true for one call a batch.
+    /// Adds one user's numbers of ones, one for each label, under a random id that the shuffler passes on to
+    /// nobody. The first message under an id counts, and no other. Returns true if this message completes the
+    /// batch.
     ///
     /// # Errors
     /// [`Error::OtherTask`]; [`Error::Malformed`] for another number of labels or more ones than bits;
@@ -132,7 +134,7 @@ impl Shuffler {
             return Err(Error::OtherTask { exchange });
         }
         if numbers.len() != shape.labels {
-            return Err(Error::Malformed { what: "not the number of labels that every user sends" });
+            return Err(Error::Malformed { what: "the number of labels is not that of the exchange" });
         }
         if numbers.iter().any(|n| *n > shape.bits) {
             return Err(Error::Malformed { what: "more ones than bits" });
@@ -140,7 +142,7 @@ impl Shuffler {
         if !seen.insert(id) {
             return Ok(false);
         }
-        // Below users times bits, which fits.
+        // The sum is at most users times bits, which fits.
         ones.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += n);
         let whole = seen.len() as u64 == shape.users;
         if whole {
@@ -151,13 +153,12 @@ impl Shuffler {
         Ok(whole)
     }
 
-    /// The complete batch, for the caller to deliver to the server and then to report how that
-    /// [ended](Self::ended).
+    /// The complete batch. The caller delivers it to the server and then calls [`ended`](Self::ended).
     ///
     /// # Errors
-    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while another request delivers it,
-    /// [`Error::ExchangeOver`] after it was delivered, [`Error::NotBegun`] for an exchange that has not
-    /// begun.
+    /// [`Error::TooFew`] while users are missing, [`Error::Overloaded`] while another request delivers the
+    /// batch, [`Error::ExchangeOver`] after it was delivered, [`Error::NotBegun`] for an exchange that has
+    /// not begun.
     pub fn collect(&mut self, exchange: u64) -> Result<ShuffledBatch, Error> {
         let newest = self.exchange();
         match &mut self.state {
@@ -174,7 +175,7 @@ impl Shuffler {
         }
     }
 
-    /// Records that a batch was delivered, or that it was not and is kept.
+    /// Records whether the batch was delivered. A batch that was not delivered is kept.
     pub fn ended(&mut self, exchange: u64, arrived: bool) {
         match &mut self.state {
             State::Whole { batch, .. } if batch.exchange == exchange && arrived => {

@@ -1,13 +1,12 @@
 //! Time and bytes of encrypted sums: `cargo run --release -p sum-authority --example encrypted_sum -- 1000`.
 
 use secure_sum::encrypted::{Adder, encrypt};
-use secure_sum::http;
 use std::time::Instant;
 use sum_authority::Authority;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let users: u32 = std::env::args().nth(1).map_or(Ok(1000), |n| n.parse())?;
-    let mut rng = http::rng()?;
+    let mut rng = host::os_rng()?;
     let authority = Authority::generate(&mut rng)?;
     let (params, key) = (authority.params(), authority.public_key());
     let mut adder = Adder::new(params, key.id(params));

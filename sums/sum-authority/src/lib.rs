@@ -1,34 +1,34 @@
-//! The key authority of an encrypted sum ([`secure_sum::encrypted`]): opens the sum of a batch, and nothing
-//! else.
+//! The key authority of an encrypted sum ([`secure_sum::encrypted`]): it decrypts the sum of a batch, and
+//! nothing else.
 //!
-//! For the party that holds the secret keys, which is neither a user nor the adder: neither may depend on
-//! this crate.
+//! For the party that holds the secret keys, which is neither a user nor the adder. Neither of them may
+//! depend on this crate.
 //!
-//! # What an answer tells of the key
-//! An authority cannot tell a sum from other ciphertexts, and its answer is two linear forms of the secret,
-//! which whoever made the ciphertext chose. With weights of 3^j an answer shows 28 of the 4096 coefficients,
-//! 14 in the total and 14 in the number of users; 147 answers under one key show all of it
-//! (`attack_one_key_for_all_batches_is_learnt`). So:
-//! - **Each batch has a key of its own**, made when the adder announces the batch, and zeroed when its sum is
-//!   opened: a key answers once.
-//! - That answer has at most 2 * 2^34 + 1 totals and 2^24 numbers of users: 59 bits. Of the 6492 bits
-//!   (4096 times log2 3) of the key at least 6433 are unknown afterwards; 59 bits are what 37 whole
-//!   coefficients hold.
-//! - A refusal says which of two checks failed, too few users or a number out of range. The
-//!   [fourth](service::AuthorityLimits) destroys the key. Three refusals and an answer have below 2^63
-//!   outcomes together: at most 63 bits, what 40 coefficients hold. Refusals of bytes that are no ciphertext
-//!   follow from the bytes alone, and tell nothing of the key.
+//! # What an answer reveals about the key
+//! An authority cannot distinguish a sum from other ciphertexts. Its answer is two linear forms of the secret
+//! key, and the sender of the ciphertext chooses them. With weights of 3^j, an answer reveals 28 of the 4096
+//! coefficients, 14 in the total and 14 in the number of users, and 147 answers under one key reveal all of
+//! it (`attack_one_key_for_all_batches_is_learnt`). Therefore:
+//! - **Each batch has a key of its own.** It is generated when the adder announces the batch, and zeroed when
+//!   its sum is opened, so that it gives one answer.
+//! - This answer is one of at most 2 * 2^34 + 1 totals and 2^24 numbers of users, which is 59 bits, the
+//!   content of 37 coefficients. The key has 6492 bits (4096 times log2 3), of which at least 6433 remain
+//!   unknown.
+//! - A refusal reveals which of two checks failed, the number of users or the range. The [fourth
+//!   refusal](service::AuthorityLimits) destroys the key. Three refusals and an answer have fewer than 2^63
+//!   outcomes together, so that they reveal at most 63 bits, the content of 40 coefficients. Refusals of
+//!   bytes that are no ciphertext depend on the bytes only, and reveal nothing about the key.
 //!
-//! # What `at_least` can mean
-//! The number of users stands in the ciphertext, beside the total, and the adder can add to it what it likes.
-//! That the authority demands `at_least` users protects from users who drop out, and not from an adder that
-//! deviates: such an adder adds 1000 to the number of a single user's ciphertext and has it opened, once a
-//! batch; or those of about three users, at different weights within the 59 bits. It learns their values with
-//! each one's own part of the noise. The others of the batch stay hidden under a key that is gone. Whoever
-//! cannot trust the adder with that uses two aggregators.
+//! # What `at_least` protects against
+//! The number of users is in the ciphertext beside the total, and the adder can change it. The least number
+//! `at_least` therefore protects against users who drop out, and not against an adder that deviates. Such an
+//! adder adds 1000 to the number in the ciphertext of a single user and has it opened, once per batch, or it
+//! combines about three users with different weights within the 59 bits. It learns their values with each
+//! user's own part of the noise. The other values of the batch stay hidden under a destroyed key. If the
+//! adder cannot be trusted with this, use two aggregators.
 //!
-//! Exactness keeps true sums harmless: what is let out is the sum of the values, without the noise of the
-//! ciphertexts (Li, Micciancio 2021 show what that noise would tell).
+//! A true sum reveals nothing about the key, because the answer is exact: it does not contain the noise of
+//! the ciphertexts (Li, Micciancio 2021 show what that noise would reveal).
 
 pub mod service;
 
@@ -38,52 +38,54 @@ use rand::CryptoRng;
 use secure_sum::Sum;
 use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM, MAX_TOTAL, MAX_USERS};
 
-/// Why a sum was not opened.
+/// The reason why a sum was not opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Untrusted: no ciphertext under this key.
+    /// Untrusted: bytes that are no ciphertext under this key, or a batch that is not announced.
     #[error(transparent)]
     Sum(#[from] secure_sum::Error),
     /// From the parameters.
     #[error(transparent)]
     Ckks(#[from] ckks::Error),
-    /// Capacity: too many users dropped out. Their noise is too small, so nothing is let out.
-    #[error("the sum is of fewer users than the {need} whose noise is needed")]
+    /// From the operating system.
+    #[error(transparent)]
+    Randomness(#[from] host::NoRandomness),
+    /// Capacity: too many users dropped out. The noise is too small, so that nothing is opened.
+    #[error("the sum has fewer users than the {need} that its noise is sized for")]
     TooFew {
-        /// Users needed.
+        /// The least number of users.
         need: u32,
     },
-    /// Misuse: batches of so few users are not opened here.
-    #[error("batches of {got} users get no key here, whose operator demands {need} (--at-least)")]
+    /// Misuse: a batch with fewer users than the operator demands.
+    #[error("a batch of {got} users gets no key: the operator demands at least {need} (--at-least)")]
     FewerThanDemanded {
-        /// Users of the batch.
+        /// The number of users of the batch.
         got: u32,
-        /// Users that the operator demands.
+        /// The least number that the operator demands.
         need: u32,
     },
-    /// Untrusted: a batch is opened once, and its key is gone: a second sum would give away the difference.
-    #[error("batch {batch} has been opened, and its key destroyed")]
+    /// Untrusted: a batch is opened once, because a second sum would reveal the difference. Its key is
+    /// destroyed.
+    #[error("batch {batch} was opened, and its key is destroyed")]
     Opened {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
     },
-    /// Untrusted: the key was destroyed after too many requests that were no sums.
-    #[error(
-        "the key of batch {batch} was destroyed after {refusals} requests for what is no sum of enough users"
-    )]
+    /// Untrusted: the key was destroyed after too many refused requests.
+    #[error("the key of batch {batch} was destroyed after {refusals} refused requests")]
     Destroyed {
-        /// The batch.
+        /// The number of the batch.
         batch: u64,
-        /// Requests that were refused.
+        /// The number of refused requests.
         refusals: u32,
     },
-    /// Untrusted: what no sum of a batch can be.
-    #[error("not a sum of at most {max_users} users, or beyond what opens exactly", max_users = MAX_USERS)]
+    /// Untrusted: numbers that are outside the range of sums.
+    #[error("the total or the number of users is outside the range of sums of up to {max_users} users", max_users = MAX_USERS)]
     OutOfRange,
 }
 
-/// Holds the secret key of one batch, which is zeroed when this is dropped.
+/// The secret key of one batch. It is zeroed when this is dropped.
 pub struct Authority {
     params: Params,
     secret: SecretKey,
@@ -92,10 +94,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// With a fresh key of 128-bit security.
+    /// Generates a key with 128-bit security.
     ///
     /// # Errors
-    /// [`Error::Ckks`] if the parameters cannot be had.
+    /// [`Error::Ckks`] if the parameters are not valid.
     pub fn generate<R: CryptoRng>(rng: &mut R) -> Result<Self, Error> {
         let params = LOGN12_LOGQP105_SUM.validate()?;
         let secret = SecretKey::generate(&params, rng);
@@ -104,17 +106,18 @@ impl Authority {
         Ok(Self { params, secret, public, id })
     }
 
-    /// For users and adder.
+    /// The parameters, for users and adder.
     pub const fn params(&self) -> &Params {
         &self.params
     }
 
-    /// For users; its [`id`](PublicKey::id) for the adder.
+    /// The public key, for users. The adder needs its [`id`](PublicKey::id).
     pub const fn public_key(&self) -> &PublicKey {
         &self.public
     }
 
-    /// The sum of a batch whose noise is sized for `at_least` users. Exact up to [`MAX_TOTAL`].
+    /// Decrypts the sum of a batch whose noise is sized for `at_least` users. It is exact up to
+    /// [`MAX_TOTAL`].
     ///
     /// # Errors
     /// [`Error::Sum`] for bytes that are no ciphertext, [`Error::TooFew`], [`Error::OutOfRange`].

@@ -9,39 +9,35 @@ use std::time::Duration;
 use sum_authority::service::{AuthorityLimits, Opener, routes};
 use wire::AccessToken;
 
-/// Makes a key for each batch that the adder (`secure-sum adder`) announces, and opens one sum under it.
+/// Generates a key for each batch that the adder (`secure-sum adder`) announces, and decrypts one sum under
+/// it.
 ///
-/// Keys are in memory, and zeroed when their sum is opened: a restart loses the batches under way. Put a
-/// proxy with TLS in front.
+/// Keys are in memory, and are zeroed when their sum is opened. A restart loses all batches. The service
+/// speaks HTTP without TLS. Put a proxy with TLS in front.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address and port; port 0 takes any free one.
+    /// Address and port to listen on. Port 0 selects a free port.
     #[arg(long, default_value = "127.0.0.1:9006")]
     listen: String,
-    /// Users of a batch, at least, whatever the adder asks for.
+    /// Least number of users of a batch. Smaller batches get no key, whatever the adder asks for.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
-    /// Batches with a key at a time, about 0.4 MB each.
+    /// The most batches with a key at a time, about 0.4 MB each.
     #[arg(long, default_value_t = 256)]
     keys: usize,
     /// Hours after which a key is destroyed, used or not.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=8760))]
     hours: u64,
-    /// A file with the token that the adder shows (its --authority-token-file): 64 hexadecimal digits, as
-    /// `helba-keygen token FILE` makes. Users need none. Without one it listens on loopback addresses only.
+    /// File with the token that the adder sends (its --authority-token-file): 64 hexadecimal digits, as
+    /// `helba-keygen token FILE` generates. Users need no token. Without a token, the service listens on
+    /// loopback addresses only.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::exit("error", run(Arguments::parse()))
 }
 
 fn run(Arguments { listen, at_least, keys, hours, token_file }: Arguments) -> Result<()> {

@@ -1,10 +1,10 @@
-//! The authority as an HTTP service. Put a proxy with TLS in front. Routes marked with * need the adder's
-//! token: only the adder may have keys made and sums opened. Without a token everybody may.
+//! The authority as an HTTP service without TLS. Routes marked with * need the token of the adder, because
+//! only the adder may have keys generated and sums opened. Without a token everybody may.
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `POST /v1/keys/{number}/{at_least}` * | | the public key of the batch, the same each time |
-//! | `GET /v1/keys/{number}/{at_least}` | | the same, once it is made |
+//! | `POST /v1/keys/{number}/{at_least}` * | | the public key of the batch, the same for each request |
+//! | `GET /v1/keys/{number}/{at_least}` | | the same key, after it was generated |
 //! | `POST /v1/sums/{number}/{at_least}` * | an encrypted sum | total and users, 24 bytes |
 
 use crate::{Authority, Error};
@@ -13,25 +13,26 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use host::lock;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
 use secure_sum::http::{Gate, RequestLimits};
 use secure_sum::register::Register;
 use secure_sum::{BatchId, Sum, http};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{AccessToken, ProblemType};
 
-/// How many keys there are, how long each is kept, and after how many refusals each is destroyed.
+/// Bounds on the number of keys, on their age, and on the refusals after which a key is destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthorityLimits {
-    /// Users of a batch, at least, whatever the adder asks for.
+    /// The least number of users of a batch, whatever the adder asks for.
     pub at_least: u32,
-    /// Batches with a key at a time, about 0.4 MB each. Those that are opened make room.
+    /// The most batches at a time, about 0.4 MB each. Opened batches make room for new ones.
     pub keys: usize,
-    /// Time from making a key to destroying it, at the next request.
+    /// The age at which a key is destroyed, by the next request.
     pub age: Duration,
-    /// Refusals of one key that tell something of it; the last one destroys it.
+    /// The number of refusals after decryption at which a key is destroyed.
     pub refusals: u32,
 }
 
@@ -41,7 +42,7 @@ impl Default for AuthorityLimits {
     }
 }
 
-/// Keeps one key for each batch and opens one sum under it, so that an adder learns little of any key.
+/// Keeps one key for each batch and opens one sum under it, so that an adder learns little about any key.
 pub struct Opener {
     limits: AuthorityLimits,
     batches: Register<Key>,
@@ -53,7 +54,7 @@ enum Key {
         authority: Box<Authority>,
         refusals: u32,
     },
-    /// Digest of the sum, for repeated requests, and what was answered.
+    /// The digest of the sum, to recognise repeated requests, and the answer.
     Opened {
         of: blake3::Hash,
         answer: Sum,
@@ -85,11 +86,11 @@ impl Opener {
         Self { limits, batches: Register::new(limits.keys, limits.age), refused: 0 }
     }
 
-    /// Makes a key for `batch` and returns its public half, the same each time.
+    /// Generates a key for `batch` and returns its public half. Each call returns the same key.
     ///
     /// # Errors
-    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] once the key is gone; as
-    /// [`Register::room`].
+    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] after the key was destroyed;
+    /// as [`Register::announce`].
     pub fn make<R: CryptoRng>(
         &mut self,
         batch: BatchId,
@@ -99,10 +100,8 @@ impl Opener {
         if batch.at_least < self.limits.at_least {
             return Err(Error::FewerThanDemanded { got: batch.at_least, need: self.limits.at_least });
         }
-        if self.batches.room(batch, now, Key::spent, drop)? {
-            let authority = Box::new(Authority::generate(rng)?);
-            self.batches.keep(batch, now, Key::Whole { authority, refusals: 0 });
-        }
+        let new = || Authority::generate(rng).map(|key| Key::Whole { authority: Box::new(key), refusals: 0 });
+        self.batches.announce(batch, now, Key::spent, drop, new)?;
         self.key(batch, now)
     }
 
@@ -115,11 +114,12 @@ impl Opener {
         self.batches.get(batch, now)?.public(batch.number)
     }
 
-    /// The sum of `batch`, whose key is then zeroed. Asking again with the same bytes gives the same answer.
+    /// Decrypts the sum of `batch`, whose key is then zeroed. A repeated request with the same bytes gets the
+    /// same answer.
     ///
     /// # Errors
-    /// As [`Authority::open`] and [`key`](Self::key). The last refusal after decryption that the limits allow
-    /// destroys the key.
+    /// As [`Authority::open`] and [`key`](Self::key). Refusals after decryption count, and the last one that
+    /// the limits allow destroys the key.
     pub fn open(&mut self, batch: BatchId, sum: &[u8], now: Instant) -> Result<Sum, Error> {
         let (number, most) = (batch.number, self.limits.refusals);
         self.batches.expire(now);
@@ -127,13 +127,13 @@ impl Opener {
             self.batches.get(batch, now).map_err(Error::from).and_then(|key| key.open(batch, sum, most));
         if let Err(error) = &result {
             self.refused += 1;
-            // The line holds whole numbers and sentences of this program, and no text of the caller.
+            // The line holds numbers and texts of this program, and no text of the caller.
             eprintln!("batch {number} is not opened, refusal {} since the start: {error}", self.refused);
         }
         result
     }
 
-    /// Requests that were refused so far.
+    /// The number of requests that were refused so far.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -159,7 +159,7 @@ impl Key {
                     *self = Self::Destroyed { refusals: *refusals };
                 }
             }
-            // This refusal depends on the bytes alone.
+            // This refusal depends on the bytes only.
             Err(_) => {}
         }
         answer
@@ -169,22 +169,17 @@ impl Key {
 /// The routes of the authority.
 ///
 /// # Errors
-/// [`Error::Ckks`] if the parameters cannot be had.
+/// [`Error::Ckks`] if the parameters are not valid.
 pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Error> {
     type Shared = State<Arc<Mutex<Opener>>>;
-    type Named = Path<(u64, u32)>;
-    async fn make(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
-        lock(&state).make(BatchId { number, at_least }, Instant::now(), &mut http::rng()?)
+    async fn make(State(state): Shared, Path(batch): Path<BatchId>) -> Result<Vec<u8>, Error> {
+        lock(&state).make(batch, Instant::now(), &mut host::os_rng()?)
     }
-    async fn key(State(state): Shared, Path((number, at_least)): Named) -> Result<Vec<u8>, Error> {
-        lock(&state).key(BatchId { number, at_least }, Instant::now())
+    async fn key(State(state): Shared, Path(batch): Path<BatchId>) -> Result<Vec<u8>, Error> {
+        lock(&state).key(batch, Instant::now())
     }
-    async fn open(
-        State(state): Shared,
-        Path((number, at_least)): Named,
-        body: Bytes,
-    ) -> Result<Vec<u8>, Error> {
-        let opened = lock(&state).open(BatchId { number, at_least }, &body, Instant::now())?;
+    async fn open(State(state): Shared, Path(batch): Path<BatchId>, body: Bytes) -> Result<Vec<u8>, Error> {
+        let opened = lock(&state).open(batch, &body, Instant::now())?;
         Ok(write_opened(&opened).to_vec())
     }
     let (gate, bytes) =
@@ -198,11 +193,6 @@ pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Err
     ))
 }
 
-/// No call under the lock leaves a state half changed.
-fn lock(state: &Mutex<Opener>) -> std::sync::MutexGuard<'_, Opener> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let kind = match self {
@@ -211,7 +201,7 @@ impl IntoResponse for Error {
             Error::Opened { .. } => ProblemType::Opened,
             Error::Destroyed { .. } => ProblemType::Destroyed,
             Error::OutOfRange => ProblemType::OutOfRange,
-            Error::Ckks(_) => ProblemType::Internal,
+            Error::Ckks(_) | Error::Randomness(_) => ProblemType::Internal,
         };
         http::problem(kind, self.to_string())
     }

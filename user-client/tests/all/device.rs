@@ -1,13 +1,13 @@
 //! The device against the server's engine, in one process and without HTTP.
 
 use bandit::Schedule;
-use helba::clear::ClearTwin;
 use helba::{Bandit, Engine, Feedback};
-use keygen::{Keys, Request, generate_in_memory};
+use keygen::{Request, generate};
 use protocol::{BanditConfig, DecisionId, Shape};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::OnceLock;
+use testkit::ClearTwin;
 use user_client::{Device, Error, MOST_ANSWERS, Opening};
 use wire::{BundleKind, Created, DecideReply, FeedbackRequest, Limits, SecretBundle};
 
@@ -27,27 +27,26 @@ fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-fn keys(seed: u64) -> Keys {
+/// Both bundles of one key pair.
+fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = Request { shape: Shape::for_problem(FEATURES, ARMS), toy: true, created: 0 };
-    generate_in_memory(request, &mut rng(seed)).unwrap()
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
+    (public, secret)
 }
 
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let [ours, other] = [1, 2].map(keys);
-        let shape = ours.public.manifest.shape;
-        let (id, other_id) = (ours.public.key_id, other.public.key_id);
-        let manifest = wire::Manifest { frames: 2, ..ours.public.manifest.clone() };
-        let frame = ours.secret.to_bytes(id);
-        let secret_bundle = SecretBundle::write(&manifest, &frame, &ours.token, Vec::new()).unwrap().0;
+        let [(public, secret_bundle), (_, other)] = [1, 2].map(bundles);
         World {
             engine: {
-                let wire::PublicBundle { manifest, params, public_key, key_id, keys } = ours.public;
+                let wire::PublicBundle { manifest, params, public_key, key_id, keys } =
+                    wire::PublicBundle::read(&public[..]).unwrap();
                 Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap()
             },
-            device: Device::new(ours.secret, id, shape, ours.token).with_most_answers(MOST_ANSWERS),
-            stranger: Device::new(other.secret, other_id, shape, other.token),
+            device: Device::read(&secret_bundle[..]).unwrap().with_most_answers(MOST_ANSWERS),
+            stranger: Device::read(&other[..]).unwrap(),
             secret_bundle,
         }
     })
@@ -319,22 +318,26 @@ fn a_secret_file_must_be_private() {
         let public = dir.path().join("public.bundle");
         std::fs::write(&public, b"HELBAPUB\x01\x00\x00\x00\x00\x00\x00\x00").unwrap();
         std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(Device::open(&public).map(drop), Err(Error::Wire(_))));
+        assert!(matches!(Device::open(&public, &Opening::default()).map(drop), Err(Error::Wire(_))));
         for mode in [0o644, 0o640, 0o604, 0o660, 0o610] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let Err(e @ Error::Permissions { .. }) = Device::open(&path).map(drop) else {
+            let Err(e @ Error::Permissions { .. }) = Device::open(&path, &Opening::default()).map(drop)
+            else {
                 panic!("{mode:o}")
             };
             assert!(e.to_string().contains("chmod 600"));
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let Err(Error::Toy { .. }) = Device::open(&path).map(drop) else {
+    let Err(Error::Toy { .. }) = Device::open(&path, &Opening::default()).map(drop) else {
         panic!("a toy, and nobody asked for one")
     };
-    let device = Device::open_with(&path, &Opening { toy: true, ..Opening::default() }).unwrap();
+    let device = Device::open(&path, &Opening { toy: true, ..Opening::default() }).unwrap();
     assert_eq!(device.key_id(), world().device.key_id());
-    assert!(matches!(Device::open(&dir.path().join("none")).map(drop), Err(Error::Io { .. })));
+    assert!(matches!(
+        Device::open(&dir.path().join("none"), &Opening::default()).map(drop),
+        Err(Error::Io { .. })
+    ));
 }
 
 /// A sealed bundle opens with its passphrase, a bundle that is not sealed without one, and nothing else does.
@@ -347,7 +350,7 @@ fn attack_a_sealed_bundle_needs_its_passphrase() {
         std::fs::write(&file, format!("{text}\n")).unwrap();
         Some(user_client::Passphrase::open(&file).unwrap())
     };
-    let open = |passphrase| Device::open_with(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
+    let open = |passphrase| Device::open(&path, &Opening { toy: true, passphrase }).map(|d| d.key_id());
     let write = |bytes: &[u8]| {
         let _ = std::fs::remove_file(&path);
         std::fs::write(&path, bytes).unwrap();

@@ -298,7 +298,7 @@ fn the_tool_says_what_is_wrong() {
         (vec!["create", "--server", nobody, "--features", "2", "--arms", "2"], "no answer from"),
         (vec!["create", "--server", "nowhere", "--features", "2", "--arms", "2"], "http://HOST:PORT"),
         (vec!["create", "--server", nobody, "--config", &json], "is not a configuration"),
-        (vec!["status", "--server", nobody, "--bandit", "../x"], "not an id"),
+        (vec!["status", "--server", nobody, "--bandit", "../x"], "an id must have"),
         (vec!["feedback", "--pending", &junk, "--secret", &junk, "--reward", "-1"], "not a pending decision"),
         (
             vec!["replay", "--server", nobody, "--secret", &junk, "--data", "/none.csv"],
@@ -328,7 +328,7 @@ fn the_tool_says_what_is_wrong() {
         ),
         (
             vec!["feedback", "--server", nobody, "--bandit", "b", "--decision", "../d", "--reward", "1"],
-            "not an id",
+            "an id must have",
         ),
         (
             vec![
@@ -349,7 +349,7 @@ fn the_tool_says_what_is_wrong() {
         (vec!["feedback", "--bandit", "b", "--decision", "d", "--sum", "1"], "--server"),
         (
             vec!["feedback", "--reward", "1"],
-            "give --pending FILE and --secret FILE, or, in the clear, --server URL",
+            "give --pending FILE and --secret FILE for an encrypted bandit, or --server URL",
         ),
         (
             vec!["feedback", "--server", "http://127.0.0.1:1", "--bandit", "x", "--reward", "1"],

@@ -5,6 +5,7 @@
 //! one column `kind.brand` for each kind (`disp`, `feat`, `price`, ...) and brand. Other columns are ignored.
 //! Two such files are part of the project; `data/README.md` names their sources.
 
+use crate::error::{csv_error, refused};
 use crate::{Environment, Error, Features, Outcome};
 use rand::Rng;
 use std::collections::HashMap;
@@ -243,14 +244,6 @@ fn push_new(names: &mut Vec<String>, name: &str) {
     if !names.iter().any(|n| n == name) {
         names.push(name.to_owned());
     }
-}
-
-fn csv_error(e: csv::Error) -> Error {
-    refused(e.position().map_or(0, csv::Position::line), e.to_string())
-}
-
-fn refused(line: u64, reason: String) -> Error {
-    Error::File { line, reason }
 }
 
 #[cfg(test)]

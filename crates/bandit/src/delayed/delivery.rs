@@ -45,6 +45,18 @@ pub enum Delivery {
     },
 }
 
+/// The delay measures of stochastic rewards, in slots.
+///
+/// # Source
+/// Wang, Wang, Huang, section 3.1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DelayMeasures {
+    /// `sum_{k>=1} max_i E[sum_{tau>=k} r_{i,tau}]`. Infinite for polynomial shares of exponent 2 or less.
+    pub d1: f64,
+    /// `sum_{k>=1} max_i Var[sum_{tau>=k} r_{i,tau}]`.
+    pub d2: f64,
+}
+
 impl Delivery {
     /// Equal shares at `tau` in `lo..hi`.
     pub fn interval(lo: usize, hi: usize) -> Self {
@@ -90,6 +102,55 @@ impl Delivery {
             }
             Self::Streak { interval } => taps(*interval, "interval"),
         }
+    }
+
+    /// The delay measures of totals that are Bernoulli with these means. `None` for [`Delivery::Streak`],
+    /// whose delays depend on the plays.
+    ///
+    /// For [`Delivery::Polynomial`] they are those of all shares, also after `taps`, except that the sum over
+    /// k in `d2` ends at `taps`.
+    pub fn delay_measures(&self, means: &[f64]) -> Option<DelayMeasures> {
+        let most = means.iter().copied().fold(0.0, f64::max);
+        // The variance of the part `share` of a total is `share^2` times that of the total.
+        let variance = means.iter().map(|s| s * (1.0 - s)).fold(0.0, f64::max);
+        // `tails` are the shares from tau = 1, 2, ... on, in any order.
+        let of_shares = |tails: &mut dyn Iterator<Item = f64>| {
+            let (w, w2) = tails.fold((0.0, 0.0), |(w, w2), tail| (w + tail, w2 + tail * tail));
+            DelayMeasures { d1: most * w, d2: variance * w2 }
+        };
+        Some(match self {
+            Self::Random { lo, hi } => {
+                let values = (hi - lo + 1) as f64;
+                // The probability that the total arrives k slots later or more. It is 1 for k = 1, because
+                // z = 0 arrives one slot later too.
+                let late =
+                    |k: usize| if k == 1 { 1.0 } else { (hi + 1).saturating_sub(k.max(*lo)) as f64 / values };
+                let spread = |p: f64| means.iter().map(|s| s * p * (1.0 - s * p)).fold(0.0, f64::max);
+                DelayMeasures {
+                    d1: (1..=*hi.max(&1)).map(|k| most * late(k)).sum(),
+                    d2: (1..=*hi.max(&1)).map(|k| spread(late(k))).sum(),
+                }
+            }
+            Self::Shares(shares) => of_shares(&mut shares.iter().rev().scan(0.0, |tail, share| {
+                *tail += share;
+                Some(*tail)
+            })),
+            Self::Discounted { discount } => {
+                DelayMeasures { d1: most / (1.0 - discount), d2: variance / (1.0 - discount * discount) }
+            }
+            Self::Polynomial { exponent, taps } => {
+                let whole = zeta(*exponent);
+                let mut tail = 1.0;
+                let tails = of_shares(&mut (1..=*taps).map(|tau| {
+                    let now = tail;
+                    tail -= (tau as f64).powf(-exponent) / whole;
+                    now
+                }));
+                let d1 = if *exponent > 2.0 { most * zeta(exponent - 1.0) / whole } else { f64::INFINITY };
+                DelayMeasures { d1, ..tails }
+            }
+            Self::Streak { .. } => return None,
+        })
     }
 
     /// The shares of the variants with a finite number of constant shares.

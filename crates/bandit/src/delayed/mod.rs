@@ -22,6 +22,7 @@
 //! | N, T, d | `arms`, `horizon`, `interval` |
 //! | `Y(t)` | the `feedback` of [`Composite`] |
 //! | `f(k)`, `F(k)` | [`RoundSize::slots`], [`RoundSize::total`] |
+//! | `d1`, `d2` | [`DelayMeasures`] |
 //! | `g(k)`, K | round length and number of rounds of [`ArsExp3`] |
 //! | `h(T)` | [`ArsClwConfig::guess`] |
 //!
@@ -39,6 +40,7 @@ mod delivery;
 mod environment;
 mod exp3;
 mod odaaf;
+mod record;
 mod rewards;
 mod stored;
 
@@ -46,10 +48,11 @@ pub use ars_clw::{ArsClw, ArsClwConfig};
 pub use ars_exp3::{ArsExp3, ArsExp3Config};
 pub use ars_ucb::{ArsUcb, ArsUcbConfig, RoundSize};
 pub use clw::{Clw, ClwConfig, UpdateRule};
-pub use delivery::Delivery;
+pub use delivery::{DelayMeasures, Delivery};
 pub use environment::Composite;
 pub use odaaf::{Odaaf, OdaafConfig, OdaafRule};
-pub use rewards::Rewards;
+pub use record::Record;
+pub use rewards::{Drift, Rewards};
 
 use crate::Error;
 use fault::require;

@@ -1,6 +1,6 @@
 //! The environment of composite anonymous feedback: what arrives when, and that nothing is lost.
 
-use bandit::delayed::{ArsUcb, ArsUcbConfig, Composite, Delivery, Rewards};
+use bandit::delayed::{ArsUcb, ArsUcbConfig, Composite, Delivery, Drift, Record, Rewards};
 use bandit::{Environment, Error, Policy};
 use fault::OutOfRange;
 use privacy::source::SplitMix64;
@@ -53,11 +53,11 @@ fn a_pull_never_affects_its_own_slot() {
 
 #[test]
 fn parts_of_different_arms_are_mixed() {
-    let table = vec![vec![1.0, 0.0], vec![0.0, 0.5], vec![0.0, 0.0], vec![0.0, 0.0]];
+    let record = Record::new(&[vec![1.0, 0.0], vec![0.0, 0.5], vec![0.0, 0.0], vec![0.0, 0.0]]).unwrap();
     let shares = Delivery::Shares(vec![0.5, 0.5]);
-    let mut environment = Composite::new(Rewards::Table(Arc::new(table)), shares).unwrap();
+    let mut environment = Composite::new(Rewards::Recorded(Arc::new(record)), shares).unwrap();
     close(&feedback(&mut environment, &[0, 1, 0, 0]), &[0.0, 0.5, 0.75, 0.25]);
-    assert!(!environment.begin(&mut SplitMix64::new(1)), "a table ends");
+    assert!(!environment.begin(&mut SplitMix64::new(1)), "a record ends");
 }
 
 /// d = 2: the sixth pull on end of the best arm is the first that waits two slots.
@@ -161,6 +161,29 @@ fn round_identity() {
     assert!(rounds > 100);
 }
 
+#[test]
+fn delay_measures_of_the_papers_cases() {
+    for (delivery, d1, d2) in [
+        (Delivery::Random { lo: 10, hi: 30 }, 18.0, 6.6439),
+        (Delivery::Random { lo: 0, hi: 60 }, 27.0148, 12.2859),
+        (Delivery::interval(30, 40), 31.05, 8.2125),
+        (Delivery::interval(10, 20), 13.05, 3.2125),
+        (Delivery::decreasing(100), 30.6, 5.1507),
+        (Delivery::decreasing(50), 15.6, 2.6513),
+        (Delivery::increasing(100), 60.3, 13.4007),
+        (Delivery::increasing(50), 30.3, 6.7347),
+        (Delivery::Discounted { discount: 0.8 }, 4.5, 0.6944),
+        (Delivery::Discounted { discount: 0.9 }, 9.0, 1.3158),
+        (Delivery::Polynomial { exponent: 3.0, taps: 2000 }, 1.2316, 0.2586),
+    ] {
+        let got = delivery.delay_measures(&NINE).unwrap();
+        assert!((got.d1 - d1).abs() < 6e-5 && (got.d2 - d2).abs() < 6e-5, "{delivery:?}: {got:?}");
+    }
+    let heavy = Delivery::Polynomial { exponent: 2.0, taps: 2000 }.delay_measures(&NINE).unwrap();
+    assert!(heavy.d1.is_infinite() && heavy.d2 < 1.0);
+    assert_eq!(Delivery::Streak { interval: 10 }.delay_measures(&NINE), None);
+}
+
 /// Equal seeds: equal rewards and delays, whichever arm is played.
 #[test]
 fn slots_do_not_depend_on_the_arm() {
@@ -182,14 +205,15 @@ fn slots_do_not_depend_on_the_arm() {
 }
 
 #[test]
-fn one_click_a_slot() {
-    let rewards = Rewards::ClickOne(vec![1.0, 0.0, 0.0]);
+fn one_click_a_slot_and_drift() {
+    let drift = Drift { p: vec![0.0, 0.0, 1.0], every: 4 };
+    let rewards = Rewards::ClickOne { p: vec![1.0, 0.0, 0.0], drift: Some(drift) };
     assert_eq!(rewards.best(), 0);
     let mut environment = Composite::new(rewards, Delivery::interval(1, 2)).unwrap();
-    close(&feedback(&mut environment, &[0, 0, 1, 0]), &[0.0, 1.0, 1.0, 0.0]);
+    close(&feedback(&mut environment, &[0; 10]), &[0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
 
     let mut environment =
-        Composite::new(Rewards::ClickOne(vec![0.5, 0.3, 0.2]), Delivery::interval(1, 2)).unwrap();
+        Composite::new(Rewards::click_one(&[0.5, 0.3, 0.2]), Delivery::interval(1, 2)).unwrap();
     let mut rng = SplitMix64::new(8);
     let mut clicks = [0.0; 3];
     for t in 0..30_000 {
@@ -203,12 +227,43 @@ fn one_click_a_slot() {
 }
 
 #[test]
-fn tables_are_played_row_by_row() {
-    let rows = vec![vec![1.0, 0.0, 0.5], vec![0.0; 3], vec![0.0, 0.0, 1.0]];
-    let rewards = Rewards::Table(Arc::new(rows));
-    assert_eq!((rewards.arms(), rewards.best()), (3, 2));
+fn logs_are_read() {
+    let text = "t, arm, reward, note\n1,0,1,x\n1,2,0.5,y\n2,1,0,\n3,2,1,\n";
+    let record = Record::read(text.as_bytes()).unwrap();
+    assert_eq!((record.arms(), record.slots(), record.totals()), (3, 3, vec![1.0, 0.0, 1.5]));
+    let rows = [vec![1.0, 0.0, 0.5], vec![0.0; 3], vec![0.0, 0.0, 1.0]];
+    assert_eq!(record, Record::new(&rows).unwrap());
+    let rewards = Rewards::Recorded(Arc::new(record));
+    assert_eq!(rewards.best(), 2);
     let mut environment = Composite::new(rewards, Delivery::interval(1, 2)).unwrap();
     close(&feedback(&mut environment, &[2, 2, 2]), &[0.0, 0.5, 0.0]);
+}
+
+#[test]
+fn damaged_logs_are_refused() {
+    for (text, word) in [
+        ("t,arm\n1,0\n", "line 1: column reward is missing"),
+        ("t,arm,reward\n", "line 1: no rewards follow the header"),
+        ("t,arm,reward\n1,0,yes\n", "line 2: column reward is \"yes\", not a number"),
+        ("t,arm,reward\n1,-1,1\n", "line 2: column arm is \"-1\", not a whole number from 0 on"),
+        ("t,arm,reward\n0,0,1\n", "line 2: t is 0, it must be 1"),
+        ("t,arm,reward\n2,0,1\n", "line 2: t is 2, it must be 1"),
+        ("t,arm,reward\n1,0,1\n3,0,1\n", "line 3: t is 3, it must be 1 or 2"),
+        ("t,arm,reward\n1,0,1\n2,0,1\n1,1,1\n", "line 4: t is 1, it must be 2 or 3"),
+        ("t,arm,reward\n1,0,1\n1,0,0\n", "line 3: arm 0 occurs twice in slot 1"),
+        ("t,arm,reward\n1,0,2\n", "line 2: reward is 2, it must be in [0, 1]"),
+        ("t,arm,reward\n1,0,NaN\n", "line 2: reward is NaN, it must be in [0, 1]"),
+        ("t,arm,reward\n1,70000,1\n", "line 2: arm is 70000, it must be below 65536"),
+        ("t,arm,reward\n1,5000000000,1\n", "line 2: arm is 5000000000, it must be below 65536"),
+        ("t,arm,reward\n1,0\n", "line"),
+    ] {
+        let error = Record::read(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(word), "{text:?}: {error}");
+    }
+    assert!(matches!(Record::new(&[]), Err(Error::OutOfRange(OutOfRange { field: "slots", .. }))));
+    assert!(matches!(Record::new(&[vec![]]), Err(Error::OutOfRange(OutOfRange { field: "arms", .. }))));
+    assert_eq!(Record::new(&[vec![0.0], vec![]]), Err(Error::Rows { values: 0, d: 1 }));
+    assert!(matches!(Record::new(&[vec![1.5]]), Err(Error::OutOfRange(OutOfRange { field: "reward", .. }))));
 }
 
 #[test]
@@ -222,11 +277,11 @@ fn misuse_is_refused() {
     assert_eq!(field(Rewards::Bits(vec![0.5; 65_537]), one()), "arms");
     assert_eq!(field(Rewards::Bernoulli(vec![f64::NAN]), one()), "means");
     assert_eq!(field(Rewards::Fixed(vec![1.1]), one()), "means");
-    assert_eq!(field(Rewards::ClickOne(vec![0.5, 0.4]), one()), "p");
-    let table = |rows: &[Vec<f64>]| Rewards::Table(Arc::new(rows.to_vec()));
-    assert_eq!(field(table(&[]), one()), "arms");
-    assert_eq!(field(table(&[vec![0.0], vec![]]), one()), "rows");
-    assert_eq!(field(table(&[vec![1.5]]), one()), "reward");
+    assert_eq!(field(Rewards::click_one(&[0.5, 0.4]), one()), "p");
+    let drift =
+        |p: &[f64], every| Rewards::ClickOne { p: vec![1.0], drift: Some(Drift { p: p.to_vec(), every }) };
+    assert_eq!(field(drift(&[0.5, 0.5], 1), one()), "drift");
+    assert_eq!(field(drift(&[1.0], 0), one()), "every");
     let bits = || Rewards::weekday_bits();
     assert_eq!(field(bits(), Delivery::Random { lo: 2, hi: 1 }), "lo");
     assert_eq!(field(bits(), Delivery::Random { lo: 2, hi: usize::MAX }), "hi");

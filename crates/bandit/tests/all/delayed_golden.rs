@@ -2,7 +2,7 @@
 
 use bandit::delayed::{
     ArsClw, ArsClwConfig, ArsExp3, ArsExp3Config, ArsUcb, ArsUcbConfig, Clw, ClwConfig, Composite, Delivery,
-    Odaaf, OdaafConfig, OdaafRule, Rewards, RoundSize,
+    Odaaf, OdaafConfig, OdaafRule, Record, Rewards, RoundSize,
 };
 use bandit::{Environment, Policy};
 use privacy::source::SplitMix64;
@@ -49,7 +49,8 @@ fn random(means: &[f64]) -> Composite {
 /// s_0 = 1, s_1 = 1 in even slots, s_2 = 0; all of it two slots later.
 fn alternating(slots: usize) -> Composite {
     let rows: Vec<_> = (1..=slots).map(|t| vec![1.0, if t % 2 == 0 { 1.0 } else { 0.0 }, 0.0]).collect();
-    Composite::new(Rewards::Table(Arc::new(rows)), Delivery::interval(2, 3)).unwrap()
+    Composite::new(Rewards::Recorded(Arc::new(Record::new(&rows).unwrap())), Delivery::interval(2, 3))
+        .unwrap()
 }
 
 /// Rounds as `arm x length`.

@@ -89,7 +89,7 @@ fn short_runs() {
     let mut sheet = Sheet::default();
     let random = composite(Delivery::Random { lo: 10, hi: 30 });
     sheet.compare("ARS-UCB", &finals(ucb(4.0, RoundSize::SQUARES), &random, 3_000, 1_000), 618.7, 4.6);
-    let click = Rewards::ClickOne(vec![0.8, 0.1, 0.1]);
+    let click = Rewards::click_one(&[0.8, 0.1, 0.1]);
     let click = Composite::new(click, Delivery::Random { lo: 5, hi: 10 }).unwrap();
     let exp3 = || ArsExp3::new(ArsExp3Config::new(3, 4_000));
     sheet.compare("ARS-EXP3", &finals(exp3, &click, 4_000, 100), 1444.7, 11.0);
@@ -246,7 +246,7 @@ fn oblivious_delays() {
 fn delays_that_follow_the_player() {
     const SLOTS: u64 = 10_000_000;
     let environment =
-        |p: &[f64]| Composite::new(Rewards::ClickOne(p.to_vec()), Delivery::Streak { interval: 10 }).unwrap();
+        |p: &[f64]| Composite::new(Rewards::click_one(p), Delivery::Streak { interval: 10 }).unwrap();
     let mut sheet = Sheet::default();
     let mut compare = |name: &str, curves: &[Vec<f64>], mean, error| {
         let slope = |i: usize, j: usize, slots: f64| {

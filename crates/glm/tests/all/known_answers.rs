@@ -2,7 +2,7 @@
 
 use fault::OutOfRange;
 use glm::mle::{Ellipsoid, Rows, fit, fit_in, loss, project_ball};
-use glm::{Descent, Design, Error, Instance, Link, Symmetric, onto_ball};
+use glm::{Descent, Design, DistributionalDesign, Error, Instance, Link, Symmetric, onto_ball};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
@@ -151,6 +151,66 @@ fn certificates_hold_on_random_sets() {
                 assert!((design.weights.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             }
         }
+    }
+}
+
+/// On sets that are short in two directions: the leverage that fresh sets have under the information
+/// gathered, in expectation, is lower than for uniform play, and no design can go below the dimension.
+#[test]
+fn distributional_design_lowers_expected_leverage() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let sets = |rng: &mut ChaCha8Rng| {
+        let instance = Instance::random(3, 10, 400, 1.0, rng).unwrap();
+        let stretch = |set: &bandit::Features| {
+            let values = set.rows().flat_map(|x| [x[0], 0.3 * x[1], 0.05 * x[2]]).collect();
+            bandit::Features::new(values, 3).unwrap()
+        };
+        instance.sets().iter().map(stretch).collect::<Vec<_>>()
+    };
+    let learnt = DistributionalDesign::learn(&sets(&mut rng), 0.01, 2).unwrap();
+    let fresh = sets(&mut rng);
+    let leverage = |weights: &dyn Fn(&bandit::Features) -> Vec<f64>| {
+        let mut v = Symmetric::identity(3, 0.0);
+        for set in &fresh {
+            set.rows().zip(weights(set)).for_each(|(x, p)| v.add_outer(p / fresh.len() as f64, x));
+        }
+        let inverse = v.inverse().unwrap();
+        let worst =
+            |set: &bandit::Features| set.rows().map(|x| inverse.quadratic_form(x)).fold(0.0, f64::max);
+        fresh.iter().map(worst).sum::<f64>() / fresh.len() as f64
+    };
+    let uniform = leverage(&|set| vec![0.1; set.k()]);
+    let by_set = leverage(&|set| Design::g_optimal(set.rows(), 1.1).unwrap().weights);
+    let ours = leverage(&|set| learnt.on(set).unwrap().weights);
+    println!("uniform {uniform:.3}, set by set {by_set:.3}, learnt {ours:.3}");
+    assert!(ours > 3.0 - 1e-9 && ours < 0.9 * uniform, "{ours}, uniform {uniform}");
+}
+
+#[test]
+fn distributional_designs_are_checked() {
+    let set = |d: usize| bandit::Features::new((0..3 * d).map(|i| (i % 4) as f64).collect(), d).unwrap();
+    let learn = |sets: &[bandit::Features], ridge, passes| DistributionalDesign::learn(sets, ridge, passes);
+    let range =
+        |field| move |e: Error| matches!(e, Error::OutOfRange(OutOfRange { field: f, .. }) if f == field);
+    assert!(range("ridge")(learn(&[set(2)], 0.0, 1).unwrap_err()));
+    assert!(range("passes")(learn(&[set(2)], 1.0, 0).unwrap_err()));
+    assert_eq!(learn(&[], 1.0, 1), Err(Error::Dimension { field: "sample", got: 0, want: 1 }));
+    assert_eq!(learn(&[set(2), set(3)], 1.0, 1), Err(Error::Dimension { field: "sample", got: 3, want: 2 }));
+    let learnt = learn(&[set(2)], 1.0, 2).unwrap();
+    assert_eq!(learnt.on(&set(3)), Err(Error::Dimension { field: "set", got: 3, want: 2 }));
+    let weights = learnt.on(&set(2)).unwrap().weights;
+    assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{weights:?}");
+
+    let stored = serde_json::to_value(&learnt).unwrap();
+    assert_eq!(serde_json::from_value::<DistributionalDesign>(stored).unwrap(), learnt);
+    let matrix = |d: usize| serde_json::to_value(Symmetric::identity(d, 1.0)).unwrap();
+    for rules in [
+        serde_json::json!([]),
+        serde_json::json!([[-1.0, matrix(2)]]),
+        serde_json::json!([[0.5, matrix(2)], [0.5, matrix(3)]]),
+    ] {
+        let stored = serde_json::json!({ "rules": rules });
+        assert!(serde_json::from_value::<DistributionalDesign>(stored).is_err(), "{rules}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decisions: what they read, what they answer, and the rows that wait for feedback.
+//! The inputs and the answers of decisions, and the rows of decisions that wait for feedback.
 
 use crate::Scalars;
 use crate::journal::Numbered;
@@ -7,7 +7,7 @@ use protocol::{BanditConfig, DecisionId, INVERSE_TOLERANCE, Plan, Receipt, Refre
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a decision reads; no lock is held while it is computed.
+/// The inputs of a decision. No lock is held while the decision is computed.
 #[derive(Debug, Clone)]
 pub struct DecisionInputs {
     pub(crate) config: BanditConfig,
@@ -21,54 +21,54 @@ pub struct DecisionInputs {
     pub(crate) residual: f64,
 }
 
-/// A bandit's answer to a decision request.
+/// The answer of a bandit to a decision request.
 #[derive(Debug, Clone)]
 pub struct DecisionReply {
-    /// The feedback names it.
+    /// The id, which the feedback names.
     pub id: DecisionId,
     /// Round t, from 1.
     pub round: u64,
-    /// Feedbacks in the model that decided, t_j.
+    /// t_j, the number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
-    /// The encrypted action, level 0.
+    /// The encrypted action, at level 0.
     pub action: Ciphertext,
-    /// The flooded trace comparison, level 0.
+    /// The flooded trace comparison, at level 0.
     pub trace: Option<Ciphertext>,
-    /// A masked model to be encrypted anew.
+    /// A refresh task: its id and the masked model.
     pub refresh: Option<(RefreshId, Ciphertext)>,
 }
 
-/// What a user returns for a decision.
+/// The feedback of a user on a decision.
 #[derive(Debug, Clone)]
 pub struct Feedback {
     /// [`Layout::statistics`](protocol::Layout::statistics) of the arm played.
     pub statistics: Ciphertext,
     /// [`Layout::trace_features`](protocol::Layout::trace_features) of the arm played.
     pub trace: Ciphertext,
-    /// Whether the trace comparison came out as reached, if it was asked and the device answers.
+    /// Whether the trace has reached its threshold, if the question was asked and the device answers.
     pub trace_answer: Option<bool>,
-    /// The masked model, encrypted anew at the top level.
+    /// The answer to a refresh task: its id, and the masked model, encrypted again at the top level.
     pub refreshed: Option<(RefreshId, Ciphertext)>,
 }
 
-/// A decision that waits for feedback: a row.
+/// A decision that waits for feedback, which is a row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) round: u64,
-    /// The trace comparison that the decision carried.
+    /// The trace comparison of the decision.
     pub(super) tested: Option<Tested>,
-    /// The refresh task that the decision carried; an answer to another task is not taken.
+    /// The refresh task of the decision. An answer to another task is ignored.
     pub(super) refresh: Option<u64>,
 }
 
-/// The inverse and the statistics that a trace comparison was computed with.
+/// The inverse and the statistics of a trace comparison.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Tested {
     pub(super) batch: u64,
     pub(super) feedbacks: u64,
     /// t_j of the inverse.
     pub(super) model_feedbacks: u64,
-    /// Whether that was the inverse, within the tolerance.
+    /// Whether its residual was within the tolerance.
     pub(super) inverse: bool,
 }
 
@@ -83,7 +83,7 @@ impl DecisionInputs {
     }
 }
 
-/// What a receipt says beside the name of its decision: a row.
+/// The content of a receipt besides its decision, which is a row.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Counted {
     pub(super) feedbacks: u64,

@@ -1,12 +1,12 @@
 //! The state machine of one bandit, without I/O.
 //!
-//! A batch goes through open → closing (the update runs) → refreshing (a user is asked) → open. Decisions go
-//! on with the model there is, and feedback is counted, in every phase.
+//! The phases of a batch are open, closing (the update runs) and refreshing (a user is asked); then the next
+//! batch is open. In every phase, decisions use the current model, and feedback is counted.
 //!
-//! A transition returns a [`Change`]: the small state that is to be stored, its ciphertexts, and the rows of
-//! decisions and receipts that come and go. The caller stores the change and then [applies](Change::apply)
-//! it; a change that is dropped has changed nothing. Neither the time nor the size of a change grows with the
-//! number of decisions that wait.
+//! A transition returns a [`Change`]: the state to be stored, its ciphertexts, and the rows of decisions and
+//! receipts that are written or removed. The caller stores the change and then [applies](Change::apply) it. A
+//! change that is dropped changes nothing. Neither the time nor the size of a change grows with the number of
+//! decisions that wait for feedback.
 
 mod decisions;
 mod phase;
@@ -20,6 +20,7 @@ use ckks::{Ciphertext, Plaintext};
 use decisions::{Counted, Pending};
 use num_complex::Complex64;
 use phase::Phase;
+use protocol::exchange::TRACE_FLOOD_BITS;
 use protocol::{
     BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, Layout, Plan, Receipt, RefreshId, Status,
 };
@@ -27,8 +28,8 @@ use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The most decisions that wait for feedback, and the most receipts kept for repeated feedback; the oldest
-/// are dropped first.
+/// The most decisions that wait for feedback, and the most receipts for repeated feedback. The oldest are
+/// removed first.
 const REMEMBERED: usize = 1024;
 
 /// One bandit: public counters, encrypted statistics, and the decisions that wait for feedback.
@@ -39,8 +40,8 @@ pub struct Bandit {
     receipts: Recent<DecisionId, Counted>,
 }
 
-/// Everything but the rows. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest
-/// in a store. Cheap to clone in either form.
+/// Everything except the rows. `C` is a ciphertext in memory, and the digest of a ciphertext in a store. Both
+/// are cheap to clone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State<C> {
     config: BanditConfig,
@@ -50,11 +51,11 @@ struct State<C> {
     model_feedbacks: u64,
     batches: u64,
     refreshes: u64,
-    /// Feedbacks up to which the trace of this batch is known to be below C: those of the batches before,
-    /// where nobody is asked.
+    /// The number of feedbacks up to which the trace of this batch is known to be below C. Under a public
+    /// schedule, this is the number at the end of the batch before.
     trace_tested_to: u64,
-    /// The eigenvalues of A_j·V_j are within this of one: more than the tolerance after more feedbacks came
-    /// in during an update than the levels have steps for.
+    /// A bound on the distance of the eigenvalues of A_j·V_j from one. It exceeds the tolerance if more
+    /// feedbacks arrived during an update than the levels have Newton steps for.
     residual: f64,
     model: C,
     statistics: C,
@@ -62,10 +63,10 @@ struct State<C> {
     phase: Phase<C>,
 }
 
-/// Tells a bandit's ciphertexts apart.
+/// The ciphertexts of a bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The model in use: A_j and ω_j.
+    /// The current model, A_j and ω_j.
     Model,
     /// The sums V and g.
     Statistics,
@@ -100,15 +101,15 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The BLAKE3 digest of a ciphertext's frame, by which a store names it.
+/// The BLAKE3 digest of the frame of a ciphertext, by which a store names it.
 pub type Digest = [u8; 32];
 
-/// A transition that has been computed and not yet carried out.
+/// A transition that has been computed and not applied.
 #[derive(Debug)]
 #[must_use = "a change that is not applied is lost"]
 pub struct Change<'a, T> {
     bandit: &'a mut Bandit,
-    /// `None` if everything but the rows stays as it is.
+    /// `None` if only rows change.
     state: Option<State<Arc<Ciphertext>>>,
     pending: Vec<Edit<DecisionId, Pending>>,
     receipts: Vec<Edit<DecisionId, Counted>>,
@@ -116,7 +117,7 @@ pub struct Change<'a, T> {
 }
 
 impl<T> Change<'_, T> {
-    /// Carries the change out; the caller has stored it.
+    /// Applies the change, which the caller has stored.
     pub fn apply(self) -> T {
         if let Some(state) = self.state {
             self.bandit.state = state;
@@ -126,7 +127,7 @@ impl<T> Change<'_, T> {
         self.out
     }
 
-    /// Whether the bandit stays as it is, so that there is nothing to store.
+    /// Whether nothing changes, so that nothing must be stored.
     pub fn is_empty(&self) -> bool {
         self.state.is_none() && self.pending.is_empty() && self.receipts.is_empty()
     }
@@ -136,7 +137,7 @@ impl<T> Change<'_, T> {
         SavedState(self.state.as_ref().unwrap_or(&self.bandit.state))
     }
 
-    /// Rows of decisions that wait for feedback.
+    /// The edits of rows of decisions that wait for feedback.
     ///
     /// # Errors
     /// [`Error::Broken`] if a row cannot be serialised.
@@ -144,7 +145,7 @@ impl<T> Change<'_, T> {
         journal::encode(&self.pending)
     }
 
-    /// Rows of receipts.
+    /// The edits of rows of receipts.
     ///
     /// # Errors
     /// [`Error::Broken`] if a row cannot be serialised.
@@ -153,12 +154,12 @@ impl<T> Change<'_, T> {
     }
 }
 
-/// What is stored of a bandit beside its rows.
+/// The stored state of a bandit besides its rows.
 #[derive(Debug, Clone, Copy)]
 pub struct SavedState<'a>(&'a State<Arc<Ciphertext>>);
 
 impl SavedState<'_> {
-    /// The ciphertexts: three or four. A ciphertext that did not change is the same `Arc` as before.
+    /// The three or four ciphertexts. An unchanged ciphertext is the same `Arc` as before.
     pub fn ciphertexts(&self) -> Vec<&Arc<Ciphertext>> {
         let s = self.0;
         let mut out = vec![&s.model, &s.statistics, &s.trace];
@@ -185,7 +186,7 @@ impl SavedState<'_> {
 }
 
 impl Bandit {
-    /// A bandit that has seen nothing: A = I/λ, ω = 0, V = λI. These are public, so they are not hidden.
+    /// A bandit without data: A = I/λ, ω = 0, V = λI. These are public, so that they are not encrypted.
     ///
     /// # Errors
     /// As [`BanditConfig::plan`].
@@ -218,12 +219,12 @@ impl Bandit {
         Ok(Bandit { state, pending: Recent::new(REMEMBERED), receipts: Recent::new(REMEMBERED) })
     }
 
-    /// A bandit from what a store kept: [`SavedState::to_bytes`] and the rows. `read` gets each ciphertext by
-    /// its digest, at the level that it must have.
+    /// A bandit from a store: the bytes of [`SavedState::to_bytes`] and the rows. `read` returns a ciphertext
+    /// by its digest, at the level that it must have.
     ///
     /// # Errors
-    /// Those of `read`; [`Error::BadState`] if bytes cannot be read, or the plan is not the one that these
-    /// keys give.
+    /// Those of `read`; [`Error::BadState`] if bytes cannot be read, or if the plan differs from that of
+    /// these keys.
     pub fn restore<E: From<Error>>(
         engine: &Engine,
         state: &[u8],
@@ -241,12 +242,12 @@ impl Bandit {
         Ok(Bandit { state, pending, receipts })
     }
 
-    /// What is stored of the bandit beside its rows.
+    /// The stored state of the bandit besides its rows.
     pub fn state(&self) -> SavedState<'_> {
         SavedState(&self.state)
     }
 
-    /// The most decisions that wait for feedback; one more takes the place of the oldest.
+    /// The most decisions that wait for feedback. One more replaces the oldest.
     pub const MOST_PENDING: usize = REMEMBERED;
 
     /// The round of the oldest decision that waits for feedback.
@@ -254,17 +255,17 @@ impl Bandit {
         self.pending.oldest().map(|pending| pending.round)
     }
 
-    /// The configuration that the bandit was created with.
+    /// The configuration.
     pub fn config(&self) -> &BanditConfig {
         &self.state.config
     }
 
-    /// Its levels.
+    /// The levels and sizes.
     pub fn plan(&self) -> &Plan {
         &self.state.plan
     }
 
-    /// Counters and phase.
+    /// The counters and the phase.
     pub fn status(&self) -> Status {
         let s = &self.state;
         Status {
@@ -279,11 +280,12 @@ impl Bandit {
         }
     }
 
-    /// What [`Engine::decide`] reads.
+    /// The inputs of [`Engine::decide`].
     pub fn begin_decision(&self) -> DecisionInputs {
         let s = &self.state;
         let untested = s.feedbacks - s.trace_tested_to;
-        // Beyond that the trace may leave the comparison's range; the next feedback closes the batch anyway.
+        // Beyond this number the trace may leave the range of the comparison, and the next feedback closes
+        // the batch.
         let test = !s.config.linear.schedule.is_public() && untested > 0 && untested <= s.config.unanswered;
         DecisionInputs {
             config: s.config.clone(),
@@ -297,7 +299,7 @@ impl Bandit {
         }
     }
 
-    /// Floods the result and remembers what is needed when its feedback comes.
+    /// Adds noise to the trace comparison, and records the decision until its feedback arrives.
     pub fn finish_decision<R: CryptoRng>(
         &mut self,
         engine: &Engine,
@@ -307,7 +309,8 @@ impl Bandit {
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         let DecisionOutput { action, trace, inputs, .. } = output;
-        let trace = trace.map(|t| refresh::trace_question(engine.params(), engine.public_key(), t, rng));
+        let (params, key) = (engine.params(), engine.public_key());
+        let trace = trace.map(|t| refresh::flood(params, key, t, TRACE_FLOOD_BITS, rng));
         let mut state = self.state.clone();
         state.round += 1;
         let (round, model_feedbacks) = (state.round, inputs.model_feedbacks);
@@ -321,7 +324,7 @@ impl Bandit {
         Change { bandit: self, state: Some(state), pending, receipts: Vec::new(), out }
     }
 
-    /// Counts a feedback once; the same call again returns the same receipt and changes nothing.
+    /// Counts a feedback once. A repeated call returns the same receipt and changes nothing.
     ///
     /// # Errors
     /// [`protocol::Error::UnknownDecision`], [`Error::WrongLevel`].
@@ -353,11 +356,11 @@ impl Bandit {
         Ok(Change { bandit: self, state: Some(state), pending, receipts, out: counted.receipt(id) })
     }
 
-    /// What [`Engine::update`] reads, if a batch update is due or was interrupted.
+    /// The inputs of [`Engine::update`], if a batch update is due or was interrupted.
     ///
     /// # Errors
-    /// [`Error::Circuit`] if no Newton iteration converges from where the last model is, which closing the
-    /// batch would have reported.
+    /// [`Error::Broken`] if no Newton iteration converges from the last model, which the end of the batch
+    /// would have reported.
     pub fn begin_update(&self) -> Result<Option<UpdateInputs>, Error> {
         let s = &self.state;
         let Phase::Closing { at, untested, snapshot, .. } = &s.phase else { return Ok(None) };
@@ -365,15 +368,15 @@ impl Bandit {
             plan: s.plan.clone(),
             snapshot: snapshot.clone(),
             model: s.model.clone(),
-            // Often fewer steps than planned: most batches end with fewer feedbacks untested than the plan
-            // allows for.
+            // These are often fewer steps than planned, because most batches end with fewer untested
+            // feedbacks than the plan allows.
             factors: s.newton(*untested)?,
             closed_at: *at,
         }))
     }
 
-    /// Takes the update's result, which the next user is asked to refresh. The result of a batch that is not
-    /// the one being closed changes nothing.
+    /// Stores the result of an update, which the next user is asked to refresh. The result for another batch
+    /// than the closing one changes nothing.
     pub fn finish_update(&mut self, output: UpdateOutput) -> Change<'_, ()> {
         let state = match self.state.phase {
             Phase::Closing { at, residual, .. } if at == output.closed_at => {
@@ -388,7 +391,7 @@ impl Bandit {
 }
 
 impl State<Arc<Ciphertext>> {
-    /// Counts the feedback `f` on `decision`, and closes the batch where the schedule says so.
+    /// Counts the feedback `f` on `decision`, and closes the batch if the schedule ends it.
     fn count(&mut self, engine: &Engine, decision: &Pending, f: Feedback) -> Result<(), Error> {
         if let Some((refresh_id, model)) = f.refreshed.filter(|(id, _)| decision.refresh == Some(id.0)) {
             self.install(engine, refresh_id, model);
@@ -398,24 +401,25 @@ impl State<Arc<Ciphertext>> {
         {
             let in_use = self.is_open() && tested.model_feedbacks == self.model_feedbacks;
             if !reached {
-                // The inverses fall from batch to batch, so a trace below C under an older inverse is below C
-                // under the one in use or the one under way.
+                // The inverses decrease from batch to batch, so that a trace below C under an older inverse
+                // is below C under the current one and the next one.
                 if in_use || tested.inverse && self.next_residual() <= INVERSE_TOLERANCE {
                     self.trace_tested_to = self.trace_tested_to.max(tested.feedbacks);
                 }
             } else if in_use {
-                // Before this feedback is added: the inverse starts from what was tested.
+                // The batch is closed before this feedback is added, because the condition was tested without
+                // it.
                 self.close(engine)?;
             }
         }
         let public = self.config.linear.schedule.is_public();
         let untested = self.feedbacks + 1 - self.trace_tested_to > self.config.unanswered;
-        // A model that is not the inverse yet is brought nearer at once.
+        // A model whose residual exceeds the tolerance is updated at once.
         let unfinished = self.residual > INVERSE_TOLERANCE;
         if self.is_open() && (unfinished || !public && untested) {
             self.close(engine)?;
         }
-        // The sum takes the place of what came: nothing is copied.
+        // The sum replaces the received ciphertext, so that nothing is copied.
         let add = |mut sum: Ciphertext, to: &Ciphertext| -> Result<Arc<Ciphertext>, Error> {
             engine.evaluator().add_assign(&mut sum, to)?;
             Ok(Arc::new(sum))
@@ -433,17 +437,17 @@ impl State<Arc<Ciphertext>> {
         matches!(self.phase, Phase::Open)
     }
 
-    /// The steps of the update that takes in `untested` feedbacks. The configuration was checked for a
-    /// batch, so that no sender of a feedback is at fault if there are none.
+    /// The Newton factors of an update with `untested` feedbacks. The configuration was checked, so that an
+    /// error here is not the fault of a sender of feedback.
     fn newton(&self, untested: u64) -> Result<Factors, Error> {
         let steps = self.config.newton(self.residual, untested, self.plan.newton_steps);
         steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
     }
 
-    /// Ends the batch: the statistics so far are what the next model is made of, and a new trace begins.
+    /// Ends the batch. The next model is computed from the statistics so far, and a new trace begins.
     fn close(&mut self, engine: &Engine) -> Result<(), Error> {
         if self.feedbacks == self.model_feedbacks {
-            // Nothing new to learn.
+            // The model already contains all feedbacks.
             return Ok(());
         }
         let untested = self.feedbacks - self.trace_tested_to;
@@ -456,7 +460,7 @@ impl State<Arc<Ciphertext>> {
         Ok(())
     }
 
-    /// Puts a refreshed model into use, if it answers the refresh task under way.
+    /// Replaces the current model by a refreshed one, if it answers the current refresh task.
     fn install(&mut self, engine: &Engine, refresh_id: RefreshId, refreshed: Ciphertext) {
         let Phase::Refreshing { at, residual, id, seed, .. } = self.phase else { return };
         if RefreshId(id) != refresh_id {
@@ -471,7 +475,7 @@ impl State<Arc<Ciphertext>> {
         self.phase = Phase::Open;
     }
 
-    /// The residual of the model in use, or of the one that is about to replace it.
+    /// The residual of the next model if there is one, or else of the current model.
     fn next_residual(&self) -> f64 {
         match self.phase {
             Phase::Open => self.residual,

@@ -1,4 +1,4 @@
-//! The phases of a batch and its update. Each phase owns the ciphertexts that exist in it alone.
+//! The phases of a batch and its update. Each phase owns the ciphertexts that exist in this phase only.
 
 use super::Part;
 use ckks::{Ciphertext, MaskSeed};
@@ -6,23 +6,23 @@ use protocol::{Factors, Plan};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a batch stands. `C` is what stands for a ciphertext: the ciphertext itself in memory, its digest in
-/// a store.
+/// The phase of a batch. `C` is a ciphertext in memory, and the digest of a ciphertext in a store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Phase<C> {
-    /// Feedback is counted into the batch.
+    /// Feedback is added to the batch.
     Open,
-    /// The batch is closed at `at` feedbacks and its update is due or runs. Of these, `untested` came since
-    /// the batch before was closed or, where the schedule asks, since the trace was last known to be below C.
+    /// The batch is closed at `at` feedbacks, and its update is due or runs. Of these, `untested` arrived
+    /// since the batch before was closed or, under the trace condition, since the trace was known to be below
+    /// C.
     Closing {
         at: u64,
         untested: u64,
-        /// That of the next model.
+        /// The residual of the next model.
         residual: f64,
         /// The statistics when the batch was closed.
         snapshot: C,
     },
-    /// The next model is computed and waits, masked, for a user who encrypts it anew.
+    /// The next model waits, under a mask, for a user who encrypts it again.
     Refreshing { at: u64, residual: f64, id: u64, seed: MaskSeed, masked: C },
 }
 
@@ -40,7 +40,7 @@ impl<C> Phase<C> {
     }
 }
 
-/// What a batch update reads.
+/// The inputs of a batch update.
 #[derive(Debug, Clone)]
 pub struct UpdateInputs {
     pub(crate) plan: Plan,
@@ -56,6 +56,6 @@ pub struct UpdateOutput {
     pub(crate) masked: Ciphertext,
     pub(crate) seed: MaskSeed,
     pub(crate) closed_at: u64,
-    /// Wall time by phase.
+    /// Seconds of wall time in each phase.
     pub seconds: Vec<(String, f64)>,
 }

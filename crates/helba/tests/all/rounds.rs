@@ -3,14 +3,13 @@
 
 use bandit::Schedule;
 use ckks::Ciphertext;
-use helba::clear::ClearTwin;
 use helba::{Bandit, Change, Engine, Feedback};
 use protocol::{BanditConfig, KeyPlan, Layout, Shape, Status, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use testkit::Party;
+use testkit::{ClearTwin, Party};
 
 /// What a store holds of one bandit: the rows that changes wrote, and ciphertexts by their place in a list.
 #[derive(Default)]

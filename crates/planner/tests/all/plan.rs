@@ -4,7 +4,7 @@ use circuits::{Clear, Complex64};
 use ckks::KeyStorage;
 use helba::Scalars;
 use helba::decide::DecisionCircuit;
-use keygen::{Request, generate, generate_in_memory};
+use keygen::{Request, generate};
 use planner::{Error, KernelSeconds, Report, plan};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use rand::SeedableRng;
@@ -29,9 +29,9 @@ fn planned_bytes_are_those_made() {
     assert_eq!(frames, summary.manifest.frames as usize);
     assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64);
 
-    let keys = generate_in_memory(request, &mut rng).unwrap();
+    let keys = wire::PublicBundle::read(&file[..]).unwrap().keys;
     let memory: u64 = report.keys.iter().skip(1).map(|k| k.memory).sum();
-    assert_eq!(memory, keys.public.keys.bytes() as u64);
+    assert_eq!(memory, keys.bytes() as u64);
 }
 
 /// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a
@@ -81,10 +81,10 @@ fn rotations_of_updates_alone_are_seeded() {
         let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
         let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
         circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
-        let decision = alg.rotations_used();
+        let decision = alg.rotation_levels();
         for key in &keys.galois {
             let of_decisions = match key.automorphism {
-                Automorphism::Rotation(k) => decision.contains(&k),
+                Automorphism::Rotation(k) => decision.contains_key(&k),
                 Automorphism::Conjugation => true,
             };
             let want = if of_decisions { KeyStorage::Expanded } else { KeyStorage::Seeded };

@@ -157,6 +157,34 @@ fn skellam_bound_holds() {
     }
 }
 
+/// Shuffled randomised response, its exact hockey-stick divergence: below delta at the amplified epsilon, and
+/// above it at a twentieth, so that the bound says something.
+#[test]
+fn amplification_by_shuffling_holds_for_randomised_response() {
+    let (n, local, delta) = (2000u64, 1.0f64, 1e-4);
+    let amplified = composition::shuffled(n, eps(local), del(delta)).unwrap().get();
+    assert!(amplified < local);
+    let q = 1.0 / (local.exp() + 1.0); // a bit is flipped with probability q
+    // Number of ones among n people, all but the first of whom hold 0.
+    let mut others = vec![0.0; n as usize];
+    let mut mass = ((n - 1) as f64 * (-q).ln_1p()).exp();
+    for (k, slot) in others.iter_mut().enumerate() {
+        *slot = mass;
+        mass *= ((n - 1) as f64 - k as f64) / (k as f64 + 1.0) * q / (1.0 - q);
+    }
+    let with = |one: f64, k: usize| {
+        one * k.checked_sub(1).map_or(0.0, |k| others[k])
+            + (1.0 - one) * others.get(k).copied().unwrap_or(0.0)
+    };
+    let stick = |e: f64| -> f64 {
+        (0..=n as usize).map(|k| (with(1.0 - q, k) - e.exp() * with(q, k)).max(0.0)).sum()
+    };
+    assert!(stick(amplified) <= delta);
+    assert!(stick(amplified / 20.0) > delta);
+    // A crowd too small to hide in gives nothing.
+    assert_eq!(composition::shuffled(10, eps(local), del(delta)).unwrap().get(), local);
+}
+
 #[test]
 fn ledger_spends_once_and_refuses_the_rest() {
     let mut ledger = Accountant::new(Cost::Approximate(eps(1.0), del(1e-6)));

@@ -86,8 +86,7 @@ impl Kernel {
         }
     }
 
-    /// The version to run if the environment asks for `wanted`, and a warning if that is not what it asks
-    /// for.
+    /// The version to run if the environment asks for `wanted`, and a warning if the two differ.
     fn choose(wanted: Option<&str>) -> (Self, Option<String>) {
         let best = Self::ALL.into_iter().rfind(|kernel| kernel.is_available()).unwrap_or(Kernel::Scalar);
         let Some(word) = wanted.filter(|word| !word.is_empty()) else { return (best, None) };
@@ -339,7 +338,7 @@ pub(crate) mod tests {
         Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
     }
 
-    /// A version that is asked for is run if it can be; nothing else asked for stops the process.
+    /// The version asked for is chosen if the CPU can run it; otherwise the best one is, with a warning.
     #[test]
     fn the_environment_chooses_among_the_versions_of_the_cpu() {
         let best = available().last().unwrap();
@@ -482,7 +481,7 @@ pub(crate) mod tests {
             let len = 8 * (n % 5 + 1);
             let limbs: Vec<_> = (0..3 * terms + 8).map(|_| limb(&mut rng, len, q)).collect();
             let (used, (x, yz)) = (terms - seed as usize % terms, limbs.split_at(terms));
-            // As transforms leave them.
+            // The range in which a lazy transform leaves its values.
             let x: Vec<_> = (x[..used].iter()).map(|_| limb(&mut rng, len, 1 << on(kernel, || m.lazy_bits()))).collect();
             let x: Vec<&[u64]> = x.iter().map(|x| &x[..]).collect();
             let stored: Vec<(&[u64], &[u64])> = (0..terms).map(|j| (&yz[j][..], &yz[terms + j][..])).collect();
@@ -515,7 +514,7 @@ pub(crate) mod tests {
                 .into_iter()
                 .flat_map(|mode| [(None, mode), (automorphism.as_ref(), mode)])
             {
-                // What was there before.
+                // The old content of the outputs.
                 let (b0, b1) = (t[0], t[1]);
                 let mut moved = [b0.to_vec(), b1.to_vec(), b0.to_vec(), b1.to_vec()];
                 let [m0, m1, n0, n1] = &mut moved;

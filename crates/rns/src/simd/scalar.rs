@@ -1,5 +1,5 @@
-//! The scalar version of every kernel. Functions are always inlined, because the vector version compiles some
-//! of them again for wider registers.
+//! The scalar version of every kernel. Functions are always inlined, because vector versions compile some of
+//! them again for wider registers.
 
 use super::operands::{
     AccumulatorTerms, Affine, Destination, LANES, Lift, Pairs, Permutation, Radix, Rows, Term, WORD,

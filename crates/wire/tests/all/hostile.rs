@@ -1,18 +1,14 @@
 //! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the
 //! original.
 
-use ckks::{Params, TOY_LOGN12_DEPTH21};
+use ckks::TOY_LOGN12_DEPTH21;
 use ckks_secret::SecretKey;
 use proptest::prelude::*;
-use protocol::{BanditConfig, DecisionId, RefreshId, Shape};
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use protocol::{BanditConfig, Shape};
 use std::process::Command;
 use std::sync::OnceLock;
-use wire::{
-    AccessToken, BundleKind, BundleReader, BundleWriter, DecideReply, Error, FeedbackRequest, Limits,
-    Manifest, PublicBundle, SecretBundle,
-};
+use testkit::samples;
+use wire::{BundleReader, DecideReply, Error, FeedbackRequest, Limits, PublicBundle, SecretBundle};
 
 struct Samples {
     limits: Limits,
@@ -26,39 +22,15 @@ struct Samples {
 fn samples() -> &'static Samples {
     static SAMPLES: OnceLock<Samples> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let params: Params = TOY_LOGN12_DEPTH21.validate().unwrap();
-        let shape = Shape::for_problem(2, 2);
-        let plan = BanditConfig::new(2, 2).plan(&params, shape).unwrap();
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
-        let secret_key = SecretKey::generate(&params, &mut rng);
-        let public_key = ckks_secret::public_key(&secret_key, &mut rng);
-        let id = public_key.id(&params);
-        let token = AccessToken::generate(&mut rng);
-        let manifest = Manifest::new(&params, id, shape, 0, 1, token.digest());
-        let two = Manifest { frames: 2, ..manifest.clone() };
-        let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
-        writer.frame(&ckks::write_public_key(&params, &public_key)).unwrap();
-        let reply = DecideReply {
-            decision: DecisionId([1; 16]),
-            round: 1,
-            model_feedbacks: 0,
-            seconds: vec![("score".into(), 0.5)],
-            action: vec![1; 50],
-            trace: Some(vec![2; 40]),
-            refresh: Some((RefreshId(3), vec![3; 30])),
-        };
-        let request = FeedbackRequest {
-            statistics: vec![1; 50],
-            trace: vec![2; 40],
-            trace_answer: Some(true),
-            refreshed: Some((RefreshId(3), vec![3; 30])),
-        };
+        let params = TOY_LOGN12_DEPTH21.validate().unwrap();
+        let plan = BanditConfig::new(2, 2).plan(&params, Shape::for_problem(2, 2)).unwrap();
+        let (public, secret) = samples::bundles();
         Samples {
             limits: Limits::new(&params, &plan).unwrap(),
-            reply: reply.to_bytes(),
-            request: request.to_bytes(),
-            public: writer.finish().unwrap().0,
-            secret: SecretBundle::write(&two, &secret_key.to_bytes(id), &token, Vec::new()).unwrap().0,
+            reply: samples::reply().to_bytes(),
+            request: samples::request().to_bytes(),
+            public,
+            secret,
         }
     })
 }

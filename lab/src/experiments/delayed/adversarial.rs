@@ -39,7 +39,7 @@ impl Experiment for Clicks {
         let slots = scale.of(10_000_000, 20_000);
         let mut panels = Vec::new();
         for (i, (p, d, exp3, clw)) in CLICKS.into_iter().enumerate() {
-            let environment = |delivery| Composite::new(Rewards::ClickOne(p.to_vec()), delivery);
+            let environment = |delivery| Composite::new(Rewards::click_one(p), delivery);
             let follows = environment(Delivery::Streak { interval: d })?;
             let arms = p.len();
             let ars_exp3 = move || ArsExp3::new(ArsExp3Config::new(arms, slots));

@@ -1,4 +1,5 @@
-//! Simulation: all roles on this machine. This process is the bandit's server and starts the others.
+//! `secure-sum demo`: all parties on this machine. This process is the server of the bandit, and starts the
+//! others.
 
 pub(crate) mod users;
 
@@ -10,40 +11,42 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bandit::distributed::{EliminationConfig, Mechanism, Model, survivors};
 use clap::Args;
+use host::{lock, os_rng};
 use privacy::budget::Delta;
 use privacy::task::Task;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
 use secure_sum::local::{Process, Relay};
-use secure_sum::{Batch, Collector, Error, Party, http};
+use secure_sum::{Batch, Collector, Error, Party};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{PolicyCreated, PolicyView, Privacy, ShuffledBatch};
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// Users in all.
+    /// Total number of users.
     #[arg(long, default_value_t = 10_000)]
     users: u64,
-    /// Arms, at least 2; their means are spread evenly over [0.1, 0.9], the last is best.
+    /// Number of arms, at least 2. Their mean rewards are spread evenly over [0.1, 0.9], and the last arm is
+    /// the best.
     #[arg(long, default_value_t = 10)]
     arms: usize,
     /// Probability that a user drops out.
     #[arg(long, default_value_t = 0.05)]
     dropout: f64,
-    /// Users of an arm's first batch; it doubles.
+    /// Number of users in the first batch of an arm. It doubles in each round.
     #[arg(long, default_value_t = 64)]
     first: u64,
     #[command(flatten)]
     agreed: Agreed,
 }
 
-/// The aggregators' part, and what it came to.
+/// The run with aggregators, and its counts.
 struct Run<'a> {
     demo: &'a Demo,
     program: &'a Path,
-    /// The aggregators' addresses, for users.
+    /// Addresses of the aggregators, for users.
     aggregators: [String; 2],
     collector: Collector,
     users: u64,
@@ -56,10 +59,10 @@ struct Run<'a> {
 impl Demo {
     pub(crate) fn run(&self) -> Result<()> {
         if self.arms < 2 || self.first == 0 || !(0.0..1.0).contains(&self.dropout) {
-            bail!("--arms must be at least 2, --first at least 1, --dropout in [0, 1)");
+            bail!("--arms must be at least 2, --first at least 1, and --dropout in [0, 1)");
         }
         if self.users < self.arms as u64 {
-            bail!("--users {}: must be at least as many as --arms, {}", self.users, self.arms);
+            bail!("--users is {}, and must be at least --arms, {}", self.users, self.arms);
         }
         let program = std::env::current_exe().context("finding this program")?;
         println!("what,value,unit");
@@ -70,7 +73,7 @@ impl Demo {
             return self.encrypt(&program, &authority);
         }
         eprintln!(
-            "sums on ciphertexts are left out: build their key authority, cargo build -p sum-authority"
+            "sums on ciphertexts are skipped, because their key authority is missing: cargo build -p sum-authority"
         );
         Ok(())
     }
@@ -83,7 +86,7 @@ impl Demo {
         println!("{what},{value},{unit}");
     }
 
-    /// Successive elimination (Chowdhury, Zhou, Algorithm 1) until the users are used up.
+    /// Successive elimination (Chowdhury, Zhou, Algorithm 1) until too few users are left.
     fn eliminate(&self, program: &Path) -> Result<()> {
         let start = || Process::start(program, &["aggregator", "--listen", "127.0.0.1:0"]);
         let aggregators = [start()?, start()?];
@@ -171,12 +174,11 @@ impl Demo {
         run_users(command)
     }
 
-    /// One batch of the best arm through the shuffler, at (epsilon, 10^-6); this process is the bandit's
-    /// server.
+    /// One batch of the best arm through the shuffler, at (epsilon, 10^-6)-differential privacy.
     fn shuffle(&self, program: &Path) -> Result<()> {
         let invited = self.users / self.arms as u64;
         let plan = self.agreed.plan(invited, self.users)?;
-        // As many in the first batch as are sure to answer.
+        // The first batch has the least number of users who answer.
         let growth = u64::from(Batch::new(&plan)?.at_least()).max(2);
         let model = Model::Bits { delta: Delta::one_in(1_000_000) };
         let confidence = plan.confidence;
@@ -214,7 +216,7 @@ impl Demo {
         let batch: ShuffledBatch = lock(&received).take().context("no batch came from the shuffler")?;
         let seconds = begin.elapsed().as_secs_f64();
         let sum = mechanism.count(batch.sums().sum())?;
-        let estimate = mechanism.analyse(sum, &mut http::rng()?)? / batch.users as f64;
+        let estimate = mechanism.analyse(sum, &mut os_rng()?)? / batch.users as f64;
         let sent = relay.passed().sent.len() as f64 / batch.users as f64;
         Self::row("shuffler: users asked", invited, "users");
         Self::row("shuffler: users counted", batch.users, "users");
@@ -230,7 +232,7 @@ impl Demo {
 
 const BANDIT: &str = "demo";
 
-/// What a service has of a bandit in its first batch: the view, until the batch has come.
+/// The routes of a server with one bandit in its first batch. The bandit waits until the batch has arrived.
 fn first_batch(
     config: &EliminationConfig,
     mechanism: &Mechanism,
@@ -277,10 +279,6 @@ fn first_batch(
         .route(&format!("/v1/bandits/{BANDIT}/shuffled"), post(take)))
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn run_users(command: &mut Command) -> Result<()> {
     let status = command.status().context("starting the users")?;
     if !status.success() {
@@ -311,7 +309,7 @@ impl Demo {
         let sum = Party::new(url(adder.address())).opened(batch.id(0)).context("opening the sum")?;
         let seconds = begin.elapsed().as_secs_f64();
         let params = LOGN12_LOGQP105_SUM.validate()?;
-        // Whoever dropped out sent nothing.
+        // A user who drops out sends nothing.
         let each = |bytes: usize| format!("{:.0}", bytes as f64 / sum.users as f64);
         Self::row("ciphertexts: users asked", invited, "users");
         Self::row("ciphertexts: users answered", sum.users, "users");
@@ -328,7 +326,8 @@ impl Demo {
 }
 
 impl Run<'_> {
-    /// The mean of a batch of new users; a refused batch is asked again. `None` when too few users are left.
+    /// The mean reward of a batch of new users. A refused batch is repeated with other users. `None` if too
+    /// few are left.
     fn ask(&mut self, batch: &Batch, invited: u64, arm: usize) -> Result<Option<f64>> {
         while self.users + invited <= self.demo.users {
             let number = self.batches + self.refused;
@@ -354,7 +353,7 @@ impl Run<'_> {
     }
 }
 
-/// As it was given: its denominator divides a power of ten.
+/// The ratio as a decimal, which is exact because its denominator divides a power of ten.
 fn decimal(r: privacy::Ratio) -> String {
     r.to_f64().to_string()
 }

@@ -1,4 +1,4 @@
-//! Simulation: the users of one batch.
+//! `secure-sum users`: simulated users of one batch.
 
 use crate::{Agreed, address};
 use anyhow::{Context, Result, bail};
@@ -11,47 +11,47 @@ use privacy::task::DeviceBounds;
 use rand::CryptoRng;
 use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
 use secure_sum::shuffler::TaskDigest;
-use secure_sum::{BanditTask, Batch, Error, Party, ReportId, http, reports};
+use secure_sum::{BanditTask, Batch, Error, Party, ReportId, reports};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(crate) struct Users {
-    /// Address of helba-server, such as http://127.0.0.1:8080: users answer what its `--bandit` waits for,
-    /// with the noise that follows from the bandit's parameters.
+    /// Address of helba-server, such as http://127.0.0.1:8080. Users answer the task of its `--bandit`, with
+    /// the noise that follows from the bandit's parameters.
     #[arg(long, requires = "bandit", value_parser = address)]
     #[arg(conflicts_with_all = ["horizon", "epsilon", "noise", "missing", "colluding"])]
     server: Option<String>,
-    /// The bandit: `elimination` under one of the models pure, renyi and concentrated, or for a shuffler
-    /// under shuffle, or `shuffle-glm`.
+    /// Id of the bandit. Its policy is `elimination` under one of the models pure, renyi and concentrated;
+    /// behind a shuffler, `elimination` under the model shuffle, or `shuffle-glm`.
     #[arg(long, requires = "server")]
     bandit: Option<String>,
-    /// The aggregators' addresses, both, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
+    /// Addresses of both aggregators, such as http://127.0.0.1:9001 http://127.0.0.1:9002.
     #[arg(long, num_args = 2, conflicts_with = "shuffler", value_parser = address)]
     aggregators: Vec<String>,
-    /// The address of the adder, in place of aggregators.
+    /// Address of the adder, instead of aggregators.
     #[arg(long, requires = "authority", conflicts_with_all = ["aggregators", "shuffler"], value_parser = address)]
     adder: Option<String>,
-    /// The key authority's address.
+    /// Address of the key authority.
     #[arg(long, value_parser = address)]
     authority: Option<String>,
-    /// The address of the shuffler before the bandit, in place of aggregators.
+    /// Address of the shuffler of the bandit, instead of aggregators.
     #[arg(long, requires = "server", value_parser = address)]
     shuffler: Option<String>,
-    /// Number of the batch; behind a shuffler the bandit numbers them.
+    /// Number of the batch. Behind a shuffler, the bandit numbers the batches.
     #[arg(long, required_unless_present = "shuffler", conflicts_with = "shuffler")]
     batch: Option<u64>,
-    /// Users asked [default with --bandit: as many as it waits for].
+    /// Number of users to simulate [default with --bandit: the number that it waits for].
     #[arg(long, required_unless_present = "server")]
     invited: Option<u64>,
-    /// Users in all batches.
+    /// Total number of users of all batches.
     #[arg(long, required_unless_present = "server")]
     horizon: Option<u64>,
-    /// Probability of a reward of 1, else it is 0; with --bandit one for each arm, separated by commas, or
-    /// one for all.
+    /// Probability that a reward is 1; otherwise it is 0. With --bandit, one probability for all arms, or one
+    /// for each arm, separated by commas.
     #[arg(long, value_delimiter = ',', required_unless_present = "theta")]
     mean: Vec<f64>,
-    /// For `shuffle-glm` in place of means: the parameter of the rewards, a number a feature, separated by
-    /// commas.
+    /// Parameter of the rewards of `shuffle-glm`, instead of --mean: one number for each feature, separated
+    /// by commas.
     #[arg(
         long,
         value_delimiter = ',',
@@ -60,21 +60,22 @@ pub(crate) struct Users {
         allow_negative_numbers = true
     )]
     theta: Vec<f64>,
-    /// Seconds that users behind a shuffler wait for the others of their batch.
+    /// Seconds that users behind a shuffler wait for the other users of their batch.
     #[arg(long, default_value_t = 20)]
     patience: u64,
-    /// Probability that a user drops out, half of them after the first of two reports.
+    /// Probability that a user drops out. Half of these users send the first of their two reports.
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
-    /// Users of a bandit answer only if the epsilon that follows from its parameters is at most this.
+    /// Largest epsilon that users accept. They answer a bandit only if the epsilon of its parameters is at
+    /// most this.
     #[arg(long, requires = "server", default_value_t = DeviceBounds::default().epsilon)]
     most_epsilon: f64,
-    /// Users of a bandit answer only if its delta, the probability with which the guarantee may fail, is at
-    /// most this.
+    /// Largest delta that users accept. They answer a bandit only if its delta, the probability with which
+    /// the guarantee may fail, is at most this.
     #[arg(long, requires = "server", default_value_t = DeviceBounds::default().delta)]
     most_delta: f64,
-    /// Users of a bandit answer only if its noise is enough where this part of a batch's users is made up or
-    /// colludes (the bandit's `colluding`).
+    /// Least share of made-up or colluding users that the noise must tolerate. Users answer a bandit only if
+    /// its parameter `colluding` is at least this.
     #[arg(long, requires = "server", default_value_t = DeviceBounds::default().colluding)]
     least_colluding: f64,
     #[command(flatten)]
@@ -83,7 +84,7 @@ pub(crate) struct Users {
 
 impl Users {
     pub(crate) fn run(&self) -> Result<()> {
-        let mut rng = http::rng()?;
+        let mut rng = host::os_rng()?;
         match (&self.shuffler, &self.adder, &self.authority, self.aggregators.as_slice()) {
             (Some(shuffler), ..) => self.shuffle(&Party::new(shuffler), &mut rng),
             (_, Some(adder), Some(authority), _) => {
@@ -94,7 +95,7 @@ impl Users {
         }
     }
 
-    /// What is asked, of how many, and the mean of their rewards.
+    /// The batch, its number of users, and the mean of their rewards.
     fn asked(&self) -> Result<(Batch, u64, f64)> {
         let (Some(server), Some(bandit)) = (&self.server, &self.bandit) else {
             let (invited, horizon) = (self.invited.unwrap_or(0), self.horizon.unwrap_or(0));
@@ -116,14 +117,14 @@ impl Users {
     /// The mean reward of `arm`.
     fn mean_of(&self, arm: usize) -> Result<f64> {
         match self.mean.as_slice() {
-            [] => bail!("the bandit names the arm: give --mean in place of --theta"),
+            [] => bail!("this bandit chooses the arm: give --mean instead of --theta"),
             [mean] => Ok(*mean),
-            means => means.get(arm).copied().with_context(|| format!("--mean: none for arm {arm}")),
+            means => means.get(arm).copied().with_context(|| format!("--mean has no value for arm {arm}")),
         }
     }
 
     fn number(&self) -> Result<u64> {
-        self.batch.context("--batch: missing")
+        self.batch.context("--batch is missing")
     }
 
     fn encrypt<R: CryptoRng>(&self, adder: &Party, authority: &Party, rng: &mut R) -> Result<()> {
@@ -158,11 +159,11 @@ impl Users {
         Ok(())
     }
 
-    /// One batch behind a shuffler: an exchange of an elimination, or all exchanges of a batch whose devices
+    /// One batch behind a shuffler: one exchange of an elimination, or all exchanges of a batch whose devices
     /// choose.
     fn shuffle<R: CryptoRng>(&self, shuffler: &Party, rng: &mut R) -> Result<()> {
         let (Some(server), Some(bandit)) = (&self.server, &self.bandit) else {
-            bail!("a --shuffler needs the --server and --bandit that it stands before");
+            bail!("--shuffler needs --server and --bandit");
         };
         let (server, patience) = (Party::new(server), Duration::from_secs(self.patience));
         let crowd = Crowd { server, bandit: bandit.clone(), shuffler: shuffler.clone(), patience };
@@ -183,7 +184,7 @@ impl Users {
         }
     }
 
-    /// The devices of a batch: each chooses an arm, and answers with its row in every exchange.
+    /// The devices of a batch. Each chooses an arm, and answers from its row in every exchange.
     fn rows<R: CryptoRng>(
         &self,
         crowd: &Crowd,
@@ -194,12 +195,12 @@ impl Users {
         let batch = task.devices(&self.bounds())?;
         let problem = &batch.config().problem;
         if self.theta.is_empty() {
-            bail!("devices choose their arms: give --theta, {} numbers, in place of --mean", problem.d);
+            bail!("devices choose their arms: give --theta with {} numbers instead of --mean", problem.d);
         }
         if self.theta.len() != problem.d {
-            bail!("--theta: {} numbers given, the bandit has {} features", self.theta.len(), problem.d);
+            bail!("--theta has {} numbers, but the bandit has {} features", self.theta.len(), problem.d);
         }
-        eprintln!("batch {}: {invited} devices asked, {} needed", task.batch_number(), task.users());
+        eprintln!("batch {}: {invited} devices asked, {} needed", task.task().batch, task.users());
         // Contexts uniform in the unit ball, as in the published experiments.
         let sets = Instance::random(problem.d, problem.k, invited as usize, 1.0, rng)?.sets().to_vec();
         let instance = Instance::new(self.theta.clone(), sets)?;
@@ -219,7 +220,7 @@ impl Users {
             });
             let answered = crowd.send(&task, answers)?;
             match crowd.next(&task, answered)? {
-                Some(next) if next.batch_number() == task.batch_number() => task = next,
+                Some(next) if next.task().batch == task.task().batch => task = next,
                 _ => return Ok(()),
             }
         }
@@ -235,7 +236,8 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Sends what users answer, `None` for who drops out, until the batch is whole; how many were taken.
+    /// Sends the answers of users until the batch is complete; `None` stands for a user who drops out.
+    /// Returns the number of answers that were accepted.
     fn send(
         &self,
         task: &BanditTask,
@@ -252,8 +254,8 @@ impl Crowd {
         Ok(answered)
     }
 
-    /// Whether the exchange took this user. A shuffler that has just asked the bandit, or is busy, is asked
-    /// again.
+    /// Whether the exchange accepted this user. A shuffler that has just asked the bandit, or is busy, is
+    /// asked again.
     fn message(&self, exchange: u64, digest: &TaskDigest, id: &ReportId, ones: &[u64]) -> Result<bool> {
         let begin = Instant::now();
         loop {
@@ -271,7 +273,7 @@ impl Crowd {
         }
     }
 
-    /// What the bandit waits for after `task`.
+    /// The task of the bandit after `task`.
     fn next(&self, task: &BanditTask, answered: u64) -> Result<Option<BanditTask>> {
         let (exchange, begin) = (task.exchange(), Instant::now());
         let mut pause = Duration::from_millis(2);
@@ -283,8 +285,8 @@ impl Crowd {
             }
             if begin.elapsed() >= self.patience {
                 bail!(
-                    "exchange {exchange} still waits: {answered} answered here, {} are needed; ask others, or see what the \
-                     shuffler says",
+                    "exchange {exchange} is incomplete: {answered} users answered here, and {} are needed; ask other users, \
+                     or read the log of the shuffler",
                     task.users()
                 );
             }

@@ -331,7 +331,7 @@ fn arguments_are_named() {
         (vec!["users", "--server", nobody, "--bandit", "b", "--shuffler", nobody], "--mean"),
         (vec!["users", "--server", nobody, "--bandit", "b", "--mean", "1"], "--batch"),
         (vec!["shuffler", "--server", nobody], "--bandit"),
-        (vec!["demo", "--users", "0"], "--users 0"),
+        (vec!["demo", "--users", "0"], "--users is 0"),
     ] {
         let out = std::process::Command::new(PROGRAM).args(&arguments).output().unwrap();
         let text = String::from_utf8_lossy(&out.stderr);

@@ -85,7 +85,7 @@ fn an_elimination_learns_behind_a_shuffler() {
     };
     ends(&ask(&["--most-epsilon", "3.9"]), false, "the bandit's epsilon is 4, and --most-epsilon 3.9");
     let other = users(address, &id, to_shuffler.address(), &["--theta", "0.1"]).output().unwrap();
-    ends(&other, false, "--mean in place of --theta");
+    ends(&other, false, "--mean instead of --theta");
     let (mut counted, mut exchanges) = (0, 0);
     while let Some(awaited) = view(&server, &id).awaited {
         exchanges += 1;
@@ -95,7 +95,7 @@ fn an_elimination_learns_behind_a_shuffler() {
             2 => {
                 let most = (awaited.users - 1).to_string();
                 let short = ask(&["--invited", &most, "--patience", "0"]);
-                ends(&short, false, "still waits");
+                ends(&short, false, "is incomplete");
                 refused(party(shuffler.address()).forward(awaited.exchange), "too_few");
                 assert_eq!(view(&server, &id).awaited.unwrap().exchange, awaited.exchange);
                 // More than are missing: the one that is too many is not taken.
@@ -203,7 +203,7 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     )
     .output()
     .unwrap();
-    ends(&wrong, false, "--theta: 1 numbers given");
+    ends(&wrong, false, "--theta has 1 numbers");
 
     let first = devices(&["--invited", "600"]).spawn().unwrap();
     while to_shuffler.passed().sent.windows(19).filter(|w| w == b"POST /v1/messages/1").count() < 600 {
@@ -216,7 +216,7 @@ fn shuffle_glm_learns_behind_a_shuffler() {
     ends(&devices(&[]).output().unwrap(), true, "exchange 10 done");
     let now = view(&server, &id);
     assert_eq!((now.awaited, now.feedbacks, now.published.len()), (None, 2 * USERS, 2));
-    ends(&devices(&[]).output().unwrap(), false, "waits for nobody");
+    ends(&devices(&[]).output().unwrap(), false, "waits for no further batch");
 
     // As the devices of the first batch do, with exact sums over rows drawn here: 24 times, for what rows
     // differ by.
@@ -291,7 +291,7 @@ fn users_who_were_told_otherwise_are_not_counted() {
     let shuffler = shuffler(address, &told_shuffler);
     let two = ["--mean", "1", "--invited", "2", "--patience", "1"];
     let out = users(address, &told_users, shuffler.address(), &two).output().unwrap();
-    ends(&out, false, "was told something else");
+    ends(&out, false, "another task than the shuffler");
     refused(party(shuffler.address()).forward(1), "too_few");
     assert_eq!(view(&server, &told_shuffler).feedbacks, 0);
     let two = ["--mean", "1", "--patience", "20", "--most-epsilon", "1000"];
@@ -425,7 +425,7 @@ fn shufflers_start_for_bandits_of_their_kind() {
         let arguments = ["shuffler", "--listen", "127.0.0.1:0", "--server", &at, "--bandit", id];
         Command::new(PROGRAM).args(arguments).output().unwrap()
     };
-    ends(&starts(&id), false, "waits for shares, not for bits");
+    ends(&starts(&id), false, "waits for shares and not for bits");
     ends(&starts("nobody"), false, "bandit nobody");
 
     let runtime = Runtime::new().unwrap();

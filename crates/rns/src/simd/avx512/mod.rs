@@ -1,6 +1,6 @@
-//! The AVX-512 version of the kernels. Products use the 52-bit multiply-add of IFMA. The other kernels are
-//! the scalar version compiled for 512-bit registers. Entries behind the last whole register are left to the
-//! scalar version.
+//! The version of the kernels for CPUs with AVX-512 F, DQ, VL, BW, IFMA and VBMI. Products use the 52-bit
+//! multiply-add of IFMA. The other kernels are the scalar version compiled for 512-bit registers. Entries
+//! behind the last whole register are left to the scalar version.
 //!
 //! Safety of every function here: the CPU must have the features named in `target_feature`, and the slices of
 //! a call must have at least the length of the first. `super` checks both.

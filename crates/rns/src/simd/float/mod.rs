@@ -202,9 +202,9 @@ pub(super) fn mul_constant_add<V: Vector>(v: V, m: &Modulus, acc: &mut [u64], x:
 /// Reads small integers that a [`Lift`] maps to residues. They have at most 2⁴⁹ in magnitude.
 #[derive(Clone, Copy)]
 struct Lifter {
-    /// Taken off all words.
+    /// Subtracted from all words.
     offset: f64,
-    /// Words above `half` lose `prime`.
+    /// `prime` is subtracted from words above `half`.
     half: f64,
     prime: f64,
 }

@@ -16,7 +16,7 @@ use super::{Lanes, Lifter, centered};
 use crate::Modulus;
 use crate::simd::operands::{Input, NttKernel, Output};
 
-/// Registers of the groups that are transformed at the same time, to hide the latency of the products.
+/// Registers of a side: the groups that are transformed at the same time, to hide the latency of products.
 const SIDE: usize = 8;
 /// Words of a block that fits the first-level cache, where it stays for all its remaining stages.
 const BLOCK: usize = 1 << 12;
@@ -39,7 +39,7 @@ const PASS: u8 = 1;
 const TIGHT: u8 = 2;
 
 /// Runs `$body` for each `$stage` from 0 to `$stages` − 1, at most 2, as a constant: loops with a constant
-/// number of rounds are unrolled, which keeps registers in registers.
+/// number of rounds are unrolled, so that their values stay in registers.
 macro_rules! each_stage {
     ($stages:expr, $stage:ident => $body:expr) => {
         if $stages > 0 {
@@ -146,8 +146,8 @@ impl<V: Vector> FloatNtt<V> {
         }
     }
 
-    /// The last stages of all groups of a block, whole sides. The first group has root `root`, and its first
-    /// entry is entry `at` of the limb.
+    /// The last stages of all groups of a block, a whole number of sides. The first group has root `root`,
+    /// and its first entry is entry `at` of the limb.
     #[inline(always)]
     fn forward_tails<const MODE: u8>(
         &self,
@@ -189,7 +189,7 @@ impl<V: Vector> FloatNtt<V> {
         stage: u32,
     ) {
         let half = V::GROUP >> (stage + 1);
-        // Blocks of all groups of the side are numbered through.
+        // The blocks of all groups of the side are numbered consecutively.
         for b in 0..SIDE / (2 * half) {
             let w = lanes.v.splat(self.roots[(first << stage) + b]);
             for j in 2 * half * b..2 * half * b + half {
@@ -341,7 +341,7 @@ impl<V: Vector> FloatNtt<V> {
     }
 }
 
-/// The forward transform of what `source` has, to what `sink` writes.
+/// The forward transform of the entries that `source` reads; `sink` writes the values.
 struct Forward<'a, const MODE: u8, V: Vector, S, K> {
     table: &'a FloatNtt<V>,
     limb: &'a mut [u64],
@@ -518,7 +518,7 @@ impl<const W: usize, const MODE: u8, const SCALED: bool, V: Vector> Operation<V>
                 }
                 let sum = lanes.mul(v.add(a, b), scale);
                 let difference = lanes.mul(v.sub(b, a), last);
-                // Products are below q, but for the largest primes perhaps not quite.
+                // Products are below q in magnitude; for the largest primes they may reach q.
                 let (sum, difference) = match MODE {
                     TIGHT => (lanes.reduce(sum), lanes.reduce(difference)),
                     _ => (lanes.reduce_once(sum), lanes.reduce_once(difference)),
@@ -608,7 +608,7 @@ fn inverse_butterfly<V: Vector>(
 
 /// Where a forward pass reads its entries.
 trait Source<V: Vector>: Copy {
-    /// Whether there is an entry for each of the block.
+    /// Whether the source has as many entries as the block.
     fn covers(self, block: &[u64]) -> bool;
     /// Loads the entries from index `at` on, of at most 2q or 2⁴⁹ in magnitude for the first pass.
     ///

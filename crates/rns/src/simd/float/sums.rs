@@ -17,7 +17,7 @@ const LOW: u32 = 51;
 
 /// Sums of products of lanes.
 trait Sum<V: Vector>: Copy {
-    /// What a sum multiplies.
+    /// A factor of a product.
     type Factor: Copy;
     /// The power of two that the high parts of a sum count.
     const SHIFT: u32;
@@ -156,7 +156,7 @@ impl<V: Vector> Weights<V> {
     }
 }
 
-/// `sum` ← sum + x modulo q, where the sum is centred before if it is not the first of several.
+/// `sum` ← sum + x modulo q. The sum is centred before, unless x is the first of several terms.
 #[inline(always)]
 fn add_to<V: Vector>(l: &Lanes<V>, sum: &mut V::Doubles, x: V::Doubles, first: bool) {
     *sum = l.v.add(if first { *sum } else { l.center(*sum) }, x);
@@ -403,7 +403,8 @@ fn combine_rest<W: Copy + Into<u64>>(m: &Modulus, out: &mut [u64], x: &[&[W]], c
     scalar::combine(m, out, x, &scalar::factors(m, x.len(), c), start);
 }
 
-/// The entries are below 2⁵⁰. Returns the number of entries written.
+/// [`combine_from`] for rows of 64-bit words, whose entries are below 2⁵⁰. Returns the number of entries
+/// written.
 #[inline(always)]
 fn combine_wide<V: Vector>(
     v: V,
@@ -441,8 +442,8 @@ fn combine_wide<V: Vector>(
     end
 }
 
-/// Factors are cut at bit `CUT`, and the high part of a sum counts 2^`SHIFT`. Returns the number of entries
-/// written.
+/// [`combine_from`] for rows of 32-bit words, with factors cut at bit `CUT`. The high part of a sum counts
+/// 2^`SHIFT`. Returns the number of entries written.
 #[inline(always)]
 fn combine_narrow<V: Vector, const CUT: u32, const SHIFT: u32>(
     v: V,

@@ -97,7 +97,7 @@ impl VectorNtt {
     const MIN_N: usize = 4 * TAIL;
 
     /// The transform of length n, a power of two, with the root `psi` of order 2n; `None` if this process
-    /// does not run the vector kernels, or n is out of range.
+    /// does not run the kernels for IFMA, or n is out of range.
     pub(crate) fn new(modulus: Modulus, n: usize, psi: u64) -> Option<Self> {
         if kernels() != Kernel::Avx512Ifma || !(Self::MIN_N..=1 << 16).contains(&n) {
             return None;

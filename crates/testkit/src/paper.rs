@@ -1,38 +1,74 @@
-//! The circuits of the paper (Encrypted Linear Contextual Bandit), for comparison with the circuits of the
-//! other modules: the composed comparison, the iterated square root, and the chained argmax. Tests and
-//! `docs/circuits.md` use them; the service does not. The paper's cold start of the inverse is
-//! [`crate::inverse::Newton::cold_start`].
+//! The circuits of the paper (Encrypted Linear Contextual Bandit), which tests and `docs/circuits.md` compare
+//! with those of `circuits`: the composed comparison, the iterated square root, the chained argmax, and the
+//! cold start of the inverse.
 
 use std::collections::BTreeSet;
 
 use num_complex::Complex64;
 
-use crate::argmax::Layout;
-use crate::error::{has_levels, in_range};
-use crate::{Chebyshev, Comparison, Error, SlotAlgebra};
+use crate::newton::pattern;
+use circuits::{Chebyshev, Error, SlotAlgebra, rotate_sum};
 
-/// The paper's approximation of the sign function on [-1, 1]: `compositions` times the polynomial
+/// The paper's approximation s of the sign function on [-1, 1]: `compositions` times the polynomial
 /// `f_n(x) = sum_{i<=n} 4^-i binom(2i, i) x (1 - x^2)^i`.
-///
-/// # Errors
-/// [`Error::Range`] unless n is in 1..=7 and `compositions` in 1..=64.
 ///
 /// # Source
 /// Encrypted Linear Contextual Bandit, NewComp and NewMax; Cheon, Kim, Kim 2020. Departure: none.
-pub fn comparison(n: usize, compositions: usize) -> Result<Comparison, Error> {
-    in_range("n of f_n", n as f64, 1.0, 7.0)?;
-    in_range("compositions", compositions as f64, 1.0, 64.0)?;
-    let f = |x: f64| {
-        let (mut binomial, mut sum) = (1.0, 0.0);
-        for i in 0..=n {
-            sum += binomial * x * (1.0 - x * x).powi(i as i32);
-            // 4^-(i+1) binom(2i+2, i+1) = 4^-i binom(2i, i) (2i+1)/(2i+2).
-            binomial *= (2 * i + 1) as f64 / (2 * i + 2) as f64;
-        }
-        sum
-    };
-    let stage = Chebyshev::interpolate(f, 2 * n + 1, -1.0, 1.0)?;
-    Ok(Comparison::of_stages(vec![stage; compositions]))
+#[derive(Debug, Clone)]
+pub struct PaperComparison {
+    stage: Chebyshev,
+    compositions: usize,
+}
+
+impl PaperComparison {
+    /// The composition for n = `n`.
+    ///
+    /// # Errors
+    /// [`Error::Range`] unless n is in 1..=7 and `compositions` in 1..=64.
+    pub fn new(n: usize, compositions: usize) -> Result<Self, Error> {
+        in_range("n of f_n", n as f64, 1.0, 7.0)?;
+        in_range("compositions", compositions as f64, 1.0, 64.0)?;
+        let f = |x: f64| {
+            let (mut binomial, mut sum) = (1.0, 0.0);
+            for i in 0..=n {
+                sum += binomial * x * (1.0 - x * x).powi(i as i32);
+                // 4^-(i+1) binom(2i+2, i+1) = 4^-i binom(2i, i) (2i+1)/(2i+2).
+                binomial *= (2 * i + 1) as f64 / (2 * i + 2) as f64;
+            }
+            sum
+        };
+        Ok(Self { stage: Chebyshev::interpolate(f, 2 * n + 1, -1.0, 1.0)?, compositions })
+    }
+
+    /// Levels of [`PaperComparison::affine`].
+    pub fn depth(&self) -> usize {
+        self.compositions * self.stage.depth()
+    }
+
+    /// Products of two vectors in [`PaperComparison::affine`].
+    pub fn products(&self) -> usize {
+        self.compositions * self.stage.products()
+    }
+
+    /// s(x) in f64, for x in [-1, 1].
+    pub fn eval(&self, x: f64) -> f64 {
+        (0..self.compositions).fold(x, |x, _| self.stage.eval(x))
+    }
+
+    /// `factor s(x) + offset` in every slot x in [-1, 1].
+    ///
+    /// # Errors
+    /// Those of the algebra.
+    pub fn affine<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        x: &A::Vector,
+        factor: f64,
+        offset: f64,
+    ) -> Result<A::Vector, A::Error> {
+        let x = (1..self.compositions).try_fold(x.clone(), |x, _| self.stage.evaluate(alg, &x))?;
+        self.stage.scaled(factor, offset)?.evaluate(alg, &x)
+    }
 }
 
 /// The number of compositions of f_1 with which NewMax reaches the precision `eps` in (0, 1/4):
@@ -166,7 +202,7 @@ pub fn square_root_steps(eps: f64, c1: f64, c2: f64) -> Result<usize, Error> {
 
 /// The paper's argmax: K - 1 NewMax in a chain, then one NewComp of each score with the maximum.
 ///
-/// Scores are in [0, 1], and padded entries are 0. The layout is that of [`crate::argmax`] without a spare
+/// Scores are in [0, 1], and padded entries are 0. The layout is that of [`circuits::argmax`] without a spare
 /// value. Slot a F starts its chain at score a and goes around, so that neither a mask nor a broadcast is
 /// needed.
 ///
@@ -175,9 +211,10 @@ pub fn square_root_steps(eps: f64, c1: f64, c2: f64) -> Result<usize, Error> {
 /// meets the scores.
 #[derive(Debug, Clone)]
 pub struct PaperArgmax {
-    layout: Layout,
-    maximum: Comparison,
-    comparison: Comparison,
+    count: usize,
+    block: usize,
+    maximum: PaperComparison,
+    comparison: PaperComparison,
 }
 
 impl PaperArgmax {
@@ -189,25 +226,32 @@ impl PaperArgmax {
     pub fn new(
         count: usize,
         block: usize,
-        maximum: Comparison,
-        comparison: Comparison,
+        maximum: PaperComparison,
+        comparison: PaperComparison,
     ) -> Result<Self, Error> {
-        Ok(Self { layout: Layout::new(count, block)?, maximum, comparison })
+        if !(count.is_power_of_two() && count > 1 && block.is_power_of_two()) {
+            return Err(Error::SlotCount {
+                op: "argmax",
+                got: count * block,
+                want: (count * block).next_power_of_two(),
+            });
+        }
+        Ok(Self { count, block, maximum, comparison })
     }
 
     /// The period of every vector: K F.
     pub fn slots(&self) -> usize {
-        self.layout.slots()
+        self.count * self.block
     }
 
     /// Levels from scores to action: `(K - 1)(maximum + 1) + comparison + 1`.
     pub fn depth(&self) -> usize {
-        (self.layout.count - 1) * (self.maximum.depth() + 1) + self.comparison.depth() + 1
+        (self.count - 1) * (self.maximum.depth() + 1) + self.comparison.depth() + 1
     }
 
     /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
-        (1..self.layout.count).map(|a| (a * self.layout.block) as i64).collect()
+        (1..self.count).map(|a| (a * self.block) as i64).collect()
     }
 
     /// About `max(a, b)`, as `(a + b)/2 + (a - b)/2 s(a - b)` for |a - b| <= 1. Takes one level more than the
@@ -234,94 +278,63 @@ impl PaperArgmax {
     /// [`Error::OutOfLevels`] before anything is computed, [`Error::SlotCount`] if the period of the algebra
     /// is not K F; otherwise those of the algebra.
     pub fn evaluate<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
-        self.layout.check(alg)?;
+        if alg.slots() != self.slots() {
+            return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
+        }
         has_levels("argmax", alg.level(scores), self.depth())?;
         let largest = self.rotations().into_iter().try_fold(scores.clone(), |largest, k| {
             let next = alg.rotate(scores, k)?;
             self.maximum(alg, &largest, &next)
         })?;
-        let answer = self.comparison.indicator(alg, &alg.sub(scores, &largest)?)?;
-        self.layout.keep_heads(alg, &answer)
+        let answer = self.comparison.affine(alg, &alg.sub(scores, &largest)?, 0.5, 0.5)?;
+        let mut mask = vec![Complex64::ZERO; self.block];
+        mask[0] = Complex64::ONE;
+        alg.mul_plain(&answer, &mask)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Clear;
+/// The state `[I/c | V/c]` of Newton's iteration, times the scaling s = `scale`, from the vector of V / s,
+/// for `c` of at least the trace of V. Takes 1 level.
+///
+/// # Errors
+/// Those of the algebra.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, eq. 2. Departure: none.
+pub fn cold_start<A: SlotAlgebra>(
+    alg: &A,
+    dim: usize,
+    scale: f64,
+    matrix: &A::Vector,
+    c: f64,
+) -> Result<A::Vector, A::Error> {
+    // Block k holds column k of V in every column j. Keeping j = k and summing over k gives V.
+    let start = scale / c;
+    let keep = pattern(dim, dim, |k, h, _, j| if k == j && h == 1 { start } else { 0.0 });
+    let v = rotate_sum(alg, &alg.mul_plain(matrix, &keep)?, 2 * (dim * dim) as i64, dim)?;
+    alg.add_plain(&v, &pattern(dim, 1, |_, h, i, j| if h == 0 && i == j { start } else { 0.0 }))
+}
 
-    /// f_1 is (3x - x^3)/2, and compositions converge to the sign.
-    #[test]
-    fn paper_stage_and_convergence() {
-        let one = comparison(1, 1).unwrap();
-        assert_eq!((one.depth(), one.products()), (2, 2));
-        for x in [-1.0, -0.4, 0.1, 0.9] {
-            assert!((one.eval(x) - (3.0 * x - x * x * x) / 2.0).abs() < 1e-14);
-        }
-        let many = comparison(1, 18).unwrap();
-        assert!(many.error(2f64.powi(-8)) < 1e-6);
-        assert!((many.error(0.01) - many.measured_error(0.01, 10_000)).abs() < 1e-12);
-        let f3 = comparison(3, 1).unwrap();
-        let x: f64 = 0.3;
-        let want = (35.0 * x - 35.0 * x.powi(3) + 21.0 * x.powi(5) - 5.0 * x.powi(7)) / 16.0;
-        assert!((f3.eval(x) - want).abs() < 1e-14);
-    }
+/// Steps from a cold start to `||X - V^-1|| <= eps`: `ceil(log2(ln(lambda eps) / ln(1 - lambda/c)))`, at
+/// least 1.
+///
+/// # Errors
+/// [`Error::Range`] unless `0 < lambda < c` and `0 < eps`, all finite.
+///
+/// # Source
+/// Encrypted Linear Contextual Bandit, k1 after eq. 2. Departure: none.
+pub fn cold_steps(eps: f64, lambda: f64, c: f64) -> Result<usize, Error> {
+    in_range("precision", eps, f64::MIN_POSITIVE, f64::MAX)?;
+    in_range("c", c, f64::MIN_POSITIVE, f64::MAX)?;
+    in_range("lambda", lambda, f64::MIN_POSITIVE, c.next_down())?;
+    let ratio = (lambda * eps).ln() / (-lambda / c).ln_1p();
+    Ok(if ratio <= 2.0 { 1 } else { ratio.log2().ceil() as usize })
+}
 
-    /// The numbers of compositions at t = 130, with eps' = 1/(4.1 t), equal those computed by hand.
-    #[test]
-    fn paper_depths() {
-        let eps = 1.0 / (4.1 * 130.0);
-        assert_eq!(compositions_of_maximum(eps).unwrap(), 22);
-        assert_eq!(compositions_of_comparison(eps).unwrap(), 9);
-        assert!(compositions_of_maximum(0.25).is_err());
-    }
+fn in_range(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), Error> {
+    if value >= low && value <= high { Ok(()) } else { Err(Error::Range { what, value, low, high }) }
+}
 
-    /// The iteration on vectors equals the iteration in f64, with the stated depth and products.
-    #[test]
-    fn square_roots_equal_the_scalar_form() {
-        let alg = Clear::new(128).unwrap();
-        let z: Vec<f64> = (0..128).map(|k| 3.0 * f64::from(k) / 127.0).collect();
-        let u: Vec<f64> = z.iter().map(|z| 2.0 * z / 3.0 - 1.0).collect();
-        for root in (1..6).map(|k| SquareRootIteration::new(k, 3.0, 0.7).unwrap()) {
-            let v = alg.fresh_real(&u, root.depth()).unwrap();
-            alg.reset_counts();
-            let got = root.evaluate(&alg, &v).unwrap();
-            assert_eq!((alg.level(&got), alg.counts().products), (0, root.products()));
-            for (g, &z) in got.real().iter().zip(&z) {
-                assert!((g - root.eval(z)).abs() < 1e-12);
-            }
-        }
-        assert!(SquareRootIteration::new(0, 1.0, 1.0).is_err());
-        assert!(square_root_steps(0.1, 2.0, 1.0).is_err());
-        assert!(comparison(0, 1).is_err());
-    }
-
-    /// With factor 2 the number of steps is enough for every precision and range that the paper uses.
-    #[test]
-    fn square_root_count_suffices() {
-        for t in [2.0f64, 10.0, 130.0] {
-            let c1 = 1.0 / (t.powf(1.5) * (1.0 + t).sqrt());
-            let (k, upper) = (square_root_steps(1.0 / t, c1, c1 + 2.0).unwrap(), c1 + 2.0);
-            let root = SquareRootIteration::new(k, upper, 1.0).unwrap();
-            let error = crate::sqrt::worst_error(|z| root.eval(z), 1.0, [c1, upper], 10_000);
-            assert!(error <= 1.0 / t, "t {t}: {error} after {k}");
-        }
-    }
-
-    #[test]
-    fn the_chain_finds_the_largest() {
-        let comparison = super::comparison(1, 14).unwrap();
-        let paper = PaperArgmax::new(4, 8, comparison.clone(), comparison).unwrap();
-        let alg = Clear::new(32).unwrap();
-        let scores = [0.2, 0.9, 0.1, 0.7];
-        let mut scores_in_blocks = [0.0; 32];
-        scores_in_blocks.iter_mut().step_by(8).zip(scores).for_each(|(slot, score)| *slot = score);
-        let v = alg.fresh_real(&scores_in_blocks, paper.depth()).unwrap();
-        let b = paper.evaluate(&alg, &v).unwrap();
-        assert_eq!(alg.level(&b), 0);
-        let b = b.real();
-        assert_eq!(alg.rotations_used(), paper.rotations());
-        assert!(b[8] > 0.4 && [0, 16, 24].iter().all(|&j| b[j] < 1e-3), "{b:?}");
-        assert!(b.iter().enumerate().all(|(j, x)| j % 8 == 0 || *x == 0.0));
-    }
+fn has_levels(op: &'static str, have: usize, need: usize) -> Result<(), Error> {
+    if have >= need { Ok(()) } else { Err(Error::OutOfLevels { op, need, have }) }
 }

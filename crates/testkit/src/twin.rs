@@ -1,6 +1,3 @@
-//! The encrypted bandit in exact arithmetic: the oracle that tests and examples compare decisions with.
-
-use crate::Scalars;
 use nalgebra::{DMatrix, DVector};
 use protocol::BanditConfig;
 
@@ -64,10 +61,11 @@ impl ClearTwin {
             let omega = &inverse * &self.moment;
             self.model = (inverse, omega);
         }
-        let s = Scalars::new(&self.config, round, feedbacks as u64);
+        let linear = &self.config.linear;
+        let (beta, c1) = (linear.beta(round, feedbacks as u64), linear.c1(feedbacks as u64));
         let index = |x: &Vec<f64>| {
             let x = DVector::from_column_slice(x);
-            self.model.1.dot(&x) + s.beta * ((x.transpose() * &self.model.0 * &x)[0] + s.c1).sqrt()
+            self.model.1.dot(&x) + beta * ((x.transpose() * &self.model.0 * &x)[0] + c1).sqrt()
         };
         rows.iter().map(index).collect()
     }

@@ -1,0 +1,130 @@
+//! Valid inputs of every target, the same in every run.
+
+use ckks::{FRAME_DIGEST_BYTES, GaloisElement, KeyId, Params, Plaintext};
+use ckks_secret::{SEALED_MAGIC, SecretKey};
+use fuzz_targets::SPEC;
+use num_complex::Complex64;
+use protocol::BanditConfig;
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use secure_sum::{BatchId, Sum, encrypted};
+use testkit::samples;
+use wire::{AccessToken, FeedbackRequest};
+
+/// The inputs of the target `name`.
+pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
+    match name {
+        "ciphertext_frame" => ciphertexts(),
+        "key_frame" => keys(),
+        "secret_key_frame" => secret_keys(),
+        "public_bundle" => vec![samples::bundles().0],
+        "secret_bundle" => vec![samples::bundles().1],
+        "sealed_bundle" => sealed_bundles(),
+        "access_token" => access_tokens(),
+        "device_message" => device_messages(),
+        "json_message" => json_messages(),
+        "policy_request" => policy_requests(),
+        "sum_share" => shares(),
+        other => panic!("no inputs for the target {other}"),
+    }
+}
+
+fn rng() -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(1)
+}
+
+/// The key pair whose id the targets expect.
+fn key() -> (Params, SecretKey, ckks::PublicKey, KeyId, ChaCha20Rng) {
+    let (params, mut rng) = (SPEC.validate().unwrap(), rng());
+    let secret = SecretKey::generate(&params, &mut rng);
+    let public = ckks_secret::public_key(&secret, &mut rng);
+    let id = public.id(&params);
+    (params, secret, public, id, rng)
+}
+
+/// The frames, and the frames without the digest, which the targets append.
+fn and_undigested(frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let bare: Vec<Vec<u8>> = frames.iter().map(|f| f[..f.len() - FRAME_DIGEST_BYTES].to_vec()).collect();
+    frames.into_iter().chain(bare).collect()
+}
+
+fn ciphertexts() -> Vec<Vec<u8>> {
+    let (params, secret, _, id, mut rng) = key();
+    let mut frames = Vec::new();
+    for level in 0..=params.max_level() {
+        let message = Plaintext::encode(&params, &[Complex64::ONE], level).unwrap();
+        let seeded = ckks_secret::encrypt(&secret, &message, &mut rng);
+        frames.push(seeded.to_bytes(&secret, id));
+        frames.push(ckks::write_ciphertext(&params, id, &seeded.expand(&secret)));
+    }
+    and_undigested(frames)
+}
+
+fn keys() -> Vec<Vec<u8>> {
+    let (params, secret, public, id, mut rng) = key();
+    let g = GaloisElement::rotation(&params, 1);
+    let relin = ckks_secret::relin_key(&secret, 1, &mut rng);
+    let galois = ckks_secret::galois_key(&secret, g, 0, &mut rng);
+    and_undigested(vec![
+        ckks::write_public_key(&params, &public),
+        ckks::write_key_switch_key(&params, id, None, &relin),
+        ckks::write_key_switch_key(&params, id, Some(g), &galois),
+    ])
+}
+
+fn secret_keys() -> Vec<Vec<u8>> {
+    let (_, secret, _, id, _) = key();
+    and_undigested(vec![secret.to_bytes(id).to_vec()])
+}
+
+/// Headers of sealed bundles that cost little work, followed by bytes that do not authenticate.
+fn sealed_bundles() -> Vec<Vec<u8>> {
+    let sealed = |[memory, passes, lanes]: [u32; 3]| {
+        let mut out = SEALED_MAGIC.to_vec();
+        out.extend(1u16.to_le_bytes());
+        [memory, passes, lanes].iter().for_each(|x| out.extend(x.to_le_bytes()));
+        out.resize(120, 7);
+        out
+    };
+    vec![sealed([64, 1, 1]), sealed([256, 2, 4]), sealed([0, 0, 0])]
+}
+
+fn access_tokens() -> Vec<Vec<u8>> {
+    let token = AccessToken::generate(&mut rng());
+    vec![
+        token.as_bytes().to_vec(),
+        token.to_hex().as_bytes().to_vec(),
+        token.authorization().as_bytes().to_vec(),
+    ]
+}
+
+fn device_messages() -> Vec<Vec<u8>> {
+    let (reply, request) = (samples::reply(), samples::request());
+    let short = FeedbackRequest { trace: Vec::new(), trace_answer: None, refreshed: None, ..request.clone() };
+    vec![reply.to_bytes(), request.to_bytes(), short.to_bytes()]
+}
+
+fn json_messages() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"contexts": [[0.1, 0.2], [-0.3, 1e-9]]}"#,
+        r#"{"reward": 0.5}"#,
+        r#"{"rewards": [0.5, 1, -1]}"#,
+        r#"{"sum": 12.25}"#,
+        r#"{"share": 18446744073709551615}"#,
+        r#"{"exchange": 1, "users": 2, "labels": [[1, 2, 3], [0], []]}"#,
+        r#"{"type": "about:blank", "title": "Bad Request", "status": 400, "detail": "no", "reason": "range"}"#,
+    ];
+    let config = serde_json::to_vec(&BanditConfig::new(2, 2)).unwrap();
+    texts.into_iter().map(|text| text.as_bytes().to_vec()).chain([config]).collect()
+}
+
+fn policy_requests() -> Vec<Vec<u8>> {
+    policies::cards().unwrap().iter().map(|card| card.example.to_string().into_bytes()).collect()
+}
+
+fn shares() -> Vec<Vec<u8>> {
+    let batch = BatchId { number: 7, at_least: 3 };
+    let reports = secure_sum::reports(batch, -5, &mut rng()).map(|report| report.to_bytes());
+    let opened = encrypted::write_opened(&Sum { total: -5, users: 3 });
+    vec![reports[0].to_vec(), reports.concat(), opened.to_vec()]
+}

@@ -1,0 +1,82 @@
+//! What programs ask of the operating system: random numbers, files that only their owner can read, file
+//! names that survive a crash, and an exit status. For programs and the libraries behind them; it holds no
+//! secret.
+
+use rand::SeedableRng;
+use rand::rngs::SysRng;
+use rand_chacha::ChaCha20Rng;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The operating system gives no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("the operating system gives no random numbers: {0}")]
+pub struct NoRandomness(String);
+
+/// ChaCha20, seeded with 32 bytes from the operating system.
+///
+/// # Errors
+/// [`NoRandomness`] if the operating system returns an error.
+pub fn os_rng() -> Result<ChaCha20Rng, NoRandomness> {
+    ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|e| NoRandomness(e.to_string()))
+}
+
+/// Options that create files with mode 0600 on Unix: only their owner can read them. The caller adds how the
+/// file is opened.
+pub fn private_file() -> OpenOptions {
+    #[allow(unused_mut, reason = "it is changed on Unix")]
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes the names of the files in `folder` durable. Where folders cannot be opened, it does nothing, since
+/// the system writes names with the file.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Makes the name of the new file `path` durable.
+///
+/// # Errors
+/// As [`sync_folder`].
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    sync_folder(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
+/// Locks a mutex even if another thread panicked while it held the lock: for content that is replaced as a
+/// whole, so that a panic leaves nothing half changed.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The exit status of a program that ended with `result`. An error is printed to stderr behind `prefix`,
+/// except that a reader who closed the pipe of stdout is no failure.
+pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("{prefix}: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// As `println!`, but returns the error from the caller, such as that of a pipe whose reader has closed it.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use ::std::io::Write as _;
+        writeln!(::std::io::stdout(), $($text)*)?
+    }};
+}
