@@ -1,5 +1,5 @@
-// node times.mjs MODULE...: microseconds of each operation of examples/times.rs, least of 41 runs, less the time of
-// operation 0, which computes nothing. Modules take turns.
+// node times.mjs MODULE...: microseconds of each operation of examples/times.rs, the least of 41 runs, less
+// that of operation 0, which computes nothing. Modules take turns.
 import { readFileSync } from 'node:fs';
 
 const TIMES = 50;
