@@ -1,6 +1,6 @@
 //! Kernels on one limb. Each has several versions that give the same bits: `scalar`, on x86-64 `avx2` (AVX2
-//! with FMA), `avx512f` (AVX-512 without IFMA) and `avx512` (with IFMA), and on aarch64 `neon`. The version
-//! is chosen once, by the features of the CPU ([`kernels`]).
+//! with FMA), `avx512f` (AVX-512 without IFMA) and `avx512` (with IFMA), on aarch64 `neon`, and in
+//! WebAssembly `simd128`. The version is chosen once, by the features of the CPU ([`kernels`]).
 //!
 //! Slices that a call reads side by side must have the same length, which is checked. Inputs are reduced
 //! unless a kernel says otherwise, and outputs always are. The running time does not depend on the values,
@@ -26,6 +26,8 @@ mod neon;
 mod ntt512;
 pub(crate) mod operands;
 mod scalar;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[allow(unsafe_code)]
 mod vector;
@@ -41,6 +43,8 @@ use std::sync::OnceLock;
 pub enum Kernel {
     /// The scalar version, in portable Rust.
     Scalar,
+    /// The vector version for WebAssembly, in builds with the target feature `simd128`.
+    Simd128,
     /// The vector version for the architecture aarch64.
     Neon,
     /// The vector version for CPUs with AVX2 and FMA.
@@ -53,13 +57,14 @@ pub enum Kernel {
 
 impl Kernel {
     /// All versions, the fastest last.
-    pub const ALL: [Kernel; 5] =
-        [Kernel::Scalar, Kernel::Neon, Kernel::Avx2, Kernel::Avx512F, Kernel::Avx512Ifma];
+    pub const ALL: [Kernel; 6] =
+        [Kernel::Scalar, Kernel::Simd128, Kernel::Neon, Kernel::Avx2, Kernel::Avx512F, Kernel::Avx512Ifma];
 
     /// Whether the CPU has the features that this version needs.
     pub fn is_available(self) -> bool {
         match self {
             Kernel::Scalar => true,
+            Kernel::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Kernel::Neon => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
@@ -103,6 +108,7 @@ impl std::fmt::Display for Kernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Kernel::Scalar => "scalar",
+            Kernel::Simd128 => "simd128",
             Kernel::Neon => "neon",
             Kernel::Avx2 => "avx2",
             Kernel::Avx512F => "avx512f",
@@ -112,9 +118,9 @@ impl std::fmt::Display for Kernel {
 }
 
 /// The version that this process runs. It is chosen at the first call: the fastest that the CPU has the
-/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `neon`, `avx2`,
-/// `avx512f` or `avx512`). If the CPU cannot run that one, or there is none of this name, a warning goes to
-/// the standard error and the fastest runs.
+/// features for, or the one that the environment variable `RNS_KERNEL` names (`scalar`, `simd128`, `neon`,
+/// `avx2`, `avx512f` or `avx512`). If the CPU cannot run that one, or there is none of this name, a warning
+/// goes to the standard error and the fastest runs.
 pub fn kernels() -> Kernel {
     static CHOICE: OnceLock<Kernel> = OnceLock::new();
     #[cfg(test)]
@@ -152,6 +158,8 @@ macro_rules! kernel {
                 #[cfg(target_arch = "aarch64")]
                 // SAFETY: NEON is part of the architecture.
                 Kernel::Neon => unsafe { neon::$name($($arg),*) },
+                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                Kernel::Simd128 => simd128::$name($($arg),*),
                 _ => scalar::$name($($arg),*),
             }
         }
@@ -270,7 +278,10 @@ kernel! {
 /// The vector version of the transform of length n, a power of two, with the root `psi` of order 2n; `None`
 /// if this process runs the scalar version, or the vector version has no transform of this length.
 #[allow(unsafe_code)]
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), expect(unused_variables))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_feature = "simd128")),
+    expect(unused_variables)
+)]
 pub(crate) fn vector_ntt(modulus: Modulus, n: usize, psi: u64) -> Option<Box<dyn NttKernel>> {
     match kernels() {
         #[cfg(target_arch = "x86_64")]
@@ -289,6 +300,8 @@ pub(crate) fn vector_ntt(modulus: Modulus, n: usize, psi: u64) -> Option<Box<dyn
         }
         #[cfg(target_arch = "aarch64")]
         Kernel::Neon => Some(Box::new(float::FloatNtt::new(neon::Neon::new(), modulus, n, psi)?)),
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Kernel::Simd128 => Some(Box::new(simd128::Simd128Ntt::new(modulus, n, psi)?)),
         _ => None,
     }
 }
@@ -339,7 +352,7 @@ pub(crate) mod tests {
         let (chosen, warning) = Kernel::choose(Some("sclar"));
         assert!(
             chosen == best
-                && warning.unwrap().contains("sclar is none of scalar, neon, avx2, avx512f, avx512")
+                && warning.unwrap().contains("sclar is none of scalar, simd128, neon, avx2, avx512f, avx512")
         );
     }
 
