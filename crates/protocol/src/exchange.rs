@@ -73,7 +73,7 @@ mod tests {
     /// The distance that the documents state: N·v/2ᵇ, for every set that is shipped, at λ = 1 and at the
     /// least λ that is allowed.
     #[test]
-    fn refresh_masks_are_as_wide_as_stated() {
+    fn attack_refresh_masks_are_as_wide_as_stated() {
         for spec in ckks::ParamsSpec::named().iter().filter(|spec| spec.security.bits() > 0) {
             let params = spec.validate().unwrap();
             let level = REFRESH_LEVEL;
