@@ -47,7 +47,7 @@ pub use pack::{Packer, pack_elements};
 pub use params::{
     Fingerprint, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19,
     LOGN15_LOGQP858_DEPTH18, LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22,
-    Params, ParamsSpec, Products, Security, TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
+    Params, ParamsSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };
 pub use raise::Raise;
 pub use wide::{MAX_WIDE_BITS, WideEncoder, WideSlot};

@@ -110,6 +110,10 @@ pub const LOGN13_LOGQP147_SCORES: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
+/// As [`LOGN13_LOGQP147_SCORES`] with N = 2¹¹, for tests: no security.
+pub const TOY_LOGN11_SCORES: ParamsSpec =
+    ParamsSpec { name: "toy-logn11-scores", log_n: 11, security: Security::None, ..LOGN13_LOGQP147_SCORES };
+
 /// 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 is allowed for 128 bits of classical
 /// security. 825 is allowed for 128 bits against quantum computers (the quantum column of the generated
 /// tables of ePrint 2024/463).

@@ -24,6 +24,7 @@ mod key_plan;
 mod layout;
 pub mod levels;
 mod newton;
+mod scores;
 mod shape;
 
 pub use config::{BanditConfig, INVERSE_TOLERANCE, Plan};
@@ -32,4 +33,5 @@ pub use ids::{DecisionId, Receipt, RefreshId, Status};
 pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
 pub use newton::{Factors, warm_steps};
+pub use scores::ScoreRing;
 pub use shape::{MOST_ARMS, Shape};
