@@ -121,8 +121,8 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     }
 
     let argmax = compare::argmax(&config, shape).expect("a comparison");
-    let wins = |ct: &Ciphertext| argmax.products(&alg, ct, 0.1);
-    let clear_wins = argmax.products(&clear, &clear_index, 0.1).expect("levels are there");
+    let wins = |ct: &Ciphertext| argmax.products(&alg, ct);
+    let clear_wins = argmax.products(&clear, &clear_index).expect("levels are there");
     let fact = pair.bits(&wins(&index).expect("keys are there"), clear_wins.values());
     bench.time(&id("argmax", alg.level(&index)), true, fact, || timed(|| wins(&index)));
 }

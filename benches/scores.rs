@@ -45,9 +45,8 @@ fn scores(c: &mut Criterion) {
     }
     let evaluator = Evaluator::new(small.clone(), keys);
     let level = 15;
-    let places: Vec<_> = (0..large.max_slots())
-        .map(|j| (j % ARMS == 0).then(|| [j % small.n(), (j + gap) % small.n()]))
-        .collect();
+    let place = |j: usize| [j, j + gap].map(|k| (j % ARMS == 0).then_some(k % small.n()));
+    let places = (0..large.max_slots()).map(place).collect();
     let raise = Raise::new(&small, &large, places, LOG_SCALE, level).expect("a level of the set");
 
     let id = KeyId([0; 16]);
@@ -75,7 +74,7 @@ fn scores(c: &mut Criterion) {
         packed
     };
     let packed = masked();
-    let raised = ckks_secret::raise(&raise, &secret, &large_secret, &packed, &mut rng).expect("a raise");
+    let raised = ckks_secret::raise(&raise, &secret, &large_secret, &packed, 1.0, &mut rng).expect("a raise");
     let raise_bytes = raised.to_bytes(&large_secret, id).len();
     let raised = raised.expand(&large_secret);
 
@@ -102,11 +101,14 @@ fn scores(c: &mut Criterion) {
     bench.time("scores/mask/n=2^13", true, Fact::default(), mask);
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     bench.time("scores/raise/n=2^15", true, Fact::bytes(raise_bytes), || {
-        timed(|| ckks_secret::raise(&raise, &secret, &large_secret, &packed, &mut rng).expect("a raise"))
+        timed(|| ckks_secret::raise(&raise, &secret, &large_secret, &packed, 1.0, &mut rng).expect("a raise"))
     });
     bench.time("scores/unmask/n=2^15", true, Fact::default(), || {
         let mut raised = raised.clone();
-        timed(|| raise.unmask_assign(&mut raised, &seed).expect("its own raise"))
+        timed(|| {
+            let mask = raise.encode_mask(&seed, 1.0).expect("a factor of one");
+            raise.unmask_assign(&mut raised, &mask).expect("its own raise")
+        })
     });
 }
 

@@ -35,7 +35,7 @@ fn the_papers_circuit_decides_alike() {
     // Depth 30 each, as section 4.3 needs for 2^-8.
     let compare = || PaperComparison::new(1, 15).unwrap();
     let papers = PaperArgmax::new(ARMS, BLOCK, compare(), compare()).unwrap();
-    let ours = Argmax::new(ARMS, BLOCK, 8, Comparison::minimax(8).unwrap()).unwrap();
+    let ours = Argmax::new(ARMS, BLOCK, Comparison::minimax(8).unwrap()).unwrap();
     let (paper_root, our_root) =
         (SquareRootIteration::new(8, 1.0, 0.5).unwrap(), square_root(15).scaled(0.5, 0.0).unwrap());
     let (paper_depth, our_depth) = (paper_root.depth() + papers.depth(), our_root.depth() + ours.depth());
@@ -98,7 +98,7 @@ fn the_papers_circuit_decides_alike() {
             // Slots without an arm hold the square root of 1/2 and are cleared.
             let mut clear = vec![Complex64::new(-our_root.eval(0.0), 0.0); ARMS * BLOCK];
             clear.iter_mut().step_by(BLOCK).for_each(|v| v.re = 0.0);
-            let products = ours.products(&alg, &alg.add_plain(index, &clear).unwrap(), 0.25).unwrap();
+            let products = ours.products(&alg, &alg.add_plain(index, &clear).unwrap()).unwrap();
             ours.one_hot(&alg, &products).unwrap()
         };
         let mine = decide(&alg, our_root.evaluate(&alg, &x).unwrap(), &y, all_pairs, open);

@@ -167,8 +167,8 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let want = helba::score::optimistic_index(&clear, &inputs, &ex, &em).unwrap();
     row(page, "optimistic index (score)", &party, &index, want.values());
     let argmax: Argmax = helba::compare::argmax(&config, shape).unwrap();
-    let differences = argmax.pairwise_differences(&encrypted, &index, 0.1).unwrap();
-    let want = argmax.pairwise_differences(&clear, &want, 0.1).unwrap();
+    let differences = argmax.pairwise_differences(&encrypted, &index).unwrap();
+    let want = argmax.pairwise_differences(&clear, &want).unwrap();
     row(page, "pairwise differences", &party, &differences, want.values());
     let indicator = argmax.comparison().indicator(&encrypted, &differences).unwrap();
     let want = argmax.comparison().indicator(&clear, &want).unwrap();

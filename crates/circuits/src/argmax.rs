@@ -1,9 +1,10 @@
 //! The argmax of K scores, by one comparison of all pairs.
 //!
 //! Layout: K is a power of two (the number of scores is padded), and each score has a block of F slots, also
-//! a power of two. Score a is in slot a F. One further value T may be in slot `spare` of block 0. All other
-//! slots are 0. The period of the vector is exactly K F, so that rotations wrap from the last score to the
-//! first.
+//! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot
+//! (a B + b) F. One further value T may be in slot `spare` of block 0. All other slots are 0. The period of
+//! the vector is exactly K B F, so that rotations wrap from the last score to the first, and never to a
+//! score of another user.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +14,16 @@ use crate::algebra::{doublings, rotate_sum, sum_rotations};
 use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
-/// Computes the one-hot vector of the largest score: near 1 in the slot of the largest of K scores in [-1/2,
-/// 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It also tests whether T in [0, 1/2] exceeds a
-/// threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their noise, every slot of
+/// Computes the one-hot vector of the largest score of each user: near 1 in the slot of the largest of K
+/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It can also test whether T in
+/// [0, 1/2] exceeds a threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their noise, every slot of
 /// every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
 /// |---|---|---|
-/// | 1. [`Argmax::pairwise_differences`] | slot a F + m: score a - score (a + m) + tie bonus | 0 |
+/// | 1. [`Argmax::pairwise_differences`] | slot (a B + b) F + m: score a - score (a + m) + tie bonus | 0 |
 /// | 2. [`Comparison::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
-/// | 3. [`Argmax::row_product`] | slot a F: the product over m of the K indicators of score a | log2 K |
+/// | 3. [`Argmax::row_product`] | slot (a B + b) F: the product over m of the K indicators of score a | log2 K |
 /// | 4. [`Argmax::one_hot`], [`Argmax::spare_result`] | the results, with all other slots 0 | 1 |
 ///
 /// [`Argmax::products`] runs steps 1 to 3.
@@ -32,9 +33,17 @@ use crate::{Comparison, Error, SlotAlgebra};
 #[derive(Debug, Clone)]
 pub struct Argmax {
     count: usize,
+    users: usize,
     block: usize,
-    spare: usize,
+    test: Option<Test>,
     comparison: Comparison,
+}
+
+/// The test of T.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    spare: usize,
+    threshold: f64,
 }
 
 /// The offset added to every pairwise difference so that equal scores both win: 0.75 times the resolution of
@@ -45,25 +54,52 @@ pub fn tie_bonus(resolution: f64) -> f64 {
 }
 
 impl Argmax {
-    /// The circuit for `count` (K) scores in blocks of `block` (F) slots, with T in slot `spare`.
+    /// The circuit for `count` (K) scores of one user in blocks of `block` (F) slots.
     ///
     /// # Errors
-    /// [`Error::SlotCount`] unless both numbers are powers of two and `count` is at least 2; [`Error::Range`]
-    /// unless `count <= spare <= block - count`, which keeps the pairs of score 0 and those of T apart.
-    pub fn new(count: usize, block: usize, spare: usize, comparison: Comparison) -> Result<Self, Error> {
+    /// As [`Self::of_users`].
+    pub fn new(count: usize, block: usize, comparison: Comparison) -> Result<Self, Error> {
+        Self::of_users(count, 1, block, comparison)
+    }
+
+    /// The circuit for `count` (K) scores of each of `users` (B) users in blocks of `block` (F) slots.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] unless all numbers are powers of two and `count` is at least 2; [`Error::Range`]
+    /// unless `count <= block`, because a row of pairs fills a block.
+    pub fn of_users(count: usize, users: usize, block: usize, comparison: Comparison) -> Result<Self, Error> {
         power_of_two("number of scores", count, 2)?;
+        power_of_two("number of users", users, 1)?;
         power_of_two("block", block, 1)?;
-        if count.checked_mul(block).is_none_or(|n| n > 1 << 40) {
+        let slots = count.checked_mul(users).and_then(|n| n.checked_mul(block));
+        if slots.is_none_or(|n| n > 1 << 40) {
             let want = (1 << 40) / count.min(1 << 40);
             return Err(Error::SlotCount { op: "number of scores times block", got: block, want });
         }
-        in_range("spare slot", spare as f64, count as f64, block as f64 - count as f64)?;
-        Ok(Self { count, block, spare, comparison })
+        in_range("number of scores", count as f64, 2.0, block as f64)?;
+        Ok(Self { count, users, block, test: None, comparison })
     }
 
-    /// The period of every vector: K F.
+    /// Also tests whether T, in slot `spare`, exceeds `threshold`.
+    ///
+    /// # Errors
+    /// [`Error::Range`] unless `count <= spare <= block - count`, which keeps the pairs of score 0 and those
+    /// of T apart, and for a threshold outside [0, 1/2].
+    pub fn with_test(self, spare: usize, threshold: f64) -> Result<Self, Error> {
+        let Self { count, block, .. } = self;
+        in_range("spare slot", spare as f64, count as f64, block as f64 - count as f64)?;
+        in_range("threshold", threshold, 0.0, 0.5)?;
+        Ok(Self { test: Some(Test { spare, threshold }), ..self })
+    }
+
+    /// The period of every vector: K B F.
     pub fn slots(&self) -> usize {
-        self.count * self.block
+        self.count * self.stride()
+    }
+
+    /// B F, the distance of two scores of a user.
+    fn stride(&self) -> usize {
+        self.users * self.block
     }
 
     /// The comparison polynomial.
@@ -79,52 +115,46 @@ impl Argmax {
     /// All rotations that need a key.
     pub fn rotations(&self) -> BTreeSet<i64> {
         let differences =
-            sum_rotations(-1, self.count).chain(sum_rotations(self.block as i64 - 1, self.count));
+            sum_rotations(-1, self.count).chain(sum_rotations(self.stride() as i64 - 1, self.count));
         differences.chain(doublings(1, self.count)).collect()
     }
 
-    /// Steps 1 to 3: slot a F of the result is near 1 if score a is the largest, and slot `spare` is near 1
-    /// if T exceeds `threshold`. Other slots hold intermediate results. Takes one level less than
+    /// Steps 1 to 3: slot (a B + b) F of the result is near 1 if score a of user b is the largest, and slot
+    /// `spare` is near 1 if T exceeds its threshold. Other slots hold intermediate results. Takes one level less than
     /// [`Argmax::depth`].
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] before anything is computed, if not even the mask of step 4 would find a level;
     /// otherwise those of the steps.
-    pub fn products<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        scores: &A::Vector,
-        threshold: f64,
-    ) -> Result<A::Vector, A::Error> {
+    pub fn products<A: SlotAlgebra>(&self, alg: &A, scores: &A::Vector) -> Result<A::Vector, A::Error> {
         has_levels("argmax", alg.level(scores), self.depth())?;
-        let differences = self.pairwise_differences(alg, scores, threshold)?;
+        let differences = self.pairwise_differences(alg, scores)?;
         self.row_product(alg, &self.comparison.indicator(alg, &differences)?)
     }
 
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
-    /// Slot a F + m of the result holds score a minus score (a + m) mod K plus [`tie_bonus`], and slot a F
-    /// holds 1, because a score is not compared with itself. Slot `spare + 1` holds T - `threshold`. The
-    /// other K - 1 slots from `spare` on are positive for every T, so that they do not change the product.
+    /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + m) mod K of user b plus
+    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. Slot `spare +
+    /// 1` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T, so that they
+    /// do not change the product.
     ///
     /// # Errors
-    /// [`Error::Range`] for a threshold outside [0, 1/2], [`Error::SlotCount`] if the period of the algebra
-    /// is not K F; otherwise those of the algebra.
+    /// [`Error::SlotCount`] if the period of the algebra is not K B F; otherwise those of the algebra.
     pub fn pairwise_differences<A: SlotAlgebra>(
         &self,
         alg: &A,
         scores: &A::Vector,
-        threshold: f64,
     ) -> Result<A::Vector, A::Error> {
         if alg.slots() != self.slots() {
             return Err(Error::SlotCount { op: "argmax", got: alg.slots(), want: self.slots() }.into());
         }
-        in_range("threshold", threshold, 0.0, 0.5)?;
         let Self { count, block, .. } = *self;
-        // Rotations by -m place score a in slot a F + m. Rotations by m (F - 1) place score a + m there,
-        // because (a F + m) + m (F - 1) = (a + m) F. The former place T in slots spare + m of block 0, the
-        // latter in slots spare + m of block -m, so that the two cancel at m = 0 only.
-        let step = block as i64 - 1;
+        // Rotations by -m place score a in slot a B F + m of its user. Rotations by m (B F - 1) place score
+        // a + m there, because (a B F + m) + m (B F - 1) = (a + m) B F. The former place T in slots spare + m
+        // of block 0, the latter in slots spare + m of the block of arm -m, so that the two cancel at m = 0
+        // only.
+        let step = self.stride() as i64 - 1;
         let differences = if count <= 4 {
             let terms: Vec<(i64, bool)> =
                 (1..count as i64).flat_map(|m| [(-m, false), (m * step, true)]).collect();
@@ -132,22 +162,24 @@ impl Argmax {
         } else {
             alg.sub(&rotate_sum(alg, scores, -1, count)?, &rotate_sum(alg, scores, step, count)?)?
         };
-        let mut constants = vec![Complex64::ZERO; self.slots()];
+        let mut constants = vec![Complex64::ZERO; if self.test.is_some() { self.slots() } else { block }];
         let bonus = tie_bonus(self.comparison.resolution());
         for row in constants.chunks_exact_mut(block) {
             row[..count].fill(bonus.into());
             row[0] = Complex64::ONE;
         }
-        let row = &mut constants[self.spare..self.spare + count];
-        // T is in [0, 1/2], so that T + 1/2 is far above any resolution.
-        row.fill(0.5.into());
-        row[0] = Complex64::ONE;
-        row[1] = (-threshold).into();
+        if let Some(Test { spare, threshold }) = self.test {
+            let row = &mut constants[spare..spare + count];
+            // T is in [0, 1/2], so that T + 1/2 is far above any resolution.
+            row.fill(0.5.into());
+            row[0] = Complex64::ONE;
+            row[1] = (-threshold).into();
+        }
         alg.add_plain(&differences, &constants)
     }
 
-    /// Step 3: slot a F of the result is the product of slots a F to a F + K - 1, near 1 only for the largest
-    /// score. Slot `spare` is the product of the K slots from `spare` on, near 1 only if T exceeds its
+    /// Step 3: the first slot of each block of the result is the product of the first K slots of the block,
+    /// near 1 only for the largest score of a user. Slot `spare` is the product of the K slots from `spare` on, near 1 only if T exceeds its
     /// threshold. Other slots hold other products. Takes log2 K levels, products and rotations.
     ///
     /// # Errors
@@ -160,8 +192,8 @@ impl Argmax {
         doublings(1, self.count).try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
     }
 
-    /// Step 4: the one-hot vector. Slot a F is near 1 for the largest score and near 0 for the others; all
-    /// other slots are 0. Takes 1 level.
+    /// Step 4: the one-hot vectors. The first slot of each block is near 1 for the largest score of a user and
+    /// near 0 for the others; all other slots are 0. Takes 1 level.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -171,19 +203,36 @@ impl Argmax {
         alg.mul_plain(products, &mask)
     }
 
+    /// Step 4 for one user: as [`Self::one_hot`], with the slots of all other users 0. Takes 1 level.
+    ///
+    /// # Errors
+    /// [`Error::Range`] unless there is a user `user`; otherwise those of the algebra.
+    pub fn one_hot_of<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        products: &A::Vector,
+        user: usize,
+    ) -> Result<A::Vector, A::Error> {
+        in_range("user", user as f64, 0.0, self.users as f64 - 1.0)?;
+        let mut mask = vec![Complex64::ZERO; self.stride()];
+        mask[user * self.block] = Complex64::ONE;
+        alg.mul_plain(products, &mask)
+    }
+
     /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, and near 0 otherwise. All other
     /// slots are 0. Takes 1 level.
     ///
     /// # Errors
-    /// Those of the algebra.
+    /// [`Error::Empty`] for a circuit without a test; otherwise those of the algebra.
     pub fn spare_result<A: SlotAlgebra>(
         &self,
         alg: &A,
         products: &A::Vector,
         value: f64,
     ) -> Result<A::Vector, A::Error> {
+        let Test { spare, .. } = self.test.ok_or(Error::Empty { op: "test of a spare slot" })?;
         let mut mask = vec![Complex64::ZERO; self.slots()];
-        mask[self.spare].re = value;
+        mask[spare].re = value;
         alg.mul_plain(products, &mask)
     }
 }
@@ -210,9 +259,8 @@ mod tests {
         argmax: &Argmax,
         alg: &Clear,
         scores: &crate::ClearVector,
-        threshold: f64,
     ) -> Result<(crate::ClearVector, crate::ClearVector), Error> {
-        let products = argmax.products(alg, scores, threshold)?;
+        let products = argmax.products(alg, scores)?;
         Ok((argmax.one_hot(alg, &products)?, argmax.spare_result(alg, &products, 1.0)?))
     }
 
@@ -226,11 +274,11 @@ mod tests {
             (Comparison::minimax(10).unwrap(), 32),
         ] {
             let resolution = comparison.resolution();
-            let argmax = Argmax::new(count, 128, 64, comparison).unwrap();
+            let argmax = Argmax::new(count, 128, comparison).unwrap();
             let alg = Clear::new(count * 128).unwrap();
             let wins = |scores: &[f64]| {
                 let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
-                let one_hot = evaluate(&argmax, &alg, &v, 0.5).unwrap().0.real();
+                let one_hot = argmax.one_hot(&alg, &argmax.products(&alg, &v).unwrap()).unwrap().real();
                 one_hot.iter().step_by(128).copied().collect::<Vec<f64>>()
             };
             for equal in [2, 4, 8, 16, 31, 63].into_iter().filter(|&n| n < count) {
@@ -254,20 +302,21 @@ mod tests {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         for (count, block) in [(2, 16), (4, 16), (8, 64), (16, 64)] {
             let spare = block / 2;
-            let argmax = Argmax::new(count, block, spare, Comparison::minimax(8).unwrap()).unwrap();
+            let argmax = Argmax::new(count, block, Comparison::minimax(8).unwrap()).unwrap();
             let alg = Clear::new(count * block).unwrap();
             for _ in 0..20 {
                 let bonus = tie_bonus(1.0 / 256.0);
                 let scores: Vec<f64> =
                     (0..count).map(|_| rng.random::<f64>() * (1.0 - bonus) - 0.5).collect();
                 let (t, threshold) = (0.5 * rng.random::<f64>(), 0.5 * rng.random::<f64>());
+                let argmax = argmax.clone().with_test(spare, threshold).unwrap();
                 let v = alg.fresh_real(&place(&scores, block, Some((spare, t))), argmax.depth()).unwrap();
-                let d = argmax.pairwise_differences(&alg, &v, threshold).unwrap();
+                let d = argmax.pairwise_differences(&alg, &v).unwrap();
                 assert_eq!(alg.level(&d), argmax.depth());
                 let d_real = d.real();
                 assert!(d_real.iter().all(|x| x.abs() <= 1.0));
                 let c = argmax.comparison();
-                let (one_hot, answer) = evaluate(&argmax, &alg, &v, threshold).unwrap();
+                let (one_hot, answer) = evaluate(&argmax, &alg, &v).unwrap();
                 assert_eq!((alg.level(&one_hot), alg.level(&answer)), (0, 0));
                 let t_of = |x: f64| 0.5 + 0.5 * c.eval(x);
                 for (a, &score) in scores.iter().enumerate() {
@@ -291,11 +340,12 @@ mod tests {
     /// Scores further apart than the resolution give one clear winner.
     #[test]
     fn the_largest_wins() {
-        let argmax = Argmax::new(8, 64, 32, Comparison::minimax(8).unwrap()).unwrap();
+        let argmax = Argmax::new(8, 64, Comparison::minimax(8).unwrap()).unwrap();
+        let argmax = argmax.with_test(32, 0.29).unwrap();
         let alg = Clear::new(512).unwrap();
         let scores = [-0.5, 0.1, 0.104, 0.497, 0.488, -0.2, 0.3, -0.5];
         let v = alg.fresh_real(&place(&scores, 64, Some((32, 0.3))), 30).unwrap();
-        let (one_hot, answer) = evaluate(&argmax, &alg, &v, 0.29).unwrap();
+        let (one_hot, answer) = evaluate(&argmax, &alg, &v).unwrap();
         for a in 0..8 {
             let want = if a == 3 { 1.0 } else { 0.0 };
             assert!((one_hot.real()[64 * a] - want).abs() < 0.03, "score {a}");
@@ -311,17 +361,59 @@ mod tests {
     #[test]
     fn bad_layouts_are_refused() {
         let c = || Comparison::minimax(6).unwrap();
-        assert!(Argmax::new(3, 16, 8, c()).is_err());
-        assert!(Argmax::new(1, 16, 8, c()).is_err());
-        assert!(Argmax::new(8, 16, 9, c()).is_err());
-        assert!(Argmax::new(8, 16, 7, c()).is_err());
-        let argmax = Argmax::new(4, 16, 8, c()).unwrap();
+        assert!(Argmax::new(3, 16, c()).is_err());
+        assert!(Argmax::new(1, 16, c()).is_err());
+        assert!(Argmax::new(8, 4, c()).is_err());
+        assert!(Argmax::of_users(8, 3, 8, c()).is_err());
+        assert!(Argmax::of_users(8, usize::MAX / 2 + 1, 8, c()).is_err());
+        assert!(Argmax::new(8, 16, c()).unwrap().with_test(9, 0.1).is_err());
+        assert!(Argmax::new(8, 16, c()).unwrap().with_test(7, 0.1).is_err());
+        assert!(Argmax::new(4, 16, c()).unwrap().with_test(8, 0.6).is_err());
+        let argmax = Argmax::new(4, 16, c()).unwrap();
         let wide = Clear::new(128).unwrap();
         let v = wide.fresh_real(&[0.0], 30).unwrap();
-        assert!(matches!(evaluate(&argmax, &wide, &v, 0.1), Err(Error::SlotCount { .. })));
+        assert!(matches!(argmax.products(&wide, &v), Err(Error::SlotCount { .. })));
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], argmax.depth() - 1).unwrap();
-        assert!(matches!(evaluate(&argmax, &alg, &v, 0.1), Err(Error::OutOfLevels { .. })));
-        assert!(argmax.pairwise_differences(&alg, &v, 0.6).is_err());
+        assert!(matches!(argmax.products(&alg, &v), Err(Error::OutOfLevels { .. })));
+        let v = alg.fresh_real(&[0.0], argmax.depth()).unwrap();
+        let products = argmax.products(&alg, &v).unwrap();
+        assert!(argmax.spare_result(&alg, &products, 1.0).is_err());
+        assert!(argmax.one_hot_of(&alg, &products, 1).is_err());
+    }
+
+    /// The answer of every user of a full vector is that of the user alone, bit for bit, whatever the others
+    /// hold. The least block, of K slots, has room for the pairs.
+    #[test]
+    fn users_side_by_side_get_what_each_gets_alone() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
+        for (count, users, block) in [(2, 512, 2), (4, 16, 4), (8, 8, 8), (4, 2, 16), (16, 2, 16)] {
+            let comparison = || Comparison::minimax(6).unwrap();
+            let packed = Argmax::of_users(count, users, block, comparison()).unwrap();
+            let alone = Argmax::new(count, block, comparison()).unwrap();
+            let (all, one) = (Clear::new(packed.slots()).unwrap(), Clear::new(alone.slots()).unwrap());
+            let scores: Vec<Vec<f64>> =
+                (0..users).map(|_| (0..count).map(|_| rng.random::<f64>() * 0.98 - 0.5).collect()).collect();
+            let mut slots = vec![0.0; packed.slots()];
+            for (b, scores) in scores.iter().enumerate() {
+                scores.iter().enumerate().for_each(|(a, s)| slots[(a * users + b) * block] = *s);
+            }
+            let v = all.fresh_real(&slots, packed.depth()).unwrap();
+            let products = packed.products(&all, &v).unwrap();
+            let whole = packed.one_hot(&all, &products).unwrap().real();
+            for (b, scores) in scores.iter().enumerate() {
+                let v = one.fresh_real(&place(scores, block, None), alone.depth()).unwrap();
+                let want = alone.one_hot(&one, &alone.products(&one, &v).unwrap()).unwrap().real();
+                let got = packed.one_hot_of(&all, &products, b).unwrap().real();
+                for (a, want) in want.iter().step_by(block).enumerate() {
+                    assert_eq!(
+                        (got[(a * users + b) * block], whole[(a * users + b) * block]),
+                        (*want, *want)
+                    );
+                }
+                let mine = |j: &usize| j % block == 0 && j / block % users == b;
+                assert!((0..got.len()).filter(|j| !mine(j)).all(|j| got[j] == 0.0), "user {b}");
+            }
+        }
     }
 }

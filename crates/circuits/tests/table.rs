@@ -174,7 +174,8 @@ fn argmaxes(page: &mut String) {
     const TRIALS: usize = 12;
     for (arms, dim, bits) in [(2usize, 2usize, 8), (8, 8, 8), (16, 16, 8), (8, 8, 10)] {
         let block = 4 * dim * dim;
-        let argmax = Argmax::new(arms, block, block / 2, Comparison::minimax(bits).unwrap()).unwrap();
+        let argmax = Argmax::new(arms, block, Comparison::minimax(bits).unwrap()).unwrap();
+        let argmax = argmax.with_test(block / 2, 0.25).unwrap();
         let (counts, errors) = measure(argmax.slots(), |alg| {
             let mut rng = ChaCha8Rng::seed_from_u64(5);
             let mut error = 0.0f64;
@@ -182,7 +183,7 @@ fn argmaxes(page: &mut String) {
                 alg.reset_counts();
                 let (scores, best) = scores(arms, bits, 1.75, &mut rng);
                 let v = alg.fresh_real(&place(&scores, block), argmax.depth()).unwrap();
-                let products = argmax.products(alg, &v, 0.25).unwrap();
+                let products = argmax.products(alg, &v).unwrap();
                 argmax.spare_result(alg, &products, 1.0).unwrap();
                 let action = argmax.one_hot(alg, &products).unwrap();
                 error = error.max(worst(&action.real(), |j| if j == best * block { 1.0 } else { 0.0 }));

@@ -49,5 +49,5 @@ pub use params::{
     LOGN15_LOGQP858_DEPTH18, LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22,
     Params, ParamsSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };
-pub use raise::Raise;
-pub use wide::{MAX_WIDE_BITS, WideEncoder, WideSlot};
+pub use raise::{Places, Raise, SlotsToCoefficients, Term};
+pub use wide::{MAX_WIDE_BITS, MAX_WIDE_COEFFICIENT_BITS, WideEncoder, WideSlot};

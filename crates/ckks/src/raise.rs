@@ -1,8 +1,10 @@
-//! The raise: coefficients of a ciphertext of a small ring, under a mask, become slots of a fresh ciphertext
-//! of a large ring at a high level. A holder of both secret keys computes it and learns only the masked
-//! values.
+//! Exchanges between two rings with a holder of both secret keys, who learns only masked values.
 //!
-//! | who | does |
+//! [`Raise`]: coefficients of a ciphertext of the small ring become slots of a fresh ciphertext of the large
+//! ring at a high level. [`SlotsToCoefficients`]: slots of a ciphertext of the large ring become coefficients of
+//! a fresh ciphertext of the small ring.
+//!
+//! | who | does in a raise |
 //! |---|---|
 //! | server | adds a mask expanded from a fresh seed ([`Raise::mask_assign`]), and an encryption of zero |
 //! | key holder | decrypts the coefficients, encodes them as slots ([`Raise::encode`]), encrypts |
@@ -12,10 +14,14 @@
 //! large a hostile sender makes them. A value v comes back wrong by a multiple of q with probability |v|/q,
 //! where |v| is its size at its scale.
 
+use crate::mask::mask_coefficients;
 use crate::wide::from_wide;
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+
+/// The coefficients of the small ring that become real and imaginary part of each slot of the large ring.
+pub type Places = Vec<[Option<usize>; 2]>;
 
 /// The coefficients of the small ring that a raise reads, the slots of the large ring that they become, and
 /// scale and level of the result.
@@ -24,14 +30,14 @@ pub struct Raise {
     small: Params,
     large: Params,
     encoder: WideEncoder,
-    places: Vec<Option<[usize; 2]>>,
+    places: Places,
     log_scale: u32,
     level: usize,
 }
 
 impl Raise {
     /// The raise of values at the scale 2^`log_scale` in the ring of `small` to `level` of `large`. Entry j
-    /// of `places` names the coefficients that become real and imaginary part of slot j; other slots are 0.
+    /// of `places` names the coefficients that become real and imaginary part of slot j; other parts are 0.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless there is an entry for every slot of `large`; [`Error::CoefficientCount`]
@@ -41,7 +47,7 @@ impl Raise {
     pub fn new(
         small: &Params,
         large: &Params,
-        places: Vec<Option<[usize; 2]>>,
+        places: Places,
         log_scale: u32,
         level: usize,
     ) -> Result<Self, Error> {
@@ -77,18 +83,19 @@ impl Raise {
         &self.large
     }
 
-    /// The plaintext of the large ring whose slots are these coefficients of the small one.
+    /// The plaintext of the large ring whose slots are these coefficients of the small one, times `factor`.
     ///
     /// # Errors
     /// [`Error::CoefficientCount`] unless there are N of the small ring, [`Error::ValueRange`] if one that is
-    /// raised is not below 2^[`crate::MAX_WIDE_BITS`] in size.
-    pub fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, Error> {
+    /// raised is not below 2^[`crate::MAX_WIDE_BITS`] in size, or if `factor` is not above 0 and at most the
+    /// quotient of the scales.
+    pub fn encode(&self, coefficients: &[i128], factor: f64) -> Result<Plaintext, Error> {
         if coefficients.len() != self.small.n() {
             return Err(Error::CoefficientCount { got: coefficients.len(), max: self.small.n() });
         }
-        let slot = |place: &Option<[usize; 2]>| place.map_or([0; 2], |place| place.map(|k| coefficients[k]));
+        let slot = |place: &[Option<usize>; 2]| place.map(|k| k.map_or(0, |k| coefficients[k]));
         let slots = zeroize::Zeroizing::new(self.places.iter().map(slot).collect::<Vec<WideSlot>>());
-        Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, self.level)
+        Plaintext::encode_wide(&self.large, &self.encoder, &slots, self.log_scale, factor, self.level)
     }
 
     /// Refuses what is not a pack at the top level of the small ring and the scale of this raise.
@@ -125,14 +132,153 @@ impl Raise {
         (0..self.small.n()).map(|_| uniform()).collect()
     }
 
-    /// Subtracts the mask that `seed` expands to at the top level of the small ring from a raised ciphertext.
+    /// The encoding of the mask of `seed` times `factor`, which [`Self::unmask_assign`] subtracts. It can be
+    /// computed while the key holder works.
     ///
     /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] if the ciphertext is not one of this raise.
-    pub fn unmask_assign(&self, raised: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
-        same((raised.level, raised.scale), (self.level, self.large.scale(self.level)))?;
-        let mask = self.encode(&self.mask(seed))?;
+    /// As [`Self::encode`].
+    pub fn encode_mask(&self, seed: &MaskSeed, factor: f64) -> Result<Plaintext, Error> {
+        self.encode(&self.mask(seed), factor)
+    }
+
+    /// Subtracts the encoding of the mask from a raised ciphertext.
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] if ciphertext or mask are not those of this raise.
+    pub fn unmask_assign(&self, raised: &mut Ciphertext, mask: &Plaintext) -> Result<(), Error> {
+        let want = (self.level, self.large.scale(self.level));
+        same((raised.level, raised.scale), want)?;
+        same((mask.level, mask.scale), want)?;
         raised.c0.sub_assign(self.large.q_basis(self.level), &mask.poly);
+        Ok(())
+    }
+}
+
+/// Slots of a masked ciphertext of the large ring that become coefficients of the small ring, each times a
+/// public factor.
+///
+/// | who | does |
+/// |---|---|
+/// | server | masks a message of few slots ([`crate::mask_assign`]) |
+/// | key holder | decrypts it, computes the slots ([`Self::encode`]), encrypts them |
+/// | server | subtracts what the mask becomes in the same way ([`Self::unmask_assign`]) |
+#[derive(Debug, Clone)]
+pub struct SlotsToCoefficients {
+    large: Params,
+    small: Params,
+    encoder: WideEncoder,
+    level: usize,
+    /// Slot and factor of each term.
+    terms: Vec<(usize, f64)>,
+    /// The coefficient that each term is added to.
+    coefficients: Vec<usize>,
+}
+
+/// A slot whose real part, times `factor`, is added to a coefficient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Term {
+    /// The slot of the large ring.
+    pub slot: usize,
+    /// The coefficient of the small ring.
+    pub coefficient: usize,
+    /// The factor, at most 1 in size after the change of scale.
+    pub factor: f64,
+}
+
+impl SlotsToCoefficients {
+    /// The exchange of messages with `slots` values, a power of two, masked at `level` of `large`. Their scale
+    /// is `scale`, and that of the coefficients is the canonical one of the top level of `small`.
+    ///
+    /// # Errors
+    /// [`Error::SlotCount`] unless `slots` is a power of two from 2 to 2¹¹ and every term names one;
+    /// [`Error::CoefficientCount`] for a coefficient that is not below N of `small`; [`Error::OutOfLevels`]
+    /// for a level above the top; [`Error::ValueRange`] for a factor that exceeds 1.
+    pub fn new(
+        large: &Params,
+        small: &Params,
+        level: usize,
+        slots: usize,
+        scale: f64,
+        terms: &[Term],
+    ) -> Result<Self, Error> {
+        large.check_level(Op::Encode, level)?;
+        let max = large.max_slots().min(1 << 11);
+        let outside = terms.iter().map(|term| term.slot).find(|&slot| slot >= slots);
+        if !slots.is_power_of_two() || !(2..=max).contains(&slots) || outside.is_some() {
+            return Err(Error::SlotCount {
+                op: Op::Encode,
+                got: outside.map_or(slots, |slot| slot + 1),
+                max,
+            });
+        }
+        if let Some(term) = terms.iter().find(|term| term.coefficient >= small.n()) {
+            return Err(Error::CoefficientCount { got: term.coefficient + 1, max: small.n() });
+        }
+        let change = small.scale(small.max_level()) / scale;
+        let coefficients = terms.iter().map(|term| term.coefficient).collect();
+        let terms: Vec<_> = terms.iter().map(|term| (term.slot, term.factor * change)).collect();
+        if let Some((_, factor)) = terms.iter().find(|(_, factor)| factor.is_nan() || factor.abs() > 1.0) {
+            return Err(Error::ValueRange { op: Op::Encode, scale: factor.abs().log2() });
+        }
+        let encoder = WideEncoder::new(slots.ilog2() + 1);
+        let (large, small) = (large.clone(), small.clone());
+        Ok(SlotsToCoefficients { large, small, encoder, level, terms, coefficients })
+    }
+
+    /// The parameters of the large ring.
+    pub fn large(&self) -> &Params {
+        &self.large
+    }
+
+    /// The parameters of the small ring.
+    pub fn small(&self) -> &Params {
+        &self.small
+    }
+
+    /// Refuses what is not at the level of a masked message.
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`].
+    pub fn check(&self, masked: &Ciphertext) -> Result<(), Error> {
+        same((masked.level, masked.scale), (self.level, masked.scale))
+    }
+
+    /// The plaintext of the small ring from the coefficients of a message of the large one.
+    ///
+    /// # Errors
+    /// [`Error::CoefficientCount`] unless there are N of the large ring; [`Error::ValueRange`] if one is not
+    /// below 2^[`crate::MAX_WIDE_COEFFICIENT_BITS`] in size.
+    pub fn encode(&self, coefficients: &[i128]) -> Result<Plaintext, Error> {
+        if coefficients.len() != self.large.n() {
+            return Err(Error::CoefficientCount { got: coefficients.len(), max: self.large.n() });
+        }
+        // A message of few slots is a polynomial in a power of X. The others hold noise alone.
+        let stride = self.large.n() / self.encoder.degree();
+        let own: zeroize::Zeroizing<Vec<i128>> =
+            coefficients.iter().step_by(stride).copied().collect::<Vec<_>>().into();
+        let values = zeroize::Zeroizing::new(self.encoder.real_slots(&own, &self.terms)?);
+        let level = self.small.max_level();
+        let basis = self.small.q_basis(level);
+        let mut poly = rns::Poly::<rns::Coeff>::zero(self.small.n(), basis.len());
+        poly.for_each_limb(|i, limb| {
+            let m = basis.modulus(i);
+            for (&at, &value) in self.coefficients.iter().zip(values.iter()) {
+                limb[at] = m.add(limb[at], m.reduce_i128(value));
+            }
+        });
+        Ok(Plaintext { poly: poly.into_ntt(basis), level, scale: self.small.scale(level) })
+    }
+
+    /// Subtracts what the mask of `seed` becomes from the ciphertext that the key holder encrypted.
+    ///
+    /// # Errors
+    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] unless the ciphertext has the top level of the small
+    /// ring and its scale.
+    pub fn unmask_assign(&self, answer: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
+        let level = self.small.max_level();
+        same((answer.level, answer.scale), (level, self.small.scale(level)))?;
+        let mask = self.encode(&mask_coefficients(&self.large, self.level, seed))?;
+        answer.c0.sub_assign(self.small.q_basis(level), &mask.poly);
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
-//! Encoding of integers that are too wide for floating point: masked values of up to 99 bits.
+//! Encoding and decoding of integers that are too wide for floating point: masked values of up to 99 bits in
+//! slots, and of up to 104 in coefficients.
 //!
-//! The encoding is linear up to a rounding far below the mask. So the encoding of a masked value, less that
-//! of the mask, is the encoding of the value, whoever computes the two. All arithmetic is on integers and
+//! Both maps are linear up to a rounding far below the mask. So the image of a masked value, less that of the
+//! mask, is the image of the value, whoever computes the two. All arithmetic is on integers and
 //! gives the same on every machine.
 
 use crate::{Error, Op, Params, Plaintext};
@@ -17,6 +18,12 @@ pub const MAX_WIDE_BITS: u32 = 99;
 /// The number of bits after the point of the values in a transform. They have at most [`MAX_WIDE_BITS`] + ½
 /// bits before it, so that a sum of two is below 2¹²⁴.
 const FRACTION: u32 = 23;
+/// Coefficients that are decoded are below 2 to this power in size.
+pub const MAX_WIDE_COEFFICIENT_BITS: u32 = 104;
+
+/// The number of bits after the point while slots are decoded. A slot is below 2^104 times the N ≤ 2¹²
+/// coefficients.
+const DECODED_FRACTION: u32 = 8;
 /// The number of bits after the point of roots of unity and factors.
 const ROOT_FRACTION: u32 = 124;
 /// π·2¹²⁴, rounded down.
@@ -40,6 +47,11 @@ impl WideEncoder {
             powers.take(order / 8).map(|power| root(order - power, log_len + 2)).collect()
         };
         WideEncoder { stages: (1..log_n).rev().map(stage).collect() }
+    }
+
+    /// N.
+    pub(crate) fn degree(&self) -> usize {
+        2 << self.stages.len()
     }
 
     /// The N coefficients of the polynomial with these N/2 slots, multiplied by `factor` and rounded to
@@ -84,22 +96,89 @@ impl WideEncoder {
     }
 }
 
-impl Plaintext {
-    /// Encodes slots that are integers at the scale 2^`log_scale` at the canonical scale of `level`, which is
-    /// the smaller one. `encoder` is that of the ring degree.
+impl WideEncoder {
+    /// The N/2 slots of the polynomial with these N coefficients, for N ≤ 2¹². They have [`DECODED_FRACTION`]
+    /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and adds
+    /// that of a product, less than 2⁻⁸·√2.
     ///
     /// # Errors
-    /// As [`WideEncoder::coefficients`]; [`Error::OutOfLevels`] if `level` is above the top level.
+    /// [`Error::CoefficientCount`] unless there are N ≤ 2¹² coefficients; [`Error::ValueRange`] if one is not
+    /// below 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size.
+    fn slots(&self, coefficients: &[i128]) -> Result<Zeroizing<Vec<WideSlot>>, Error> {
+        let size = 1usize << self.stages.len();
+        if coefficients.len() != 2 * size || size > 1 << 11 {
+            return Err(Error::CoefficientCount { got: coefficients.len(), max: (2 * size).min(1 << 12) });
+        }
+        let limit = 1i128 << MAX_WIDE_COEFFICIENT_BITS;
+        let too_wide = coefficients.iter().fold(false, |wide, x| wide | (*x <= -limit) | (*x >= limit));
+        if too_wide {
+            return Err(Error::ValueRange { op: Op::Encode, scale: f64::from(MAX_WIDE_COEFFICIENT_BITS) });
+        }
+        let bits = self.stages.len() as u32;
+        let mut v = Zeroizing::new(Vec::with_capacity(size));
+        v.extend((0..size).map(|i| {
+            let at = rns::bit_reverse(i, bits);
+            [coefficients[at] << DECODED_FRACTION, coefficients[at + size] << DECODED_FRACTION]
+        }));
+        for (stage, roots) in self.stages.iter().enumerate().rev() {
+            for block in v.chunks_exact_mut(size >> stage) {
+                let (low, high) = block.split_at_mut(roots.len());
+                for ((x, y), [re, im]) in low.iter_mut().zip(high).zip(roots) {
+                    let turned = times(*y, [*re, -im]);
+                    *y = [x[0] - turned[0], x[1] - turned[1]];
+                    *x = [x[0] + turned[0], x[1] + turned[1]];
+                }
+            }
+        }
+        Ok(v)
+    }
+
+    /// The real parts of slots, from N coefficients. Entry i of the result is the slot `terms[i].0` times
+    /// `terms[i].1`, rounded to an integer.
+    ///
+    /// # Errors
+    /// As [`Self::slots`]; [`Error::ValueRange`] for a factor of more than 1 in size;
+    /// [`Error::SlotCount`] for a slot that does not exist.
+    pub(crate) fn real_slots(
+        &self,
+        coefficients: &[i128],
+        terms: &[(usize, f64)],
+    ) -> Result<Vec<i128>, Error> {
+        let slots = self.slots(coefficients)?;
+        let term = |&(slot, factor): &(usize, f64)| {
+            let [re, _] = *slots.get(slot).ok_or(Error::SlotCount {
+                op: Op::Encode,
+                got: slot + 1,
+                max: slots.len(),
+            })?;
+            if !(factor.abs() <= 1.0) {
+                return Err(Error::ValueRange { op: Op::Encode, scale: factor.abs().log2() });
+            }
+            let factor = (factor * f64::from(ROOT_FRACTION).exp2()) as i128;
+            Ok((product(re, factor) + (1 << (DECODED_FRACTION - 1))) >> DECODED_FRACTION)
+        };
+        terms.iter().map(term).collect()
+    }
+}
+
+impl Plaintext {
+    /// Encodes slots that are integers at the scale 2^`log_scale`, times `factor`, at the canonical scale of
+    /// `level`. `encoder` is that of the ring degree.
+    ///
+    /// # Errors
+    /// As [`WideEncoder::coefficients`] with the quotient of the scales times `factor`;
+    /// [`Error::OutOfLevels`] if `level` is above the top level.
     pub fn encode_wide(
         params: &Params,
         encoder: &WideEncoder,
         slots: &[WideSlot],
         log_scale: u32,
+        factor: f64,
         level: usize,
     ) -> Result<Self, Error> {
         params.check_level(Op::Encode, level)?;
         let (basis, scale) = (params.q_basis(level), params.scale(level));
-        let factor = scale / f64::from(log_scale).exp2();
+        let factor = factor * scale / f64::from(log_scale).exp2();
         let mut coefficients = Zeroizing::new(encoder.coefficients(slots, factor)?);
         let poly = from_wide(basis, &coefficients, 1).into_ntt(basis);
         coefficients.zeroize();
@@ -245,6 +324,47 @@ mod tests {
                 assert!((sum[i] - mask[i] - plain[i]).abs() <= 2, "{log_n} {i}");
             }
         }
+    }
+
+    /// Slots are those of the encoder in floating point, up to the stated error. So are those of a masked message
+    /// less those of the mask, whatever its size.
+    #[test]
+    fn masks_go_away_after_decoding() {
+        for log_n in [3, 4, 10, 12] {
+            let n = 1usize << log_n;
+            let mut rng = ChaCha20Rng::seed_from_u64(4);
+            let mut part = |bits: u32| ((rng.next_u64() as i128) - (1 << 63)) >> (64 - bits);
+            let values: Vec<i128> = (0..n).map(|_| part(36)).collect();
+            let masks: Vec<i128> = (0..n).map(|_| part(48) << 55 | part(54)).collect();
+            let masked: Vec<i128> = values.iter().zip(&masks).map(|(v, m)| v + m).collect();
+            let wide = WideEncoder::new(log_n);
+            let [plain, mask, sum] = [&values, &masks, &masked].map(|v| wide.slots(v).unwrap());
+            let floats: Vec<f64> = values.iter().map(|v| *v as f64).collect();
+            let float = Encoder::new(log_n).slots(&floats, n / 2);
+            let unit = f64::from(DECODED_FRACTION).exp2();
+            for i in 0..n / 2 {
+                for (part, float) in [float[i].re, float[i].im].into_iter().enumerate() {
+                    let got = plain[i][part] as f64 / unit;
+                    assert!((got - float).abs() < n as f64 / unit, "{log_n} {i}: {got} for {float}");
+                    let off = (sum[i][part] - mask[i][part] - plain[i][part]).abs();
+                    assert!(off < 2 * n as i128, "{log_n} {i}: {off}");
+                }
+            }
+            let terms = [(1, 0.5), (0, -1.0)];
+            let want = [floats_of(plain[1][0], unit) / 2.0, -floats_of(plain[0][0], unit)];
+            for (got, want) in wide.real_slots(&values, &terms).unwrap().into_iter().zip(want) {
+                assert!((got as f64 - want).abs() < 0.6, "{got} for {want}");
+            }
+            assert!(matches!(wide.real_slots(&values, &[(n / 2, 1.0)]), Err(Error::SlotCount { .. })));
+            assert!(matches!(wide.real_slots(&values, &[(0, 1.5)]), Err(Error::ValueRange { .. })));
+        }
+        let too_wide = [1i128 << MAX_WIDE_COEFFICIENT_BITS; 8];
+        assert!(matches!(WideEncoder::new(3).slots(&too_wide), Err(Error::ValueRange { .. })));
+        assert!(matches!(WideEncoder::new(3).slots(&[0; 4]), Err(Error::CoefficientCount { .. })));
+    }
+
+    fn floats_of(value: i128, unit: f64) -> f64 {
+        value as f64 / unit
     }
 
     #[test]

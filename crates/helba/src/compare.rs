@@ -19,7 +19,11 @@ use protocol::{BanditConfig, Shape};
 /// [`Error::Protocol`] for comparison bits other than 6, 8 or 10.
 pub fn argmax(config: &BanditConfig, shape: Shape) -> Result<Argmax, Error> {
     let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
-    Ok(Argmax::new(shape.arm_slots, shape.block(), shape.trace_slot(), comparison)?)
+    // C divided by twice the bound on the trace. Under a public schedule the test is not read, and any C
+    // goes.
+    let threshold = config.linear.c / (2.0 * config.trace_bound(config.unanswered));
+    let argmax = Argmax::new(shape.arm_slots, shape.block(), comparison)?;
+    Ok(argmax.with_test(shape.trace_slot(), threshold)?)
 }
 
 #[cfg(test)]

@@ -15,8 +15,6 @@ use protocol::{BanditConfig, Shape};
 pub struct DecisionCircuit {
     score: ScoreInputs,
     argmax: Argmax,
-    /// C divided by twice the bound on the trace.
-    threshold: f64,
 }
 
 /// The results of a decision before they are masked for the user.
@@ -35,8 +33,7 @@ impl DecisionCircuit {
     /// As [`compare::argmax`].
     pub fn new(config: &BanditConfig, scalars: Scalars, shape: Shape) -> Result<Self, Error> {
         let score = ScoreInputs::new(config, scalars, shape);
-        let threshold = config.linear.c / (2.0 * score.trace_bound);
-        Ok(DecisionCircuit { score, argmax: compare::argmax(config, shape)?, threshold })
+        Ok(DecisionCircuit { score, argmax: compare::argmax(config, shape)? })
     }
 
     /// Computes the action from contexts and model, and the trace comparison if trace statistics are given.
@@ -55,7 +52,7 @@ impl DecisionCircuit {
         let sum = trace.map(|trace| alg.add(contexts, trace)).transpose()?;
         let index = score::optimistic_index(alg, &self.score, sum.as_ref().unwrap_or(contexts), model)?;
         after("score");
-        let wins = self.argmax.products(alg, &index, self.threshold)?;
+        let wins = self.argmax.products(alg, &index)?;
         after("compare");
         let action = self.argmax.one_hot(alg, &wins)?;
         // Times the number of slots, so that the comparison is the constant coefficient of the message.

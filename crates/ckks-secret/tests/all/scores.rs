@@ -3,7 +3,7 @@
 use crate::common::rng;
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Params,
-    Plaintext, Raise, pack_elements,
+    Places, Plaintext, Raise, pack_elements,
 };
 use ckks_secret::{SecretKey, decrypt, raise};
 use rand::{Rng, RngExt};
@@ -121,13 +121,13 @@ impl Scored {
 
     /// Slot j = (arm·users + user)·arms of the large ring from the coefficients of user and arm, for as many
     /// users as an evaluation of so many slots holds.
-    fn places(&self, slots: usize, positions: &[usize]) -> Vec<Option<[usize; 2]>> {
+    fn places(&self, slots: usize, positions: &[usize]) -> Places {
         let users = slots / (self.arms * self.arms);
-        let mut places = vec![None; slots];
+        let mut places = vec![[None; 2]; slots];
         for arm in 0..self.arms {
             for (user, position) in positions.iter().enumerate() {
                 let first = 2 * arm * self.gap + position;
-                places[(arm * users + user) * self.arms] = Some([first, first + self.gap]);
+                places[(arm * users + user) * self.arms] = [Some(first), Some(first + self.gap)];
             }
         }
         places
@@ -179,11 +179,11 @@ fn attack_garbage_beside_the_scores_reaches_nobody() {
         let seed = ckks::mask_seed(&mut rng);
         raising.mask_assign(&mut packed, &seed).unwrap();
         let mut raised =
-            raise(&raising, secret, &large_secret, &packed, &mut rng).unwrap().expand(&large_secret);
+            raise(&raising, secret, &large_secret, &packed, 1.0, &mut rng).unwrap().expand(&large_secret);
         // What the key holder has read is as wide as the mask: nothing like a score.
         decrypt(&large_secret, &raised, large.max_slots())
             .with(|slots| assert!(slots[0].re.abs() > 1e6, "{}", slots[0]));
-        raising.unmask_assign(&mut raised, &seed).unwrap();
+        raising.unmask_assign(&mut raised, &raising.encode_mask(&seed, 1.0).unwrap()).unwrap();
         assert_eq!((raised.level(), raised.scale()), (level, large.scale(level)));
 
         let per_evaluation = large.max_slots() / (arms * arms);
@@ -237,7 +237,7 @@ fn attack_huge_contexts_do_not_show_the_model_to_a_key_holder() {
             } else {
                 raising.mask_assign(&mut masked, &seed).unwrap();
             }
-            let raised = raise(&raising, secret, &large_secret, &masked, &mut rng).unwrap();
+            let raised = raise(&raising, secret, &large_secret, &masked, 1.0, &mut rng).unwrap();
             let raised = raised.expand(&large_secret);
             decrypt(&large_secret, &raised, large.max_slots())
                 .with(|slots| (slots[0].re > 0.0) == (entry > 0.0))
@@ -255,18 +255,19 @@ fn raises_refuse_another_level_or_scale() {
     let Ring { params, secret, .. } = small();
     let large = LOGN15_LOGQP825_DEPTH17.validate().unwrap();
     let large_secret = SecretKey::generate(&large, &mut rng);
-    let raising = Raise::new(params, &large, vec![None; large.max_slots()], LOG_PRODUCT, 14).unwrap();
+    let raising = Raise::new(params, &large, vec![[None; 2]; large.max_slots()], LOG_PRODUCT, 14).unwrap();
     let pack = |level: usize, scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(scale).exp2());
     let mut level = |mut ct: Ciphertext| {
         let masked = raising.mask_assign(&mut ct, &[1; 32]);
-        let raised = raise(&raising, secret, &large_secret, &ct, &mut rng);
+        let raised = raise(&raising, secret, &large_secret, &ct, 1.0, &mut rng);
         (masked.is_ok(), raised.is_ok())
     };
     assert_eq!(level(pack(1, LOG_PRODUCT)), (true, true));
     assert_eq!(level(pack(0, LOG_PRODUCT)), (false, false));
     assert_eq!(level(pack(1, 22)), (false, false));
     let mut lower = Ciphertext::zero(&large, 13);
-    assert!(matches!(raising.unmask_assign(&mut lower, &[1; 32]), Err(ckks::Error::LevelMismatch { .. })));
+    let mask = raising.encode_mask(&[1; 32], 1.0).unwrap();
+    assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
 }
 
 /// The control: garbage at a multiple of the gap does reach the neighbour, so the test above would see it.
