@@ -10,7 +10,8 @@
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element of a key-switch key, 0 for relinearisation and all other kinds
+//!     44      4  Galois element of a key-switch key; number of coefficients of a partial ciphertext; 0 for
+//!                relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first
@@ -22,7 +23,7 @@
 use crate::{Ciphertext, Error, Fingerprint, GaloisElement, KeyId, KeySwitchKey, Op, Params, PublicKey};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
-use rns::{Basis, Ntt, Poly};
+use rns::{Basis, Coeff, Ntt, Poly};
 
 /// The first bytes of every frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"CKKS";
@@ -49,6 +50,8 @@ pub enum FrameKind {
     KeySwitchKey = 4,
     /// A secret key, which only `ckks-secret` reads and writes.
     SecretKey = 5,
+    /// The first coefficients of c₀ of a ciphertext, and the seed of c₁.
+    PartialCiphertext = 6,
 }
 
 /// The fields of a header that depend on its object.
@@ -60,7 +63,7 @@ pub struct FrameHeader {
     pub level: usize,
     /// Number of polynomials.
     pub parts: usize,
-    /// The exponent of the Galois element, or 0.
+    /// The exponent of the Galois element, the number of coefficients of a partial ciphertext, or 0.
     pub element: u64,
     /// The scale, or 0 for keys.
     pub scale: f64,
@@ -332,6 +335,102 @@ pub fn read_ciphertext(params: &Params, key: KeyId, level: usize, bytes: &[u8]) 
         (unpack(first, basis)?, unpack(second, basis)?)
     };
     Ok(Ciphertext { c0, c1, level, scale })
+}
+
+fn partial_header(level: usize, count: usize, scale: f64) -> FrameHeader {
+    FrameHeader { kind: FrameKind::PartialCiphertext, level, parts: 1, element: count as u64, scale }
+}
+
+/// Bytes of `count` residues of each limb over `basis`.
+fn partial_limb_bytes(basis: &Basis, count: usize) -> impl Iterator<Item = usize> {
+    (0..basis.len()).map(move |i| (basis.modulus(i).bits() as usize * count).div_ceil(8))
+}
+
+/// Bytes of the frame of the first `count` coefficients of a ciphertext at `level`.
+pub fn partial_ciphertext_bytes(params: &Params, level: usize, count: usize) -> usize {
+    let body: usize = partial_limb_bytes(params.q_basis(level), count).sum();
+    FRAME_HEADER_BYTES + SEED_BYTES + body + FRAME_DIGEST_BYTES
+}
+
+/// Writes the first `count` coefficients of c₀, and the seed that c₁ is expanded from by [`uniform_c1`]. Only
+/// these coefficients of the message can be decrypted.
+pub fn write_partial_ciphertext(
+    params: &Params,
+    key: KeyId,
+    c0: &Poly<Coeff>,
+    count: usize,
+    seed: &Seed,
+    level: usize,
+    scale: f64,
+) -> Vec<u8> {
+    let size = partial_ciphertext_bytes(params, level, count);
+    write_frame(params, key, partial_header(level, count, scale), size, |out| {
+        out.extend(seed);
+        let basis = params.q_basis(level);
+        for (i, size) in partial_limb_bytes(basis, count).enumerate() {
+            let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
+            out.resize(start + size, 0);
+            for (k, &x) in c0.limb(i)[..count].iter().enumerate() {
+                // A residue has at most 62 bits, so that it fills part of at most nine bytes.
+                let (byte, shift) = (start + k * bits / 8, k * bits % 8);
+                let word = (u128::from(x) << shift).to_le_bytes();
+                out[byte..].iter_mut().zip(word).for_each(|(o, w)| *o |= w);
+            }
+        }
+    })
+}
+
+/// Reads the first `count` coefficients of a ciphertext at `level` and `scale`. The other coefficients of c₀
+/// are 0, and those of the message are noise as wide as the modulus.
+///
+/// # Errors
+/// As [`read_ciphertext`]; [`Error::BadFrame`] for another number of coefficients.
+pub fn read_partial_ciphertext(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    scale: f64,
+    count: usize,
+    bytes: &[u8],
+) -> Result<Ciphertext, Error> {
+    params.check_level(Op::Encrypt, level)?;
+    if count > params.n() {
+        return Err(Error::CoefficientCount { got: count, max: params.n() });
+    }
+    if bytes.len() != partial_ciphertext_bytes(params, level, count) {
+        return Err(Error::BadFrame("its length is not that of the expected number of coefficients"));
+    }
+    let (header, _, payload) = read_frame(params, Some(key), &[FrameKind::PartialCiphertext], bytes)?;
+    if header.level != level || header.scale.to_bits() != scale.to_bits() {
+        let (got_level, got_scale) = (header.level, header.scale.log2());
+        return Err(Error::WrongLevel { got_level, got_scale, want_level: level });
+    }
+    if header != partial_header(level, count, scale) {
+        return Err(Error::BadFrame("a header field does not belong to a partial ciphertext"));
+    }
+    let (seed, mut body) = split_seed(payload)?;
+    let basis = params.q_basis(level);
+    let mut c0 = Poly::<Coeff>::zero(params.n(), basis.len());
+    for (i, size) in partial_limb_bytes(basis, count).enumerate() {
+        let (limb_bytes, rest) = body.split_at(size);
+        body = rest;
+        let (bits, q) = (basis.modulus(i).bits() as usize, basis.modulus(i).value());
+        let mut used = 0;
+        for (k, x) in c0.limb_mut(i)[..count].iter_mut().enumerate() {
+            let (byte, shift) = (k * bits / 8, k * bits % 8);
+            let mut word = [0; 16];
+            word.iter_mut().zip(&limb_bytes[byte..]).for_each(|(w, b)| *w = *b);
+            *x = (u128::from_le_bytes(word) >> shift) as u64 & ((1 << bits) - 1);
+            if *x >= q {
+                return Err(Error::ResidueTooLarge { limb: i });
+            }
+            used = (k + 1) * bits;
+        }
+        if used % 8 != 0 && limb_bytes[size - 1] >> (used % 8) != 0 {
+            return Err(Error::BadFrame("bits after its last coefficient are not zero"));
+        }
+    }
+    Ok(Ciphertext { c0: c0.into_ntt(basis), c1: uniform_c1(params, level, &seed), level, scale })
 }
 
 fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {

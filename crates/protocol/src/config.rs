@@ -1,7 +1,7 @@
 //! The public configuration of a bandit, and the levels and sizes that follow from it.
 
 use crate::levels::{ANSWER_LEVEL, DecisionLevels, REFRESH_LEVEL, UpdateLevels};
-use crate::{Error, Factors, Shape, warm_steps};
+use crate::{Error, Factors, ScoreRing, Shape, warm_steps};
 use bandit::{LinearConfig, Schedule, Width};
 use ckks::Params;
 use fault::OutOfRange;
@@ -48,6 +48,40 @@ pub struct BanditConfig {
     /// the error.
     #[serde(default = "default_sqrt_degree")]
     pub sqrt_degree: usize,
+    /// How many users an evaluation decides for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub decisions: Decisions,
+    /// What a user learns from a packed decision.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub answers: Answers,
+}
+
+/// How many users an evaluation decides for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decisions {
+    /// One. Contexts are encrypted in the ring of the deep circuit.
+    #[default]
+    Single,
+    /// As many as wait. Contexts are encrypted in the ring of scores, and a holder of the key raises the
+    /// scores of all users.
+    Packed,
+}
+
+/// What a user learns from a packed decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answers {
+    /// The arm alone, up to noise.
+    #[default]
+    Arm,
+    /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
+    /// raised. Only for a key whose holder may know the model.
+    Scores,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn default_horizon() -> u64 {
@@ -85,6 +119,8 @@ impl BanditConfig {
             unanswered: default_unanswered(),
             comparison_bits: default_comparison_bits(),
             sqrt_degree: default_sqrt_degree(),
+            decisions: Decisions::Single,
+            answers: Answers::Arm,
         }
     }
 
@@ -95,6 +131,74 @@ impl BanditConfig {
     /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
     /// fit these keys.
     pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
+        if (self.decisions, self.answers) != (Decisions::Single, Answers::Arm) {
+            let want =
+                "decisions: single and answers: arm, because this bandit's keys have no ring of scores";
+            return Err(OutOfRange::new("decisions", "packed", want).into());
+        }
+        let batch = self.check(params, shape)?;
+        let bound = self.trace_bound(batch);
+        let resolution = self.resolution();
+        let linear = &self.linear;
+        if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
+            let want = format!(
+                "at least {:.4}: the trace can reach {bound:.2}, and the comparison resolves 2^−{} of twice this value",
+                2.0 * resolution * bound,
+                self.comparison_bits
+            );
+            return Err(OutOfRange::new("linear.c", linear.c, want).into());
+        }
+        let decision = DecisionLevels::new(self, shape)?.total();
+        let top = params.max_level();
+        self.check_depth(decision, top)?;
+        let (steps, update) = self.update_levels(batch, shape, top)?;
+        Ok(Plan {
+            context_level: decision,
+            trace_level: decision,
+            model_level: top,
+            statistics_level: update,
+            refresh_level: REFRESH_LEVEL,
+            answer_level: ANSWER_LEVEL,
+            newton_steps: steps,
+            slots: shape.decision_slots(),
+            model_slots: shape.model_slots(),
+            design_scale: self.design_scale(),
+        })
+    }
+
+    /// As [`Self::plan`], for packed decisions with the ring of scores `ring`.
+    ///
+    /// # Errors
+    /// As [`Self::plan`]; [`Error::OutOfRange`] for a schedule that is not public.
+    pub fn packed_plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<PackedPlan, Error> {
+        if self.decisions != Decisions::Packed {
+            return Err(OutOfRange::new("decisions", "single", "packed").into());
+        }
+        if !self.linear.schedule.is_public() {
+            let got = format!("{:?}", self.linear.schedule);
+            return Err(OutOfRange::new("linear.schedule", got, "public for packed decisions").into());
+        }
+        let batch = self.check(params, shape)?;
+        let top = params.max_level();
+        let decision = DecisionLevels::new(self, shape)?.after_scores();
+        self.check_depth(decision, top)?;
+        let (steps, update) = self.update_levels(batch, shape, top)?;
+        Ok(PackedPlan {
+            scores_level: decision,
+            statistics_level: update,
+            // A transform takes a level, so that the old model is one level above the statistics.
+            model_level: update + 1,
+            refresh_level: REFRESH_LEVEL,
+            answer_level: ANSWER_LEVEL,
+            newton_steps: steps,
+            users: ring.users(shape, params.max_slots()),
+            model_slots: shape.model_slots(),
+            design_scale: self.design_scale(),
+        })
+    }
+
+    /// Checks everything but the depth, and returns the longest batch that updates are planned for.
+    fn check(&self, params: &Params, shape: Shape) -> Result<u64, Error> {
         let linear = &self.linear;
         linear.validate()?;
         let field =
@@ -128,16 +232,6 @@ impl BanditConfig {
         if shape.slots() > params.max_slots() {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
-        let bound = self.trace_bound(batch);
-        let resolution = self.resolution();
-        if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
-            let want = format!(
-                "at least {:.4}: the trace can reach {bound:.2}, and the comparison resolves 2^−{} of twice this value",
-                2.0 * resolution * bound,
-                self.comparison_bits
-            );
-            return Err(OutOfRange::new("linear.c", linear.c, want).into());
-        }
         // The width is largest in the last round.
         let width = match linear.width {
             Width::Constant { alpha } => ("linear.width.alpha", alpha),
@@ -156,43 +250,45 @@ impl BanditConfig {
                 ));
             }
         }
-        let decision = DecisionLevels::new(self, shape)?.total();
-        let top = params.max_level();
-        if decision > top {
-            let advice = format!(
-                "lower comparison_bits (now {}, least 6) or sqrt_degree (now {}, least 15)",
-                self.comparison_bits, self.sqrt_degree
-            );
-            return Err(Error::Depth { what: "a decision", need: decision, have: top, advice });
+        Ok(batch)
+    }
+
+    fn check_depth(&self, decision: usize, top: usize) -> Result<(), Error> {
+        if decision <= top {
+            return Ok(());
         }
+        let advice = format!(
+            "lower comparison_bits (now {}, least 6) or sqrt_degree (now {}, least 15)",
+            self.comparison_bits, self.sqrt_degree
+        );
+        Err(Error::Depth { what: "a decision", need: decision, have: top, advice })
+    }
+
+    /// The Newton steps of an update after the longest batch, and the level of its statistics.
+    fn update_levels(&self, batch: u64, shape: Shape, top: usize) -> Result<(usize, usize), Error> {
+        let linear = &self.linear;
         let steps = self.newton(0.0, batch, usize::MAX)?.steps().len();
         let update = UpdateLevels::new(steps).total();
         // The old model must be one level above the statistics, because a transform takes a level.
         let highest = shape.update_level(top);
-        if update + 1 > highest {
-            let ratio = linear.l * linear.l / linear.lambda;
-            let lower = match linear.schedule.is_public() {
-                true => format!("batches (now up to {batch} feedbacks: schedule and unanswered)"),
-                false => format!("unanswered (now {}), C (now {})", self.unanswered, linear.c),
-            };
-            let advice =
-                format!("lower {lower} or L²/lambda (now {ratio:.3}): fewer steps of Newton's iteration");
-            return Err(Error::Depth { what: "a batch update", need: update + 1, have: highest, advice });
+        if update < highest {
+            return Ok((steps, update));
         }
-        let growth = (linear.l * linear.l * self.horizon as f64 / linear.lambda).max(1.0);
-        Ok(Plan {
-            context_level: decision,
-            trace_level: decision,
-            model_level: top,
-            statistics_level: update,
-            refresh_level: REFRESH_LEVEL,
-            answer_level: ANSWER_LEVEL,
-            newton_steps: steps,
-            slots: shape.decision_slots(),
-            model_slots: shape.model_slots(),
-            // Both factors of V·X are then of order √t, and their product is of order one.
-            design_scale: (growth.log2() / 2.0).round().exp2(),
-        })
+        let ratio = linear.l * linear.l / linear.lambda;
+        let lower = match linear.schedule.is_public() {
+            true => format!("batches (now up to {batch} feedbacks: schedule and unanswered)"),
+            false => format!("unanswered (now {}), C (now {})", self.unanswered, linear.c),
+        };
+        let advice =
+            format!("lower {lower} or L²/lambda (now {ratio:.3}): fewer steps of Newton's iteration");
+        Err(Error::Depth { what: "a batch update", need: update + 1, have: highest, advice })
+    }
+
+    /// The power of two s, by which statistics are divided.
+    fn design_scale(&self) -> f64 {
+        let growth = (self.linear.l * self.linear.l * self.horizon as f64 / self.linear.lambda).max(1.0);
+        // Both factors of V·X are then of order √t, and their product is of order one.
+        (growth.log2() / 2.0).round().exp2()
     }
 
     /// The smallest difference of scores, relative to their range, that the comparison resolves: 2⁻ᵇ for b
@@ -268,6 +364,29 @@ pub struct Plan {
     pub newton_steps: usize,
     /// The period of the slots of contexts and answers.
     pub slots: usize,
+    /// The period of the slots of the model.
+    pub model_slots: usize,
+    /// The scaling s of the statistics V/s and g/s.
+    pub design_scale: f64,
+}
+
+/// The public levels and sizes of a bandit with packed decisions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackedPlan {
+    /// The level of raised scores, which is the depth of what follows.
+    pub scores_level: usize,
+    /// The level of raised statistics.
+    pub statistics_level: usize,
+    /// The level of a refreshed model in the ring of the deep circuit.
+    pub model_level: usize,
+    /// The level of a masked model.
+    pub refresh_level: usize,
+    /// The level of the answers.
+    pub answer_level: usize,
+    /// The number of Newton steps of a batch update.
+    pub newton_steps: usize,
+    /// B, the most users of an evaluation.
+    pub users: usize,
     /// The period of the slots of the model.
     pub model_slots: usize,
     /// The scaling s of the statistics V/s and g/s.

@@ -147,18 +147,23 @@ impl Layout {
     /// Refuses features outside the bounds, which nobody can check after encryption. Rows are numbered from
     /// 1.
     fn check(&self, row: usize, x: &[f64]) -> Result<(), Error> {
-        if x.len() != self.features {
-            return Err(Error::FeatureCount { row, got: x.len(), want: self.features });
-        }
-        if let Some(i) = x.iter().position(|v| !v.is_finite()) {
-            return Err(Error::NotANumber { row, column: i + 1 });
-        }
-        // Rows that were scaled to norm L may be a few ulps longer.
-        if x.iter().map(|v| v * v).sum::<f64>().sqrt() > self.bound * (1.0 + 1e-9) {
-            return Err(Error::NormAboveBound { row, bound: self.bound });
-        }
-        Ok(())
+        check_features(row, x, self.features, self.bound)
     }
+}
+
+/// Refuses anything but `features` numbers with a norm of at most `bound`.
+pub(crate) fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<(), Error> {
+    if x.len() != features {
+        return Err(Error::FeatureCount { row, got: x.len(), want: features });
+    }
+    if let Some(i) = x.iter().position(|v| !v.is_finite()) {
+        return Err(Error::NotANumber { row, column: i + 1 });
+    }
+    // Rows that were scaled to norm L may be a few ulps longer.
+    if x.iter().map(|v| v * v).sum::<f64>().sqrt() > bound * (1.0 + 1e-9) {
+        return Err(Error::NormAboveBound { row, bound });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

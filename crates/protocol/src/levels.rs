@@ -56,7 +56,12 @@ impl DecisionLevels {
 
     /// The sum of all steps.
     pub fn total(&self) -> usize {
-        self.product + self.mask + self.square_root + self.comparison + self.row_product + self.answer_mask
+        self.product + self.mask + self.after_scores()
+    }
+
+    /// The sum of the steps after the scores, which packed decisions compute in a ring of their own.
+    pub fn after_scores(&self) -> usize {
+        self.square_root + self.comparison + self.row_product + self.answer_mask
     }
 }
 

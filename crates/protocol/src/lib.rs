@@ -27,11 +27,11 @@ mod newton;
 mod scores;
 mod shape;
 
-pub use config::{BanditConfig, INVERSE_TOLERANCE, Plan};
+pub use config::{Answers, BanditConfig, Decisions, INVERSE_TOLERANCE, PackedPlan, Plan};
 pub use error::Error;
 pub use ids::{DecisionId, Receipt, RefreshId, Status};
 pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
 pub use newton::{Factors, warm_steps};
-pub use scores::ScoreRing;
+pub use scores::{LOG_FACTOR, LOG_SCORE, ScoreLayout, ScoreRing};
 pub use shape::{MOST_ARMS, Shape};

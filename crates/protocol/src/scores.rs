@@ -1,8 +1,31 @@
 //! The ring of scores, in which a packed bandit multiplies contexts and model before anything is raised to
 //! the ring of the deep circuit.
+//!
+//! With N' coefficients, Ka arms, the gap g = N'/(2·Ka) and d features, an arm has the L = d(d + 3)/2 ≤ g
+//! numbers φ: x_i·x_j for i ≤ j, row by row, then x_j.
+//!
+//! ```text
+//! contexts    c(X) = Σₐ Σ_f φₐ[f]·X^(2a·g + f)
+//! model       M(X) = Σ_f A'[f]·X^(−f) + Σ_f ω[f]·X^(g − f)     A'[f] = A_ij + A_ji for i < j, A_ii for i = j
+//! c·M         coefficient 2a·g: zₐ = xᵀAx      coefficient (2a + 1)·g: uₐ = ⟨ω, x⟩
+//! statistics  Σ_f ψ[f]·X^f                     ψ: x_i·x_j for i ≤ j, then r·x_j
+//!
+//! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
+//! raised      slot (a·B + b)·Ka = zₐ + i·uₐ of user b, and 0 at all other slots;   B = min(g, N/(2·Ka²))
+//! ```
+//! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Contexts are
+//! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
+//! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
-use crate::Shape;
-use ckks::ParamsSpec;
+use crate::layout::check_features;
+use crate::{BanditConfig, Error, PackedPlan, Shape};
+use ckks::{ParamsSpec, Places, Term};
+
+/// log₂ of the scale of contexts and model.
+pub const LOG_FACTOR: u32 = 22;
+/// log₂ of the scale of scores, and of statistics. Statistics are raised too, and a raise does not increase
+/// the scale.
+pub const LOG_SCORE: u32 = 2 * LOG_FACTOR;
 
 /// The parameters of the ring of scores for a shape, and the gap between its useful coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,13 +43,283 @@ impl ScoreRing {
     pub fn for_shape(shape: Shape, toy: bool) -> Option<Self> {
         let params = if toy { ckks::TOY_LOGN11_SCORES } else { ckks::LOGN13_LOGQP147_SCORES };
         let gap = (1usize << params.log_n) / (2 * shape.arm_slots);
-        (gap >= 2 && shape.dim * (shape.dim + 3) / 2 <= gap).then_some(ScoreRing { params, gap })
+        (gap >= 2 && numbers(shape.dim) <= gap).then_some(ScoreRing { params, gap })
+    }
+
+    /// N'.
+    pub fn n(&self) -> usize {
+        1 << self.params.log_n
+    }
+
+    /// B, the number of users of an evaluation of `slots` slots.
+    pub fn users(&self, shape: Shape, slots: usize) -> usize {
+        self.gap.min(slots / (shape.arm_slots * shape.arm_slots))
+    }
+}
+
+/// L, the numbers that a context of `features` features has for each arm.
+fn numbers(features: usize) -> usize {
+    features * (features + 3) / 2
+}
+
+/// The coefficients and slots of one packed bandit.
+#[derive(Debug, Clone)]
+pub struct ScoreLayout {
+    ring: ScoreRing,
+    shape: Shape,
+    features: usize,
+    arms: usize,
+    bound: f64,
+    design_scale: f64,
+    users: usize,
+    /// log₂ of what contexts are divided by.
+    log_bound: i32,
+    /// log₂ of what the model is divided by.
+    log_model: i32,
+}
+
+impl ScoreLayout {
+    /// The layout of a bandit with this configuration and plan.
+    pub fn new(config: &BanditConfig, plan: &PackedPlan, ring: ScoreRing) -> Self {
+        let linear = &config.linear;
+        let log = |value: f64| value.log2().ceil() as i32;
+        ScoreLayout {
+            ring,
+            shape: Shape::for_problem(linear.d, linear.k),
+            features: linear.d,
+            arms: linear.k,
+            bound: linear.l,
+            design_scale: plan.design_scale,
+            users: plan.users,
+            log_bound: log(linear.l),
+            // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
+            log_model: log(1.0 / linear.lambda).max(-8),
+        }
+    }
+
+    /// L, the number of coefficients of a feedback.
+    pub fn numbers(&self) -> usize {
+        numbers(self.features)
+    }
+
+    /// log₂ of r, where the scores of the ring of scores are z/r and u/r.
+    pub fn log_range(&self) -> i32 {
+        2 * self.log_bound + self.log_model
+    }
+
+    /// The number of x_i·x_j among the numbers of an arm.
+    fn pair(&self, i: usize, j: usize) -> usize {
+        let (i, j) = (i.min(j), i.max(j));
+        i * self.features - i * (i + 1) / 2 + j
+    }
+
+    /// The number of x_j among the numbers of an arm.
+    fn single(&self, j: usize) -> usize {
+        self.features * (self.features + 1) / 2 + j
+    }
+
+    /// The coefficients of contexts at the scale 2^[`LOG_FACTOR`], from one row of features for each arm.
+    ///
+    /// # Errors
+    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
+    pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<i64>, Error> {
+        if rows.len() != self.arms {
+            return Err(Error::ArmCount { got: rows.len(), want: self.arms });
+        }
+        // All rows are checked before coefficients are filled, because coefficients contain features.
+        let check = |(arm, x): (usize, &Vec<f64>)| check_features(arm + 1, x, self.features, self.bound);
+        rows.iter().enumerate().try_for_each(check)?;
+        let (scale, shrink) = (f64::from(LOG_FACTOR).exp2(), (-f64::from(self.log_bound)).exp2());
+        let mut out = vec![0; self.ring.n()];
+        for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
+            for (i, xi) in x.iter().enumerate() {
+                for (j, xj) in x.iter().enumerate().skip(i) {
+                    arm[self.pair(i, j)] = (xi * xj * shrink * shrink * scale).round() as i64;
+                }
+                arm[self.single(i)] = (xi * shrink * scale).round() as i64;
+            }
+        }
+        Ok(out)
+    }
+
+    /// The L coefficients of a feedback at the scale 2^[`LOG_SCORE`].
+    ///
+    /// # Errors
+    /// [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`] (row 1);
+    /// [`Error::RewardOutOfRange`].
+    pub fn statistics(&self, features: &[f64], reward: f64) -> Result<Vec<i64>, Error> {
+        check_features(1, features, self.features, self.bound)?;
+        if !(-1.0..=1.0).contains(&reward) {
+            return Err(Error::RewardOutOfRange);
+        }
+        let scale = f64::from(LOG_SCORE).exp2();
+        let mut out = vec![0; self.numbers()];
+        for (i, xi) in features.iter().enumerate() {
+            for (j, xj) in features.iter().enumerate().skip(i) {
+                out[self.pair(i, j)] = (xi * xj * scale).round() as i64;
+            }
+            out[self.single(i)] = (reward * xi * scale).round() as i64;
+        }
+        Ok(out)
+    }
+
+    /// The slots of a model ([`crate::Layout::model`]) that become coefficients of M.
+    pub fn model(&self) -> Vec<Term> {
+        let (dim, n) = (self.shape.dim, self.ring.n());
+        let model = (-f64::from(self.log_model)).exp2();
+        // ω·x has one factor of the bound, and xᵀAx two.
+        let estimate = (-f64::from(self.log_model + self.log_bound)).exp2();
+        let mut out = Vec::new();
+        for i in 0..self.features {
+            for j in 0..self.features {
+                // X^(−f) = −X^(N' − f).
+                let (coefficient, sign) = match self.pair(i, j) {
+                    0 => (0, 1.0),
+                    f => (n - f, -1.0),
+                };
+                out.push(Term { slot: i * dim + j, coefficient, factor: sign * model });
+            }
+            let coefficient = self.ring.gap - self.single(i);
+            out.push(Term { slot: dim * dim + i, coefficient, factor: estimate });
+        }
+        out
+    }
+
+    /// The coefficients of M at the scale 2^[`LOG_FACTOR`] for A = I/λ and ω = 0.
+    pub fn first_model(&self, lambda: f64) -> Vec<i64> {
+        let mut out = vec![0; self.ring.n()];
+        for Term { slot, coefficient, factor } in self.model() {
+            let (i, j) = (slot / self.shape.dim, slot % self.shape.dim);
+            if i == j && i < self.features {
+                out[coefficient] += (factor / lambda * f64::from(LOG_FACTOR).exp2()).round() as i64;
+            }
+        }
+        out
+    }
+
+    /// The coefficients of a pack that become the scores of its users.
+    pub fn raised_scores(&self, slots: usize) -> Places {
+        let (count, gap) = (self.shape.arm_slots, self.ring.gap);
+        let mut out = vec![[None; 2]; slots];
+        for arm in 0..count {
+            for user in 0..self.users {
+                let z = 2 * arm * gap + self.position(user);
+                out[self.user_slot(arm, user, slots)] = [Some(z), Some(z + gap)];
+            }
+        }
+        out
+    }
+
+    /// The distance of the coefficients of `user` from the multiples of g in a pack.
+    fn position(&self, user: usize) -> usize {
+        user * (self.ring.gap / self.users)
+    }
+
+    /// The number of the user whose coefficients have this distance from the multiples of g.
+    pub fn user_at(&self, position: usize) -> usize {
+        position / (self.ring.gap / self.users)
+    }
+
+    /// The slot of an arm of a user among `slots`.
+    fn user_slot(&self, arm: usize, user: usize, slots: usize) -> usize {
+        let count = self.shape.arm_slots;
+        // B is the number of users that the slots hold, which is more than a pack of two arms has.
+        (arm * (slots / (count * count)) + user) * count
+    }
+
+    /// The coefficients of a sum of feedbacks that become slots of the statistics ([`crate::Layout`]).
+    pub fn raised_statistics(&self, slots: usize) -> Places {
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![[None; 2]; slots];
+        for (slot, place) in out.iter_mut().enumerate() {
+            let at = slot % self.shape.update_slots();
+            let (k, half, i) = (at / (2 * square), at / square % 2, at / dim % dim);
+            let known = i < self.features;
+            place[0] = match half {
+                0 if known => Some(self.single(i)),
+                1 if known && k < self.features => Some(self.pair(i, k)),
+                _ => None,
+            };
+        }
+        out
+    }
+
+    /// The factor of a raise of statistics.
+    pub fn statistics_factor(&self) -> f64 {
+        1.0 / self.design_scale
+    }
+
+    /// The entry of each arm of `user` in a decrypted answer of `slots` slots.
+    pub fn action_values(&self, slots: &[num_complex::Complex64], user: usize) -> Vec<f64> {
+        (0..self.arms).map(|arm| slots[self.user_slot(arm, user, slots.len())].re).collect()
+    }
+
+    /// z and u of each arm, from the decrypted coefficients of a product at the scale 2^[`LOG_SCORE`].
+    pub fn scores(&self, coefficients: &[i128]) -> Vec<[f64; 2]> {
+        let unit = f64::from(self.log_range() - LOG_SCORE as i32).exp2();
+        let gap = self.ring.gap;
+        (0..self.arms)
+            .map(|a| [2 * a * gap, (2 * a + 1) * gap].map(|k| coefficients[k] as f64 * unit))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Decisions, KeyPlan};
+
+    /// The product of contexts and model, as polynomials with integer coefficients, has the exact scores at
+    /// the multiples of the gap, for problems with and without padding and for bounds other than one.
+    #[test]
+    fn products_hold_the_scores() {
+        for (d, k, l, lambda) in [(2, 2, 1.0, 1.0), (3, 3, 1.0, 1.0), (7, 4, 3.0, 0.5), (5, 8, 1.0, 300.0)] {
+            let shape = Shape::for_problem(d, k);
+            let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+            (config.linear.l, config.linear.lambda) = (l, lambda);
+            config.linear.schedule = bandit::Schedule::Every { rounds: 1 };
+            config.unanswered = 1;
+            let ring = ScoreRing::for_shape(shape, true).unwrap();
+            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            let layout = ScoreLayout::new(&config, &plan, ring);
+            let value = |i: usize| ((5 * i + 3) as f64).sin();
+            let rows: Vec<Vec<f64>> = (0..k)
+                .map(|a| {
+                    let x: Vec<f64> = (0..d).map(|i| value(d * a + i)).collect();
+                    let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                    x.iter().map(|x| l * x / norm).collect()
+                })
+                .collect();
+            let a = |i: usize, j: usize| {
+                (value(i + j) + if i == j { 2.0 } else { 0.0 }) / (3.0 * d as f64 * lambda)
+            };
+            let omega = |j: usize| 2.0 * value(7 * j);
+            let n = ring.n();
+            let mut model = vec![0i128; n];
+            for Term { slot, coefficient, factor } in layout.model() {
+                let (i, j) = (slot / shape.dim, slot % shape.dim);
+                let entry = if slot < shape.square() { a(i, j) } else { omega(slot - shape.square()) };
+                model[coefficient] += (entry * factor * f64::from(LOG_FACTOR).exp2()).round() as i128;
+            }
+            let contexts = layout.contexts(&rows).unwrap();
+            let mut product = vec![0i128; n];
+            for (i, c) in contexts.iter().enumerate().filter(|(_, c)| **c != 0) {
+                for (j, m) in model.iter().enumerate().filter(|(_, m)| **m != 0) {
+                    let sign = if i + j < n { 1 } else { -1 };
+                    product[(i + j) % n] += sign * i128::from(*c) * m;
+                }
+            }
+            let range = f64::from(layout.log_range()).exp2();
+            for (x, [z, u]) in rows.iter().zip(layout.scores(&product)) {
+                let exact: f64 = (0..d).map(|i| (0..d).map(|j| x[i] * a(i, j) * x[j]).sum::<f64>()).sum();
+                assert!((z - exact).abs() < 1e-5 * range, "{d} {k}: {z} for {exact}");
+                let exact: f64 = x.iter().enumerate().map(|(j, x)| x * omega(j)).sum();
+                assert!((u - exact).abs() < 1e-5 * range.max(1.0), "{d} {k}: {u} for {exact}");
+                assert!(z <= range, "{z}");
+            }
+        }
+    }
 
     #[test]
     fn rings_hold_what_fits() {
