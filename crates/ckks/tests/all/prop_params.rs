@@ -8,7 +8,7 @@ use num_complex::Complex64;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use rns::{Basis, Ntt, Poly};
+use rns::{Basis, Ntt, Poly, Radix};
 use std::sync::OnceLock;
 
 fn small() -> &'static Params {
@@ -124,17 +124,7 @@ proptest! {
     fn one_special_prime_is_used_for_what_it_has_room_for(
         log_p in 20u32..=50, log_scale in 20u32..=44, above in 2u32..=20, depth in 1usize..=12,
     ) {
-        let special = (20..=50u32).collect::<Vec<_>>().leak();
-        let log_p = &special[log_p as usize - 20..][..1];
-        let spec = ParamsSpec { log_p, ..spec((log_scale + above).min(50), log_scale, depth) };
-        let Ok(params) = spec.validate() else {
-            // A digit has at least 16 bits, and its noise needs three or more bits of the special prime.
-            prop_assert!(f64::from(log_p[0]) < 20.0 + (depth as f64 * 4.0).log2());
-            return Ok(());
-        };
-        let least = (1..=depth).map(|l| (params.prime(l) as f64).log2()).fold(f64::INFINITY, f64::min);
-        check_gadget(&params, params.galois_gadget(), params.p_basis().log2())?;
-        check_gadget(&params, params.relin_gadget(), params.p_basis().log2() + least)?;
+        check_one_special_prime(log_p, log_scale, above, depth)?;
     }
 
     /// Ciphertexts with primes of every width, at every level, equal what is read from their frames.
@@ -195,6 +185,63 @@ proptest! {
     }
 }
 
+/// Checks parameters with one special prime of `log_p` bits: their gadgets if they are valid, and if they are
+/// refused that no decomposition fits.
+fn check_one_special_prime(
+    log_p: u32,
+    log_scale: u32,
+    above: u32,
+    depth: usize,
+) -> Result<(), TestCaseError> {
+    let spec = |log_p: Vec<u32>| ParamsSpec {
+        log_p: log_p.leak(),
+        ..spec((log_scale + above).min(50), log_scale, depth)
+    };
+    let Ok(params) = spec(vec![log_p]).validate() else {
+        // Two more special primes leave room for every key switch. Both are wider than any prime of the chain
+        // but q₀, which is chosen before them, so the chain and the first special prime are those refused.
+        let params = spec(vec![log_p, 50, 50]).validate().unwrap();
+        let (q, p) =
+            (params.q_basis(depth), params.p_basis().primes().next().map_or(0.0, |p| (p as f64).log2()));
+        prop_assert!(
+            q.primes().any(|q| (q as f64).log2() > p - Gadget::SPARE_BITS),
+            "every prime is a digit"
+        );
+        // Between nearly equal digits of at least 16 bits on average there are fewer than log₂(Q)/16 + 1, and
+        // each has 15 bits or more if there are at most log₂(Q)/15. The most digits that keep both are the
+        // quietest: they add more than one rounding, or the base-2ʷ decomposition would have been used.
+        let bits = Radix::bits(q);
+        let count = (bits / 15.0).floor().min((bits / 16.0).ceil());
+        let ends: Vec<u32> =
+            (1..=count as u32).map(|t| (f64::from(t) * bits / count).ceil() as u32).collect();
+        let noise = roundings(&ends, p);
+        prop_assert!(noise > 1.0, "{noise} roundings, refused");
+        return Ok(());
+    };
+    let least = (1..=depth).map(|l| (params.prime(l) as f64).log2()).fold(f64::INFINITY, f64::min);
+    check_gadget(&params, params.galois_gadget(), params.p_basis().log2())?;
+    check_gadget(&params, params.relin_gadget(), params.p_basis().log2() + least)
+}
+
+/// The variance that the digits that end at `ends` add to a division by a number of `divisor` bits, in units
+/// of the variance of its rounding: 3.2²/12 a digit, in units of 1/18.
+fn roundings(ends: &[u32], divisor: f64) -> f64 {
+    let starts = [0].into_iter().chain(ends.iter().copied());
+    let widths = starts.zip(ends).map(|(start, &end)| f64::from(end - start));
+    widths.map(|width| 10.24 * 1.5 * 4f64.powf(width - divisor)).sum()
+}
+
+/// Parameters near the edge of what one special prime allows. Q has 58 bits. Three digits of 19 and 20 bits are
+/// quiet for a special prime of 23 bits. For 22 bits four digits are, but of 14 and 15 bits: too narrow.
+#[test]
+fn one_special_prime_at_the_edge() {
+    let valid = |log_p| {
+        check_one_special_prime(log_p, 25, 8, 1).unwrap();
+        ParamsSpec { log_p: vec![log_p].leak(), ..spec(33, 25, 1) }.validate().is_ok()
+    };
+    assert_eq!([21, 22, 23].map(valid), [false, false, true]);
+}
+
 /// Checks that the digits are as large as a division by a number of `divisor` bits allows.
 fn check_gadget(params: &Params, gadget: &Gadget, divisor: f64) -> Result<(), TestCaseError> {
     let depth = params.max_level();
@@ -215,15 +262,11 @@ fn check_gadget(params: &Params, gadget: &Gadget, divisor: f64) -> Result<(), Te
         }
         Decomposition::Base2(ends) => {
             prop_assert!(chain.iter().any(|log| *log > room), "groups fit");
-            let (mut start, mut noise) = (0, 0.0);
-            for &end in ends {
-                prop_assert!((15..=47).contains(&(end - start)));
-                // The variance 3.2²/12 of a digit's noise in units of the rounding's 1/18.
-                noise += 10.24 * 1.5 * 4f64.powf(f64::from(end - start) - divisor);
-                start = end;
-            }
+            let starts = [0].into_iter().chain(ends.iter().copied());
+            prop_assert!(starts.zip(ends).all(|(start, end)| (15..=47).contains(&(end - start))));
+            let noise = roundings(ends, divisor);
             prop_assert!(noise <= 1.0, "{noise} roundings");
-            prop_assert!(f64::from(start) >= chain.iter().sum::<f64>());
+            prop_assert!(f64::from(ends[digits - 1]) >= chain.iter().sum::<f64>());
             prop_assert_eq!(digits, ends.len());
         }
     }
