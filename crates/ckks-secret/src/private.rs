@@ -30,6 +30,8 @@ impl Private<u64> {
     /// `modulus`, and returns whether it is at least `threshold`. A server may learn no more of a number than
     /// this bit. `threshold + 2^flood_bits` must be below half the modulus. The computation has no branch and
     /// no division.
+    // Never inlined, so that a test finds its code under its name.
+    #[inline(never)]
     pub fn at_least<R: CryptoRng>(&self, threshold: u64, modulus: u64, flood_bits: u32, rng: &mut R) -> bool {
         let width = 1u64 << flood_bits;
         // The residue plus noise in [0, 2·width) minus width, as a number below 3·modulus.

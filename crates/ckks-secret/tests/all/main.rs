@@ -5,6 +5,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod determinism;
+// Other systems have other instructions and symbol tables.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod disassembly;
 mod engine;
 mod known_answers;
 mod memory;
