@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
+        Err(e) if e.downcast_ref().is_some_and(|Unwritten(e)| e.kind() == ErrorKind::BrokenPipe) => {
             ExitCode::SUCCESS
         }
         Err(e) => {
@@ -72,11 +72,38 @@ pub fn exit(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// As `println!`, but returns the error from the caller, such as that of a pipe whose reader has closed it.
+/// A line could not be written to stdout.
+#[derive(Debug, thiserror::Error)]
+#[error("writing to stdout: {0}")]
+pub struct Unwritten(io::Error);
+
+/// Writes `text` and the end of a line to stdout.
+///
+/// # Errors
+/// Those of the operating system, such as that of a pipe whose reader has closed it.
+pub fn write_line(text: std::fmt::Arguments) -> Result<(), Unwritten> {
+    writeln!(io::stdout(), "{text}").map_err(Unwritten)
+}
+
+/// As `println!`, but returns the error [`Unwritten`] from the caller.
 #[macro_export]
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use ::std::io::Write as _;
-        writeln!(::std::io::stdout(), $($text)*)?
-    }};
+    ($($text:tt)*) => {
+        $crate::write_line(::std::format_args!($($text)*))?
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe of stdout that its reader closed is no failure. A pipe or connection of anything else is one.
+    #[test]
+    fn only_a_closed_stdout_is_no_failure() {
+        let closed = |kind| io::Error::from(kind);
+        let status = |error: anyhow::Error| exit("test", Err(error));
+        assert_eq!(status(Unwritten(closed(ErrorKind::BrokenPipe)).into()), ExitCode::SUCCESS);
+        assert_eq!(status(Unwritten(closed(ErrorKind::StorageFull)).into()), ExitCode::FAILURE);
+        assert_eq!(status(closed(ErrorKind::BrokenPipe).into()), ExitCode::FAILURE);
+    }
 }
