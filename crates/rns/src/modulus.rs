@@ -141,8 +141,7 @@ impl Modulus {
         x.wrapping_mul(w.value).wrapping_sub(estimate.wrapping_mul(self.q)) & MASK52
     }
 
-    /// a·2⁵² mod q for any word a: the form of a factor in a sum of products that [`Self::montgomery`]
-    /// reduces.
+    /// a·2⁵² mod q for a < 2⁵²: the form of a factor in a sum of products that [`Self::montgomery`] reduces.
     #[inline(always)]
     pub(crate) fn montgomery_factor(&self, a: u64) -> u64 {
         self.mul_constant(a, self.word)

@@ -16,8 +16,9 @@ use super::{Lanes, Lifter, centered};
 use crate::Modulus;
 use crate::simd::operands::{Input, NttKernel, Output};
 
-/// Registers of a side: the groups that are transformed at the same time, to hide the latency of products.
-const SIDE: usize = 8;
+/// Registers of a tile: the last stages transform those of one tile at the same time, to hide the latency of
+/// products.
+const TILE: usize = 8;
 /// Words of a block that fits the first-level cache, where it stays for all its remaining stages.
 const BLOCK: usize = 1 << 12;
 /// The largest size of a prime for forward transforms without any reduction between stages: entries start
@@ -146,7 +147,7 @@ impl<V: Vector> FloatNtt<V> {
         }
     }
 
-    /// The last stages of all groups of a block, a whole number of sides. The first group has root `root`,
+    /// The last stages of all groups of a block, a whole number of tiles. The first group has root `root`,
     /// and its first entry is entry `at` of the limb.
     #[inline(always)]
     fn forward_tails<const MODE: u8>(
@@ -160,11 +161,11 @@ impl<V: Vector> FloatNtt<V> {
         let v = lanes.v;
         let across = Self::STAGES - Self::WITHIN;
         assert!(sink.covers(at + block.len()), "output of another length");
-        for (k, tail) in block.chunks_exact_mut(SIDE * V::LANES).enumerate() {
-            let first = root + SIDE / V::GROUP * k;
-            let mut x = [lanes.zero; SIDE];
+        for (k, tail) in block.chunks_exact_mut(TILE * V::LANES).enumerate() {
+            let first = root + TILE / V::GROUP * k;
+            let mut x = [lanes.zero; TILE];
             for (j, x) in x.iter_mut().enumerate() {
-                // SAFETY: a side has so many registers.
+                // SAFETY: a tile has so many registers.
                 *x = unsafe { InPlace.load(v, tail, j * V::LANES) };
             }
             each_stage!(across, STAGE => self.forward_across::<MODE>(lanes, &mut x, first, STAGE));
@@ -173,24 +174,24 @@ impl<V: Vector> FloatNtt<V> {
             v.transpose(&mut x);
             for (j, x) in x.into_iter().enumerate() {
                 let i = j * V::LANES;
-                // SAFETY: the side starts at entry k·SIDE·LANES of the block; the sink was checked above.
-                unsafe { sink.store(lanes, tail, i, at + k * SIDE * V::LANES + i, x) };
+                // SAFETY: the tile starts at entry k·TILE·LANES of the block; the sink was checked above.
+                unsafe { sink.store(lanes, tail, i, at + k * TILE * V::LANES + i, x) };
             }
         }
     }
 
-    /// Stage `stage` of a side between registers. The first group has root `first`.
+    /// Stage `stage` of a tile between registers. The first group has root `first`.
     #[inline(always)]
     fn forward_across<const MODE: u8>(
         &self,
         lanes: &Lanes<V>,
-        x: &mut [V::Doubles; SIDE],
+        x: &mut [V::Doubles; TILE],
         first: usize,
         stage: u32,
     ) {
         let half = V::GROUP >> (stage + 1);
-        // The blocks of all groups of the side are numbered consecutively.
-        for b in 0..SIDE / (2 * half) {
+        // The blocks of all groups of the tile are numbered consecutively.
+        for b in 0..TILE / (2 * half) {
             let w = lanes.v.splat(self.roots[(first << stage) + b]);
             for j in 2 * half * b..2 * half * b + half {
                 let tight = MODE == TIGHT && stage == 0;
@@ -199,17 +200,17 @@ impl<V: Vector> FloatNtt<V> {
         }
     }
 
-    /// Stage `stage` of a side within registers, which are transposed. The first group has root `first`.
+    /// Stage `stage` of a tile within registers, which are transposed. The first group has root `first`.
     #[inline(always)]
     fn forward_within<const MODE: u8>(
         &self,
         lanes: &Lanes<V>,
-        x: &mut [V::Doubles; SIDE],
+        x: &mut [V::Doubles; TILE],
         first: usize,
         stage: u32,
     ) {
         let (half, blocks) = (V::LANES >> (stage + 1), 1 << stage);
-        for set in 0..SIDE / V::LANES {
+        for set in 0..TILE / V::LANES {
             for b in 0..blocks {
                 let w = self.roots_within(lanes, first, set, stage, b);
                 let from = set * V::LANES + 2 * half * b;
@@ -223,7 +224,7 @@ impl<V: Vector> FloatNtt<V> {
     }
 
     /// The roots of block `b` in each of the LANES registers of a set, at stage `stage` within registers. The
-    /// first group of the side has root `first`.
+    /// first group of the tile has root `first`.
     #[inline(always)]
     fn roots_within(&self, lanes: &Lanes<V>, first: usize, set: usize, stage: u32, b: usize) -> V::Doubles {
         let at = ((first * V::GROUP + set * V::LANES) << stage) + b * V::LANES;
@@ -264,15 +265,15 @@ impl<V: Vector> FloatNtt<V> {
         let v = lanes.v;
         let groups = self.n / Self::TAIL;
         let across = Self::STAGES - Self::WITHIN;
-        for (k, tail) in block.chunks_exact_mut(SIDE * V::LANES).enumerate() {
+        for (k, tail) in block.chunks_exact_mut(TILE * V::LANES).enumerate() {
             // The first of the mirrored groups in the forward transform.
-            let mirrored = 2 * groups - (first + (k + 1) * (SIDE / V::GROUP));
-            let from = from.map_or(&*tail, |from| &from[k * SIDE * V::LANES..][..SIDE * V::LANES]);
+            let mirrored = 2 * groups - (first + (k + 1) * (TILE / V::GROUP));
+            let from = from.map_or(&*tail, |from| &from[k * TILE * V::LANES..][..TILE * V::LANES]);
             // Registers in reverse order, so that lanes meet the roots of the mirrored groups.
-            let mut x = [lanes.zero; SIDE];
+            let mut x = [lanes.zero; TILE];
             for (j, x) in x.iter_mut().enumerate() {
-                // SAFETY: a side has so many registers.
-                *x = unsafe { v.load_doubles(from, (SIDE - 1 - j) * V::LANES) };
+                // SAFETY: a tile has so many registers.
+                *x = unsafe { v.load_doubles(from, (TILE - 1 - j) * V::LANES) };
             }
             v.transpose(&mut x);
             each_stage!(Self::WITHIN, STAGE => self.inverse_within::<MODE>(lanes, &mut x, mirrored, STAGE));
@@ -286,18 +287,18 @@ impl<V: Vector> FloatNtt<V> {
         }
     }
 
-    /// Stage `stage` of a side within registers, which are transposed and in reverse order. The first of the
+    /// Stage `stage` of a tile within registers, which are transposed and in reverse order. The first of the
     /// mirrored groups has root `mirrored`.
     #[inline(always)]
     fn inverse_within<const MODE: u8>(
         &self,
         lanes: &Lanes<V>,
-        x: &mut [V::Doubles; SIDE],
+        x: &mut [V::Doubles; TILE],
         mirrored: usize,
         stage: u32,
     ) {
         let (half, blocks) = (1 << stage, V::LANES >> (stage + 1));
-        for set in 0..SIDE / V::LANES {
+        for set in 0..TILE / V::LANES {
             for b in 0..blocks {
                 let w = self.roots_within(lanes, mirrored, set, Self::WITHIN - 1 - stage, blocks - 1 - b);
                 let from = set * V::LANES + 2 * half * b;
@@ -309,17 +310,17 @@ impl<V: Vector> FloatNtt<V> {
         }
     }
 
-    /// Stage `stage` of a side between registers. The first of the mirrored groups has root `mirrored`.
+    /// Stage `stage` of a tile between registers. The first of the mirrored groups has root `mirrored`.
     #[inline(always)]
     fn inverse_across<const MODE: u8>(
         &self,
         lanes: &Lanes<V>,
-        x: &mut [V::Doubles; SIDE],
+        x: &mut [V::Doubles; TILE],
         mirrored: usize,
         stage: u32,
     ) {
         let (half, across) = (1 << stage, Self::STAGES - Self::WITHIN);
-        let blocks = SIDE / (2 * half);
+        let blocks = TILE / (2 * half);
         for b in 0..blocks {
             let w = lanes.v.splat(self.roots[(mirrored << (across - 1 - stage)) + blocks - 1 - b]);
             for j in 2 * half * b..2 * half * b + half {
@@ -366,7 +367,7 @@ impl<const MODE: u8, V: Vector, S: Source<V>, K: Sink<V>> Operation<V> for Forwa
             blocks <<= stages;
         }
         if within.is_empty() {
-            // Blocks may be shorter than a side.
+            // Blocks may be shorter than a tile.
             return table.forward_tails::<MODE>(&lanes, limb, blocks, 0, &mut sink);
         }
         for (k, block) in limb.chunks_exact_mut(table.n / blocks).enumerate() {
@@ -444,7 +445,7 @@ impl<const MODE: u8, V: Vector> Operation<V> for Inverse<'_, MODE, V> {
         let mut blocks: usize = 1 << across.iter().sum::<u32>();
         let tail = FloatNtt::<V>::TAIL;
         if within.is_empty() {
-            // Blocks may be shorter than a side.
+            // Blocks may be shorter than a tile.
             table.inverse_tails::<MODE>(&lanes, limb, values, 0);
         } else {
             let size = table.n / blocks;
