@@ -294,7 +294,7 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             2⁻⁶ by two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are the \
             minimax composites for 2⁻⁶, 2⁻⁸ and 2⁻¹⁰. `argmax` takes the differences, the default \
             comparison (`compare_6_rough`, above 32 arms `compare_6`) and the product over a row of \
-            pairs. `decide` is score, argmax and answer, with the bytes of one of its two answers. \
+            pairs. `decide` is score, argmax and answer, with the bytes of the encrypted action. \
             `refresh_encrypt` is the part of the device.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
