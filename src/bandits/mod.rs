@@ -272,7 +272,7 @@ impl Bandits {
         self.check_room(kind)?;
         let mut id = [0; 16];
         os_rng()?.fill_bytes(&mut id);
-        let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
+        let id = ckks::Hex(&id).to_string();
         let bandit = make(id.clone())?;
         let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;
         tracing::info!(bandit = id, "created");

@@ -11,6 +11,7 @@
 
 use super::folder;
 use crate::error::Error;
+use ckks::Hex;
 use helba::journal::{StoredEdit, StoredRow};
 use host::lock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -170,7 +171,6 @@ impl Tables {
             }
             Ok(true)
         })?;
-        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         match differs {
             None => Ok(()),
             Some(("format", got, _)) => {
@@ -178,7 +178,7 @@ impl Tables {
                 Err(Error::StateFormat { folder: self.folder.clone(), got, want: format })
             }
             Some((what, got, want)) => {
-                let (got, want) = (hex(&got), hex(&want));
+                let (got, want) = (Hex(&got).to_string(), Hex(&want).to_string());
                 Err(Error::OtherKeys { folder: self.folder.clone(), what, got, want })
             }
         }

@@ -1,7 +1,7 @@
 //! The public keys and evaluation keys, which a server may hold. They are data here; `ckks-secret` generates
 //! them.
 
-use crate::{Decomposition, Error, Gadget, Op, Params};
+use crate::{Decomposition, Error, Gadget, Hex, Op, Params};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{Buffer, LimbPairs, Ntt, Pairs, Poly};
@@ -15,7 +15,7 @@ pub struct KeyId(pub [u8; 16]);
 
 impl std::fmt::Display for KeyId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{}", Hex(&self.0))
     }
 }
 

@@ -17,6 +17,7 @@ mod encrypt;
 mod error;
 mod evaluate;
 mod frame;
+mod hex;
 mod keys;
 mod keyswitch;
 mod linear;
@@ -38,6 +39,7 @@ pub use frame::{
     read_partial_ciphertext, read_public_key, uniform_c1, uniform_c1_limb, write_ciphertext, write_frame,
     write_key_switch_key, write_partial_ciphertext, write_public_key, write_seeded_ciphertext,
 };
+pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{

@@ -1,6 +1,6 @@
 //! Parameter sets and the rule for their security.
 
-use crate::{Encoder, Error, Gadget, GaloisElement, Op};
+use crate::{Encoder, Error, Gadget, GaloisElement, Hex, Op};
 use rns::{Basis, ModDown, Modulus, Ntt, NttTable, Permutation, Poly, primes};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -223,7 +223,7 @@ pub struct Fingerprint(pub [u8; 16]);
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{}", Hex(&self.0))
     }
 }
 

@@ -10,7 +10,7 @@ pub struct DecisionId(pub [u8; 16]);
 
 impl std::fmt::Display for DecisionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{}", ckks::Hex(&self.0))
     }
 }
 
