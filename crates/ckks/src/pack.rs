@@ -15,8 +15,8 @@ use rns::{Ntt, Poly};
 /// At most log₂ g ciphertexts are kept. Each input costs less than one automorphism on average, and
 /// [`Packer::finish`] at most log₂ g.
 #[derive(Debug)]
-pub struct Packer<'a> {
-    evaluator: &'a Evaluator,
+pub struct Packer {
+    evaluator: Evaluator,
     level: usize,
     scale: f64,
     stages: Vec<Stage>,
@@ -48,14 +48,14 @@ pub fn pack_elements(params: &Params, gap: usize) -> Result<Vec<GaloisElement>, 
     Ok(shifts.filter_map(|shift| GaloisElement::new(params, (1 + n / shift) as u64)).collect())
 }
 
-impl<'a> Packer<'a> {
+impl Packer {
     /// An empty pack of ciphertexts at `level` and `scale` with useful coefficients at the multiples of
     /// `gap`, for an evaluator with keys for [`pack_elements`].
     ///
     /// # Errors
     /// [`Error::PackGap`]; [`Error::OutOfLevels`] if `level` is above the top level; [`Error::MissingKey`]
     /// without a key.
-    pub fn new(evaluator: &'a Evaluator, gap: usize, level: usize, scale: f64) -> Result<Self, Error> {
+    pub fn new(evaluator: &Evaluator, gap: usize, level: usize, scale: f64) -> Result<Self, Error> {
         let params = evaluator.params();
         params.check_level(Op::Pack, level)?;
         for element in pack_elements(params, gap)? {
@@ -69,7 +69,7 @@ impl<'a> Packer<'a> {
         };
         let stages: Vec<Stage> = pack_elements(params, gap)?.into_iter().enumerate().map(stage).collect();
         let packs = vec![None; stages.len() + 1];
-        Ok(Packer { evaluator, level, scale, stages, packs, count: 0 })
+        Ok(Packer { evaluator: evaluator.clone(), level, scale, stages, packs, count: 0 })
     }
 
     /// The number of ciphertexts that a pack holds: g.

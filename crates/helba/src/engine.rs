@@ -3,8 +3,8 @@ use crate::{DecisionInputs, Error, UpdateInputs, UpdateOutput, refresh, update};
 use circuits::inverse::Newton;
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
-use protocol::Shape;
 use protocol::exchange::ANSWER_FLOOD_BITS;
+use protocol::{Factors, Shape};
 use rand::CryptoRng;
 use std::time::Instant;
 
@@ -31,6 +31,13 @@ pub struct DecisionOutput {
     /// Seconds of wall time in each phase.
     pub seconds: Vec<(String, f64)>,
     pub(crate) inputs: DecisionInputs,
+}
+
+/// The levels of a model under its mask, and of the model that comes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModelLevels {
+    pub(crate) refresh: usize,
+    pub(crate) model: usize,
 }
 
 impl Engine {
@@ -103,23 +110,34 @@ impl Engine {
     /// [`Error::Ckks`] if a key is missing.
     pub fn update<R: CryptoRng>(&self, inputs: &UpdateInputs, rng: &mut R) -> Result<UpdateOutput, Error> {
         let mut clock = Clock::new();
-        let (factors, dim) = (&inputs.factors, self.shape.dim);
-        let newton = Newton::new(dim, factors.start(), factors.steps(), inputs.plan.design_scale)?;
-        // Levels of steps that this update does not need are dropped first, because operations at lower
-        // levels cost less.
-        let level = inputs.plan.statistics_level - 2 * (inputs.plan.newton_steps - factors.steps().len());
-        let statistics = self.update.drop_to(&inputs.snapshot, level)?;
-        let model = update::batch_update(&self.update, &newton, &statistics, &inputs.model)?;
-        // A refresh keeps the scale, so that the model takes the scale of the level that it returns at.
-        let model = self.evaluator().adjust_to(
-            &model,
-            inputs.plan.refresh_level,
-            self.params().scale(inputs.plan.model_level),
-        )?;
+        let UpdateInputs { plan, snapshot, model, factors, closed_at } = inputs;
+        let to = ModelLevels { refresh: plan.refresh_level, model: plan.model_level };
+        let unused = plan.newton_steps - factors.steps().len();
+        let model = self.update_model(snapshot, model, factors, plan.design_scale, unused, to)?;
         let seed = ckks::mask_seed(rng);
         let masked = refresh::hide(self.params(), &self.public_key, &model, &seed, rng);
         clock.lap("update");
-        Ok(UpdateOutput { masked, seed, closed_at: inputs.closed_at, seconds: clock.laps })
+        Ok(UpdateOutput { masked, seed, closed_at: *closed_at, seconds: clock.laps })
+    }
+
+    /// The next model at the level of a refresh, from statistics with levels for `unused` more Newton steps
+    /// than `factors` has.
+    pub(crate) fn update_model(
+        &self,
+        statistics: &Ciphertext,
+        model: &Ciphertext,
+        factors: &Factors,
+        design_scale: f64,
+        unused: usize,
+        to: ModelLevels,
+    ) -> Result<Ciphertext, Error> {
+        let newton = Newton::new(self.shape.dim, factors.start(), factors.steps(), design_scale)?;
+        // Levels of steps that this update does not need are dropped first, because operations at lower
+        // levels cost less.
+        let statistics = self.update.drop_to(statistics, statistics.level() - 2 * unused)?;
+        let model = update::batch_update(&self.update, &newton, &statistics, model)?;
+        // A refresh keeps the scale, so that the model takes the scale of the level that it returns at.
+        Ok(self.evaluator().adjust_to(&model, to.refresh, self.params().scale(to.model))?)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod decide;
 mod engine;
 mod error;
 pub mod journal;
+pub mod packed;
 pub mod refresh;
 pub mod score;
 mod state;

@@ -49,10 +49,10 @@ pub struct BanditConfig {
     #[serde(default = "default_sqrt_degree")]
     pub sqrt_degree: usize,
     /// How many users an evaluation decides for.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub decisions: Decisions,
     /// What a user learns from a packed decision.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub answers: Answers,
 }
 
@@ -78,10 +78,6 @@ pub enum Answers {
     /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
     /// raised. Only for a key whose holder may know the model.
     Scores,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 fn default_horizon() -> u64 {
@@ -148,6 +144,7 @@ impl BanditConfig {
             );
             return Err(OutOfRange::new("linear.c", linear.c, want).into());
         }
+        self.check_sizes()?;
         let decision = DecisionLevels::new(self, shape)?.total();
         let top = params.max_level();
         self.check_depth(decision, top)?;
@@ -179,6 +176,7 @@ impl BanditConfig {
             return Err(OutOfRange::new("linear.schedule", got, "public for packed decisions").into());
         }
         let batch = self.check(params, shape)?;
+        self.check_sizes()?;
         let top = params.max_level();
         let decision = DecisionLevels::new(self, shape)?.after_scores();
         self.check_depth(decision, top)?;
@@ -232,6 +230,12 @@ impl BanditConfig {
         if shape.slots() > params.max_slots() {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
+        Ok(batch)
+    }
+
+    /// Checks that what enters the messages is of a size that fits them.
+    fn check_sizes(&self) -> Result<(), Error> {
+        let linear = &self.linear;
         // The width is largest in the last round.
         let width = match linear.width {
             Width::Constant { alpha } => ("linear.width.alpha", alpha),
@@ -243,14 +247,11 @@ impl BanditConfig {
             ("linear.l", linear.l * linear.l),
         ] {
             if value.is_nan() || value > 1e4 {
-                return Err(field(
-                    name,
-                    format!("{value:e} (its square or inverse, as it enters)"),
-                    "at most 10⁴, to fit the messages",
-                ));
+                let got = format!("{value:e} (its square or inverse, as it enters)");
+                return Err(OutOfRange::new(name, got, "at most 10⁴, to fit the messages").into());
             }
         }
-        Ok(batch)
+        Ok(())
     }
 
     fn check_depth(&self, decision: usize, top: usize) -> Result<(), Error> {

@@ -24,6 +24,16 @@ pub const ANSWER_FLOOD_BITS: u32 = 11;
 /// noise, so that its answer does not depend on the noise of the ciphertext, which the server may know.
 pub const TRACE_FLOOD_BITS: u32 = 4;
 
+/// The bits b of the noise that the server adds to an answer of a packed decision. All slots of the ring are
+/// used there, so that this gives an entry the noise that [`ANSWER_FLOOD_BITS`] gives a few slots: a standard
+/// deviation of 0.009 at N = 2¹⁵. What a mask leaves of a neighbour's answer is below 2⁻²⁴.
+pub const PACKED_FLOOD_BITS: u32 = 13;
+
+/// The bits b of the noise that the server adds to the scores of the open tier
+/// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a product
+/// or more, so that scores keep some 13 bits.
+pub const SCORES_FLOOD_BITS: u32 = 14;
+
 /// A batch ends if the trace comparison is at least this value.
 ///
 /// # Source

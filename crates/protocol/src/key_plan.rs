@@ -4,7 +4,7 @@
 //! rotation has a key of its level.
 
 use crate::levels::DecisionLevels;
-use crate::{BanditConfig, Error, Shape};
+use crate::{BanditConfig, Error, ScoreRing, Shape};
 use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec};
 use std::collections::BTreeMap;
 
@@ -111,6 +111,14 @@ impl KeyPlan {
         for k in comparison_rotations(shape) {
             need(rotation(k, decision), comparison, KeyStorage::Expanded);
         }
+        if ScoreRing::for_shape(shape, false).is_some() {
+            // Raised scores come in at the depth of a circuit without product and mask, or above.
+            let (slots, root) = (1 << (params.log_n - 1), top - DecisionLevels::LEAST_SQUARE_ROOT);
+            need(Automorphism::Conjugation, top, KeyStorage::Expanded);
+            for k in packed_rotations(shape, slots) {
+                need(rotation(k, slots), root, KeyStorage::Expanded);
+            }
+        }
         for k in update_rotations(shape.dim) {
             need(rotation(k, shape.update_slots()), shape.update_level(top), KeyStorage::Seeded);
         }
@@ -134,6 +142,13 @@ fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
 fn comparison_rotations(shape: Shape) -> impl Iterator<Item = i64> {
     let rows = sum_rotations(-1, shape.arm_slots);
     let columns = sum_rotations(shape.block() as i64 - 1, shape.arm_slots);
+    rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
+}
+
+/// The rotations of a comparison of the users of a full vector, as [`comparison_rotations`] for one.
+fn packed_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
+    let rows = sum_rotations(-1, shape.arm_slots);
+    let columns = sum_rotations((slots / shape.arm_slots) as i64 - 1, shape.arm_slots);
     rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
 }
 

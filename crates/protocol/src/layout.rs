@@ -14,7 +14,7 @@
 //! and uₐ = ⟨ω, x⟩ of every arm, and the trace ⟨A, Σxxᵀ⟩. If blocks have two squares, slot 2D² is the first
 //! one of the block of arm 1; trace statistics, and hence the trace, are then imaginary.
 
-use crate::{BanditConfig, Error, Plan, Shape};
+use crate::{BanditConfig, Error, PackedPlan, Plan, Shape};
 use num_complex::Complex64;
 
 /// The slots of the vectors of one bandit, and of its answers.
@@ -30,6 +30,17 @@ pub struct Layout {
 impl Layout {
     /// The layout of a bandit with this configuration and plan.
     pub fn new(config: &BanditConfig, plan: &Plan) -> Self {
+        Layout {
+            shape: Shape::for_problem(config.linear.d, config.linear.k),
+            features: config.linear.d,
+            arms: config.linear.k,
+            bound: config.linear.l,
+            design_scale: plan.design_scale,
+        }
+    }
+
+    /// The layout of model and statistics of a bandit with packed decisions.
+    pub fn of_packed(config: &BanditConfig, plan: &PackedPlan) -> Self {
         Layout {
             shape: Shape::for_problem(config.linear.d, config.linear.k),
             features: config.linear.d,

@@ -5,9 +5,10 @@ use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
 use fault::OutOfRange;
 use helba::decide::DecisionCircuit;
+use helba::packed::circuit::PackedCircuit;
 use helba::{Scalars, update};
 use protocol::levels::UpdateLevels;
-use protocol::{Automorphism, BanditConfig, Error, KeyPlan, Plan, Shape};
+use protocol::{Automorphism, BanditConfig, Decisions, Error, KeyPlan, Plan, ScoreRing, Shape};
 use std::collections::BTreeMap;
 
 fn plan(config: &BanditConfig) -> Result<Plan, Error> {
@@ -48,16 +49,6 @@ fn a_shape_says_what_it_is_for() {
         assert!(*arms.start() == 1 || Shape::for_problem(d, arms.start() - 1) != shape);
     }
     assert_eq!(Shape::for_problem(2, 40).to_string(), "1 to 8 features, 33 to 64 arms");
-}
-
-/// Where four squares an arm would not fit N = 2¹⁵, and only there: conjugation costs others a tenth of a
-/// decision.
-#[test]
-fn only_crowded_problems_conjugate() {
-    for (d, k, crowded) in [(2, 2, false), (16, 16, false), (8, 64, false), (16, 17, true), (9, 64, true)] {
-        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().galois;
-        assert_eq!(keys.iter().any(|key| key.automorphism == Automorphism::Conjugation), crowded, "{d}, {k}");
-    }
 }
 
 /// The default asks nobody when a batch ends, and takes no more steps than the paper's schedule does.
@@ -129,7 +120,7 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
 /// the levels that the protocol states.
 #[test]
 fn keys_reach_the_levels_of_their_use() {
-    let (mut shapes, mut conjugating) = (0, 0);
+    let (mut shapes, mut packing) = (0, 0);
     for (d, k) in (1..=4).flat_map(|d| (1..=6).map(move |k| (1 << d, 1 << k))) {
         let shape = Shape::for_problem(d, k);
         if (shape.dim, shape.arm_slots) != (d, k) {
@@ -156,6 +147,19 @@ fn keys_reach_the_levels_of_their_use() {
             let decided = circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
             assert_eq!(alg.level(&decided.action), plan.answer_level);
             note(&alg);
+            let packed = BanditConfig { decisions: Decisions::Packed, ..config.clone() };
+            if let Some(ring) = ScoreRing::for_shape(shape, false) {
+                // The keys reach as deep a circuit as there are levels for.
+                let alg = Clear::new(params.max_slots()).unwrap();
+                let level = packed.packed_plan(&params, shape, ring).unwrap().scores_level;
+                let scalars = Scalars::new(&packed, 1, 0);
+                let circuit = PackedCircuit::new(&packed, scalars, shape, params.max_slots()).unwrap();
+                let raised = alg.fresh(&[Complex64::ZERO], level).unwrap();
+                let products = circuit.products(&alg, &raised).unwrap();
+                assert_eq!(alg.level(&circuit.answer(&alg, &products, 0).unwrap()), plan.answer_level);
+                note(&alg);
+                packing += 1;
+            }
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
             let newton = Newton::new(d, 1.0, &vec![1.0; plan.newton_steps], plan.design_scale).unwrap();
@@ -174,10 +178,6 @@ fn keys_reach_the_levels_of_their_use() {
         }
         assert_eq!(made.len(), used.len(), "{d}, {k}: keys that nothing uses");
         shapes += 1;
-        if let Some(level) = used.get(&Automorphism::Conjugation) {
-            assert_eq!(*level, params.max_level() - 2, "{d}, {k}");
-            conjugating += 1;
-        }
     }
-    assert_eq!((shapes, conjugating), (18, 2));
+    assert_eq!((shapes, packing), (18, 21));
 }

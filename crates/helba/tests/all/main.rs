@@ -3,4 +3,5 @@
 //! All files are one program: a program for each would link the whole crate again.
 
 mod config;
+mod packed;
 mod rounds;

@@ -1,0 +1,153 @@
+//! What follows the raise, on any slot algebra: square root, comparison and argmax of all users of an
+//! evaluation at once.
+//!
+//! A raised slot (a·B + b)·Ka holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other slots are 0,
+//! and so are those of users who are not there. The index u + β·√(z + c₁) is computed as in [`crate::score`],
+//! without the product and the mask that come before the square root there.
+//!
+//! Source: Algorithm 4, steps 2 and 3. Departure: one evaluation decides for many users.
+
+use crate::{Error, Scalars};
+use circuits::argmax::Argmax;
+use circuits::{Chebyshev, Comparison, Complex64, SlotAlgebra};
+use protocol::{BanditConfig, Shape};
+
+/// The circuit of a packed decision and its public numbers.
+#[derive(Debug, Clone)]
+pub struct PackedCircuit {
+    scalars: Scalars,
+    /// factor·√(z + c₁)/range on 2(z + c₁)/c₂ − 1.
+    root: Chebyshev,
+    /// The levels of a root of its degree.
+    root_levels: usize,
+    /// 2·c₁/c₂ − 1.
+    at_zero: f64,
+    /// What is added to each slot of an index, with the period of the arms.
+    offsets: Vec<Complex64>,
+    argmax: Argmax,
+}
+
+impl PackedCircuit {
+    /// The circuit for keys of `shape` and vectors of `slots` slots in a round with these scalars.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for comparison bits other than 6, 8 or 10; [`Error::Circuit`] if the slots do not
+    /// hold one user.
+    pub fn new(config: &BanditConfig, scalars: Scalars, shape: Shape, slots: usize) -> Result<Self, Error> {
+        let Scalars { beta, c1, c2, range, least_index } = scalars;
+        let at_zero = 2.0 * c1 / c2 - 1.0;
+        let root = |x: f64| beta / range * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
+        let root = Chebyshev::interpolate(root, config.sqrt_degree, -1.0, 1.0)?;
+        let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
+        let (count, users) = (shape.arm_slots, slots / (shape.arm_slots * shape.arm_slots));
+        let argmax = Argmax::of_users(count, users, count, comparison)?;
+        let middle = least_index / range + 0.5;
+        // Slots without a score hold the root of c₁.
+        let rest = root.eval(at_zero);
+        let mut offsets = vec![Complex64::new(-rest, 0.0); slots];
+        for (arm, of_arm) in offsets.chunks_exact_mut(users * count).enumerate() {
+            let offset = if arm < config.linear.k { -middle } else { -0.5 - rest };
+            of_arm.iter_mut().step_by(count).for_each(|slot| slot.re = offset);
+        }
+        let root_levels = (config.sqrt_degree + 1).ilog2() as usize;
+        Ok(PackedCircuit { scalars, root, root_levels, at_zero, offsets, argmax })
+    }
+
+    /// What raised scores are multiplied by, if those of the ring of scores are z/r and u/r for r =
+    /// 2^`log_range`: r/c₂.
+    pub fn factor(&self, log_range: i32) -> f64 {
+        f64::from(log_range).exp2() / self.scalars.c2
+    }
+
+    /// The products over the pairs of each arm: near 1 in the first slot of the block of the arm that a user
+    /// should play. Takes the levels of root, comparison and row product.
+    ///
+    /// # Errors
+    /// Those of the algebra.
+    pub fn products<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
+        let conjugate = alg.conjugate(raised)?;
+        // 2z/c₂ and 2u/c₂: of v = a + ib, v + v̄ is 2a, and i·(v̄ − v) is 2b.
+        let z = alg.add(raised, &conjugate)?;
+        let u = alg.mul_i(&alg.sub(&conjugate, raised)?)?;
+        let z = alg.add_const(&z, self.at_zero.into())?;
+        let level = alg.level(&z) - self.root.depth().max(1);
+        let weight = self.scalars.c2 / (2.0 * self.scalars.range);
+        let u = alg.drop_to(&u, level + 1)?;
+        let index = self.root.evaluate_plus(alg, &z, &[(weight, &u)])?;
+        // Without a width the root is constant and takes one level.
+        let index = alg.drop_to(&index, alg.level(&z) - self.root_levels)?;
+        self.argmax.products(alg, &alg.add_plain(&index, &self.offsets)?)
+    }
+
+    /// The one-hot vector of `user`, with all other slots 0. Takes a level.
+    ///
+    /// # Errors
+    /// [`circuits::Error::Range`] if there is no such user; otherwise those of the algebra.
+    pub fn answer<A: SlotAlgebra>(
+        &self,
+        alg: &A,
+        products: &A::Vector,
+        user: usize,
+    ) -> Result<A::Vector, A::Error> {
+        self.argmax.one_hot_of(alg, products, user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use circuits::Clear;
+    use protocol::levels::DecisionLevels;
+    use testkit::ClearTwin;
+
+    /// On exact vectors every user of a full evaluation plays an arm whose index is within the resolution of
+    /// the largest of its own, with and without padding, and without a width. The circuit uses the levels
+    /// that the protocol states.
+    #[test]
+    fn every_user_gets_its_own_arm() {
+        for (d, k, slots, alpha) in [(2, 2, 64, 0.5), (3, 3, 128, 0.5), (7, 4, 256, 0.0), (5, 16, 1024, 0.5)]
+        {
+            let mut config = BanditConfig { sqrt_degree: 31, ..BanditConfig::new(d, k) };
+            config.linear.width = bandit::Width::Constant { alpha };
+            let shape = Shape::for_problem(d, k);
+            let count = shape.arm_slots;
+            let users = slots / (count * count);
+            let levels = DecisionLevels::new(&config, shape).unwrap().after_scores();
+            let mut twin = ClearTwin::new(config.clone());
+            let unit = |seed: usize| {
+                let x: Vec<f64> = (0..d).map(|i| ((7 * seed + 3 * i + 1) as f64).sin()).collect();
+                let norm = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+                x.iter().map(|v| v / norm).collect::<Vec<f64>>()
+            };
+            (0..30).for_each(|t| twin.learn(&unit(t), (t as f64).cos()));
+            let scalars = Scalars::new(&config, 31, 30);
+            let circuit = PackedCircuit::new(&config, scalars, shape, slots).unwrap();
+            // The model takes the feedbacks in when indices are asked for.
+            twin.indices(&[unit(0)], 31, 30);
+            let (a, omega) = twin.model();
+            let (a, omega) = (a.clone(), omega.clone());
+            let rows = |user: usize| (0..k).map(|a| unit(1000 + 31 * user + a)).collect::<Vec<_>>();
+            let mut raised = vec![Complex64::ZERO; slots];
+            // The last user is not there.
+            for user in 0..users - 1 {
+                for (arm, x) in rows(user).iter().enumerate() {
+                    let z: f64 = (0..d).map(|i| (0..d).map(|j| x[i] * a[(i, j)] * x[j]).sum::<f64>()).sum();
+                    let u: f64 = x.iter().zip(omega.iter()).map(|(x, w)| x * w).sum();
+                    raised[(arm * users + user) * count] = Complex64::new(z, u) * circuit.factor(0);
+                }
+            }
+            let alg = Clear::new(slots).unwrap();
+            let products = circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap();
+            assert_eq!(alg.level(&products), 1);
+            for user in 0..users - 1 {
+                let answer = circuit.answer(&alg, &products, user).unwrap().real();
+                let indices = twin.indices(&rows(user), 31, 30);
+                let values: Vec<f64> = (0..k).map(|arm| answer[(arm * users + user) * count]).collect();
+                let largest = |v: &[f64]| (0..k).fold(0, |b, a| if v[a] > v[b] { a } else { b });
+                let gap = indices[largest(&indices)] - indices[largest(&values)];
+                assert!(gap < config.resolution() * scalars.range, "{d} {k}, user {user}: {gap}");
+                assert!(values.iter().all(|v| (-0.1..1.2).contains(v)), "{d} {k}, user {user}: {values:?}");
+            }
+        }
+    }
+}

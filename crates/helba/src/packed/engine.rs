@@ -1,0 +1,218 @@
+use super::circuit::PackedCircuit;
+use crate::{Engine, Error, Scalars};
+use circuits::{Encrypted, SlotAlgebra};
+use ckks::{
+    Ciphertext, EvaluationKeys, Evaluator, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, Raise,
+    SlotsToCoefficients,
+};
+use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS};
+use protocol::{BanditConfig, LOG_SCORE, PackedPlan, ScoreLayout, ScoreRing};
+use rand::CryptoRng;
+
+/// Computes packed decisions and their updates on ciphertexts of both rings. All packed bandits of a key pair
+/// share one engine.
+#[derive(Debug, Clone)]
+pub struct PackedEngine {
+    deep: Engine,
+    /// Vectors with as many slots as the ring of the deep circuit has.
+    slots: Encrypted,
+    ring: ScoreRing,
+    scores: Evaluator,
+    public_key: PublicKey,
+    key_id: KeyId,
+}
+
+/// The exchanges of one bandit with a holder of the key.
+#[derive(Debug, Clone)]
+pub struct Exchanges {
+    /// The coefficients of contexts, model and statistics.
+    pub layout: ScoreLayout,
+    /// Scores become slots at the level of the plan.
+    pub scores: Raise,
+    /// A sum of feedbacks becomes statistics.
+    pub statistics: Raise,
+    /// A model becomes the coefficients that contexts are multiplied by.
+    pub model: SlotsToCoefficients,
+}
+
+impl Exchanges {
+    /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores and the
+    /// ring `large` of the deep circuit.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a plan of other parameters.
+    pub fn new(
+        config: &BanditConfig,
+        plan: &PackedPlan,
+        ring: ScoreRing,
+        small: &Params,
+        large: &Params,
+    ) -> Result<Self, ckks::Error> {
+        let layout = ScoreLayout::new(config, plan, ring);
+        let slots = large.max_slots();
+        let raise = |places, level| Raise::new(small, large, places, LOG_SCORE, level);
+        let scores = raise(layout.raised_scores(slots), plan.scores_level)?;
+        let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
+        let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
+        let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
+        Ok(Exchanges { layout, scores, statistics, model })
+    }
+}
+
+/// Ciphertexts of the ring of scores under a mask, for a holder of the key, and the seed of the mask.
+#[derive(Debug, Clone)]
+pub struct Masked {
+    /// What the holder of the key decrypts.
+    pub ciphertext: Ciphertext,
+    /// The seed, which never leaves the server.
+    pub seed: MaskSeed,
+}
+
+/// The result of an evaluation, from which every user's answer is taken.
+#[derive(Debug, Clone)]
+pub struct Evaluated {
+    circuit: PackedCircuit,
+    products: Ciphertext,
+}
+
+impl PackedEngine {
+    /// The engine of the keys of `deep`, and of those of the ring of scores.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] never, since the slots are those of the ring.
+    pub fn new(
+        deep: Engine,
+        ring: ScoreRing,
+        params: Params,
+        public_key: PublicKey,
+        key_id: KeyId,
+        keys: EvaluationKeys,
+    ) -> Result<Self, Error> {
+        let slots = Encrypted::new(deep.evaluator().clone(), deep.params().max_slots())?;
+        Ok(PackedEngine { deep, slots, ring, scores: Evaluator::new(params, keys), public_key, key_id })
+    }
+
+    /// The engine of the deep circuit.
+    pub fn deep(&self) -> &Engine {
+        &self.deep
+    }
+
+    /// The ring of scores.
+    pub fn ring(&self) -> ScoreRing {
+        self.ring
+    }
+
+    /// The parameters of the ring of scores.
+    pub fn params(&self) -> &Params {
+        self.scores.params()
+    }
+
+    /// The id of the key pair of the ring of scores.
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    pub(super) fn scores_evaluator(&self) -> &Evaluator {
+        &self.scores
+    }
+
+    /// An empty pack of scores.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] if a key is missing.
+    pub fn packer(&self) -> Result<Packer, Error> {
+        let level = self.params().max_level();
+        Ok(Packer::new(&self.scores, self.ring.gap, level, f64::from(LOG_SCORE).exp2())?)
+    }
+
+    /// The scores of one user, divided by the gap as a [`Packer`] takes them. `model` is the model divided by
+    /// the gap.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for ciphertexts of another level or scale.
+    pub fn score(&self, contexts: &Ciphertext, model: &Ciphertext) -> Result<Ciphertext, Error> {
+        Ok(self.scores.mul_unrescaled(contexts, model)?)
+    }
+
+    /// The scores of one user as an answer of the open tier: flooded, and re-randomised.
+    ///
+    /// # Errors
+    /// As [`Self::score`].
+    pub fn open_answer<R: CryptoRng>(&self, scores: &Ciphertext, rng: &mut R) -> Result<Ciphertext, Error> {
+        let mut out = scores.clone();
+        // What packing would multiply by.
+        self.scores.mul_integer_assign(&mut out, self.ring.gap as i64);
+        ckks::flood_assign(self.params(), &mut out, SCORES_FLOOD_BITS, rng);
+        ckks::rerandomise_assign(self.params(), &self.public_key, &mut out, rng);
+        Ok(out)
+    }
+
+    /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a ciphertext of another level or scale.
+    pub fn mask<R: CryptoRng>(
+        &self,
+        raise: &Raise,
+        ciphertext: Ciphertext,
+        rng: &mut R,
+    ) -> Result<Masked, Error> {
+        let seed = ckks::mask_seed(rng);
+        self.mask_with(raise, ciphertext, seed, rng)
+    }
+
+    /// As [`Self::mask`], with the mask of `seed`.
+    pub(super) fn mask_with<R: CryptoRng>(
+        &self,
+        raise: &Raise,
+        mut ciphertext: Ciphertext,
+        seed: MaskSeed,
+        rng: &mut R,
+    ) -> Result<Masked, Error> {
+        raise.mask_assign(&mut ciphertext, &seed)?;
+        ckks::rerandomise_assign(self.params(), &self.public_key, &mut ciphertext, rng);
+        Ok(Masked { ciphertext, seed })
+    }
+
+    /// Square root, comparison and argmax of all users, from raised scores whose mask is `mask`.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing.
+    pub fn evaluate<R: CryptoRng>(
+        &self,
+        circuit: PackedCircuit,
+        raise: &Raise,
+        mut raised: Ciphertext,
+        mask: &Plaintext,
+        rng: &mut R,
+    ) -> Result<Evaluated, Error> {
+        raise.unmask_assign(&mut raised, mask)?;
+        let mut products = circuit.products(&self.slots, &raised)?;
+        // One encryption of zero serves all answers: each is under a mask and noise of its own.
+        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
+        Ok(Evaluated { circuit, products })
+    }
+
+    /// The answer of `user`, flooded.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] if there is no such user.
+    pub fn answer<R: CryptoRng>(
+        &self,
+        evaluated: &Evaluated,
+        user: usize,
+        rng: &mut R,
+    ) -> Result<Ciphertext, Error> {
+        let mut out = evaluated.circuit.answer(&self.slots, &evaluated.products, user)?;
+        ckks::flood_assign(self.deep.params(), &mut out, PACKED_FLOOD_BITS, rng);
+        Ok(out)
+    }
+
+    /// The circuit of an evaluation with these scalars.
+    ///
+    /// # Errors
+    /// As [`PackedCircuit::new`].
+    pub fn circuit(&self, config: &BanditConfig, scalars: Scalars) -> Result<PackedCircuit, Error> {
+        PackedCircuit::new(config, scalars, self.deep.shape(), self.slots.slots())
+    }
+}

@@ -1,0 +1,607 @@
+//! The state machine of a packed bandit, without I/O.
+//!
+//! A batch goes through four phases: open, raising (a holder of the key raises the sum of its feedbacks),
+//! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
+//! In every phase decisions use the current model, and feedback is added to the next sum.
+//!
+//! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte for
+//! byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a hash
+//! over all events so far: no mask is used for two sums or two models, whatever a crash undid.
+
+use super::engine::{Exchanges, Masked, PackedEngine};
+use super::rounds::{Round, Rounds};
+use crate::engine::ModelLevels;
+use crate::{Error, Scalars, journal, refresh};
+use ckks::{Ciphertext, Plaintext};
+use fault::OutOfRange;
+use num_complex::Complex64;
+use protocol::{
+    BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan, Receipt, Status,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The number of rounds that are given out after one event.
+const RESERVED_ROUNDS: u64 = 1024;
+/// The bytes of a decision id that hold its round. The others are a message authentication code.
+const ROUND_BYTES: usize = 6;
+
+/// Something that changes a packed bandit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// Rounds up to this one may be given out.
+    Rounds(u64),
+    /// The feedback on the decision of a round: the frame of [`ckks::write_partial_ciphertext`].
+    Feedback {
+        /// The round.
+        round: u64,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// The sum of a batch, raised.
+    Raised {
+        /// The task.
+        task: u64,
+        /// The frame of a ciphertext of the deep ring.
+        frame: Vec<u8>,
+    },
+    /// The next model, encrypted anew.
+    Refreshed {
+        /// The task.
+        task: u64,
+        /// The frame of the model in the deep ring.
+        deep: Vec<u8>,
+        /// The frame of the model in the ring of scores.
+        scores: Vec<u8>,
+    },
+}
+
+/// What an event did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Applied {
+    /// Rounds were reserved.
+    Reserved,
+    /// A feedback was counted. The receipt is that of its decision.
+    Counted(Receipt),
+    /// The sum was added to the statistics, and an update is due.
+    UpdateDue,
+    /// The model was replaced.
+    Installed,
+}
+
+/// What a holder of the key is asked for.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Its number, which the answer names.
+    pub id: u64,
+    /// The kind.
+    pub kind: TaskKind,
+    /// The masked ciphertext.
+    pub masked: Arc<Ciphertext>,
+}
+
+/// The kind of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskKind {
+    /// Raise the sum of a batch.
+    Sum,
+    /// Encrypt a model anew in both rings.
+    Model,
+}
+
+/// The inputs of a batch update.
+#[derive(Debug, Clone)]
+pub struct Update {
+    plan: PackedPlan,
+    statistics: Arc<Ciphertext>,
+    model: Arc<Ciphertext>,
+    factors: Factors,
+    seed: [u8; 32],
+    task: u64,
+}
+
+/// One packed bandit.
+#[derive(Debug, Clone)]
+pub struct PackedBandit {
+    state: State<Arc<Ciphertext>>,
+    exchanges: Arc<Exchanges>,
+}
+
+/// The state. `C` is a ciphertext in memory, and a frame in a store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State<C> {
+    config: BanditConfig,
+    plan: PackedPlan,
+    /// The key of decision ids and masks.
+    secret: [u8; 32],
+    /// A hash over all events so far.
+    history: [u8; 32],
+    /// Rounds up to this one were given out, or may have been.
+    reserved: u64,
+    answered: Rounds,
+    feedbacks: u64,
+    /// The feedbacks up to the last batch that was closed.
+    closed: u64,
+    model_feedbacks: u64,
+    batches: u64,
+    refreshes: u64,
+    /// The number of the last task.
+    tasks: u64,
+    /// A bound on the distance of the eigenvalues of A_j·V_j from one.
+    residual: f64,
+    /// A_j and ω_j in the deep ring.
+    model: C,
+    /// The model in the ring of scores, divided by the gap.
+    scores_model: C,
+    /// V and g up to the last batch that was raised.
+    statistics: C,
+    /// The sum of the feedbacks after `closed`.
+    sum: C,
+    phase: Phase<C>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Phase<C> {
+    Open,
+    Raising { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
+    Updating { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32] },
+    Refreshing { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
+}
+
+/// The parts of a state, by ring and level.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Scores,
+    Deep(usize),
+}
+
+impl PackedBandit {
+    /// A bandit without data: A = I/λ, ω = 0, V = λI. `secret` must be random.
+    ///
+    /// # Errors
+    /// As [`BanditConfig::packed_plan`].
+    pub fn create(engine: &PackedEngine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
+        let deep = engine.deep();
+        let (params, small) = (deep.params(), engine.params());
+        let plan = config.packed_plan(params, deep.shape(), engine.ring())?;
+        let exchanges = Self::exchanges_of(engine, &config, &plan)?;
+        let lambda = config.linear.lambda;
+        let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
+            let mut out = Ciphertext::zero(params, level);
+            deep.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
+            Ok(Arc::new(out))
+        };
+        let layout = Layout::of_packed(&config, &plan);
+        let model = layout.model(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+        let top = small.max_level();
+        let first = exchanges.layout.first_model(lambda);
+        let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
+        let mut scores_model = Ciphertext::zero(small, top);
+        engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
+        engine.scores_evaluator().divide_exactly_assign(&mut scores_model, engine.ring().gap.ilog2());
+        let state = State {
+            model: trivial(&model, plan.model_level)?,
+            scores_model: Arc::new(scores_model),
+            statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
+            sum: Arc::new(empty_sum(engine)),
+            config,
+            plan,
+            secret,
+            history: secret,
+            reserved: 0,
+            answered: Rounds::new(),
+            feedbacks: 0,
+            closed: 0,
+            model_feedbacks: 0,
+            batches: 0,
+            refreshes: 0,
+            tasks: 0,
+            residual: 0.0,
+            phase: Phase::Open,
+        };
+        Ok(PackedBandit { state, exchanges })
+    }
+
+    fn exchanges_of(
+        engine: &PackedEngine,
+        config: &BanditConfig,
+        plan: &PackedPlan,
+    ) -> Result<Arc<Exchanges>, Error> {
+        let (small, large) = (engine.params(), engine.deep().params());
+        Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large)?))
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &BanditConfig {
+        &self.state.config
+    }
+
+    /// The levels and sizes.
+    pub fn plan(&self) -> &PackedPlan {
+        &self.state.plan
+    }
+
+    /// The exchanges with a holder of the key.
+    pub fn exchanges(&self) -> &Arc<Exchanges> {
+        &self.exchanges
+    }
+
+    /// The model that contexts are multiplied by ([`PackedEngine::score`]).
+    pub fn scores_model(&self) -> &Arc<Ciphertext> {
+        &self.state.scores_model
+    }
+
+    /// t_j, the number of feedbacks in the current model.
+    pub fn model_feedbacks(&self) -> u64 {
+        self.state.model_feedbacks
+    }
+
+    /// The last round that may be given out without another [`Event::Rounds`].
+    pub fn reserved(&self) -> u64 {
+        self.state.reserved
+    }
+
+    /// The event that reserves more rounds.
+    pub fn reserve(&self) -> Event {
+        Event::Rounds(self.state.reserved + RESERVED_ROUNDS)
+    }
+
+    /// The scalars of a decision in `round`.
+    pub fn scalars(&self, round: u64) -> Scalars {
+        Scalars::new(&self.state.config, round, self.state.model_feedbacks)
+    }
+
+    /// The counters and the phase, where `round` is the last round that was given out.
+    pub fn status(&self, round: u64, pending: usize) -> Status {
+        let s = &self.state;
+        Status {
+            round,
+            feedbacks: s.feedbacks,
+            model_feedbacks: s.model_feedbacks,
+            batches: s.batches,
+            refreshes: s.refreshes,
+            updating: matches!(s.phase, Phase::Raising { .. } | Phase::Updating { .. }),
+            refresh_due: matches!(s.phase, Phase::Refreshing { .. }),
+            pending_decisions: pending,
+        }
+    }
+
+    /// The id of the decision of `round`: the round, and a code that only this bandit can compute.
+    pub fn decision_id(&self, round: u64) -> DecisionId {
+        let round = round.to_le_bytes();
+        let mut mac = blake3::Hasher::new_keyed(&self.state.secret);
+        mac.update(b"decision").update(&round);
+        let mut id = [0; 16];
+        id[..ROUND_BYTES].copy_from_slice(&round[..ROUND_BYTES]);
+        id[ROUND_BYTES..].copy_from_slice(&mac.finalize().as_bytes()[..16 - ROUND_BYTES]);
+        DecisionId(id)
+    }
+
+    /// The round of a decision of this bandit, or `None` with its receipt if its feedback was counted.
+    ///
+    /// # Errors
+    /// [`protocol::Error::UnknownDecision`] for an id that this bandit has not given out, or that is too old.
+    pub fn waiting(&self, id: DecisionId) -> Result<Result<u64, Receipt>, Error> {
+        let mut round = [0; 8];
+        round[..ROUND_BYTES].copy_from_slice(&id.0[..ROUND_BYTES]);
+        let round = u64::from_le_bytes(round);
+        // In constant time, since the code is a secret of the bandit until the id is given out.
+        let same = blake3::hash(&self.decision_id(round).0) == blake3::hash(&id.0);
+        let state = if same { self.state.answered.get(round) } else { Round::Forgotten };
+        match state {
+            Round::Waits => Ok(Ok(round)),
+            Round::Answered => Ok(Err(self.receipt(round))),
+            Round::Forgotten => Err(protocol::Error::UnknownDecision { id: id.to_string() }.into()),
+        }
+    }
+
+    fn receipt(&self, round: u64) -> Receipt {
+        let State { feedbacks, batches, .. } = self.state;
+        Receipt { decision: self.decision_id(round).to_string(), feedbacks, batches }
+    }
+
+    /// The task that waits for a holder of the key.
+    pub fn task(&self) -> Option<Task> {
+        match &self.state.phase {
+            Phase::Raising { task, masked, .. } => {
+                Some(Task { id: *task, kind: TaskKind::Sum, masked: masked.clone() })
+            }
+            Phase::Refreshing { task, masked, .. } => {
+                Some(Task { id: *task, kind: TaskKind::Model, masked: masked.clone() })
+            }
+            Phase::Open | Phase::Updating { .. } => None,
+        }
+    }
+
+    /// Applies an event. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
+    /// round that does not wait; [`Error::Protocol`] for an answer to a task that does not wait.
+    pub fn apply(&mut self, engine: &PackedEngine, event: &Event) -> Result<Applied, Error> {
+        let (small, deep) = (engine.params(), engine.deep());
+        let mut next = self.state.clone();
+        next.note(event)?;
+        let applied = match event {
+            Event::Rounds(reserved) => {
+                next.reserved = next.reserved.max(*reserved);
+                Applied::Reserved
+            }
+            Event::Feedback { round, frame } => {
+                if next.answered.get(*round) != Round::Waits {
+                    let id = self.decision_id(*round).to_string();
+                    return Err(protocol::Error::UnknownDecision { id }.into());
+                }
+                let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
+                let count = self.exchanges.layout.numbers();
+                let key = engine.key_id();
+                let feedback = ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?;
+                let mut sum = Arc::unwrap_or_clone(next.sum);
+                engine.scores_evaluator().add_assign(&mut sum, &feedback)?;
+                next.sum = Arc::new(sum);
+                next.answered.answer(*round);
+                next.feedbacks += 1;
+                let due = next.config.linear.batch_ends_publicly(next.feedbacks, next.closed);
+                if matches!(next.phase, Phase::Open) && (due || next.residual > INVERSE_TOLERANCE) {
+                    next.close(engine, &self.exchanges)?;
+                }
+                let receipt = Receipt {
+                    decision: self.decision_id(*round).to_string(),
+                    feedbacks: next.feedbacks,
+                    batches: next.batches,
+                };
+                Applied::Counted(receipt)
+            }
+            Event::Raised { task, frame } => {
+                let Phase::Raising { task: want, at, residual, seed, .. } = next.phase else {
+                    return Err(unasked(*task));
+                };
+                if want != *task {
+                    return Err(unasked(*task));
+                }
+                let raise = &self.exchanges.statistics;
+                let level = next.plan.statistics_level;
+                let mut raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame)?;
+                raise.unmask_assign(&mut raised, &raise.encode_mask(&seed, self.statistics_factor())?)?;
+                let mut statistics = Arc::unwrap_or_clone(next.statistics);
+                deep.evaluator().add_assign(&mut statistics, &raised)?;
+                next.statistics = Arc::new(statistics);
+                let untested = at - next.model_feedbacks;
+                let (task, seed) = (next.next_task(), next.mask());
+                next.phase = Phase::Updating { task, at, untested, residual, seed };
+                Applied::UpdateDue
+            }
+            Event::Refreshed { task, deep: frame, scores } => {
+                let (want, at, residual, seed) = match next.phase {
+                    Phase::Refreshing { task, at, residual, seed, .. }
+                    | Phase::Updating { task, at, residual, seed, .. } => (task, at, residual, seed),
+                    _ => return Err(unasked(*task)),
+                };
+                if want != *task {
+                    return Err(unasked(*task));
+                }
+                let plan = &next.plan;
+                let model = ckks::read_ciphertext(deep.params(), deep.key_id(), plan.model_level, frame)?;
+                let top = small.max_level();
+                let mut scores = ckks::read_ciphertext(small, engine.key_id(), top, scores)?;
+                let model =
+                    refresh::reveal(deep.params(), model, plan.refresh_level, plan.model_slots, &seed);
+                self.exchanges.model.unmask_assign(&mut scores, &seed)?;
+                let log_gap = engine.ring().gap.ilog2();
+                engine.scores_evaluator().divide_exactly_assign(&mut scores, log_gap);
+                (next.model, next.scores_model) = (Arc::new(model), Arc::new(scores));
+                next.model_feedbacks = at;
+                next.residual = residual;
+                next.refreshes += 1;
+                next.phase = Phase::Open;
+                // Feedback that came in the meantime may end the next batch at once.
+                let waiting = next.feedbacks > next.closed;
+                let due = next.config.linear.batch_ends_publicly(next.feedbacks, next.closed);
+                if waiting && (due || residual > INVERSE_TOLERANCE) {
+                    next.close(engine, &self.exchanges)?;
+                }
+                Applied::Installed
+            }
+        };
+        self.state = next;
+        Ok(applied)
+    }
+
+    /// The factor of a raise of statistics.
+    pub fn statistics_factor(&self) -> f64 {
+        self.exchanges.layout.statistics_factor()
+    }
+
+    /// The inputs of an update, if one is due.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if no Newton iteration converges, which the end of the batch would have reported.
+    pub fn update(&self) -> Result<Option<Update>, Error> {
+        let s = &self.state;
+        let Phase::Updating { task, untested, seed, .. } = s.phase else { return Ok(None) };
+        let factors = s.newton(untested)?;
+        let (plan, statistics, model) = (s.plan.clone(), s.statistics.clone(), s.model.clone());
+        Ok(Some(Update { plan, statistics, model, factors, seed, task }))
+    }
+
+    /// Takes the masked model of an update. It is no event, because the events before determine it. A model of
+    /// another update changes nothing.
+    pub fn updated(&mut self, update: &Update, masked: Ciphertext) {
+        if let Phase::Updating { task, at, residual, seed, .. } = self.state.phase
+            && task == update.task
+        {
+            self.state.phase = Phase::Refreshing { task, at, residual, seed, masked: Arc::new(masked) };
+        }
+    }
+
+    /// The state with every ciphertext as a frame.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if it cannot be serialised.
+    pub fn to_bytes(&self, engine: &PackedEngine) -> Result<Vec<u8>, Error> {
+        let write = |place, ciphertext: Arc<Ciphertext>| -> Result<Vec<u8>, Error> {
+            let (params, key) = ring_of(engine, place);
+            // Frames hold the canonical scale, and the sum has another one.
+            let canonical = params.scale(ciphertext.level());
+            let ciphertext = Arc::unwrap_or_clone(ciphertext).with_scale(canonical);
+            Ok(ckks::write_ciphertext(params, key, &ciphertext))
+        };
+        let state = self.state.clone().try_map(write)?;
+        postcard::to_stdvec(&state).map_err(|_| Error::Broken("a state that cannot be serialised"))
+    }
+
+    /// A bandit from [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::BadState`], [`Error::Ckks`] for bytes that are not those of a bandit of these keys.
+    pub fn from_bytes(engine: &PackedEngine, bytes: &[u8]) -> Result<Self, Error> {
+        let state: State<Vec<u8>> = journal::decode(bytes)?;
+        let deep = engine.deep();
+        let (plan, config) = (&state.plan, &state.config);
+        if config.packed_plan(deep.params(), deep.shape(), engine.ring())? != *plan {
+            return Err(Error::BadState("it was made with other parameters".into()));
+        }
+        if !state.answered.is_valid() {
+            return Err(Error::BadState("its rounds are not those of this version".into()));
+        }
+        let exchanges = Self::exchanges_of(engine, config, plan)?;
+        let read = |place, frame: Vec<u8>| -> Result<Arc<Ciphertext>, Error> {
+            let (params, key) = ring_of(engine, place);
+            let level = match place {
+                Place::Scores => params.max_level(),
+                Place::Deep(level) => level,
+            };
+            Ok(Arc::new(ckks::read_ciphertext(params, key, level, &frame)?))
+        };
+        let mut state = state.try_map(read)?;
+        let scale = f64::from(LOG_SCORE).exp2();
+        state.sum = Arc::new(Arc::unwrap_or_clone(state.sum).with_scale(scale));
+        if let Phase::Raising { masked, .. } = &mut state.phase {
+            *masked = Arc::new((**masked).clone().with_scale(scale));
+        }
+        Ok(PackedBandit { state, exchanges })
+    }
+}
+
+impl Update {
+    /// Computes the next model under its mask.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] if a key is missing.
+    pub fn run(&self, engine: &PackedEngine) -> Result<Ciphertext, Error> {
+        let Update { plan, statistics, model, factors, seed, .. } = self;
+        let to = ModelLevels { refresh: plan.refresh_level, model: plan.model_level };
+        let unused = plan.newton_steps - factors.steps().len();
+        let deep = engine.deep();
+        let model = deep.update_model(statistics, model, factors, plan.design_scale, unused, to)?;
+        let mut rng = ChaCha20Rng::from_seed(derive(seed, b"zero"));
+        Ok(refresh::hide(deep.params(), deep.public_key(), &model, seed, &mut rng))
+    }
+}
+
+/// A sum of no feedbacks.
+fn empty_sum(engine: &PackedEngine) -> Ciphertext {
+    let small = engine.params();
+    Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2())
+}
+
+fn ring_of(engine: &PackedEngine, place: Place) -> (&ckks::Params, ckks::KeyId) {
+    match place {
+        Place::Scores => (engine.params(), engine.key_id()),
+        Place::Deep(_) => (engine.deep().params(), engine.deep().key_id()),
+    }
+}
+
+fn unasked(task: u64) -> Error {
+    protocol::Error::OutOfRange(OutOfRange::new("task", task, "one that waits for an answer")).into()
+}
+
+/// A seed for one purpose.
+fn derive(seed: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
+    *blake3::Hasher::new_keyed(seed).update(purpose).finalize().as_bytes()
+}
+
+impl<C> State<C> {
+    /// Adds an event to the history.
+    fn note(&mut self, event: &Event) -> Result<(), Error> {
+        let bytes =
+            postcard::to_stdvec(event).map_err(|_| Error::Broken("an event that cannot be written"))?;
+        self.history = *blake3::Hasher::new_keyed(&self.history).update(&bytes).finalize().as_bytes();
+        Ok(())
+    }
+
+    fn next_task(&mut self) -> u64 {
+        self.tasks += 1;
+        self.tasks
+    }
+
+    /// The seed of the mask of the last task, which nobody else can compute.
+    fn mask(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(b"mask").update(&self.history).update(&self.tasks.to_le_bytes());
+        *hasher.finalize().as_bytes()
+    }
+
+    /// The Newton factors of an update with `untested` feedbacks.
+    fn newton(&self, untested: u64) -> Result<Factors, Error> {
+        let steps = self.config.newton(self.residual, untested, self.plan.newton_steps);
+        steps.map_err(|_| Error::Broken("a batch that Newton's iteration does not converge for"))
+    }
+
+    fn try_map<D>(self, mut map: impl FnMut(Place, C) -> Result<D, Error>) -> Result<State<D>, Error> {
+        let plan = &self.plan;
+        let phase = match self.phase {
+            Phase::Open => Phase::Open,
+            Phase::Raising { task, at, residual, seed, masked } => {
+                Phase::Raising { task, at, residual, seed, masked: map(Place::Scores, masked)? }
+            }
+            Phase::Updating { task, at, untested, residual, seed } => {
+                Phase::Updating { task, at, untested, residual, seed }
+            }
+            Phase::Refreshing { task, at, residual, seed, masked } => {
+                let masked = map(Place::Deep(plan.refresh_level), masked)?;
+                Phase::Refreshing { task, at, residual, seed, masked }
+            }
+        };
+        Ok(State {
+            model: map(Place::Deep(plan.model_level), self.model)?,
+            scores_model: map(Place::Scores, self.scores_model)?,
+            statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
+            sum: map(Place::Scores, self.sum)?,
+            phase,
+            config: self.config,
+            plan: self.plan,
+            secret: self.secret,
+            history: self.history,
+            reserved: self.reserved,
+            answered: self.answered,
+            feedbacks: self.feedbacks,
+            closed: self.closed,
+            model_feedbacks: self.model_feedbacks,
+            batches: self.batches,
+            refreshes: self.refreshes,
+            tasks: self.tasks,
+            residual: self.residual,
+        })
+    }
+}
+
+impl State<Arc<Ciphertext>> {
+    /// Ends the batch: its sum waits, under a mask, for a holder of the key.
+    fn close(&mut self, engine: &PackedEngine, exchanges: &Exchanges) -> Result<(), Error> {
+        let untested = self.feedbacks - self.model_feedbacks;
+        let residual = self.newton(untested)?.residual();
+        let (task, seed) = (self.next_task(), self.mask());
+        let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
+        let sum = std::mem::replace(&mut self.sum, Arc::new(empty_sum(engine)));
+        let sum = Arc::unwrap_or_clone(sum);
+        let Masked { ciphertext, .. } = engine.mask_with(&exchanges.statistics, sum, seed, &mut rng)?;
+        let at = self.feedbacks;
+        self.phase = Phase::Raising { task, at, residual, seed, masked: Arc::new(ciphertext) };
+        self.batches += 1;
+        self.closed = at;
+        Ok(())
+    }
+}
