@@ -1,10 +1,10 @@
 use crate::Error;
-use ckks::{KeyStorage, ParamsSpec, Security};
+use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{GaloisKey, KeyPlan, Shape};
+use protocol::{GaloisKey, KeyPlan, ScoreRing, Shape};
 use rand::CryptoRng;
 use std::io::Write;
-use wire::{AccessToken, BundleKind, BundleWriter, Manifest, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleWriter, Manifest, ScoresManifest, SecretBundle};
 
 /// A request for a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,32 +47,32 @@ pub fn generate<R: CryptoRng>(
     let Request { shape, toy, created } = request;
     let plan = KeyPlan::new(shape, toy)?;
     check_security(&plan.params, toy)?;
-    let params = plan.params.validate()?;
-    let secret_key = SecretKey::generate(&params, rng);
-    let public_key = ckks_secret::public_key(&secret_key, rng);
-    let key_id = public_key.id(&params);
-    // In the order in which a loaded bundle is written: the relinearisation key first.
-    let mut wanted = vec![(None, plan.relin_level, KeyStorage::Expanded)];
-    wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, storage }| {
-        (Some(automorphism.element(&params)), level, storage)
-    }));
-    wanted.sort_by_key(|key| key.0);
-    let total = 1 + wanted.len() as u32;
+    let large = RingKeys::large(&plan, rng)?;
+    let scores = plan.scores.map(|ring| RingKeys::scores(ring, rng)).transpose()?;
     let token = AccessToken::generate(rng);
-    let manifest = Manifest::new(&params, key_id, shape, created, total, token.digest());
-    let two = Manifest { frames: 2, ..manifest.clone() };
-    let (_, secret_bytes) = SecretBundle::write(&two, &secret_key.to_bytes(key_id), &token, secret)?;
+    let stated = |frames: fn(&RingKeys) -> u32| {
+        let scores = scores.as_ref().map(|ring| ScoresManifest::new(&ring.params, ring.key_id, frames(ring)));
+        (frames(&large), scores)
+    };
+    // A secret bundle has one key of each ring, and the token.
+    let (keys, of_scores) = stated(|_| 1);
+    let digest = token.digest();
+    let (params, key_id) = (&large.params, large.key_id);
+    let manifest = Manifest::new(params, key_id, shape, created, keys + 1, digest, of_scores);
+    let frame_of_scores = scores.as_ref().map(|ring| ring.secret_key.to_bytes(ring.key_id));
+    let frame_of_scores = frame_of_scores.as_ref().map(|frame| &frame[..]);
+    let frame = large.secret_key.to_bytes(key_id);
+    let (_, secret_bytes) = SecretBundle::write(&manifest, &frame, frame_of_scores, &token, secret)?;
 
+    let (frames, of_scores) = stated(RingKeys::public_frames);
+    let manifest = Manifest::new(params, key_id, shape, created, frames, digest, of_scores);
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest, public)?;
-    writer.frame(&ckks::write_public_key(&params, &public_key))?;
-    progress(1, total);
-    for (done, (element, level, storage)) in (2..).zip(wanted) {
-        let key = match element {
-            None => ckks_secret::relin_key(&secret_key, level, rng),
-            Some(element) => ckks_secret::galois_key(&secret_key, element, level, rng),
-        };
-        writer.frame(&ckks::write_key_switch_key(&params, key_id, element, &key.stored_as(storage)))?;
-        progress(done, total);
+    let mut done = 0;
+    for ring in [&large].into_iter().chain(&scores) {
+        ring.write(&mut writer, rng, || {
+            done += 1;
+            progress(done, manifest.frames);
+        })?;
     }
     let (_, public_bytes) = writer.finish()?;
     let security = params.spec().security;
@@ -81,6 +81,73 @@ pub fn generate<R: CryptoRng>(
         _ => security.max_log_qp(params.spec().log_n),
     };
     Ok(Summary { manifest, public_bytes, secret_bytes, max_log2_qp })
+}
+
+/// The key pair of a ring, and the evaluation keys that it will have.
+struct RingKeys {
+    params: Params,
+    secret_key: SecretKey,
+    public_key: PublicKey,
+    key_id: KeyId,
+    /// In the order in which they are written: the relinearisation key first.
+    wanted: Vec<(Option<GaloisElement>, usize, KeyStorage)>,
+}
+
+impl RingKeys {
+    fn large<R: CryptoRng>(plan: &KeyPlan, rng: &mut R) -> Result<Self, Error> {
+        let params = plan.params.validate()?;
+        let mut wanted = vec![(None, plan.relin_level, KeyStorage::Expanded)];
+        wanted.extend(plan.galois.iter().map(|&GaloisKey { automorphism, level, storage }| {
+            (Some(automorphism.element(&params)), level, storage)
+        }));
+        wanted.sort_by_key(|key| key.0);
+        Ok(Self::generate(params, wanted, rng))
+    }
+
+    fn scores<R: CryptoRng>(ring: ScoreRing, rng: &mut R) -> Result<Self, Error> {
+        let params = ring.params.validate()?;
+        let elements = ckks::pack_elements(&params, ring.gap)?.into_iter().map(Some);
+        let key = |element| (element, params.max_level(), KeyStorage::Expanded);
+        let wanted = [None].into_iter().chain(elements).map(key).collect();
+        Ok(Self::generate(params, wanted, rng))
+    }
+
+    fn generate<R: CryptoRng>(
+        params: Params,
+        wanted: Vec<(Option<GaloisElement>, usize, KeyStorage)>,
+        rng: &mut R,
+    ) -> Self {
+        let secret_key = SecretKey::generate(&params, rng);
+        let public_key = ckks_secret::public_key(&secret_key, rng);
+        let key_id = public_key.id(&params);
+        RingKeys { params, secret_key, public_key, key_id, wanted }
+    }
+
+    fn public_frames(&self) -> u32 {
+        1 + self.wanted.len() as u32
+    }
+
+    /// Writes the public key, then generates and writes one evaluation key after the other. `progress` is
+    /// called after each frame.
+    fn write<W: Write, R: CryptoRng>(
+        &self,
+        writer: &mut BundleWriter<W>,
+        rng: &mut R,
+        mut progress: impl FnMut(),
+    ) -> Result<(), Error> {
+        let RingKeys { params, secret_key, public_key, key_id, wanted } = self;
+        writer.frame(&ckks::write_public_key(params, public_key))?;
+        progress();
+        for &(element, level, storage) in wanted {
+            let key = match element {
+                None => ckks_secret::relin_key(secret_key, level, rng),
+                Some(element) => ckks_secret::galois_key(secret_key, element, level, rng),
+            };
+            writer.frame(&ckks::write_key_switch_key(params, *key_id, element, &key.stored_as(storage)))?;
+            progress();
+        }
+        Ok(())
+    }
 }
 
 fn check_security(params: &ParamsSpec, toy: bool) -> Result<(), Error> {
@@ -96,7 +163,7 @@ mod tests {
 
     #[test]
     fn sets_without_security_must_be_asked_for() {
-        for spec in ParamsSpec::named() {
+        for spec in ParamsSpec::named().iter().chain(ParamsSpec::scores()) {
             let insecure = spec.security == Security::None;
             assert!(check_security(spec, true).is_ok());
             match check_security(spec, false) {

@@ -172,7 +172,8 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     say!("bundle        {kind}, {} frames announced", reader.manifest().frames);
     print_manifest(reader.manifest())?;
     say!("frames        not checked here: server and device check them when they load the bundle");
-    reader.manifest().params().with_context(|| path.display().to_string())?;
+    let large = reader.manifest().params().with_context(|| path.display().to_string())?;
+    reader.manifest().scores(&large).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -183,6 +184,12 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("shape         {}", m.shape);
     say!("security      {} bits", m.security_bits);
     say!("log2(QP)      {:.1}", m.log2_qp);
+    if let Some(scores) = &m.scores {
+        let wire::ScoresManifest { params, security_bits, log2_qp, .. } = scores;
+        say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
+        say!("  fingerprint {}", scores.fingerprint);
+        say!("  key id      {}", scores.key_id);
+    }
     say!("created       {}", m.created_at());
     Ok(())
 }

@@ -151,7 +151,7 @@ impl Bandits {
     ) -> Result<Self, Error> {
         let keys = match bundle {
             Some(bundle) => {
-                let PublicBundle { manifest, params, public_key, key_id, keys } = bundle;
+                let PublicBundle { manifest, params, public_key, key_id, keys, .. } = bundle;
                 let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
                 Some(Arc::new(Keys { engine, manifest }))
             }

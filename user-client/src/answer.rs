@@ -181,6 +181,7 @@ mod tests {
             let mut device = Device::new(
                 secret,
                 KeyId([1; 16]),
+                None,
                 Shape::for_problem(2, 2),
                 wire::AccessToken::from_bytes(&[1; 32]).unwrap(),
             );

@@ -15,6 +15,8 @@ use zeroize::Zeroizing;
 pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
+    /// The secret key of the ring of scores with its id, if the shape has one.
+    scores: Option<(SecretKey, KeyId)>,
     shape: Shape,
     token: AccessToken,
     answers: Answers,
@@ -36,10 +38,17 @@ pub(crate) struct Agreement {
 }
 
 impl Device {
-    /// A device with keys that were generated in this process. Trace answers are counted in memory.
-    pub fn new(secret: SecretKey, key_id: KeyId, shape: Shape, token: AccessToken) -> Self {
+    /// A device with keys that were generated in this process, `scores` those of the ring of scores. Trace
+    /// answers are counted in memory.
+    pub fn new(
+        secret: SecretKey,
+        key_id: KeyId,
+        scores: Option<(SecretKey, KeyId)>,
+        shape: Shape,
+        token: AccessToken,
+    ) -> Self {
         let answers = Answers::new(key_id, secret.params());
-        Device { secret, key_id, shape, token, answers }
+        Device { secret, key_id, scores, shape, token, answers }
     }
 
     /// Loads a secret bundle. On Unix, only the owner may be able to read the file. Trace answers are counted
@@ -94,7 +103,15 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        Ok(Self::new(secret, key_id, bundle.manifest.shape, bundle.token))
+        let scores = match (&bundle.scores, &bundle.manifest.scores) {
+            (Some(scores), Some(stated)) => {
+                let (secret, key_id) = SecretKey::from_bytes(&scores.params, &scores.frame)?;
+                stated.check_key(key_id)?;
+                Some((secret, key_id))
+            }
+            _ => None,
+        };
+        Ok(Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token))
     }
 
     /// Allows `most` trace answers under this key, or [`crate::most_answers`] if that is less. By default a
@@ -118,6 +135,11 @@ impl Device {
     /// The id of the key pair.
     pub fn key_id(&self) -> KeyId {
         self.key_id
+    }
+
+    /// The id of the key pair of the ring of scores, if the shape has one.
+    pub fn scores_key_id(&self) -> Option<KeyId> {
+        self.scores().map(|(_, key_id)| key_id)
     }
 
     /// The shape of the keys.
@@ -150,6 +172,11 @@ impl Device {
 
     pub(crate) fn secret(&self) -> &SecretKey {
         &self.secret
+    }
+
+    /// The secret key of the ring of scores with its id, if the shape has one.
+    pub(crate) fn scores(&self) -> Option<(&SecretKey, KeyId)> {
+        self.scores.as_ref().map(|(secret, key_id)| (secret, *key_id))
     }
 
     /// Checks that `created` is a bandit of this key, and that its plan follows from its configuration, so

@@ -188,7 +188,7 @@ pub const TOY_LOGN14_DEPTH22: ParamsSpec = ParamsSpec {
 };
 
 impl ParamsSpec {
-    /// All named sets.
+    /// The sets of the deep circuit.
     pub fn named() -> &'static [ParamsSpec] {
         &[
             LOGN15_LOGQP825_DEPTH17,
@@ -202,9 +202,9 @@ impl ParamsSpec {
         ]
     }
 
-    /// The set with this name.
-    pub fn by_name(name: &str) -> Option<ParamsSpec> {
-        Self::named().iter().find(|s| s.name == name).copied()
+    /// The sets of the ring of scores.
+    pub fn scores() -> &'static [ParamsSpec] {
+        &[LOGN13_LOGQP147_SCORES, TOY_LOGN11_SCORES]
     }
 
     /// Finds the primes, checks log₂(QP) against the published table, and builds every table.

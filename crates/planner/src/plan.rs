@@ -173,7 +173,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
     let depth = |list: &[(&'static str, usize)]| {
         list.iter().map(|&(step, levels)| Depth { step, levels }).collect::<Vec<_>>()
     };
-    let key_costs = key_costs(&params, &keys);
+    let key_costs = key_costs(&params, &keys)?;
     let state: u64 =
         [levels.model_level, levels.statistics_level, levels.trace_level, levels.statistics_level]
             .iter()
@@ -313,31 +313,51 @@ fn seeded_frame(basis: &rns::Basis, parts: usize) -> u64 {
     (ckks::FRAME_HEADER_BYTES + 32 + parts * poly + ckks::FRAME_DIGEST_BYTES) as u64
 }
 
-fn key_costs(params: &Params, keys: &KeyPlan) -> Vec<KeyCost> {
-    let switch = |kind, gadget: &Gadget, keys: &[(usize, KeyStorage)]| KeyCost {
-        kind,
-        count: keys.len(),
-        bytes: keys.iter().map(|&(l, _)| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
-        memory: keys
-            .iter()
-            .map(|&(l, storage)| KeySwitchKey::bytes_at(params, gadget, l, storage) as u64)
-            .sum(),
-    };
-    let top = params.max_level();
+fn key_costs(params: &Params, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
     let rotations = |storage| -> Vec<_> {
         keys.galois.iter().filter(|key| key.storage == storage).map(|key| (key.level, storage)).collect()
     };
-    vec![
-        KeyCost {
-            kind: "public key",
-            count: 1,
-            bytes: seeded_frame(params.q_basis(top), 1),
-            memory: memory_of(params, 2 * (top + 1)),
-        },
-        switch("relinearisation", params.relin_gadget(), &[(keys.relin_level, KeyStorage::Expanded)]),
-        switch("rotations and conjugation", params.galois_gadget(), &rotations(KeyStorage::Expanded)),
-        switch("rotations of updates alone, seeded", params.galois_gadget(), &rotations(KeyStorage::Seeded)),
-    ]
+    let (relin, galois) = (params.relin_gadget(), params.galois_gadget());
+    let mut costs = vec![
+        public_key_cost("public key", params),
+        switch_cost("relinearisation", params, relin, &[(keys.relin_level, KeyStorage::Expanded)]),
+        switch_cost("rotations and conjugation", params, galois, &rotations(KeyStorage::Expanded)),
+        switch_cost("rotations of updates alone, seeded", params, galois, &rotations(KeyStorage::Seeded)),
+    ];
+    if let Some(ring) = keys.scores {
+        let params = ring.params.validate()?;
+        let (relin, galois) = (params.relin_gadget(), params.galois_gadget());
+        let key = (params.max_level(), KeyStorage::Expanded);
+        let packing = vec![key; ckks::pack_elements(&params, ring.gap)?.len()];
+        costs.extend([
+            public_key_cost("public key of the ring of scores", &params),
+            switch_cost("relinearisation of scores", &params, relin, &[key]),
+            switch_cost("packing of scores", &params, galois, &packing),
+        ]);
+    }
+    Ok(costs)
+}
+
+fn public_key_cost(kind: &'static str, params: &Params) -> KeyCost {
+    let top = params.max_level();
+    let (bytes, memory) = (seeded_frame(params.q_basis(top), 1), memory_of(params, 2 * (top + 1)));
+    KeyCost { kind, count: 1, bytes, memory }
+}
+
+/// The cost of key-switch keys of these levels.
+fn switch_cost(
+    kind: &'static str,
+    params: &Params,
+    gadget: &Gadget,
+    keys: &[(usize, KeyStorage)],
+) -> KeyCost {
+    let memory = |&(l, storage): &(usize, _)| KeySwitchKey::bytes_at(params, gadget, l, storage) as u64;
+    KeyCost {
+        kind,
+        count: keys.len(),
+        bytes: keys.iter().map(|&(l, _)| seeded_frame(params.qp_basis(l), gadget.digits(l))).sum(),
+        memory: keys.iter().map(memory).sum(),
+    }
 }
 
 fn message_costs(params: &Params, levels: &protocol::Plan, asks: bool) -> Vec<MessageCost> {

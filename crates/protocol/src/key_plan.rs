@@ -29,6 +29,9 @@ pub struct KeyPlan {
     pub relin_level: usize,
     /// The Galois keys: those of rotations in ascending order, and that of conjugation if scores need it.
     pub galois: Vec<GaloisKey>,
+    /// The ring of scores, if the shape fits into one. It has a secret key of its own, and keys of its top
+    /// level: relinearisation and [`ckks::pack_elements`].
+    pub scores: Option<ScoreRing>,
 }
 
 /// The map of the slots of a Galois key.
@@ -124,7 +127,8 @@ impl KeyPlan {
         }
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
-        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect() })
+        let scores = ScoreRing::beside(&params, shape);
+        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect(), scores })
     }
 }
 

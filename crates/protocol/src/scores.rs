@@ -19,7 +19,7 @@
 
 use crate::layout::check_features;
 use crate::{BanditConfig, Error, PackedPlan, Shape};
-use ckks::{ParamsSpec, Places, Term};
+use ckks::{ParamsSpec, Places, Security, Term};
 
 /// log₂ of the scale of contexts and model.
 pub const LOG_FACTOR: u32 = 22;
@@ -38,6 +38,12 @@ pub struct ScoreRing {
 }
 
 impl ScoreRing {
+    /// The ring for keys of `shape` whose large ring has the set `large`: one without security exactly beside
+    /// a large ring without security.
+    pub fn beside(large: &ParamsSpec, shape: Shape) -> Option<Self> {
+        Self::for_shape(shape, large.security == Security::None)
+    }
+
     /// The ring for `shape`, or for tests the one without security. `None` if the D(D + 3)/2 numbers of an
     /// arm do not fit into the gap.
     pub fn for_shape(shape: Shape, toy: bool) -> Option<Self> {

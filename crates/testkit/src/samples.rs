@@ -1,11 +1,14 @@
 //! Valid messages and bundles, the same in every run.
 
-use ckks::TOY_LOGN12_DEPTH21;
+use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
 use protocol::{DecisionId, RefreshId, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use wire::{AccessToken, BundleKind, BundleWriter, DecideReply, FeedbackRequest, Manifest, SecretBundle};
+use wire::{
+    AccessToken, BundleKind, BundleWriter, DecideReply, FeedbackRequest, Manifest, ScoresManifest,
+    SecretBundle,
+};
 
 /// A reply with all parts. The parts are no ciphertexts.
 pub fn reply() -> DecideReply {
@@ -30,21 +33,32 @@ pub fn request() -> FeedbackRequest {
     }
 }
 
-/// The bytes of a public and a secret bundle of toy keys. The public one has a public key and no evaluation
-/// key, so that it is refused only when its keys are checked for completeness.
+/// The bytes of a public and a secret bundle of toy keys. The public one has the public keys of both rings
+/// and no evaluation key, so that it is refused only when its keys are checked for completeness.
 ///
 /// # Panics
 /// Never: the parameters are valid, and vectors can be written.
 pub fn bundles() -> (Vec<u8>, Vec<u8>) {
-    let params = TOY_LOGN12_DEPTH21.validate().expect("a toy set");
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let secret = SecretKey::generate(&params, &mut rng);
-    let public = ckks_secret::public_key(&secret, &mut rng);
-    let (id, token) = (public.id(&params), AccessToken::generate(&mut rng));
-    let manifest = Manifest::new(&params, id, Shape::for_problem(2, 2), 0, 1, token.digest());
-    let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).expect("a vector");
+    let (params, secret, public, id) = key_pair(TOY_LOGN12_DEPTH21, &mut rng);
+    let (small, small_secret, small_public, small_id) = key_pair(TOY_LOGN11_SCORES, &mut rng);
+    let token = AccessToken::generate(&mut rng);
+    let manifest = |frames| {
+        let scores = ScoresManifest::new(&small, small_id, 1);
+        Manifest::new(&params, id, Shape::for_problem(2, 2), 0, frames, token.digest(), Some(scores))
+    };
+    let mut writer = BundleWriter::new(BundleKind::Public, &manifest(1), Vec::new()).expect("a vector");
     writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");
-    let two = Manifest { frames: 2, ..manifest };
-    let secret = SecretBundle::write(&two, &secret.to_bytes(id), &token, Vec::new()).expect("a vector");
-    (writer.finish().expect("one frame").0, secret.0)
+    writer.frame(&ckks::write_public_key(&small, &small_public)).expect("a vector");
+    let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
+    let secret = SecretBundle::write(&manifest(2), &frame, Some(&small_frame), &token, Vec::new());
+    (writer.finish().expect("two frames").0, secret.expect("a vector").0)
+}
+
+fn key_pair(spec: ParamsSpec, rng: &mut ChaCha20Rng) -> (Params, SecretKey, PublicKey, KeyId) {
+    let params = spec.validate().expect("a toy set");
+    let secret = SecretKey::generate(&params, rng);
+    let public = ckks_secret::public_key(&secret, rng);
+    let id = public.id(&params);
+    (params, secret, public, id)
 }

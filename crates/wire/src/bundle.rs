@@ -9,18 +9,19 @@
 //!             8  length of the first frame
 //!             …  first frame, and so on: as many frames as the manifest states, and no byte after them
 //! ```
-//! A public bundle has the public key, the relinearisation key and the Galois keys. A secret bundle has the
-//! secret key and the access token.
+//! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
+//! ring, then those of the ring of scores, if the keys have one. A secret bundle has the secret key, that of
+//! the ring of scores, if there is one, and the access token.
 
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};
 use ckks::{KeyId, Params, ParamsSpec};
-use protocol::Shape;
+use protocol::{ScoreRing, Shape};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 2;
+pub const BUNDLE_VERSION: u16 = 3;
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
@@ -70,10 +71,71 @@ pub struct Manifest {
     pub frames: u32,
     /// The digest of the token in the secret bundle, which gives access to encrypted bandits.
     pub token_digest: TokenDigest,
+    /// The keys of the ring of scores, if the shape has one.
+    pub scores: Option<ScoresManifest>,
+}
+
+/// The description of the keys of the ring of scores in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoresManifest {
+    /// The name of the parameter set.
+    pub params: String,
+    /// The fingerprint of the parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The id of the key pair of this ring, in hexadecimal.
+    pub key_id: String,
+    /// The security of the parameters, in bits; 0 for toy keys.
+    pub security_bits: u32,
+    /// log₂ of the largest modulus of this ring under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The number of frames of this ring, which are among those of the bundle.
+    pub frames: u32,
+}
+
+impl ScoresManifest {
+    /// The description of `frames` frames of the ring of scores.
+    pub fn new(params: &Params, key: KeyId, frames: u32) -> Self {
+        ScoresManifest {
+            params: params.spec().name.into(),
+            fingerprint: params.fingerprint().to_string(),
+            key_id: key.to_string(),
+            security_bits: params.spec().security.bits(),
+            log2_qp: params.log_qp(),
+            frames,
+        }
+    }
+
+    /// As [`Manifest::params`], for the ring of scores.
+    ///
+    /// # Errors
+    /// As [`Manifest::params`].
+    pub fn params(&self) -> Result<Params, Error> {
+        self.stated().params(ParamsSpec::scores())
+    }
+
+    /// Checks that `key` is the id of this ring's key pair.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if it differs.
+    pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        self.stated().check_key(key)
+    }
+
+    fn stated(&self) -> StatedRing<'_> {
+        StatedRing {
+            params: &self.params,
+            fingerprint: &self.fingerprint,
+            key_id: &self.key_id,
+            security_bits: self.security_bits,
+            log2_qp: self.log2_qp,
+            fields: &SCORES_FIELDS,
+        }
+    }
 }
 
 impl Manifest {
-    /// The manifest of a bundle of `frames` frames.
+    /// The manifest of a bundle of `frames` frames of the large ring and those of `scores`.
     pub fn new(
         params: &Params,
         key: KeyId,
@@ -81,6 +143,7 @@ impl Manifest {
         created: u64,
         frames: u32,
         token_digest: TokenDigest,
+        scores: Option<ScoresManifest>,
     ) -> Self {
         Manifest {
             params: params.spec().name.into(),
@@ -90,8 +153,9 @@ impl Manifest {
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             created,
-            frames,
+            frames: frames + scores.as_ref().map_or(0, |scores| scores.frames),
             token_digest,
+            scores,
         }
     }
 
@@ -106,27 +170,7 @@ impl Manifest {
     /// [`Error::UnknownParams`] if this version has no parameters of this name, [`Error::Manifest`] if a
     /// value differs.
     pub fn params(&self) -> Result<Params, Error> {
-        let Some(spec) = ParamsSpec::by_name(&self.params) else {
-            let names: Vec<&str> = ParamsSpec::named().iter().map(|s| s.name).collect();
-            let got = shortened(&self.params);
-            return Err(Error::UnknownParams { got, known: names.join(" or ") });
-        };
-        let params = spec.validate()?;
-        if self.fingerprint != params.fingerprint().to_string() {
-            return Err(differs("fingerprint", &self.fingerprint, &params.fingerprint().to_string()));
-        }
-        if self.security_bits != spec.security.bits() {
-            return Err(differs(
-                "security_bits",
-                &self.security_bits.to_string(),
-                &spec.security.bits().to_string(),
-            ));
-        }
-        // JSON may lose the last bit.
-        if (self.log2_qp - params.log_qp()).abs() > 1e-6 || !self.log2_qp.is_finite() {
-            return Err(differs("log2_qp", &self.log2_qp.to_string(), &params.log_qp().to_string()));
-        }
-        Ok(params)
+        self.stated().params(ParamsSpec::named())
     }
 
     /// Checks that `key` is the id in the manifest.
@@ -134,10 +178,111 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] if it differs.
     pub fn check_key(&self, key: KeyId) -> Result<(), Error> {
-        if self.key_id == key.to_string() {
-            Ok(())
-        } else {
-            Err(differs("key_id", &self.key_id, &key.to_string()))
+        self.stated().check_key(key)
+    }
+
+    /// The ring of scores with its description and its parameters, which must be those of
+    /// [`ScoreRing::beside`] the large ring. `None` if the shape has no such ring.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if the manifest states another ring, or one where there is none, or none where
+    /// there is one; as [`Self::params`].
+    pub fn scores(&self, large: &Params) -> Result<Option<(ScoreRing, &ScoresManifest, Params)>, Error> {
+        let wanted = ScoreRing::beside(large.spec(), self.shape);
+        match (&self.scores, wanted) {
+            (None, None) => Ok(None),
+            (Some(stated), Some(ring)) if stated.params == ring.params.name => {
+                Ok(Some((ring, stated, stated.params()?)))
+            }
+            (stated, wanted) => Err(differs(
+                "scores",
+                stated.as_ref().map_or("absent", |stated| &stated.params),
+                wanted.map_or("absent", |ring| ring.params.name),
+            )),
+        }
+    }
+
+    /// The number of frames of the large ring.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if more frames of the ring of scores are stated than frames in all.
+    pub(crate) fn large_frames(&self) -> Result<u32, Error> {
+        let of_scores = self.scores.as_ref().map_or(0, |scores| scores.frames);
+        let most = || differs("scores.frames", &of_scores.to_string(), &format!("at most {}", self.frames));
+        self.frames.checked_sub(of_scores).ok_or_else(most)
+    }
+
+    fn stated(&self) -> StatedRing<'_> {
+        StatedRing {
+            params: &self.params,
+            fingerprint: &self.fingerprint,
+            key_id: &self.key_id,
+            security_bits: self.security_bits,
+            log2_qp: self.log2_qp,
+            fields: &LARGE_FIELDS,
+        }
+    }
+}
+
+/// What a manifest states of a ring.
+struct StatedRing<'a> {
+    params: &'a str,
+    fingerprint: &'a str,
+    key_id: &'a str,
+    security_bits: u32,
+    log2_qp: f64,
+    fields: &'static FieldNames,
+}
+
+/// The names of fields in errors.
+struct FieldNames {
+    fingerprint: &'static str,
+    key_id: &'static str,
+    security_bits: &'static str,
+    log2_qp: &'static str,
+}
+
+const LARGE_FIELDS: FieldNames = FieldNames {
+    fingerprint: "fingerprint",
+    key_id: "key_id",
+    security_bits: "security_bits",
+    log2_qp: "log2_qp",
+};
+const SCORES_FIELDS: FieldNames = FieldNames {
+    fingerprint: "scores.fingerprint",
+    key_id: "scores.key_id",
+    security_bits: "scores.security_bits",
+    log2_qp: "scores.log2_qp",
+};
+
+impl StatedRing<'_> {
+    /// The parameters of this name among `known`, which must have the stated values.
+    fn params(&self, known: &[ParamsSpec]) -> Result<Params, Error> {
+        let Some(spec) = known.iter().find(|spec| spec.name == self.params) else {
+            let names: Vec<&str> = known.iter().map(|spec| spec.name).collect();
+            let got = shortened(self.params);
+            return Err(Error::UnknownParams { got, known: names.join(" or ") });
+        };
+        let params = spec.validate()?;
+        let same = |field, got: &str, want: String| match got == want {
+            true => Ok(()),
+            false => Err(differs(field, got, &want)),
+        };
+        same(self.fields.fingerprint, self.fingerprint, params.fingerprint().to_string())?;
+        let bits = spec.security.bits().to_string();
+        same(self.fields.security_bits, &self.security_bits.to_string(), bits)?;
+        // JSON may lose the last bit.
+        if (self.log2_qp - params.log_qp()).abs() > 1e-6 || !self.log2_qp.is_finite() {
+            let (got, want) = (self.log2_qp.to_string(), params.log_qp().to_string());
+            return Err(differs(self.fields.log2_qp, &got, &want));
+        }
+        Ok(params)
+    }
+
+    fn check_key(&self, key: KeyId) -> Result<(), Error> {
+        match self.key_id == key.to_string() {
+            true => Ok(()),
+            false => Err(differs(self.fields.key_id, self.key_id, &key.to_string())),
         }
     }
 }

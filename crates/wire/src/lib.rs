@@ -21,7 +21,9 @@ mod secret;
 mod token;
 
 pub use action::DecideReply;
-pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE};
+pub use bundle::{
+    BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE, ScoresManifest,
+};
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,
     PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
@@ -32,6 +34,6 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
 pub use limits::Limits;
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
-pub use public::PublicBundle;
-pub use secret::SecretBundle;
+pub use public::{PublicBundle, ScoreKeys};
+pub use secret::{ScoreSecret, SecretBundle};
 pub use token::{AccessToken, TOKEN_BYTES, TokenDigest};

@@ -1,7 +1,7 @@
 use crate::Error;
 use crate::bundle::{BundleKind, BundleReader, Manifest, differs};
-use ckks::{EvaluationKeys, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey};
-use protocol::{GaloisKey, KeyPlan};
+use ckks::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey};
+use protocol::{KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -20,6 +20,23 @@ pub struct PublicBundle {
     /// The id of the key pair.
     pub key_id: KeyId,
     /// Relinearisation and Galois keys.
+    pub keys: EvaluationKeys,
+    /// The keys of the ring of scores, if the shape has one.
+    pub scores: Option<ScoreKeys>,
+}
+
+/// The public keys of the ring of scores, complete for a [`ckks::Packer`] of its gap.
+#[derive(Debug, Clone)]
+pub struct ScoreKeys {
+    /// The ring.
+    pub ring: ScoreRing,
+    /// Its parameters.
+    pub params: Params,
+    /// The public key.
+    pub public_key: PublicKey,
+    /// The id of the key pair of this ring.
+    pub key_id: KeyId,
+    /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
     pub keys: EvaluationKeys,
 }
 
@@ -45,31 +62,27 @@ impl PublicBundle {
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
         let plan = key_plan(&manifest)?;
+        let scores = manifest.scores(&params)?;
 
-        let limits = FrameLimits::new(&params);
-        let mut frame = Vec::new();
-        if !reader.next_frame(limits.public_key, &mut frame)? {
-            return Err(Error::Truncated { what: "the public key" });
-        }
-        let (public_key, key_id) = ckks::read_public_key(&params, &frame)?;
-        manifest.check_key(key_id)?;
-
-        let of_updates = plan.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
-        let seeded: BTreeSet<_> = of_updates.map(|key| Some(key.automorphism.element(&params))).collect();
-        let mut keys = EvaluationKeys::default();
-        while reader.next_frame(limits.key_switch_key, &mut frame)? {
-            let (element, key) = ckks::read_key_switch_key(&params, key_id, &frame)?;
-            let key = if seeded.contains(&element) { key.stored_as(KeyStorage::Seeded) } else { key };
-            let before = match element {
-                None => keys.relin.replace(Arc::new(key)),
-                Some(element) => keys.galois.insert(element, Arc::new(key)),
-            };
-            if before.is_some() {
-                return Err(Error::Malformed("the bundle has a key twice"));
+        let wanted = WantedKeys::large(&params, &plan);
+        let large = RingKeys::read(&mut reader, &params, manifest.large_frames()?, &wanted)?;
+        manifest.check_key(large.key_id)?;
+        let scores = match scores {
+            None => None,
+            Some((ring, stated, params)) => {
+                let wanted = WantedKeys::scores(&params, &ring)?;
+                let RingKeys { public_key, key_id, keys } =
+                    RingKeys::read(&mut reader, &params, stated.frames, &wanted)?;
+                stated.check_key(key_id)?;
+                wanted.check_complete(&keys)?;
+                Some(ScoreKeys { ring, params, public_key, key_id, keys })
             }
-        }
-        check_complete(&params, &plan, &keys)?;
-        Ok(PublicBundle { manifest, params, public_key, key_id, keys })
+        };
+        wanted.check_complete(&large.keys)?;
+        // All frames are read, so that the input must end here.
+        reader.next_frame(0, &mut Vec::new())?;
+        let RingKeys { public_key, key_id, keys } = large;
+        Ok(PublicBundle { manifest, params, public_key, key_id, keys, scores })
     }
 }
 
@@ -86,16 +99,95 @@ fn key_plan(manifest: &Manifest) -> Result<KeyPlan, Error> {
     Err(differs("params", &manifest.params, plan.params.name))
 }
 
-fn check_complete(params: &Params, plan: &KeyPlan, keys: &EvaluationKeys) -> Result<(), Error> {
-    let check = |what: String, key: Option<&Arc<KeySwitchKey>>, level: usize| match key {
-        Some(key) if key.level() >= level => Ok(()),
-        _ => Err(Error::MissingKey { what, level }),
-    };
-    check("relinearisation key".into(), keys.relin.as_ref(), plan.relin_level)?;
-    plan.galois.iter().try_for_each(|&GaloisKey { automorphism, level, .. }| {
-        let key = keys.galois.get(&automorphism.element(params));
-        check(format!("key for {automorphism}"), key, level)
-    })
+/// The evaluation keys that a ring needs.
+struct WantedKeys {
+    relin_name: &'static str,
+    relin_level: usize,
+    galois: Vec<WantedKey>,
+}
+
+/// A Galois key that a ring needs.
+struct WantedKey {
+    name: String,
+    element: GaloisElement,
+    level: usize,
+    storage: KeyStorage,
+}
+
+impl WantedKeys {
+    fn large(params: &Params, plan: &KeyPlan) -> Self {
+        let galois = plan.galois.iter().map(|key| WantedKey {
+            name: format!("key for {}", key.automorphism),
+            element: key.automorphism.element(params),
+            level: key.level,
+            storage: key.storage,
+        });
+        let relin_name = "relinearisation key";
+        WantedKeys { relin_name, relin_level: plan.relin_level, galois: galois.collect() }
+    }
+
+    fn scores(params: &Params, ring: &ScoreRing) -> Result<Self, Error> {
+        let level = params.max_level();
+        let elements = ckks::pack_elements(params, ring.gap)?;
+        let galois = elements.into_iter().enumerate().map(|(stage, element)| WantedKey {
+            name: format!("key for stage {stage} of packing scores"),
+            element,
+            level,
+            storage: KeyStorage::Expanded,
+        });
+        let relin_name = "relinearisation key of the ring of scores";
+        Ok(WantedKeys { relin_name, relin_level: level, galois: galois.collect() })
+    }
+
+    fn check_complete(&self, keys: &EvaluationKeys) -> Result<(), Error> {
+        let check = |what: &str, key: Option<&Arc<KeySwitchKey>>, level: usize| match key {
+            Some(key) if key.level() >= level => Ok(()),
+            _ => Err(Error::MissingKey { what: what.into(), level }),
+        };
+        check(self.relin_name, keys.relin.as_ref(), self.relin_level)?;
+        let mut wanted = self.galois.iter();
+        wanted.try_for_each(|key| check(&key.name, keys.galois.get(&key.element), key.level))
+    }
+}
+
+/// The keys of one ring in a bundle.
+struct RingKeys {
+    public_key: PublicKey,
+    key_id: KeyId,
+    keys: EvaluationKeys,
+}
+
+impl RingKeys {
+    /// Reads `frames` frames: the public key, and evaluation keys of the same pair in any order.
+    fn read(
+        reader: &mut BundleReader<impl Read>,
+        params: &Params,
+        frames: u32,
+        wanted: &WantedKeys,
+    ) -> Result<Self, Error> {
+        let limits = FrameLimits::new(params);
+        let mut frame = Vec::new();
+        if frames == 0 || !reader.next_frame(limits.public_key, &mut frame)? {
+            return Err(Error::Truncated { what: "the public key" });
+        }
+        let (public_key, key_id) = ckks::read_public_key(params, &frame)?;
+        let seeded = wanted.galois.iter().filter(|key| key.storage == KeyStorage::Seeded);
+        let seeded: BTreeSet<_> = seeded.map(|key| Some(key.element)).collect();
+        let mut keys = EvaluationKeys::default();
+        for _ in 1..frames {
+            reader.next_frame(limits.key_switch_key, &mut frame)?;
+            let (element, key) = ckks::read_key_switch_key(params, key_id, &frame)?;
+            let key = if seeded.contains(&element) { key.stored_as(KeyStorage::Seeded) } else { key };
+            let before = match element {
+                None => keys.relin.replace(Arc::new(key)),
+                Some(element) => keys.galois.insert(element, Arc::new(key)),
+            };
+            if before.is_some() {
+                return Err(Error::Malformed("the bundle has a key twice"));
+            }
+        }
+        Ok(RingKeys { public_key, key_id, keys })
+    }
 }
 
 /// The longest frames under these parameters.

@@ -4,7 +4,7 @@ use ckks::Params;
 use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
-/// A secret bundle: the manifest, the frame of the secret key, which is not read, and the access token. It
+/// A secret bundle: the manifest, the frames of the secret keys, which are not read, and the access token. It
 /// has no Debug, and is zeroed when it is dropped.
 pub struct SecretBundle {
     /// The manifest.
@@ -13,8 +13,18 @@ pub struct SecretBundle {
     pub params: Params,
     /// The frame of the secret key, for `ckks-secret`.
     pub frame: Zeroizing<Vec<u8>>,
+    /// The secret key of the ring of scores, if the shape has one.
+    pub scores: Option<ScoreSecret>,
     /// The access token, whose digest is in the manifests of both bundles.
     pub token: AccessToken,
+}
+
+/// The secret key of the ring of scores in a bundle. It has no Debug, and is zeroed when it is dropped.
+pub struct ScoreSecret {
+    /// The parameters of the ring.
+    pub params: Params,
+    /// The frame of the secret key, for `ckks-secret`.
+    pub frame: Zeroizing<Vec<u8>>,
 }
 
 impl SecretBundle {
@@ -27,14 +37,20 @@ impl SecretBundle {
         let mut reader = BundleReader::of_kind(BundleKind::Secret, input)?;
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
-        // A coefficient takes two bits.
-        let limit = ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES;
-        // The capacity is reserved at once, because a vector that grows leaves a copy of its content in
-        // memory.
-        let mut frame = Zeroizing::new(Vec::with_capacity(limit));
-        if !reader.next_frame(limit, &mut frame)? {
-            return Err(Error::Truncated { what: "the secret key" });
+        let scores = manifest.scores(&params)?;
+        if let Some((_, stated, _)) = &scores
+            && stated.frames != 1
+        {
+            return Err(differs("scores.frames", &stated.frames.to_string(), "1"));
         }
+        let frame = secret_key(&mut reader, &params)?;
+        let scores = match scores {
+            None => None,
+            Some((.., params)) => {
+                let frame = secret_key(&mut reader, &params)?;
+                Some(ScoreSecret { params, frame })
+            }
+        };
         // Reading the next frame clears its buffer, so that the token has a buffer of its own.
         let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
         if !reader.next_frame(TOKEN_BYTES, &mut token)? {
@@ -45,24 +61,39 @@ impl SecretBundle {
             return Err(differs("token_digest", "of another token", "that of its token"));
         }
         if reader.next_frame(0, &mut Vec::new())? {
-            return Err(Error::Malformed("a secret bundle has more than two frames"));
+            return Err(Error::Malformed("a secret bundle has frames after its token"));
         }
-        Ok(SecretBundle { manifest, params, frame, token })
+        Ok(SecretBundle { manifest, params, frame, scores, token })
     }
 
-    /// Writes a bundle of two frames, key and token. Returns the output and the number of bytes written.
+    /// Writes a bundle: the frame of the secret key, that of the ring of scores if there is one, and the
+    /// token. Returns the output and the number of bytes written.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::FrameCount`] unless the manifest states two frames.
+    /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
     pub fn write<W: Write>(
         manifest: &Manifest,
         frame: &[u8],
+        scores: Option<&[u8]>,
         token: &AccessToken,
         out: W,
     ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
         writer.frame(frame)?;
+        scores.map_or(Ok(()), |frame| writer.frame(frame))?;
         writer.frame(token.as_bytes())?;
         writer.finish()
+    }
+}
+
+/// Reads the frame of a secret key under `params`.
+fn secret_key(reader: &mut BundleReader<impl Read>, params: &Params) -> Result<Zeroizing<Vec<u8>>, Error> {
+    // A coefficient takes two bits.
+    let limit = ckks::FRAME_HEADER_BYTES + params.n() / 4 + ckks::FRAME_DIGEST_BYTES;
+    // The capacity is reserved at once, because a vector that grows leaves a copy of its content in memory.
+    let mut frame = Zeroizing::new(Vec::with_capacity(limit));
+    match reader.next_frame(limit, &mut frame)? {
+        true => Ok(frame),
+        false => Err(Error::Truncated { what: "the secret key" }),
     }
 }

@@ -1,13 +1,16 @@
 //! Bundles made here are what servers and devices read, and no slip loses or shows a key.
 
 use ckks_secret::SecretKey;
-use keygen::{Error, Request, create_files, generate};
-use protocol::Shape;
+use keygen::{Error, Request, Summary, create_files, generate};
+use protocol::{ScoreRing, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
 use std::process::{Command, Output};
-use wire::{AccessToken, BundleKind, BundleReader, BundleWriter, Manifest, PublicBundle, SecretBundle};
+use wire::{
+    AccessToken, BundleKind, BundleReader, BundleWriter, Manifest, PublicBundle, ScoreKeys, ScoresManifest,
+    SecretBundle,
+};
 
 fn request() -> Request {
     Request { shape: Shape::for_problem(2, 2), toy: true, created: 1_700_000_000 }
@@ -38,9 +41,48 @@ fn bundles_are_read_as_they_were_written() {
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
     assert!(memchr::memmem::find(&public, bundle.token.to_hex().as_bytes()).is_none());
 
-    let PublicBundle { manifest, params, public_key, key_id, keys } = read;
+    let PublicBundle { manifest, params, public_key, key_id, keys, scores } = read;
+    // The ring of scores has a key pair of its own, and what packing needs.
+    let (scores, secret) = (scores.unwrap(), bundle.scores.unwrap());
+    let (secret, small_id) = SecretKey::from_bytes(&secret.params, &secret.frame).unwrap();
+    assert_eq!(small_id, scores.key_id);
+    assert!(small_id != id && scores.public_key.id(&scores.params) == small_id);
+    assert_eq!(Some(scores.ring), ScoreRing::for_shape(request().shape, true));
+    assert_eq!((&scores.params, scores.ring.gap), (secret.params(), 512));
+    assert_eq!((scores.keys.galois.len(), manifest.scores.unwrap().frames), (9, 11));
+    packing_works(&scores, &secret);
+
     let engine = helba::Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
+}
+
+/// Two ciphertexts of one number each, multiplied by 1 and packed: both numbers come out.
+fn packing_works(scores: &ScoreKeys, secret: &SecretKey) {
+    let ScoreKeys { ring, params, public_key, keys, .. } = scores;
+    let (evaluator, level, mut rng) =
+        (ckks::Evaluator::new(params.clone(), keys.clone()), params.max_level(), rng(4));
+    let scale = params.scale(level);
+    let mut encrypt = |value: f64| {
+        let coefficient = (value * scale) as i64;
+        let plain = ckks::Plaintext::from_integers(params, &[coefficient], level, scale).unwrap();
+        ckks::encrypt(params, public_key, &plain, &mut rng)
+    };
+    let mut one = encrypt(1.0);
+    evaluator.divide_exactly_assign(&mut one, ring.gap.ilog2());
+    let mut packer = ckks::Packer::new(&evaluator, ring.gap, level, scale * scale).unwrap();
+    let positions = [0.5, -0.25]
+        .map(|value| (value, packer.push(evaluator.mul_unrescaled(&encrypt(value), &one).unwrap()).unwrap()));
+    let packed = packer.finish().unwrap();
+    // A polynomial with these two coefficients.
+    let mut coefficients = vec![0i64; params.n()];
+    positions.iter().for_each(|&(value, at)| coefficients[at] = (value * scale * scale) as i64);
+    let wanted = ckks::Plaintext::from_integers(params, &coefficients, level, scale * scale).unwrap();
+    let mut rest = packed;
+    evaluator.sub_assign(&mut rest, &ckks::encrypt(params, public_key, &wanted, &mut rng)).unwrap();
+    ckks_secret::decrypt(secret, &rest, params.max_slots()).with(|slots| {
+        let worst = slots.iter().map(|z| z.norm()).fold(0.0, f64::max);
+        assert!(worst < 0.01, "{worst}");
+    });
 }
 
 /// What is encrypted under the public bundle can be read with the secret one, and not with another.
@@ -71,14 +113,20 @@ fn one_half_is_not_taken_for_the_other() {
     };
 }
 
-/// A bundle again, with frames and manifest changed.
-fn rewritten(public: &[u8], change: impl Fn(&mut Manifest, &mut Vec<Vec<u8>>)) -> Vec<u8> {
-    let mut reader = BundleReader::new(public).unwrap();
-    let mut manifest = reader.manifest().clone();
+/// The frames of a bundle.
+fn frames(bundle: &[u8]) -> Vec<Vec<u8>> {
+    let mut reader = BundleReader::new(bundle).unwrap();
     let (mut frames, mut frame) = (Vec::new(), Vec::new());
     while reader.next_frame(1 << 30, &mut frame).unwrap() {
         frames.push(frame.clone());
     }
+    frames
+}
+
+/// A bundle again, with frames and manifest changed.
+fn rewritten(public: &[u8], change: impl Fn(&mut Manifest, &mut Vec<Vec<u8>>)) -> Vec<u8> {
+    let mut manifest = BundleReader::new(public).unwrap().manifest().clone();
+    let mut frames = frames(public);
     change(&mut manifest, &mut frames);
     manifest.frames = frames.len() as u32;
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
@@ -107,23 +155,129 @@ fn contradictions_in_a_bundle_are_refused() {
     field(&|m| m.log2_qp = 100.0, "log2_qp");
     // A shape that this set of parameters is not for.
     field(&|m| m.shape = Shape::for_problem(16, 16), "params");
+    let scores = |change: fn(&mut ScoresManifest), name: &str| {
+        field(&|m| change(m.scores.as_mut().unwrap()), &format!("scores{name}"));
+    };
+    scores(|m| m.fingerprint = "00".into(), ".fingerprint");
+    scores(|m| m.key_id = "00".into(), ".key_id");
+    scores(|m| m.security_bits = 128, ".security_bits");
+    scores(|m| m.log2_qp = f64::from(f32::MAX), ".log2_qp");
+    // The ring with security is not beside a large ring without it, and a large set is none of scores.
+    scores(|m| m.params = "logn13-logqp147-scores".into(), "");
+    scores(|m| m.params = "toy-logn12-depth21".into(), "");
+    field(&|m| m.scores = None, "scores");
+    scores(|m| m.frames = 1000, ".frames");
 
     let missing = |r| matches!(r, Err(wire::Error::MissingKey { .. }));
     for frame in 1..4 {
         assert!(missing(read(&|_, frames| drop(frames.remove(frame)))));
     }
-    let twice = read(&|_, frames| frames.push(frames[1].clone()));
+    let twice = read(&|_, frames| frames.insert(2, frames[1].clone()));
     assert!(matches!(twice, Err(wire::Error::Malformed(_))), "{twice:?}");
     // A relinearisation key under another secret.
-    let foreign = read(&|_, frames| {
-        let mut reader = BundleReader::new(&other[..]).unwrap();
-        let mut frame = Vec::new();
-        for _ in 0..2 {
-            assert!(reader.next_frame(1 << 30, &mut frame).unwrap());
-        }
-        frames[1] = frame;
+    let wrong_key = |r: Result<(), wire::Error>| match r {
+        Err(wire::Error::Ckks(ckks::Error::WrongKey { .. })) => (),
+        other => panic!("{other:?}"),
+    };
+    let others = frames(&other);
+    wrong_key(read(&|_, frames| frames[1].clone_from(&others[1])));
+}
+
+/// The frames of the ring of scores: all of them, each once, under its own key id, and none of the other
+/// ring.
+#[test]
+fn contradictions_in_the_ring_of_scores_are_refused() {
+    let [(ours, _), (other, _)] = [1, 2].map(bundles);
+    let bundle = PublicBundle::read(&ours[..]).unwrap();
+    let (whole, others) = (frames(&ours), frames(&other));
+    let count = bundle.manifest.scores.as_ref().unwrap().frames as usize;
+    let first = whole.len() - count;
+    let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
+        PublicBundle::read(&rewritten(&ours, change)[..]).map(drop)
+    };
+    let of_scores = |m: &mut Manifest, count: usize| m.scores.as_mut().unwrap().frames = count as u32;
+
+    // Each evaluation key of the ring is needed: the relinearisation key, and one a stage of packing.
+    for frame in first + 1..whole.len() {
+        let r = read(&|m, frames| {
+            frames.remove(frame);
+            of_scores(m, count - 1);
+        });
+        assert!(matches!(r, Err(wire::Error::MissingKey { level: 1, .. })), "{r:?}");
+    }
+    for frame in [first + 1, whole.len() - 1] {
+        let r = read(&|m, frames| {
+            frames.push(frames[frame].clone());
+            of_scores(m, count + 1);
+        });
+        assert!(matches!(r, Err(wire::Error::Malformed(_))), "{r:?}");
+    }
+    // A frame more than the manifest counts for this ring, at the start of it or at its end, and one less.
+    let out_of_place = |r: Result<(), wire::Error>| match r {
+        Err(wire::Error::Ckks(ckks::Error::BadFrame(_)) | wire::Error::TooLong { .. }) => (),
+        other => panic!("{other:?}"),
+    };
+    out_of_place(read(&|_, frames| frames.push(frames[first + 1].clone())));
+    out_of_place(read(&|m, _| of_scores(m, count + 1)));
+    out_of_place(read(&|m, _| of_scores(m, count - 1)));
+    let none = read(&|m, frames| {
+        frames.truncate(first);
+        of_scores(m, 0);
     });
-    assert!(matches!(foreign, Err(wire::Error::Ckks(ckks::Error::WrongKey { .. }))), "{foreign:?}");
+    assert!(matches!(none, Err(wire::Error::Truncated { .. })), "{none:?}");
+    // Bytes after the last frame.
+    let longer = PublicBundle::read(&[&ours[..], &[0]].concat()[..]).map(drop);
+    assert!(matches!(longer, Err(wire::Error::Trailing { bytes: 1 })), "{longer:?}");
+
+    // Keys of each ring in place of one of the other.
+    let wrong_params = |r: Result<(), wire::Error>| match r {
+        Err(wire::Error::Ckks(ckks::Error::WrongParams { .. })) => (),
+        other => panic!("{other:?}"),
+    };
+    wrong_params(read(&|_, frames| frames[1] = frames[first + 1].clone()));
+    let long = read(&|_, frames| frames[first + 1] = frames[1].clone());
+    assert!(matches!(long, Err(wire::Error::TooLong { .. })), "{long:?}");
+    // Keys of each ring under the key id of the other, with a digest that is right.
+    let wrong_key = |r: Result<(), wire::Error>| match r {
+        Err(wire::Error::Ckks(ckks::Error::WrongKey { .. })) => (),
+        other => panic!("{other:?}"),
+    };
+    let small = bundle.scores.unwrap();
+    let mut rng = rng(5);
+    let secret = SecretKey::generate(&small.params, &mut rng);
+    let relin = ckks_secret::relin_key(&secret, 1, &mut rng);
+    let frame = ckks::write_key_switch_key(&small.params, bundle.key_id, None, &relin);
+    wrong_key(read(&|_, frames| frames[first + 1].clone_from(&frame)));
+    let secret = SecretKey::generate(&bundle.params, &mut rng);
+    let relin = ckks_secret::relin_key(&secret, bundle.params.max_level(), &mut rng);
+    let frame = ckks::write_key_switch_key(&bundle.params, small.key_id, None, &relin);
+    wrong_key(read(&|_, frames| frames[1].clone_from(&frame)));
+    // A key, or the whole ring, of another pair.
+    wrong_key(read(&|_, frames| frames[first + 1].clone_from(&others[first + 1])));
+    let swapped = read(&|_, frames| frames[first..].clone_from_slice(&others[first..]));
+    assert!(matches!(swapped, Err(wire::Error::Manifest { field: "scores.key_id", .. })), "{swapped:?}");
+    // A key below the top level of the ring.
+    let secret = SecretKey::generate(&small.params, &mut rng);
+    let relin = ckks_secret::relin_key(&secret, 0, &mut rng);
+    let frame = ckks::write_key_switch_key(&small.params, small.key_id, None, &relin);
+    let low = read(&|_, frames| frames[first + 1].clone_from(&frame));
+    assert!(matches!(low, Err(wire::Error::MissingKey { level: 1, .. })), "{low:?}");
+}
+
+/// Shapes whose contexts do not fit have no ring of scores: nothing of it is stated or written.
+#[test]
+fn shapes_without_a_ring_of_scores_have_large_keys_only() {
+    let shape = Shape::for_problem(16, 8);
+    assert_eq!(ScoreRing::for_shape(shape, true), None);
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    let request = Request { shape, ..request() };
+    let Summary { manifest, .. } =
+        generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap();
+    assert_eq!(manifest.scores, None);
+    let bundle = PublicBundle::read(&public[..]).unwrap();
+    assert!(bundle.scores.is_none() && bundle.manifest == manifest);
+    let bundle = SecretBundle::read(&secret[..]).unwrap();
+    assert!(bundle.scores.is_none() && bundle.manifest.frames == 2);
 }
 
 #[test]
@@ -133,8 +287,14 @@ fn a_writer_keeps_to_its_manifest() {
     let writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
     assert!(matches!(writer.finish(), Err(wire::Error::FrameCount { got: 0, .. })));
     assert!(matches!(
-        SecretBundle::write(&manifest, &secret, &AccessToken::generate(&mut rng(2)), Vec::new()),
-        Err(wire::Error::FrameCount { got: 2, .. })
+        SecretBundle::write(
+            &manifest,
+            &secret,
+            Some(&secret),
+            &AccessToken::generate(&mut rng(2)),
+            Vec::new()
+        ),
+        Err(wire::Error::FrameCount { got: 3, .. })
     ));
 }
 
@@ -231,7 +391,9 @@ fn the_tool_creates_and_inspects() {
         let out = tool(&["inspect"], &[file]);
         assert!(out.status.success());
         let text = String::from_utf8(out.stdout).unwrap();
-        assert!(text.contains(&manifest.key_id) && text.len() < 1000, "{text}");
+        let scores = manifest.scores.as_ref().unwrap();
+        let wanted = [&manifest.key_id, &scores.params, &scores.key_id, &scores.fingerprint];
+        assert!(wanted.iter().all(|w| text.contains(*w)) && text.len() < 1000, "{text}");
     }
     for (arguments, says) in [
         (["inspect", "/no/such/file"], "cannot open /no/such/file"),

@@ -41,7 +41,7 @@ fn world() -> &'static World {
         let [(public, secret_bundle), (_, other)] = [1, 2].map(bundles);
         World {
             engine: {
-                let wire::PublicBundle { manifest, params, public_key, key_id, keys } =
+                let wire::PublicBundle { manifest, params, public_key, key_id, keys, .. } =
                     wire::PublicBundle::read(&public[..]).unwrap();
                 Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap()
             },
@@ -381,14 +381,22 @@ fn other_bundles_are_refused() {
     // A manifest of other parameters, or of another key, around this secret.
     let bundle = SecretBundle::read(&secret[..]).unwrap();
     let around = |manifest: &wire::Manifest| {
-        read(&SecretBundle::write(manifest, &bundle.frame, &bundle.token, Vec::new()).unwrap().0).unwrap_err()
+        let scores = bundle.scores.as_ref().map(|scores| &scores.frame[..]);
+        let out = SecretBundle::write(manifest, &bundle.frame, scores, &bundle.token, Vec::new());
+        read(&out.unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let id = world().device.key_id();
-    let e = around(&wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest()));
+    let stated = bundle.manifest.scores.clone();
+    let manifest =
+        wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), stated.clone());
+    let e = around(&manifest);
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
+    let stated = stated.map(|stated| wire::ScoresManifest { key_id: "00".repeat(16), ..stated });
+    let e = around(&wire::Manifest { scores: stated, ..bundle.manifest.clone() });
+    assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "scores.key_id", .. })), "{e}");
     let digest = wire::AccessToken::generate(&mut rng(3)).digest();
     let e = around(&wire::Manifest { token_digest: digest, ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "token_digest", .. })), "{e}");

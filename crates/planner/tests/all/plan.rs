@@ -29,9 +29,14 @@ fn planned_bytes_are_those_made() {
     assert_eq!(frames, summary.manifest.frames as usize);
     assert_eq!(file.len() as u64, bytes + (14 + manifest + 8 * frames) as u64);
 
-    let keys = wire::PublicBundle::read(&file[..]).unwrap().keys;
-    let memory: u64 = report.keys.iter().skip(1).map(|k| k.memory).sum();
-    assert_eq!(memory, keys.bytes() as u64);
+    let bundle = wire::PublicBundle::read(&file[..]).unwrap();
+    let of_public_keys = |kind: &str| kind.starts_with("public key");
+    let memory = |of_scores: bool| -> u64 {
+        let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
+        kinds.filter(|k| k.kind.ends_with("of scores") == of_scores).map(|k| k.memory).sum()
+    };
+    assert_eq!(memory(false), bundle.keys.bytes() as u64);
+    assert_eq!(memory(true), bundle.scores.unwrap().keys.bytes() as u64);
 }
 
 /// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a

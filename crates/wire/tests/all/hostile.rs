@@ -14,7 +14,7 @@ struct Samples {
     limits: Limits,
     reply: Vec<u8>,
     request: Vec<u8>,
-    /// A public key alone; every other key is missing.
+    /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
 }
@@ -103,13 +103,16 @@ proptest! {
             prop_assert!(PublicBundle::read(&changed[..]).is_err());
             // The container is opaque; what is in it has a digest.
             if let Ok(bundle) = SecretBundle::read(&changed[..]) {
-                prop_assert!(SecretKey::from_bytes(&bundle.params, &bundle.frame).is_err());
+                let large = SecretKey::from_bytes(&bundle.params, &bundle.frame);
+                let scores = bundle.scores.unwrap();
+                let small = SecretKey::from_bytes(&scores.params, &scores.frame);
+                prop_assert!(large.is_err() || small.is_err());
             }
         }
     }
 
     #[test]
-    fn flipped_bits_in_manifests_do_not_panic(at in 0usize..400, bit in 0u8..8) {
+    fn flipped_bits_in_manifests_do_not_panic(at in 0usize..700, bit in 0u8..8) {
         let s = samples();
         for bytes in [&s.secret, &s.public] {
             let mut changed = bytes.clone();
@@ -126,25 +129,65 @@ fn samples_are_what_they_should_be() {
     assert!(DecideReply::read(&s.reply, &s.limits).is_ok());
     assert!(FeedbackRequest::read(&s.request, &s.limits).is_ok());
     assert!(SecretBundle::read(&s.secret[..]).is_ok());
-    // Read to its end: the public key is good, the others are not there.
+    // Read to its end: the public keys are good, the others are not there.
     assert!(matches!(PublicBundle::read(&s.public[..]), Err(Error::MissingKey { .. })));
 }
 
 #[test]
 fn shapes_that_overflow_are_refused() {
     let s = samples();
-    let length = u32::from_le_bytes(s.public[10..14].try_into().unwrap()) as usize;
-    let json = std::str::from_utf8(&s.public[14..14 + length]).unwrap();
     for shape in [
         r#"{"dim":0,"arm_slots":2}"#,
         r#"{"dim":4611686018427387904,"arm_slots":2}"#,
         r#"{"dim":2,"arm_slots":3}"#,
     ] {
-        let json = json.replace(r#"{"dim":2,"arm_slots":2}"#, shape);
-        let mut bytes = s.public[..10].to_vec();
-        bytes.extend((json.len() as u32).to_le_bytes());
-        bytes.extend(json.as_bytes());
+        let bytes = with_manifest(&s.public, |json| json.replace(r#"{"dim":2,"arm_slots":2}"#, shape));
         assert!(matches!(BundleReader::new(&bytes[..]), Err(Error::BadManifest(_))), "{shape}");
+    }
+}
+
+/// A bundle with another manifest.
+fn with_manifest(bytes: &[u8], change: impl Fn(&str) -> String) -> Vec<u8> {
+    let length = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;
+    let json = change(std::str::from_utf8(&bytes[14..14 + length]).unwrap());
+    let mut out = bytes[..10].to_vec();
+    out.extend((json.len() as u32).to_le_bytes());
+    out.extend(json.as_bytes());
+    out.extend(&bytes[14 + length..]);
+    out
+}
+
+/// The number of frames of the ring of scores is a statement of the manifest: no reader trusts it.
+#[test]
+fn false_counts_of_frames_are_refused() {
+    let s = samples();
+    for frames in [0u32, 2, 3, 4, u32::MAX] {
+        let changed = |bytes| {
+            with_manifest(bytes, |json| {
+                let (large, scores) = json.split_once("\"scores\":").unwrap();
+                assert!(scores.contains("\"frames\":1"));
+                format!(
+                    "{large}\"scores\":{}",
+                    scores.replace("\"frames\":1", &format!("\"frames\":{frames}"))
+                )
+            })
+        };
+        assert!(PublicBundle::read(&changed(&s.public)[..]).is_err(), "{frames}");
+        let secret = SecretBundle::read(&changed(&s.secret)[..]).map(drop);
+        assert!(
+            matches!(secret, Err(Error::Manifest { field: "scores.frames", .. })),
+            "{frames}: {secret:?}"
+        );
+    }
+    for bytes in [&s.public, &s.secret] {
+        // All keys of the public sample would be missing, which is not what is found first.
+        let unstated = with_manifest(bytes, |json| {
+            format!("{}\"scores\":null}}", json.split_once("\"scores\":").unwrap().0)
+        });
+        let refused =
+            [PublicBundle::read(&unstated[..]).map(drop), SecretBundle::read(&unstated[..]).map(drop)];
+        let field = |e: &Result<(), Error>| matches!(e, Err(Error::Manifest { field: "scores", .. }));
+        assert!(refused.iter().any(field), "{refused:?}");
     }
 }
 
