@@ -19,6 +19,7 @@
 mod config;
 mod error;
 pub mod exchange;
+mod exchanges;
 mod ids;
 mod key_plan;
 mod layout;
@@ -29,6 +30,7 @@ mod shape;
 
 pub use config::{Answers, BanditConfig, Decisions, INVERSE_TOLERANCE, PackedPlan, Plan};
 pub use error::Error;
+pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, Receipt, RefreshId, Status};
 pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;

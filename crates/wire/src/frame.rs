@@ -28,6 +28,8 @@ pub(crate) const fn overhead(blobs: usize) -> usize {
 pub(crate) enum Kind {
     Decision,
     Feedback,
+    PackedReply,
+    Raises,
 }
 
 pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {

@@ -15,6 +15,7 @@ mod feedback;
 mod frame;
 mod json;
 mod limits;
+mod packed;
 mod problem;
 mod public;
 mod secret;
@@ -33,6 +34,9 @@ pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
 pub use limits::Limits;
+pub use packed::{
+    PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, RaiseTask, Raised, Raises, Ticket,
+};
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};

@@ -3,10 +3,9 @@ use crate::{Engine, Error, Scalars};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, Raise,
-    SlotsToCoefficients,
 };
 use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS};
-use protocol::{BanditConfig, LOG_SCORE, PackedPlan, ScoreLayout, ScoreRing};
+use protocol::{BanditConfig, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 
 /// Computes packed decisions and their updates on ciphertexts of both rings. All packed bandits of a key pair
@@ -20,43 +19,6 @@ pub struct PackedEngine {
     scores: Evaluator,
     public_key: PublicKey,
     key_id: KeyId,
-}
-
-/// The exchanges of one bandit with a holder of the key.
-#[derive(Debug, Clone)]
-pub struct Exchanges {
-    /// The coefficients of contexts, model and statistics.
-    pub layout: ScoreLayout,
-    /// Scores become slots at the level of the plan.
-    pub scores: Raise,
-    /// A sum of feedbacks becomes statistics.
-    pub statistics: Raise,
-    /// A model becomes the coefficients that contexts are multiplied by.
-    pub model: SlotsToCoefficients,
-}
-
-impl Exchanges {
-    /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores and the
-    /// ring `large` of the deep circuit.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] for a plan of other parameters.
-    pub fn new(
-        config: &BanditConfig,
-        plan: &PackedPlan,
-        ring: ScoreRing,
-        small: &Params,
-        large: &Params,
-    ) -> Result<Self, ckks::Error> {
-        let layout = ScoreLayout::new(config, plan, ring);
-        let slots = large.max_slots();
-        let raise = |places, level| Raise::new(small, large, places, LOG_SCORE, level);
-        let scores = raise(layout.raised_scores(slots), plan.scores_level)?;
-        let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
-        let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
-        let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        Ok(Exchanges { layout, scores, statistics, model })
-    }
 }
 
 /// Ciphertexts of the ring of scores under a mask, for a holder of the key, and the seed of the mask.

@@ -18,5 +18,5 @@ mod engine;
 mod rounds;
 mod state;
 
-pub use engine::{Evaluated, Exchanges, Masked, PackedEngine};
-pub use state::{Applied, Event, PackedBandit, Task, TaskKind, Update};
+pub use engine::{Evaluated, Masked, PackedEngine};
+pub use state::{Applied, Event, PackedBandit, Task, Update};

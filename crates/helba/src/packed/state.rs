@@ -8,7 +8,7 @@
 //! byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a hash
 //! over all events so far: no mask is used for two sums or two models, whatever a crash undid.
 
-use super::engine::{Exchanges, Masked, PackedEngine};
+use super::engine::{Masked, PackedEngine};
 use super::rounds::{Round, Rounds};
 use crate::engine::ModelLevels;
 use crate::{Error, Scalars, journal, refresh};
@@ -16,7 +16,8 @@ use ckks::{Ciphertext, Plaintext};
 use fault::OutOfRange;
 use num_complex::Complex64;
 use protocol::{
-    BanditConfig, DecisionId, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan, Receipt, Status,
+    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan, Receipt,
+    Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -80,15 +81,6 @@ pub struct Task {
     pub kind: TaskKind,
     /// The masked ciphertext.
     pub masked: Arc<Ciphertext>,
-}
-
-/// The kind of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TaskKind {
-    /// Raise the sum of a batch.
-    Sum,
-    /// Encrypt a model anew in both rings.
-    Model,
 }
 
 /// The inputs of a batch update.

@@ -4,8 +4,8 @@
 use ckks::{EvaluationKeys, KeyId, Params, Plaintext, PublicKey};
 use ckks_secret::SecretKey;
 use helba::Engine;
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine, TaskKind};
-use protocol::{BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, ScoreRing, Shape};
+use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use protocol::{BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, ScoreRing, Shape, TaskKind};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -140,6 +140,7 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
+            TaskKind::Scores { .. } => unreachable!(),
             TaskKind::Sum => {
                 let factor = exchanges.layout.statistics_factor();
                 let raised = ckks_secret::raise(

@@ -1,0 +1,59 @@
+//! The exchanges of a packed bandit with a holder of the key: what both sides must compute alike.
+
+use crate::{BanditConfig, LOG_SCORE, PackedPlan, ScoreLayout, ScoreRing};
+use ckks::{Params, Raise, SlotsToCoefficients};
+use serde::{Deserialize, Serialize};
+
+/// What a holder of the key is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum TaskKind {
+    /// Raise the scores of the users of an evaluation, times this factor ([`Exchanges::scores`]).
+    Scores {
+        /// The factor, above 0 and at most [`MOST_FACTOR`].
+        factor: f64,
+    },
+    /// Raise the sum of a batch ([`Exchanges::statistics`]).
+    Sum,
+    /// Encrypt a model anew in both rings ([`Exchanges::model`]).
+    Model,
+}
+
+/// The largest factor of a raise of scores.
+pub const MOST_FACTOR: f64 = 4096.0;
+
+/// The exchanges of one bandit with a holder of the key.
+#[derive(Debug, Clone)]
+pub struct Exchanges {
+    /// The coefficients of contexts, model and statistics.
+    pub layout: ScoreLayout,
+    /// Scores become slots at the level of the plan.
+    pub scores: Raise,
+    /// A sum of feedbacks becomes statistics.
+    pub statistics: Raise,
+    /// A model becomes the coefficients that contexts are multiplied by.
+    pub model: SlotsToCoefficients,
+}
+
+impl Exchanges {
+    /// The exchanges of a bandit with this configuration and plan between the ring `small` of scores and the
+    /// ring `large` of the deep circuit.
+    ///
+    /// # Errors
+    /// [`Error::Ckks`] for a plan of other parameters.
+    pub fn new(
+        config: &BanditConfig,
+        plan: &PackedPlan,
+        ring: ScoreRing,
+        small: &Params,
+        large: &Params,
+    ) -> Result<Self, ckks::Error> {
+        let layout = ScoreLayout::new(config, plan, ring);
+        let slots = large.max_slots();
+        let raise = |places, level| Raise::new(small, large, places, LOG_SCORE, level);
+        let scores = raise(layout.raised_scores(slots), plan.scores_level)?;
+        let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
+        let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
+        let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
+        Ok(Exchanges { layout, scores, statistics, model })
+    }
+}

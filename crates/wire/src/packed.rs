@@ -1,0 +1,363 @@
+//! The messages of packed bandits.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `POST …/decisions` | frame of the contexts in the ring of scores | [`PackedReply`] |
+//! | `GET …/raises` | | [`PackedReply`] with tasks, or 204 |
+//! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
+//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext | receipt, JSON |
+
+use crate::Error;
+use crate::frame::{self, Kind, Reader};
+use ckks::{KeyId, Params};
+use protocol::{Answers, BanditConfig, DecisionId, PackedPlan, ScoreLayout, Status, TaskKind};
+use serde::{Deserialize, Serialize};
+
+/// The most tasks of a message.
+const MOST_TASKS: usize = 2;
+
+/// A packed bandit as it was created. This is the answer to its creation request, and every device of the
+/// bandit uses it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackedCreated {
+    /// The id of the bandit in paths.
+    pub id: String,
+    /// The configuration, with defaults filled in.
+    pub config: BanditConfig,
+    /// Levels and sizes. They follow from configuration and keys, which every device checks.
+    pub packed: PackedPlan,
+    /// The id of the key pair of the deep ring, in hexadecimal.
+    pub key_id: String,
+    /// The fingerprint of its parameters, in hexadecimal.
+    pub fingerprint: String,
+    /// The id of the key pair of the ring of scores, in hexadecimal.
+    pub scores_key_id: String,
+    /// The fingerprint of its parameters, in hexadecimal.
+    pub scores_fingerprint: String,
+}
+
+impl PackedCreated {
+    /// The bandit with this configuration and plan under the keys of both rings.
+    pub fn new(
+        id: String,
+        config: BanditConfig,
+        packed: PackedPlan,
+        deep: (&Params, KeyId),
+        scores: (&Params, KeyId),
+    ) -> Self {
+        PackedCreated {
+            id,
+            config,
+            packed,
+            key_id: deep.1.to_string(),
+            fingerprint: deep.0.fingerprint().to_string(),
+            scores_key_id: scores.1.to_string(),
+            scores_fingerprint: scores.0.fingerprint().to_string(),
+        }
+    }
+}
+
+/// A packed bandit and its state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackedView {
+    /// The bandit as it was created.
+    pub created: PackedCreated,
+    /// The counters and the phase.
+    pub status: Status,
+}
+
+/// The most bytes of each part of the messages of a packed bandit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedLimits {
+    /// The contexts, which are the whole body of a decision request.
+    pub contexts: usize,
+    /// The statistics, which are the whole body of a feedback.
+    pub statistics: usize,
+    /// An answer.
+    pub answer: usize,
+    /// A masked ciphertext of a task.
+    pub task: usize,
+    /// A raised ciphertext, or a model in the deep ring.
+    pub raised: usize,
+    /// A ciphertext of the ring of scores.
+    pub scores: usize,
+}
+
+impl PackedLimits {
+    /// The limits of a bandit with this configuration, plan and layout.
+    ///
+    /// # Errors
+    /// [`Error::Level`] if the plan names a level that `deep` does not have.
+    pub fn new(
+        deep: &Params,
+        small: &Params,
+        config: &BanditConfig,
+        plan: &PackedPlan,
+        layout: &ScoreLayout,
+    ) -> Result<Self, Error> {
+        let bytes = |what, level| match deep.max_level() {
+            max if level > max => Err(Error::Level { what, level, max }),
+            _ => Ok(ckks::ciphertext_bytes(deep, level, false)),
+        };
+        let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
+        let raised = bytes("raised scores", plan.scores_level)?
+            .max(bytes("statistics", plan.statistics_level)?)
+            .max(bytes("model", plan.model_level)?);
+        let action = bytes("action", plan.answer_level)?;
+        Ok(PackedLimits {
+            contexts: scores,
+            statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.numbers()),
+            answer: if config.answers == Answers::Scores { scores } else { action },
+            task: scores.max(bytes("masked model", plan.refresh_level)?),
+            raised,
+            scores,
+        })
+    }
+
+    /// The longest [`PackedReply`].
+    pub fn reply(&self) -> usize {
+        frame::overhead(1 + MOST_TASKS) + self.answer + MOST_TASKS * self.task
+    }
+
+    /// The longest [`Raises`].
+    pub fn raises(&self) -> usize {
+        frame::overhead(2 * MOST_TASKS) + MOST_TASKS * (self.raised + self.scores)
+    }
+}
+
+/// A place in an evaluation, which only its user knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ticket(pub [u8; 16]);
+
+/// What a holder of the key is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RaiseTask {
+    /// The number that the answer names.
+    pub id: u64,
+    /// The kind.
+    pub kind: TaskKind,
+    /// The frame of the masked ciphertext, at the canonical scale of its level.
+    pub masked: Vec<u8>,
+}
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackedDecision {
+    /// The id, which the feedback names.
+    pub id: DecisionId,
+    /// Round t, from 1.
+    pub round: u64,
+    /// t_j, the number of feedbacks in the model of the decision.
+    pub model_feedbacks: u64,
+    /// The number of the user in the evaluation, by which its slots are found.
+    pub user: u32,
+    /// How many users the evaluation decided for.
+    pub users: u32,
+    /// The frame of the action, or of the scores in the open tier.
+    pub answer: Vec<u8>,
+}
+
+/// The answer to a decision request, or to raises.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PackedReply {
+    /// The decision. If there is none, the tasks must be answered under `ticket` first.
+    pub decision: Option<PackedDecision>,
+    /// The place of the user who is asked to raise.
+    pub ticket: Option<Ticket>,
+    /// Tasks for a holder of the key.
+    pub tasks: Vec<RaiseTask>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReplyHeader {
+    decision: Option<(DecisionId, u64, u64, u32, u32)>,
+    ticket: Option<Ticket>,
+    tasks: Vec<(u64, TaskKind)>,
+}
+
+impl PackedReply {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let decision = self.decision.as_ref();
+        let header = ReplyHeader {
+            decision: decision.map(|d| (d.id, d.round, d.model_feedbacks, d.user, d.users)),
+            ticket: self.ticket,
+            tasks: self.tasks.iter().map(|task| (task.id, task.kind)).collect(),
+        };
+        let answer = decision.map(|d| d.answer.as_slice());
+        let blobs: Vec<&[u8]> =
+            answer.into_iter().chain(self.tasks.iter().map(|task| task.masked.as_slice())).collect();
+        frame::write(Kind::PackedReply, &header, &blobs)
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
+    /// [`Error::Version`].
+    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.reply())?;
+        let header: ReplyHeader = reader.header(Kind::PackedReply)?;
+        few(header.tasks.len())?;
+        let decision = match header.decision {
+            Some((id, round, model_feedbacks, user, users)) => {
+                let answer = reader.blob("the answer", limits.answer)?.to_vec();
+                Some(PackedDecision { id, round, model_feedbacks, user, users, answer })
+            }
+            None => None,
+        };
+        let mut tasks = Vec::new();
+        for (id, kind) in header.tasks {
+            tasks.push(RaiseTask { id, kind, masked: reader.blob("a task", limits.task)?.to_vec() });
+        }
+        reader.end()?;
+        Ok(PackedReply { decision, ticket: header.ticket, tasks })
+    }
+}
+
+/// The answer to a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Raised {
+    /// Scores or a sum, raised: the frame of a ciphertext of the deep ring.
+    Scores(Vec<u8>),
+    /// As for scores.
+    Sum(Vec<u8>),
+    /// A model.
+    Model {
+        /// Its frame in the deep ring.
+        deep: Vec<u8>,
+        /// Its frame in the ring of scores.
+        scores: Vec<u8>,
+    },
+}
+
+/// The answers of a holder of the key.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Raises {
+    /// The place of the user, who waits for its decision. `None` from a raiser that waits for none.
+    pub ticket: Option<Ticket>,
+    /// Number and answer of each task.
+    pub raised: Vec<(u64, Raised)>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum RaisedKind {
+    Scores,
+    Sum,
+    Model,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RaisesHeader {
+    ticket: Option<Ticket>,
+    raised: Vec<(u64, RaisedKind)>,
+}
+
+impl Raises {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut blobs: Vec<&[u8]> = Vec::new();
+        let mut kinds = Vec::new();
+        for (id, raised) in &self.raised {
+            let kind = match raised {
+                Raised::Scores(frame) => (RaisedKind::Scores, vec![frame.as_slice()]),
+                Raised::Sum(frame) => (RaisedKind::Sum, vec![frame.as_slice()]),
+                Raised::Model { deep, scores } => (RaisedKind::Model, vec![deep.as_slice(), scores]),
+            };
+            kinds.push((*id, kind.0));
+            blobs.extend(kind.1);
+        }
+        frame::write(Kind::Raises, &RaisesHeader { ticket: self.ticket, raised: kinds }, &blobs)
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
+    ///
+    /// # Errors
+    /// As [`PackedReply::read`].
+    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.raises())?;
+        let header: RaisesHeader = reader.header(Kind::Raises)?;
+        few(header.raised.len())?;
+        let mut raised = Vec::new();
+        for (id, kind) in header.raised {
+            let mut deep = || Ok::<_, Error>(reader.blob("a raised ciphertext", limits.raised)?.to_vec());
+            let answer = match kind {
+                RaisedKind::Scores => Raised::Scores(deep()?),
+                RaisedKind::Sum => Raised::Sum(deep()?),
+                RaisedKind::Model => {
+                    let deep = deep()?;
+                    let scores = reader.blob("a model in the ring of scores", limits.scores)?.to_vec();
+                    Raised::Model { deep, scores }
+                }
+            };
+            raised.push((id, answer));
+        }
+        reader.end()?;
+        Ok(Raises { ticket: header.ticket, raised })
+    }
+}
+
+fn few(tasks: usize) -> Result<(), Error> {
+    if tasks > MOST_TASKS {
+        return Err(Error::Malformed("a message has at most two tasks"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PackedLimits =
+        PackedLimits { contexts: 9, statistics: 9, answer: 8, task: 8, raised: 8, scores: 8 };
+
+    fn reply() -> PackedReply {
+        let id = DecisionId([7; 16]);
+        let decision =
+            PackedDecision { id, round: 3, model_feedbacks: 2, user: 5, users: 9, answer: vec![1, 2] };
+        let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 3] };
+        PackedReply {
+            decision: Some(decision),
+            ticket: Some(Ticket([4; 16])),
+            tasks: vec![task(8, TaskKind::Scores { factor: 0.5 }), task(9, TaskKind::Model)],
+        }
+    }
+
+    fn raises() -> Raises {
+        let model = Raised::Model { deep: vec![1; 8], scores: vec![2; 3] };
+        Raises { ticket: Some(Ticket([1; 16])), raised: vec![(1, Raised::Sum(vec![5])), (2, model)] }
+    }
+
+    #[test]
+    fn messages_round_trip() {
+        for reply in [reply(), PackedReply::default()] {
+            assert_eq!(PackedReply::read(&reply.to_bytes(), &LIMITS).unwrap(), reply);
+        }
+        for raises in [raises(), Raises::default()] {
+            assert_eq!(Raises::read(&raises.to_bytes(), &LIMITS).unwrap(), raises);
+        }
+        assert!(Raises::read(&reply().to_bytes(), &LIMITS).is_err(), "another kind");
+    }
+
+    /// No prefix, no flipped byte and no longer message is read as this one, and none panics.
+    #[test]
+    fn bad_bytes_are_refused() {
+        let (a, b) = (reply().to_bytes(), raises().to_bytes());
+        for end in 0..a.len() {
+            assert!(PackedReply::read(&a[..end], &LIMITS).is_err());
+        }
+        for end in 0..b.len() {
+            assert!(Raises::read(&b[..end], &LIMITS).is_err());
+        }
+        for i in 0..a.len() {
+            let mut bad = a.clone();
+            bad[i] ^= 0x41;
+            assert!(PackedReply::read(&bad, &LIMITS).ok() != Some(reply()));
+        }
+        assert!(matches!(PackedReply::read(&[a, vec![0]].concat(), &LIMITS), Err(Error::Trailing { .. })));
+        let many = Raises { raised: vec![(1, Raised::Sum(vec![])); 3], ticket: None };
+        assert!(matches!(Raises::read(&many.to_bytes(), &LIMITS), Err(Error::Malformed(_))));
+        let long = Raises { raised: vec![(1, Raised::Sum(vec![0; 9]))], ticket: None };
+        assert!(matches!(Raises::read(&long.to_bytes(), &LIMITS), Err(Error::TooLong { .. })));
+    }
+}
