@@ -159,7 +159,7 @@ impl SegmentReader {
         from: &Head,
         visit: &mut impl FnMut(&Head, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        while let Some((heads, bytes)) = self.group(head)? {
+        while let Some(Group { heads, bytes }) = self.group(head)? {
             // `group` has checked that these are as many.
             let records = records(&bytes[GROUP_HEADER..]).unwrap_or_default();
             for (record, after) in records.into_iter().zip(heads) {
@@ -176,9 +176,8 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The bytes of the next group, whose records continue the chain from `head`, and the position after each
-    /// record; or `None` at the end or before a torn group.
-    fn group(&mut self, head: &Head) -> Result<Option<(Vec<Head>, Vec<u8>)>, Error> {
+    /// The next group, whose records continue the chain from `head`; or `None` at the end or before a torn group.
+    fn group(&mut self, head: &Head) -> Result<Option<Group>, Error> {
         let rest = self.len - self.end;
         if rest < GROUP_HEADER as u64 {
             return Ok(None);
@@ -217,7 +216,7 @@ impl SegmentReader {
         if list.iter().any(|record| record.len() > limit) {
             return Err(too_long(self));
         }
-        Ok(Some((heads, bytes)))
+        Ok(Some(Group { heads, bytes }))
     }
 
     /// As [`torn`](Self::torn), for a group of `size` bytes that are all there and not as they were written.
@@ -271,4 +270,12 @@ impl SegmentReader {
     fn damaged(&self, what: &'static str) -> Error {
         Error::Damaged { path: self.path.clone(), offset: self.end, what }
     }
+}
+
+/// A group that is as it was written.
+struct Group {
+    /// The position after each record.
+    heads: Vec<Head>,
+    /// Header and body.
+    bytes: Vec<u8>,
 }
