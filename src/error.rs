@@ -1,6 +1,7 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
 use helba::Part;
+use protocol::Shape;
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
@@ -134,6 +135,43 @@ pub enum Error {
     /// From the bandit: a ciphertext or configuration was refused, or a decision is unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
+    /// Misuse: packed decisions with keys that have no ring of scores.
+    #[error(
+        "keys for {shape} have no ring of scores, because the numbers of an arm do not fit into one: create the bandit \
+         with `decisions` single"
+    )]
+    NoScores {
+        /// The shape of the keys.
+        shape: Shape,
+    },
+    /// Misuse: raises of a bandit that is not packed.
+    #[error("bandit {id} makes single decisions, which nobody raises")]
+    NotPacked {
+        /// The bandit.
+        id: String,
+    },
+    /// Misuse: an answer to a task that does not wait for one.
+    #[error(
+        "task {task} does not wait for an answer: another raiser was faster, or its evaluation has ended"
+    )]
+    TaskOver {
+        /// The task.
+        task: u64,
+    },
+    /// Capacity: no holder of the key raised the scores in time.
+    #[error("no holder of the key raised the scores in time")]
+    NotRaised,
+    /// Capacity: the evaluation that a decision was part of ended without an answer.
+    #[error("the decision was not evaluated: {why}; ask again")]
+    NotEvaluated {
+        /// The cause.
+        why: String,
+    },
+    /// The log of a packed bandit.
+    #[error(
+        "the log of a packed bandit: {0}; if this stays so after a restart of the server, see docs/DATA_MODEL.md"
+    )]
+    Log(#[from] hash_log::Error),
     /// Capacity: too many requests are being computed.
     #[error("the server is at its limit of requests; try again in a second")]
     Overloaded,
@@ -338,6 +376,11 @@ impl Error {
             Error::Policy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
             Error::Helba(error) => error.fault().into(),
+            Error::NoScores { .. } => P::BadConfiguration,
+            Error::NotPacked { .. } => P::NotPacked,
+            Error::TaskOver { .. } => P::TaskOver,
+            Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
+            Error::Log(hash_log::Error::DiskFull { .. }) => P::DiskFull,
             Error::TooManyBandits { .. } => P::TooManyBandits,
             Error::DiskFull { .. } => P::DiskFull,
             Error::Disk { .. }
@@ -348,6 +391,7 @@ impl Error {
             | Error::StateFormat { .. }
             | Error::CorruptBlob { .. }
             | Error::CorruptState { .. }
+            | Error::Log(_)
             | Error::Randomness(_)
             | Error::Broken(_) => P::Internal,
         }

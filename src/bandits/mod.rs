@@ -2,15 +2,19 @@
 
 mod clear;
 mod encrypted;
+mod packed;
 
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
 use crate::store::{Store, Stored, Table};
 use encrypted::{EncryptedBandit, Shared};
 use helba::Engine;
+use helba::packed::PackedEngine;
 use host::{lock, os_rng};
+pub(crate) use packed::PackedServed;
+use packed::Stages;
 use policies::PolicyConfig;
-use protocol::{BanditConfig, DecisionId};
+use protocol::{BanditConfig, DecisionId, Decisions};
 use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use wire::{Created, Manifest, PolicyCreated, PublicBundle};
+use wire::{Created, Manifest, PackedCreated, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// The operations of a bandit of either kind. Bodies and replies are bytes. Every method except `kind` and
 /// those that return limits may wait for the disk.
@@ -39,7 +43,13 @@ pub(crate) trait Served: Send + Sync {
     /// The kind of work of a decision.
     fn decision_work(&self) -> Work;
 
-    /// Makes a decision, which is durable when this returns.
+    /// The same bandit, if it is a packed one: its decisions wait for others.
+    fn packed(self: Arc<Self>) -> Option<Arc<PackedServed>> {
+        None
+    }
+
+    /// Makes a decision, which is durable when this returns. A packed bandit has another way
+    /// ([`PackedServed::decide`]).
     fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error>;
 
     /// The longest body of a feedback.
@@ -84,12 +94,15 @@ impl Reply {
 #[serde(untagged)]
 pub(crate) enum Listed {
     Encrypted(Created),
+    Packed(PackedCreated),
     Clear(PolicyCreated),
 }
 
 /// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
     pub(crate) engine: Engine,
+    /// The engine of packed bandits, if the keys have a ring of scores.
+    packed: Option<packed::Shared>,
     pub(crate) manifest: Manifest,
 }
 
@@ -149,16 +162,26 @@ impl Bandits {
         room: Room,
         restored: bool,
     ) -> Result<Self, Error> {
+        let (updates, root) = (Updates::new(), folder.join("packed"));
         let keys = match bundle {
             Some(bundle) => {
-                let PublicBundle { manifest, params, public_key, key_id, keys, .. } = bundle;
+                let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
                 let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
-                Some(Arc::new(Keys { engine, manifest }))
+                let packed = match scores {
+                    Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
+                        let deep = engine.clone();
+                        let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys)?;
+                        let (engine, stages) = (Arc::new(engine), Stages::new());
+                        Some(packed::Shared { engine, root: root.clone(), updates: updates.clone(), stages })
+                    }
+                    None => None,
+                };
+                Some(Arc::new(Keys { engine, packed, manifest }))
             }
             None => None,
         };
         let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
-        let (store, updates) = (Arc::new(store), Updates::new());
+        let store = Arc::new(store);
         let (encrypted, clear): (Vec<Stored>, Vec<Stored>) =
             stored.into_iter().partition(|row| row.table == Table::Encrypted);
         let mut entries = BTreeMap::new();
@@ -175,6 +198,18 @@ impl Bandits {
                 None => Entry::KeysMissing,
             };
             entries.insert(row.id, entry);
+        }
+        match keys.as_ref().and_then(|keys| keys.packed.as_ref()) {
+            Some(shared) => {
+                for (id, bandit) in packed::load(shared)? {
+                    bandit.update_if_due();
+                    entries.insert(id, Entry::Loaded(bandit));
+                }
+            }
+            None => {
+                let ids = packed::without_keys(&root)?;
+                entries.extend(ids.into_iter().map(|id| (id, Entry::KeysMissing)));
+            }
         }
         // The files that bandits without keys refer to are unknown.
         if !entries.values().any(|entry| matches!(entry, Entry::KeysMissing)) {
@@ -232,6 +267,14 @@ impl Bandits {
     /// # Errors
     /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
+        if config.decisions == Decisions::Packed {
+            let Some(shared) = self.keys()?.packed.clone() else {
+                return Err(Error::NoScores { shape: self.keys()?.engine.shape() });
+            };
+            let make =
+                |id: String| Ok(Arc::new(PackedServed::create(&id, config, shared)?) as Arc<dyn Served>);
+            return self.insert(Kind::Encrypted, make);
+        }
         let shared = self.shared()?;
         self.insert(Kind::Encrypted, |id| Ok(Arc::new(EncryptedBandit::create(id, config, shared)?)))
     }

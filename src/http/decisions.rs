@@ -18,6 +18,10 @@ pub(super) async fn decide(
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, bandit.decision_body()).await?;
+    if let Some(packed) = bandit.clone().packed() {
+        // It waits for others, and holds no place of those who compute.
+        return packed.decide(body).await;
+    }
     let place = state.0.admission.admit(bandit.decision_work()).await?;
     jobs::run(Some(place), || bandit.decide(body)).await
 }

@@ -10,6 +10,7 @@
 //! | `GET, POST /bandits`, `GET, DELETE /bandits/{id}` | `bandits` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
+//! | `GET, POST /bandits/{id}/raises` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
 
 mod access;
@@ -21,6 +22,7 @@ mod health;
 mod keys;
 mod policies;
 mod problem;
+mod raises;
 
 pub use problem::printable;
 
@@ -175,6 +177,7 @@ pub fn app(state: AppState) -> Router {
         .route("/bandits/{id}", get(bandits::show).delete(bandits::delete))
         .route("/bandits/{id}/decisions", post(decisions::decide))
         .route("/bandits/{id}/decisions/{decision}/feedback", post(feedback::feedback))
+        .route("/bandits/{id}/raises", get(raises::wait).post(raises::answer))
         .route("/bandits/{id}/shuffled", post(batches::receive));
     Router::new()
         .nest("/v1", routes)

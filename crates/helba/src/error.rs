@@ -20,6 +20,12 @@ pub enum Error {
     /// Untrusted: a stored state that cannot be read.
     #[error("the stored state cannot be read: {0}")]
     BadState(String),
+    /// Misuse: an answer to a task that does not wait for one.
+    #[error("task {task} does not wait for an answer")]
+    TaskOver {
+        /// The task.
+        task: u64,
+    },
     /// Bug: cannot happen. If you read this the library is wrong; please report it.
     #[error("broken invariant: {0}; please report this")]
     Broken(&'static str),
@@ -37,6 +43,7 @@ impl Error {
         match self {
             Error::Protocol(error) => error.fault(),
             Error::WrongLevel { .. } => Fault::Level,
+            Error::TaskOver { .. } => Fault::Over,
             Error::Ckks(error) | Error::Circuit(circuits::Error::Ckks(error)) => error.fault(),
             Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,
         }

@@ -13,7 +13,6 @@ use super::rounds::{Round, Rounds};
 use crate::engine::ModelLevels;
 use crate::{Error, Scalars, journal, refresh};
 use ckks::{Ciphertext, Plaintext};
-use fault::OutOfRange;
 use num_complex::Complex64;
 use protocol::{
     BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan, Receipt,
@@ -57,6 +56,24 @@ pub enum Event {
         /// The frame of the model in the ring of scores.
         scores: Vec<u8>,
     },
+}
+
+impl Event {
+    /// The event as a journal holds it.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if it cannot be serialised.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(self).map_err(|_| Error::Broken("an event that cannot be serialised"))
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::BadState`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        journal::decode(bytes)
+    }
 }
 
 /// What an event did.
@@ -311,7 +328,7 @@ impl PackedBandit {
     ///
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
-    /// round that does not wait; [`Error::Protocol`] for an answer to a task that does not wait.
+    /// round that does not wait; [`Error::TaskOver`].
     pub fn apply(&mut self, engine: &PackedEngine, event: &Event) -> Result<Applied, Error> {
         let (small, deep) = (engine.params(), engine.deep());
         let mut next = self.state.clone();
@@ -507,7 +524,7 @@ fn ring_of(engine: &PackedEngine, place: Place) -> (&ckks::Params, ckks::KeyId) 
 }
 
 fn unasked(task: u64) -> Error {
-    protocol::Error::OutOfRange(OutOfRange::new("task", task, "one that waits for an answer")).into()
+    Error::TaskOver { task }
 }
 
 /// A seed for one purpose.

@@ -1,0 +1,406 @@
+//! Packed bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the key
+//! has raised the scores of all who wait with it, and its answer is the encrypted action. In the open tier the
+//! scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the log has
+//! them on disk.
+//!
+//! Locks are taken in the order pool, live. Neither is held while something is computed that takes long.
+
+mod pool;
+mod state;
+
+use super::{BodyLimit, Listed, Reply, Served};
+use crate::error::{Error, Kind};
+use crate::jobs::{Updates, Work};
+use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use host::{lock, os_rng};
+pub(crate) use pool::Stages;
+use pool::{Outcome, Pool, blocking};
+use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
+use rand::Rng;
+use service::{Body, Content};
+use state::{Live, Pending};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises};
+
+/// The longest time for which a request for tasks may wait.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The parts that all packed bandits of a server share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) engine: Arc<PackedEngine>,
+    /// The folder of all packed bandits.
+    pub(super) root: PathBuf,
+    pub(super) updates: Updates,
+    pub(super) stages: Stages,
+}
+
+/// A loaded packed bandit.
+pub(crate) struct PackedServed {
+    created: PackedCreated,
+    limits: PackedLimits,
+    exchanges: Arc<Exchanges>,
+    shared: Shared,
+    live: Mutex<Live>,
+    pool: Mutex<Pool>,
+    /// Locked while a snapshot is written.
+    snapshots: Mutex<()>,
+}
+
+impl PackedServed {
+    /// Creates a bandit and stores it under `id`.
+    ///
+    /// # Errors
+    /// Those of the configuration and the disk.
+    pub(super) fn create(id: &str, config: BanditConfig, shared: Shared) -> Result<Self, Error> {
+        let mut secret = [0; 32];
+        os_rng()?.fill_bytes(&mut secret);
+        let bandit = PackedBandit::create(&shared.engine, config, secret)?;
+        let live = Live::create(&shared.root, id, &shared.engine, bandit)?;
+        Self::new(id, live, shared)
+    }
+
+    /// Loads a stored bandit.
+    ///
+    /// # Errors
+    /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
+    pub(super) fn load(id: &str, shared: Shared) -> Result<Self, Error> {
+        let live = Live::load(&shared.root, id, &shared.engine)?;
+        Self::new(id, live, shared)
+    }
+
+    fn new(id: &str, live: Live, shared: Shared) -> Result<Self, Error> {
+        let engine = &shared.engine;
+        let (deep, small) = (engine.deep(), engine.params());
+        let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
+        let exchanges = live.bandit.exchanges().clone();
+        let limits = PackedLimits::new(deep.params(), small, &config, &plan, &exchanges.layout)?;
+        let keys = ((deep.params(), deep.key_id()), (small, engine.key_id()));
+        let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
+        let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
+        Ok(PackedServed { created, limits, exchanges, shared, live, pool, snapshots })
+    }
+
+    fn deleted(&self) -> Error {
+        Error::UnknownBandit { id: self.created.id.clone() }
+    }
+
+    /// The longest body of raises.
+    pub(crate) fn raises_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.raises(), content: Content::Binary }
+    }
+
+    /// Makes a decision.
+    ///
+    /// # Errors
+    /// [`Error::Helba`] for contexts that are not those of this bandit; [`Error::Overloaded`];
+    /// [`Error::NotEvaluated`].
+    pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+        let stages = &self.shared.stages;
+        let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let upload = stages.uploads.clone().acquire_owned().await;
+        let served = self.clone();
+        let joined = blocking(move || {
+            let _upload = upload;
+            served.score(body)
+        });
+        let outcome = match joined.await? {
+            Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
+            Scored::Waits(outcome) => outcome,
+        };
+        let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
+        Ok(Reply::Binary(reply?.to_bytes()))
+    }
+
+    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
+    fn score(self: &Arc<Self>, body: Body) -> Result<Scored, Error> {
+        let engine = &self.shared.engine;
+        let small = engine.params();
+        let contexts = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body)?;
+        drop(body);
+        loop {
+            let (model, model_feedbacks) = {
+                let live = lock(&self.live);
+                if live.deleted {
+                    return Err(self.deleted());
+                }
+                (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
+            };
+            let scores = engine.score(&contexts, &model)?;
+            if self.created.config.answers == Answers::Scores {
+                let mut rng = os_rng()?;
+                let answer = self.small_frame(engine.open_answer(&scores, &mut rng)?);
+                let (round, id) = {
+                    let mut live = lock(&self.live);
+                    let round = live.take_rounds(engine, 1)?;
+                    (round, live.bandit.decision_id(round))
+                };
+                let decision = PackedDecision { id, round, model_feedbacks, user: 0, users: 1, answer };
+                let tasks = self.own_task().into_iter().collect();
+                return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
+            }
+            if let Some(outcome) = self.join(scores, &model)? {
+                return Ok(Scored::Waits(outcome));
+            }
+        }
+    }
+
+    /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here.
+    ///
+    /// # Errors
+    /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
+    pub(crate) async fn raises(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+        let served = self.clone();
+        let waits = blocking(move || served.take_raises(body)).await?;
+        let reply = match waits {
+            Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
+            None => PackedReply::default(),
+        };
+        Ok(Reply::Binary(reply.to_bytes()))
+    }
+
+    fn take_raises(
+        self: &Arc<Self>,
+        body: Body,
+    ) -> Result<Option<tokio::sync::oneshot::Receiver<Outcome>>, Error> {
+        let engine = &self.shared.engine;
+        let deep = engine.deep();
+        let message = Raises::read(&body, &self.limits)?;
+        drop(body);
+        let mut over = None;
+        let mut outcome = None;
+        for (task, raised) in message.raised {
+            let done = match raised {
+                Raised::Scores(frame) => {
+                    let sender = lock(&self.pool).take_raise(task);
+                    sender.and_then(|sender| {
+                        let level = self.created.packed.scores_level;
+                        let read = rayon::scope(|_| {
+                            ckks::read_ciphertext(deep.params(), deep.key_id(), level, &frame)
+                        });
+                        match read {
+                            Ok(raised) => {
+                                let mut pool = lock(&self.pool);
+                                outcome = message.ticket.and_then(|ticket| pool.take_ticket(ticket));
+                                // An evaluation that has ended waits for nothing.
+                                let _ = sender.send(raised);
+                                Ok(())
+                            }
+                            Err(error) => {
+                                lock(&self.pool).put_back(task, sender);
+                                Err(error.into())
+                            }
+                        }
+                    })
+                }
+                Raised::Sum(frame) => self.answer_task(task, Event::Raised { task, frame }),
+                Raised::Model { deep, scores } => {
+                    self.answer_task(task, Event::Refreshed { task, deep, scores })
+                }
+            };
+            match done {
+                Err(error @ Error::TaskOver { .. }) => over = Some(error),
+                other => other?,
+            }
+        }
+        // Another raiser may have been faster with a task that came beside the scores.
+        match (over, outcome) {
+            (Some(error), None) => Err(error),
+            (_, outcome) => Ok(outcome),
+        }
+    }
+
+    /// Applies the answer to a task of the bandit's own.
+    fn answer_task(self: &Arc<Self>, task: u64, event: Event) -> Result<(), Error> {
+        let applied = match self.change(&event) {
+            Err(Error::Helba(helba::Error::TaskOver { .. })) => return Err(Error::TaskOver { task }),
+            applied => applied?,
+        };
+        if applied == Applied::Installed {
+            self.save();
+        }
+        self.update_if_due();
+        self.offer_task();
+        Ok(())
+    }
+
+    /// Applies an event, and returns when it is on disk.
+    fn change(&self, event: &Event) -> Result<Applied, Error> {
+        let Pending { applied, ticket } = {
+            let mut live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.change(&self.shared.engine, event)?
+        };
+        ticket.wait()?;
+        Ok(applied)
+    }
+
+    /// Writes a snapshot. If that fails, the log has everything.
+    fn save(&self) {
+        let _alone = lock(&self.snapshots);
+        let snapshot = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return;
+            }
+            live.snapshot()
+        };
+        let saved = snapshot.write(&self.shared.engine).and_then(|head| lock(&self.live).trim(&head));
+        if let Err(error) = saved {
+            tracing::error!(bandit = self.created.id, %error, "no snapshot was written; the log has everything");
+        }
+    }
+
+    /// Queues the batch update if one is due.
+    pub(super) fn update_if_due(self: &Arc<Self>) {
+        let due = || {
+            let live = lock(&self.live);
+            if live.deleted { Ok(None) } else { live.bandit.update() }
+        };
+        match due() {
+            Ok(None) => return,
+            Ok(Some(_)) => {}
+            Err(error) => return tracing::error!(bandit = self.created.id, %error, "update failed"),
+        }
+        let served = self.clone();
+        self.shared.updates.clone().queue(move || {
+            let inputs = lock(&served.live).bandit.update();
+            // Another turn may have computed it.
+            let Ok(Some(update)) = inputs else { return };
+            let began = std::time::Instant::now();
+            match rayon::scope(|_| update.run(&served.shared.engine)) {
+                Ok(masked) => lock(&served.live).bandit.updated(&update, masked),
+                Err(error) => {
+                    return tracing::error!(bandit = served.created.id, %error, "update failed");
+                }
+            }
+            let seconds = began.elapsed().as_secs_f64();
+            tracing::info!(bandit = served.created.id, seconds, "updated");
+            served.offer_task();
+        });
+    }
+
+    /// Tasks for a raiser, or none after `wait`.
+    ///
+    /// # Errors
+    /// None.
+    pub(crate) async fn tasks(self: Arc<Self>, wait: Duration) -> Result<Option<Reply>, Error> {
+        let served = self.clone();
+        let own = blocking(move || Ok(served.own_task())).await?;
+        let tasks = match own {
+            Some(task) => vec![task],
+            None => {
+                let receiver = lock(&self.pool).wait_for_tasks();
+                match tokio::time::timeout(wait.min(LONGEST_WAIT), receiver).await {
+                    Ok(Ok(tasks)) => tasks,
+                    _ => return Ok(None),
+                }
+            }
+        };
+        let reply = PackedReply { tasks, ..PackedReply::default() };
+        Ok(Some(Reply::Binary(reply.to_bytes())))
+    }
+}
+
+/// What became of contexts.
+enum Scored {
+    Answered(PackedReply),
+    Waits(tokio::sync::oneshot::Receiver<Outcome>),
+}
+
+impl Served for PackedServed {
+    fn kind(&self) -> Kind {
+        Kind::Encrypted
+    }
+
+    fn created(&self) -> Option<Listed> {
+        Some(Listed::Packed(self.created.clone()))
+    }
+
+    fn view(&self) -> Result<Reply, Error> {
+        let live = lock(&self.live);
+        let round = live.round;
+        let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
+        let status = live.bandit.status(round, waiting);
+        drop(live);
+        Reply::json(&PackedView { created: self.created.clone(), status })
+    }
+
+    fn decision_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
+    }
+
+    fn decision_work(&self) -> Work {
+        Work::Short
+    }
+
+    fn decide(self: Arc<Self>, _: Body) -> Result<Reply, Error> {
+        Err(Error::Broken("a packed decision on a thread for blocking work"))
+    }
+
+    fn packed(self: Arc<Self>) -> Option<Arc<PackedServed>> {
+        Some(self)
+    }
+
+    fn feedback_body(&self) -> Result<BodyLimit, Error> {
+        Ok(BodyLimit { bytes: self.limits.statistics, content: Content::Binary })
+    }
+
+    fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+        let round = match lock(&self.live).bandit.waiting(decision)? {
+            Ok(round) => round,
+            Err(receipt) => return Reply::json(&receipt),
+        };
+        let event = Event::Feedback { round, frame: body.to_vec() };
+        drop(body);
+        match self.change(&event) {
+            Ok(Applied::Counted(receipt)) => {
+                self.offer_task();
+                Reply::json(&receipt)
+            }
+            Ok(_) => Err(Error::Broken("a feedback that was not counted")),
+            // The same feedback may have been counted since.
+            Err(error) => match lock(&self.live).bandit.waiting(decision)? {
+                Ok(_) => Err(error),
+                Err(receipt) => Reply::json(&receipt),
+            },
+        }
+    }
+
+    fn batch_body(&self) -> Result<BodyLimit, Error> {
+        Err(Error::TakesFeedback { id: self.created.id.clone() })
+    }
+
+    fn receive(self: Arc<Self>, _: Body) -> Result<Reply, Error> {
+        Err(Error::TakesFeedback { id: self.created.id.clone() })
+    }
+
+    fn delete(&self) -> Result<(), Error> {
+        let mut live = lock(&self.live);
+        if live.deleted {
+            return Err(self.deleted());
+        }
+        live.delete()
+    }
+}
+
+/// The packed bandits in the folder of `shared`.
+///
+/// # Errors
+/// As [`PackedServed::load`].
+pub(super) fn load(shared: &Shared) -> Result<Vec<(String, Arc<PackedServed>)>, Error> {
+    let ids = state::stored(&shared.root)?;
+    ids.into_iter().map(|id| Ok((id.clone(), Arc::new(PackedServed::load(&id, shared.clone())?)))).collect()
+}
+
+/// The ids of the packed bandits in `root`, whose keys are missing.
+///
+/// # Errors
+/// Those of the disk.
+pub(super) fn without_keys(root: &std::path::Path) -> Result<Vec<String>, Error> {
+    state::stored(root)
+}

@@ -1,0 +1,430 @@
+//! Evaluations: users who wait are gathered into a pack, a holder of the key raises it, and all are answered.
+//!
+//! | stage | begins |
+//! |---|---|
+//! | gathering | with the first user who waits |
+//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when at most one other evaluation of the server is under way |
+//! | evaluated and answered | when the raised scores are there and no other evaluation computes |
+//!
+//! A raiser is a program that waits at `GET …/raises`, or else a user of the evaluation, who gets the task in
+//! place of its answer. A raise that does not come within [`PATIENCE`] is asked of the next one. All are asked
+//! for the same masked ciphertext, which says no more twice than once.
+
+use super::PackedServed;
+use crate::error::Error;
+use ckks::{Ciphertext, Packer};
+use helba::packed::Task;
+use host::{lock, os_rng};
+use protocol::TaskKind;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
+use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
+
+/// The time for which further users are gathered.
+const WINDOW: Duration = Duration::from_millis(10);
+/// The time after which a raise is asked of the next raiser.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The time after which an evaluation without a raise ends.
+const LONGEST_RAISE: Duration = Duration::from_secs(60);
+/// The time after which a task of the bandit's own is given to the next raiser.
+const TASK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The turns that all packed bandits of a server share.
+#[derive(Clone)]
+pub(crate) struct Stages {
+    /// Evaluations from seal to answer. While one is raised, another one computes.
+    sealed: Arc<Semaphore>,
+    /// Evaluations that compute.
+    computing: Arc<Semaphore>,
+    /// Uploads that are read and multiplied.
+    pub(super) uploads: Arc<Semaphore>,
+    /// Users who wait.
+    pub(super) waiting: Arc<Semaphore>,
+}
+
+impl Stages {
+    pub(crate) fn new() -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        let threads = rayon::current_num_threads();
+        Stages {
+            sealed: semaphore(2),
+            computing: semaphore(1),
+            uploads: semaphore(threads + 1),
+            waiting: semaphore(MOST_WAITING),
+        }
+    }
+}
+
+/// The most users who wait for a packed decision on a server.
+pub(crate) const MOST_WAITING: usize = 8192;
+
+/// The answer to a user who waits.
+pub(super) type Outcome = Result<PackedReply, Error>;
+
+/// What waits for a bandit.
+#[derive(Default)]
+pub(super) struct Pool {
+    gathering: Option<Gathering>,
+    /// Where the raise of an evaluation goes.
+    raising: HashMap<u64, oneshot::Sender<Ciphertext>>,
+    /// The places of users who were asked to raise.
+    tickets: HashMap<Ticket, oneshot::Receiver<Outcome>>,
+    /// Programs that wait for tasks.
+    raisers: VecDeque<oneshot::Sender<Vec<RaiseTask>>>,
+    /// The last task of the bandit's own that was given out, and when.
+    asked: Option<(u64, Instant)>,
+}
+
+/// A pack that is still open.
+struct Gathering {
+    packer: Packer,
+    model: Arc<Ciphertext>,
+    users: Vec<User>,
+}
+
+/// A user who waits.
+struct User {
+    /// Its number in the evaluation.
+    number: usize,
+    sender: oneshot::Sender<Outcome>,
+}
+
+/// A pack that is closed, and what its evaluation needs.
+struct Sealed {
+    circuit: helba::packed::circuit::PackedCircuit,
+    factor: f64,
+    seed: ckks::MaskSeed,
+    masked: Vec<u8>,
+    first_round: u64,
+    model_feedbacks: u64,
+}
+
+impl Pool {
+    /// Takes the raise of an evaluation.
+    ///
+    /// # Errors
+    /// [`Error::TaskOver`] if it was raised before, or has ended.
+    pub(super) fn take_raise(&mut self, id: u64) -> Result<oneshot::Sender<Ciphertext>, Error> {
+        self.raising.remove(&id).ok_or(Error::TaskOver { task: id })
+    }
+
+    /// Puts a raise back whose answer could not be read.
+    pub(super) fn put_back(&mut self, id: u64, sender: oneshot::Sender<Ciphertext>) {
+        self.raising.insert(id, sender);
+    }
+
+    /// Where the user with this ticket waits.
+    pub(super) fn take_ticket(&mut self, ticket: Ticket) -> Option<oneshot::Receiver<Outcome>> {
+        self.tickets.remove(&ticket)
+    }
+
+    /// Waits for tasks as a raiser.
+    pub(super) fn wait_for_tasks(&mut self) -> oneshot::Receiver<Vec<RaiseTask>> {
+        let (sender, receiver) = oneshot::channel();
+        self.raisers.retain(|raiser| !raiser.is_closed());
+        self.raisers.push_back(sender);
+        receiver
+    }
+
+    /// Gives `tasks` to a raiser that waits, or returns them.
+    fn give(&mut self, mut tasks: Vec<RaiseTask>) -> Result<(), Vec<RaiseTask>> {
+        while let Some(raiser) = self.raisers.pop_front() {
+            match raiser.send(tasks) {
+                Ok(()) => return Ok(()),
+                Err(back) => tasks = back,
+            }
+        }
+        Err(tasks)
+    }
+}
+
+impl PackedServed {
+    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is the
+    /// one that the scores were computed with.
+    ///
+    /// # Errors
+    /// [`Error::Helba`] never after the keys were found.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        scores: Ciphertext,
+        model: &Arc<Ciphertext>,
+    ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
+        let mut pool = lock(&self.pool);
+        if let Some(gathering) = &pool.gathering
+            && !Arc::ptr_eq(&gathering.model, model)
+        {
+            // The model changed since one of the two was made: the caller multiplies again, or seals.
+            if Arc::ptr_eq(&gathering.model, lock(&self.live).bandit.scores_model()) {
+                return Ok(None);
+            }
+            pool.gathering.take().into_iter().for_each(|old| self.spawn(old, Duration::ZERO));
+        }
+        let fresh = pool.gathering.is_none();
+        if fresh {
+            let packer = self.shared.engine.packer()?;
+            pool.gathering = Some(Gathering { packer, model: model.clone(), users: Vec::new() });
+        }
+        let (sender, receiver) = oneshot::channel();
+        let mut full = false;
+        if let Some(gathering) = &mut pool.gathering {
+            let position = gathering.packer.push(scores).map_err(helba::Error::from)?;
+            let number = self.exchanges.layout.user_at(position);
+            gathering.users.push(User { number, sender });
+            full = gathering.users.len() == self.created.packed.users;
+        }
+        if full {
+            pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
+        } else if fresh {
+            let served = self.clone();
+            tokio::spawn(async move { served.close_later(Instant::now()).await });
+        }
+        Ok(Some(receiver))
+    }
+
+    /// Closes the pack that was opened before `opened` after the window, when its turn comes. More users join it
+    /// until then.
+    async fn close_later(self: Arc<Self>, opened: Instant) {
+        tokio::time::sleep(WINDOW.saturating_sub(opened.elapsed())).await;
+        let Ok(turn) = self.shared.stages.sealed.clone().acquire_owned().await else { return };
+        let gathering = lock(&self.pool).gathering.take();
+        if let Some(gathering) = gathering {
+            self.evaluate(gathering, turn).await;
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, gathering: Gathering, wait: Duration) {
+        let served = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let Ok(turn) = served.shared.stages.sealed.clone().acquire_owned().await else { return };
+            served.evaluate(gathering, turn).await;
+        });
+    }
+
+    /// Seals a pack, has it raised, evaluates it and answers its users.
+    async fn evaluate(self: &Arc<Self>, gathering: Gathering, turn: tokio::sync::OwnedSemaphorePermit) {
+        let Gathering { packer, users, .. } = gathering;
+        let mut users: Vec<User> = users.into_iter().filter(|user| !user.sender.is_closed()).collect();
+        if users.is_empty() {
+            return;
+        }
+        let count = users.len();
+        let served = self.clone();
+        let sealed = blocking(move || served.seal(packer, count)).await;
+        let done = match sealed {
+            Ok(sealed) => self.raise_and_answer(sealed, &mut users).await,
+            Err(error) => Err(error),
+        };
+        drop(turn);
+        if let Err(error) = done {
+            tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");
+            for user in users {
+                let _ = user.sender.send(Err(Error::NotEvaluated { why: error.to_string() }));
+            }
+        }
+    }
+
+    fn seal(&self, packer: Packer, users: usize) -> Result<Sealed, Error> {
+        let engine = &self.shared.engine;
+        let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
+        let (first_round, model_feedbacks, scalars) = {
+            let mut live = lock(&self.live);
+            let first = live.take_rounds(engine, users as u64)?;
+            (first, live.bandit.model_feedbacks(), live.bandit.scalars(first + users as u64 - 1))
+        };
+        let circuit = engine.circuit(&self.created.config, scalars)?;
+        let factor = circuit.factor(self.exchanges.layout.log_range());
+        let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
+        let frame = self.small_frame(masked.ciphertext);
+        Ok(Sealed { circuit, factor, seed: masked.seed, masked: frame, first_round, model_feedbacks })
+    }
+
+    async fn raise_and_answer(self: &Arc<Self>, sealed: Sealed, users: &mut Vec<User>) -> Result<(), Error> {
+        let began = Instant::now();
+        let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks } = sealed;
+        // What the mask becomes is computed while the raiser works.
+        let served = self.clone();
+        let mask = tokio::task::spawn_blocking(move || {
+            rayon::scope(|_| served.exchanges.scores.encode_mask(&seed, factor))
+        });
+        let id = os_rng()?.next_u64() | 1 << 63;
+        let task = RaiseTask { id, kind: TaskKind::Scores { factor }, masked };
+        let (sender, mut raised) = oneshot::channel();
+        lock(&self.pool).raising.insert(id, sender);
+        let mut tickets = Vec::new();
+        let mut asked = 0;
+        let raised = loop {
+            if !self.ask(&task, users, &mut asked, &mut tickets)? && began.elapsed() >= LONGEST_RAISE {
+                break Err(Error::NotRaised);
+            }
+            match tokio::time::timeout(PATIENCE, &mut raised).await {
+                Ok(Ok(raised)) => break Ok(raised),
+                Ok(Err(_)) => break Err(Error::Broken("a raise that was dropped")),
+                Err(_) if users.iter().all(|user| user.sender.is_closed()) => break Err(Error::NotRaised),
+                Err(_) => {}
+            }
+        };
+        let forget = || {
+            let mut pool = lock(&self.pool);
+            pool.raising.remove(&id);
+            tickets.iter().for_each(|ticket| drop(pool.tickets.remove(ticket)));
+        };
+        let raised = raised.inspect_err(|_| forget())?;
+        let raise_seconds = began.elapsed().as_secs_f64();
+        let mask =
+            mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
+        let turn = self.shared.stages.computing.clone().acquire_owned().await;
+        let waiting: Vec<User> = std::mem::take(users);
+        let served = self.clone();
+        let work = move || {
+            let _turn = turn;
+            let answers = served.compute(circuit, raised, &mask, &waiting);
+            (waiting, answers)
+        };
+        let (waiting, answers) =
+            tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
+        let count = waiting.len() as u32;
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => {
+                *users = waiting;
+                forget();
+                return Err(error);
+            }
+        };
+        let evaluated = began.elapsed().as_secs_f64();
+        for (at, (user, answer)) in waiting.into_iter().zip(answers).enumerate() {
+            let round = first_round + at as u64;
+            let id = lock(&self.live).bandit.decision_id(round);
+            let number = user.number as u32;
+            let decision = PackedDecision { id, round, model_feedbacks, user: number, users: count, answer };
+            // A user who is gone leaves a round without feedback.
+            let _ = user.sender.send(Ok(PackedReply { decision: Some(decision), ..PackedReply::default() }));
+        }
+        forget();
+        tracing::info!(
+            bandit = self.created.id,
+            users = count,
+            raise = raise_seconds,
+            seconds = evaluated,
+            "evaluated"
+        );
+        Ok(())
+    }
+
+    /// The frames of the answers of `users`, in their order.
+    fn compute(
+        &self,
+        circuit: helba::packed::circuit::PackedCircuit,
+        raised: Ciphertext,
+        mask: &ckks::Plaintext,
+        users: &[User],
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let engine = &self.shared.engine;
+        let deep = engine.deep();
+        let mut rng = os_rng()?;
+        rayon::scope(|_| {
+            let evaluated = engine.evaluate(circuit, &self.exchanges.scores, raised, mask, &mut rng)?;
+            let seeds: Vec<[u8; 32]> = users
+                .iter()
+                .map(|_| {
+                    let mut seed = [0; 32];
+                    rng.fill_bytes(&mut seed);
+                    seed
+                })
+                .collect();
+            let answer = |(user, seed): (&User, [u8; 32])| {
+                let mut rng = ChaCha20Rng::from_seed(seed);
+                let answer = engine.answer(&evaluated, user.number, &mut rng)?;
+                Ok(ckks::write_ciphertext(deep.params(), deep.key_id(), &answer))
+            };
+            users.par_iter().zip(seeds).map(answer).collect()
+        })
+    }
+
+    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits. Returns false if
+    /// there is none who was not asked before.
+    fn ask(
+        self: &Arc<Self>,
+        task: &RaiseTask,
+        users: &mut [User],
+        asked: &mut usize,
+        tickets: &mut Vec<Ticket>,
+    ) -> Result<bool, Error> {
+        let mut tasks = vec![task.clone()];
+        tasks.extend(self.own_task());
+        let mut pool = lock(&self.pool);
+        let Err(mut tasks) = pool.give(tasks) else { return Ok(true) };
+        while let Some(user) = users.get_mut(*asked) {
+            *asked += 1;
+            if user.sender.is_closed() {
+                continue;
+            }
+            let mut ticket = Ticket([0; 16]);
+            os_rng()?.fill_bytes(&mut ticket.0);
+            let (sender, receiver) = oneshot::channel();
+            let waiting = std::mem::replace(&mut user.sender, sender);
+            match waiting.send(Ok(PackedReply { decision: None, ticket: Some(ticket), tasks })) {
+                Ok(()) => {
+                    pool.tickets.insert(ticket, receiver);
+                    tickets.push(ticket);
+                    return Ok(true);
+                }
+                Err(back) => tasks = back.map(|reply| reply.tasks).unwrap_or_default(),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The task of the bandit's own, unless a raiser has it.
+    pub(super) fn own_task(&self) -> Option<RaiseTask> {
+        let Task { id, kind, masked } = lock(&self.live).bandit.task()?;
+        let mut pool = lock(&self.pool);
+        if pool.asked.is_some_and(|(last, when)| last == id && when.elapsed() < TASK_PATIENCE) {
+            return None;
+        }
+        pool.asked = Some((id, Instant::now()));
+        drop(pool);
+        let masked = Arc::unwrap_or_clone(masked);
+        let masked = match kind {
+            TaskKind::Model => {
+                let deep = self.shared.engine.deep();
+                ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
+            }
+            TaskKind::Scores { .. } | TaskKind::Sum => self.small_frame(masked),
+        };
+        Some(RaiseTask { id, kind, masked })
+    }
+
+    /// Gives the task of the bandit's own to a raiser that waits.
+    pub(super) fn offer_task(&self) {
+        if lock(&self.pool).raisers.iter().all(oneshot::Sender::is_closed) {
+            return;
+        }
+        let Some(task) = self.own_task() else { return };
+        let mut pool = lock(&self.pool);
+        if pool.give(vec![task]).is_err() {
+            // All are gone: the next one who comes is asked.
+            pool.asked = None;
+        }
+    }
+
+    /// A frame of a ciphertext of the ring of scores, at the canonical scale.
+    pub(super) fn small_frame(&self, ciphertext: Ciphertext) -> Vec<u8> {
+        let engine = &self.shared.engine;
+        let scale = engine.params().scale(ciphertext.level());
+        ckks::write_ciphertext(engine.params(), engine.key_id(), &ciphertext.with_scale(scale))
+    }
+}
+
+/// Runs `work` on a thread for blocking work.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?
+}

@@ -1,0 +1,233 @@
+//! The durable state of a packed bandit: a snapshot, and a log of the events after it.
+//!
+//! ```text
+//! DIR/packed/ID/snapshot    "HELBAPKD", version, position in the log, state, BLAKE3 of all before
+//! DIR/packed/ID/*.log       the events (crate `hash-log`)
+//! DIR/packed/ID.new         a bandit whose creation was interrupted, and
+//! DIR/packed/ID.deleted     one whose deletion was; both are removed at the next start
+//! ```
+//! An event is applied in memory and appended to the log under one lock, so that both have one order. It is
+//! acknowledged when the log has synchronised it. A snapshot is written after each new model, and the segments
+//! before it are removed.
+
+use crate::error::Error;
+use hash_log::{Head, Log, Ticket};
+use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use host::os_rng;
+use rand::Rng;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"HELBAPKD";
+const VERSION: u16 = 1;
+/// The longest event: a model in both rings, of at most some 10 MB.
+const LONGEST_EVENT: usize = 64 << 20;
+/// After a snapshot a new segment of the log begins if the last one has more bytes than this.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// A packed bandit in memory, its log, and the position of memory in the log.
+pub(super) struct Live {
+    pub(super) bandit: PackedBandit,
+    /// The last round that was given out.
+    pub(super) round: u64,
+    pub(super) deleted: bool,
+    head: Head,
+    log: Log,
+    folder: PathBuf,
+    /// The position where the last segment begins.
+    segment: Head,
+}
+
+/// An event that was applied and waits for the disk.
+pub(super) struct Pending {
+    pub(super) applied: Applied,
+    pub(super) ticket: Ticket,
+}
+
+/// What a snapshot holds.
+pub(super) struct Snapshot {
+    bandit: PackedBandit,
+    head: Head,
+    folder: PathBuf,
+}
+
+impl Live {
+    /// Creates the folder of a bandit, durably.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(super) fn create(
+        root: &Path,
+        id: &str,
+        engine: &PackedEngine,
+        bandit: PackedBandit,
+    ) -> Result<Self, Error> {
+        let (folder, new) = (root.join(id), root.join(format!("{id}.new")));
+        let mut private = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        private.recursive(true).create(root).map_err(|e| Error::disk(root, e))?;
+        host::sync_folder_of(root).map_err(|e| Error::disk(root, e))?;
+        private.recursive(false).create(&new).map_err(|e| Error::disk(&new, e))?;
+        let mut salt = [0; 32];
+        os_rng()?.fill_bytes(&mut salt);
+        let identity = identity(id, engine);
+        let head = Head::start(&identity);
+        drop(Log::create(&new, &identity, LONGEST_EVENT, salt)?);
+        Snapshot { bandit: bandit.clone(), head, folder: new.clone() }.write(engine)?;
+        fs::rename(&new, &folder).map_err(|e| Error::disk(&folder, e))?;
+        host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
+        let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
+        Ok(Live { bandit, round: 0, deleted: false, head, log, folder, segment: head })
+    }
+
+    /// Reads the snapshot of a bandit and applies the events after it.
+    ///
+    /// # Errors
+    /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
+    pub(super) fn load(root: &Path, id: &str, engine: &PackedEngine) -> Result<Self, Error> {
+        let folder = root.join(id);
+        let corrupt =
+            |why: String| Error::CorruptState { bandit: id.to_string(), folder: folder.clone(), why };
+        let path = folder.join("snapshot");
+        let bytes = fs::read(&path).map_err(|e| Error::disk(&path, e))?;
+        let (head, mut bandit) = read_snapshot(&bytes, engine).map_err(&corrupt)?;
+        let mut last = head;
+        let (log, _) =
+            Log::open::<Error>(&folder, &identity(id, engine), LONGEST_EVENT, &head, |at, bytes| {
+                let event = Event::from_bytes(bytes).map_err(|e| corrupt(e.to_string()))?;
+                bandit.apply(engine, &event).map_err(|e| corrupt(e.to_string()))?;
+                last = *at;
+                Ok(())
+            })?;
+        // Rounds up to the reserved one may have been given out.
+        let round = bandit.reserved();
+        Ok(Live { bandit, round, deleted: false, head: last, log, folder, segment: head })
+    }
+
+    /// Applies an event and appends it to the log. On an error nothing has changed, or the log takes no more
+    /// events.
+    ///
+    /// # Errors
+    /// Those of the event; [`Error::Log`].
+    pub(super) fn change(&mut self, engine: &PackedEngine, event: &Event) -> Result<Pending, Error> {
+        let bytes = event.to_bytes()?;
+        let mut bandit = self.bandit.clone();
+        let applied = bandit.apply(engine, event)?;
+        let ticket = self.log.append(&bytes)?;
+        self.bandit = bandit;
+        self.head = self.head.after(&bytes);
+        Ok(Pending { applied, ticket })
+    }
+
+    /// The next `count` rounds, of which the first is returned. They are reserved on disk before.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn take_rounds(&mut self, engine: &PackedEngine, count: u64) -> Result<u64, Error> {
+        while self.round + count > self.bandit.reserved() {
+            let event = self.bandit.reserve();
+            self.change(engine, &event)?.ticket.wait()?;
+        }
+        let first = self.round + 1;
+        self.round += count;
+        Ok(first)
+    }
+
+    /// What a snapshot of now holds.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot { bandit: self.bandit.clone(), head: self.head, folder: self.folder.clone() }
+    }
+
+    /// Removes the segments before a snapshot that is durable, and begins another one if the last is long.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn trim(&mut self, snapshot: &Head) -> Result<(), Error> {
+        if self.head.bytes - self.segment.bytes > SEGMENT_BYTES {
+            self.segment = self.log.rotate()?;
+        }
+        self.log.remove_before(snapshot)?;
+        Ok(())
+    }
+
+    /// Removes the bandit from the disk. It is gone once the folder has its other name.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(super) fn delete(&mut self) -> Result<(), Error> {
+        let gone = self.folder.with_extension("deleted");
+        fs::rename(&self.folder, &gone).map_err(|e| Error::disk(&self.folder, e))?;
+        host::sync_folder_of(&gone).map_err(|e| Error::disk(&gone, e))?;
+        self.deleted = true;
+        // What stays is removed at the next start.
+        if let Err(error) = fs::remove_dir_all(&gone) {
+            tracing::warn!(folder = %gone.display(), %error, "not removed yet");
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// Writes the snapshot in place of the last one, durably, and returns its position in the log.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(super) fn write(&self, engine: &PackedEngine) -> Result<Head, Error> {
+        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &self.head.to_bytes()].concat();
+        bytes.extend(self.bandit.to_bytes(engine)?);
+        let digest = blake3::hash(&bytes);
+        bytes.extend(digest.as_bytes());
+        let (path, new) = (self.folder.join("snapshot"), self.folder.join("snapshot.new"));
+        let disk = |e| Error::disk(&new, e);
+        let mut file =
+            host::private_file().write(true).create(true).truncate(true).open(&new).map_err(disk)?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(disk)?;
+        fs::rename(&new, &path).map_err(|e| Error::disk(&path, e))?;
+        host::sync_folder(&self.folder).map_err(|e| Error::disk(&self.folder, e))?;
+        Ok(self.head)
+    }
+}
+
+/// Position and state of a snapshot.
+fn read_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBandit), String> {
+    let (body, digest) = bytes.split_last_chunk::<32>().ok_or("it is too short")?;
+    if blake3::hash(body).as_bytes() != digest {
+        return Err("its digest does not match".into());
+    }
+    let (magic, rest) = body.split_first_chunk::<8>().ok_or("it is too short")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or("it is too short")?;
+    let (head, state) = rest.split_first_chunk::<48>().ok_or("it is too short")?;
+    if *magic != MAGIC || u16::from_le_bytes(*version) != VERSION {
+        return Err("it is no snapshot of this version".into());
+    }
+    let bandit = PackedBandit::from_bytes(engine, state).map_err(|e| e.to_string())?;
+    Ok((Head::from_bytes(head), bandit))
+}
+
+/// The ids of the bandits in `root`. What interrupted creations and deletions left is removed.
+///
+/// # Errors
+/// Those of the disk.
+pub(super) fn stored(root: &Path) -> Result<Vec<String>, Error> {
+    let disk = |e| Error::disk(root, e);
+    let mut out = Vec::new();
+    if !root.exists() {
+        return Ok(out);
+    }
+    for entry in fs::read_dir(root).map_err(disk)? {
+        let path = entry.map_err(disk)?.path();
+        if path.extension().is_some_and(|e| e == "new" || e == "deleted") {
+            fs::remove_dir_all(&path).map_err(|e| Error::disk(&path, e))?;
+            continue;
+        }
+        out.extend(path.file_name().and_then(|name| name.to_str()).map(str::to_string));
+    }
+    Ok(out)
+}
+
+/// The identity of the log of a bandit: its id and those of the keys of both rings.
+fn identity(id: &str, engine: &PackedEngine) -> Vec<u8> {
+    [id.as_bytes(), &engine.deep().key_id().0, &engine.key_id().0].concat()
+}

@@ -1,0 +1,57 @@
+//! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks and answers them. Only packed bandits have
+//! them.
+
+use super::{AppState, refuse};
+use crate::bandits::{PackedServed, Reply};
+use crate::error::Error;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wait {
+    /// Seconds.
+    #[serde(default)]
+    wait: u64,
+}
+
+fn packed(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<PackedServed>, Error> {
+    let bandit = state.find_for(id, headers)?;
+    bandit.packed().ok_or_else(|| Error::NotPacked { id: id.to_string() })
+}
+
+/// Waits for tasks, and answers 204 if there was none.
+pub(super) async fn wait(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<Wait>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let bandit = packed(&state, &id?.0, &headers)?;
+    let Query(Wait { wait }) =
+        query.map_err(|e| Error::BadJson { what: "the query of a request for tasks", why: e.body_text() })?;
+    Ok(match bandit.tasks(Duration::from_secs(wait)).await? {
+        Some(reply) => reply.into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Takes the answers to tasks.
+pub(super) async fn answer(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let found = id.map_err(Error::from).and_then(|Path(id)| packed(&state, &id, request.headers()));
+    let bandit = match found {
+        Ok(bandit) => bandit,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, bandit.raises_body()).await?;
+    bandit.raises(body).await
+}
