@@ -27,6 +27,22 @@ impl std::ops::Deref for Slots {
     }
 }
 
+/// Decrypted coefficients. The type exists so that they can be zeroed.
+pub struct Coefficients(Vec<i128>);
+
+impl Zeroize for Coefficients {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl std::ops::Deref for Coefficients {
+    type Target = [i128];
+    fn deref(&self) -> &[i128] {
+        &self.0
+    }
+}
+
 /// Decryption reads the first limbs only: at most three, whose product has at most [`MAX_BITS`] bits. A
 /// message times its scale is far smaller than that.
 const LIMBS_READ: usize = 3;
@@ -84,6 +100,12 @@ pub fn decrypt(secret: &SecretKey, ct: &Ciphertext, slots: usize) -> Private<Slo
     let values = secret.params().encoder().slots(&real, slots);
     real.zeroize();
     Private::new(Slots(values))
+}
+
+/// Decrypts all N coefficients, as integers at the scale of `ct`. They are centred modulo the first limbs, at
+/// most three with 126 bits together.
+pub fn decrypt_coefficients(secret: &SecretKey, ct: &Ciphertext) -> Private<Coefficients> {
+    Private::new(Coefficients(coefficients(secret, ct)))
 }
 
 /// Converts `c` to a float by the two words of its magnitude, without the branches of the built-in conversion

@@ -1,7 +1,7 @@
 use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
-use ckks::{Ciphertext, Raise, SlotsToCoefficients};
+use ckks::{Ciphertext, MAX_WIDE_COEFFICIENT_BITS, Raise, SlotsToCoefficients};
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
@@ -36,9 +36,13 @@ pub fn raise<R: CryptoRng>(
 /// Decrypts `masked` under the key of the large ring and encrypts its slots as coefficients under the key of
 /// the small ring: the key holder's part of [`SlotsToCoefficients`].
 ///
+/// Coefficients of a message that was masked as [`ckks::mask_assign`] does are below
+/// 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size. Larger ones, of a server that deviates, are reduced to that width:
+/// whether an answer comes must not depend on them, because a server that chooses the ciphertext would learn
+/// a linear form in the secret key from every refusal.
+///
 /// # Errors
-/// [`Error::Ckks`] if `masked` is not at the level of the exchange. No error depends on a decrypted value of a
-/// message that was masked as [`ckks::mask_assign`] does.
+/// [`Error::Ckks`] if `masked` is not at the level of the exchange. No error depends on a decrypted value.
 ///
 /// # Panics
 /// If `small` or `large` is a key of other parameters than the exchange's.
@@ -55,10 +59,42 @@ pub fn slots_to_coefficients<R: CryptoRng>(
     );
     exchange.check(masked)?;
     let mut coefficients = coefficients(large, masked);
+    coefficients.iter_mut().for_each(|c| *c = narrowed(*c));
     let message = exchange.encode(&coefficients);
     coefficients.zeroize();
     let mut message = message?;
     let out = encrypt(small, &message, rng);
     message.zeroize();
     Ok(out)
+}
+
+/// `c` modulo 2^(b + 1), centred and below 2ᵇ in size, for b = [`MAX_WIDE_COEFFICIENT_BITS`]. −2ᵇ becomes
+/// −2ᵇ + 1. No branch.
+fn narrowed(c: i128) -> i128 {
+    let unused = i128::BITS - 1 - MAX_WIDE_COEFFICIENT_BITS;
+    let c = (c << unused) >> unused;
+    c + i128::from(c == -(1 << MAX_WIDE_COEFFICIENT_BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_numbers_stay_and_wide_ones_wrap() {
+        let limit = 1i128 << MAX_WIDE_COEFFICIENT_BITS;
+        for c in [0, 1, -1, limit - 1, 1 - limit] {
+            assert_eq!(narrowed(c), c);
+        }
+        for (wide, want) in [
+            (limit, 1 - limit),
+            (-limit, 1 - limit),
+            (limit + 5, 5 - limit),
+            (-limit - 5, limit - 5),
+            (i128::MAX, -1),
+            (i128::MIN, 0),
+        ] {
+            assert_eq!(narrowed(wide), want, "{wide}");
+        }
+    }
 }

@@ -2,10 +2,10 @@
 
 use crate::common::rng;
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, Packer, Params,
-    Places, Plaintext, Raise, pack_elements,
+    Ciphertext, EvaluationKeys, Evaluator, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17,
+    MAX_WIDE_COEFFICIENT_BITS, Packer, Params, Places, Plaintext, Raise, SlotsToCoefficients, pack_elements,
 };
-use ckks_secret::{SecretKey, decrypt, raise};
+use ckks_secret::{SecretKey, decrypt, decrypt_coefficients, raise, slots_to_coefficients};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha20Rng;
 use rns::{Coeff, Poly};
@@ -268,6 +268,42 @@ fn raises_refuse_another_level_or_scale() {
     let mut lower = Ciphertext::zero(&large, 13);
     let mask = raising.encode_mask(&[1; 32], 1.0).unwrap();
     assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
+}
+
+/// A server sends c₁ = X^−k under the name of a masked model, with a constant that puts the coefficient at the
+/// limit of the wide decoder. If a key holder refused what the decoder does not take, each refusal would show
+/// whether s_k is 1, which the control demonstrates. A key holder answers all of them alike.
+#[test]
+fn attack_refusals_of_a_model_give_the_key_away() {
+    let mut rng = rng(47);
+    let Ring { params: small_params, secret: small_secret, .. } = small();
+    let large = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let secret = SecretKey::generate(&large, &mut rng);
+    let (level, slots, n) = (2, 4, large.n());
+    let exchange = SlotsToCoefficients::new(&large, small_params, level, slots, large.scale(5), &[]).unwrap();
+    assert!(large.log_q(level) > f64::from(MAX_WIDE_COEFFICIENT_BITS) + 1.0, "the set can reach the limit");
+    let basis = large.q_basis(level);
+    let monomial = |at: usize, value: i128| {
+        let mut poly = Poly::<Coeff>::zero(n, basis.len());
+        poly.for_each_limb(|i, limb| limb[at] = basis.modulus(i).reduce_i128(value));
+        poly.into_ntt(basis)
+    };
+    let limit = (1i128 << MAX_WIDE_COEFFICIENT_BITS) - 1;
+    let keys = decrypt_coefficients(
+        &secret,
+        &Ciphertext::new(monomial(0, 0), monomial(0, 1), level, large.scale(level)),
+    );
+    let mut refused = 0;
+    for k in 0..40 {
+        // X^−k = −X^(N − k).
+        let c1 = if k == 0 { monomial(0, 1) } else { monomial(n - k, -1) };
+        let ct = Ciphertext::new(monomial(0, limit), c1, level, large.scale(level));
+        let naive = decrypt_coefficients(&secret, &ct).with(|c| exchange.encode(c).is_err());
+        assert_eq!(naive, keys.with(|s| s[k] == 1), "{k}");
+        refused += u32::from(naive);
+        slots_to_coefficients(&exchange, &secret, small_secret, &ct, &mut rng).unwrap();
+    }
+    assert!((4..=26).contains(&refused), "{refused}");
 }
 
 /// The control: garbage at a multiple of the gap does reach the neighbour, so the test above would see it.
