@@ -11,8 +11,8 @@
 //! let (log, _) = Log::open(folder, identity, 1 << 16, &boundary, |head, record| state.apply(head, record))?;
 //! ```
 //!
-//! For servers that need more durable rows a second than the disk synchronises. It is no database: records are
-//! not found by a key, nor changed. To open it reads the segments from the snapshot on.
+//! For servers that need more durable rows a second than the disk synchronises. It is no database: records
+//! are not found by a key, nor changed. To open it reads the segments from the snapshot on.
 //!
 //! # Format
 //!

@@ -176,7 +176,8 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The next group, whose records continue the chain from `head`; or `None` at the end or before a torn group.
+    /// The next group, whose records continue the chain from `head`; or `None` at the end or before a torn
+    /// group.
     fn group(&mut self, head: &Head) -> Result<Option<Group>, Error> {
         let rest = self.len - self.end;
         if rest < GROUP_HEADER as u64 {
