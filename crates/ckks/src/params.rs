@@ -572,6 +572,14 @@ mod tests {
         }
     }
 
+    /// A name says which ring it is of, and no set is in both lists.
+    #[test]
+    fn names_are_of_one_set() {
+        let all = || ParamsSpec::named().iter().chain(ParamsSpec::scores());
+        assert!(ParamsSpec::scores().iter().all(|s| s.name.ends_with("scores")));
+        assert!(all().all(|spec| all().filter(|other| other.name == spec.name).count() == 1));
+    }
+
     /// 825 bits at N = 2¹⁵ is the value of the quantum column in the generated tables of ePrint 2024/463.
     #[test]
     fn the_default_set_keeps_the_quantum_column() {
