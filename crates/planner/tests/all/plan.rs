@@ -4,9 +4,10 @@ use circuits::{Clear, Complex64};
 use ckks::KeyStorage;
 use helba::Scalars;
 use helba::decide::DecisionCircuit;
+use helba::packed::circuit::PackedCircuit;
 use keygen::{Request, generate};
 use planner::{Error, KernelSeconds, Report, plan};
-use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
+use protocol::{Automorphism, BanditConfig, Decisions, KeyPlan, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
@@ -46,11 +47,11 @@ fn planned_bytes_are_those_made() {
 fn evaluation_keys_take_half_their_unpacked_memory() {
     // To the thousandth.
     let shares = [
-        (2, 2, 0.469),
-        (7, 4, 0.402),
-        (8, 8, 0.397),
-        (16, 16, 0.379),
-        (8, 32, 0.337),
+        (2, 2, 0.452),
+        (7, 4, 0.392),
+        (8, 8, 0.424),
+        (16, 16, 0.424),
+        (8, 32, 0.357),
         (16, 32, 0.335),
         (16, 64, 0.293),
     ];
@@ -86,7 +87,17 @@ fn rotations_of_updates_alone_are_seeded() {
         let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
         let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
         circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
-        let decision = alg.rotation_levels();
+        let mut decision = alg.rotation_levels();
+        if let Some(ring) = keys.scores {
+            let packed = BanditConfig { decisions: Decisions::Packed, ..config };
+            let params = keys.params.validate().unwrap();
+            let alg = Clear::new(params.max_slots()).unwrap();
+            let scalars = Scalars::new(&packed, 1, 0);
+            let circuit = PackedCircuit::new(&packed, scalars, shape, params.max_slots()).unwrap();
+            let level = packed.packed_plan(&params, shape, ring).unwrap().scores_level;
+            circuit.products(&alg, &alg.fresh(&[Complex64::ZERO], level).unwrap()).unwrap();
+            decision.extend(alg.rotation_levels());
+        }
         for key in &keys.galois {
             let of_decisions = match key.automorphism {
                 Automorphism::Rotation(k) => decision.contains_key(&k),
