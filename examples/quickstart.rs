@@ -11,13 +11,14 @@ use anyhow::{Context, Result};
 use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
-use protocol::BanditConfig;
+use protocol::{Answers, BanditConfig, Decisions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
 use support::{Deployment, median, percentile};
 use testkit::ClearTwin;
+use user_client::{Device, Opening, PackedDevice};
 
 #[derive(Parser)]
 #[command(
@@ -39,6 +40,18 @@ struct Args {
     /// Waits for the end of a batch update before the next decision, as in the paper.
     #[arg(long)]
     synchronous: bool,
+    /// Contexts in the ring of scores: 0.1 MB a decision, and the device raises its own scores.
+    #[arg(long)]
+    packed: bool,
+    /// With --packed, the server answers with the scores, and the device computes the arm.
+    #[arg(long, requires = "packed")]
+    scores: bool,
+}
+
+/// The bandit of either kind, as its device plays it.
+enum Bandit<'a> {
+    Single(support::Handle),
+    Packed(Box<PackedDevice<'a>>),
 }
 
 fn main() -> Result<()> {
@@ -55,27 +68,43 @@ fn main() -> Result<()> {
     let rounds = args.rounds.min(purchases.rounds().len());
     anyhow::ensure!(rounds > 0, "nothing to run: --rounds is 0");
     let (d, k) = (purchases.d(), purchases.brands().len());
-    let config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
+    let mut config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
+    if args.packed {
+        config.decisions = Decisions::Packed;
+        config.answers = if args.scores { Answers::Scores } else { Answers::Arm };
+    }
 
     if let Some(path) = &args.plot {
         // A file that cannot be written is reported now and not after all rounds.
         std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut deployment = Deployment::start(d, k, false, args.json, 0)?;
-    let bandit = deployment.create(&config)?;
+    let mut rng = user_client::os_rng()?;
+    let device = Device::open(deployment.secret(), &Opening::default())?;
+    let bandit = match config.decisions {
+        Decisions::Single => Bandit::Single(deployment.create(&config)?),
+        Decisions::Packed => Bandit::Packed(Box::new(device.join(&deployment.client().create_packed(&config)?)?)),
+    };
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
     for (features, bought) in &purchases.rounds()[..rounds] {
         let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
-        let round = deployment.round(&bandit, &rows, |arm| f64::from(arm == *bought), args.synchronous)?;
+        let play = |arm| f64::from(arm == *bought);
+        let round = match &bandit {
+            Bandit::Single(bandit) => deployment.round(bandit, &rows, play, args.synchronous)?,
+            Bandit::Packed(bandit) => deployment.packed_round(bandit, &rows, play, &mut rng)?,
+        };
         let wanted = twin.arm(&rows, round.round, round.model_feedbacks);
         twin.learn(&rows[round.arm], round.reward);
         log.push(round, wanted);
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let status = deployment.status(&bandit)?;
+    let status = match &bandit {
+        Bandit::Single(bandit) => deployment.status(bandit)?,
+        Bandit::Packed(bandit) => deployment.client().packed(&bandit.created().id)?.status,
+    };
     let server_peak = deployment.server_peak_bytes();
 
     let clear = |policy: &mut HelbaClear| -> Result<Vec<f64>> {

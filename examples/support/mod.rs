@@ -8,9 +8,10 @@ use protocol::{BanditConfig, Shape, Status};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use user_client::{Client, Device, Opening};
+use user_client::{Client, Device, Opening, PackedDevice};
 use wire::{Created, Limits, PublicBundle};
 
 const SERVE: &str = "--serve";
@@ -51,6 +52,7 @@ pub(crate) struct Deployment {
     pub(crate) keygen_seconds: f64,
     /// The bytes of the public bundle.
     pub(crate) public_bundle_bytes: u64,
+    secret: PathBuf,
     _folder: tempfile::TempDir,
 }
 
@@ -122,7 +124,54 @@ impl Deployment {
             rng: user_client::os_rng()?,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
+            secret,
             _folder: folder,
+        })
+    }
+
+    /// The file of the secret bundle.
+    pub(crate) fn secret(&self) -> &Path {
+        &self.secret
+    }
+
+    /// The client of the server, with the token of the device.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Plays one round of a packed bandit over HTTP, with the reward that `play` returns for an arm.
+    pub(crate) fn packed_round(
+        &self,
+        bandit: &PackedDevice<'_>,
+        rows: &[Vec<f64>],
+        play: impl FnOnce(usize) -> f64,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<Round> {
+        let mut phases = Vec::new();
+        let mut last = Instant::now();
+        let mut lap = |name: &str| {
+            let now = Instant::now();
+            phases.push((name.to_string(), (now - last).as_secs_f64()));
+            last = now;
+        };
+        let mut round = bandit.decide(&self.client, rows, rng)?;
+        lap("decide: device, server and transfer");
+        let choice = &round.choice;
+        let (arm, id, number, model_feedbacks) = (choice.arm, choice.id, choice.round, choice.model_feedbacks);
+        let reward = play(arm);
+        let feedback = bandit.feedback(&rows[arm], reward, rng)?;
+        self.client.feedback_packed(&bandit.created().id, id, &feedback)?;
+        lap("feedback");
+        bandit.answer_tasks(&self.client, &mut round, rng)?;
+        lap("tasks");
+        Ok(Round {
+            arm,
+            reward,
+            round: number,
+            model_feedbacks,
+            bytes_up: round.sent + feedback.len(),
+            bytes_down: round.received,
+            phases,
         })
     }
 

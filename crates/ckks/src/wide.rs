@@ -151,7 +151,7 @@ impl WideEncoder {
                 got: slot + 1,
                 max: slots.len(),
             })?;
-            if !(factor.abs() <= 1.0) {
+            if factor.is_nan() || factor.abs() > 1.0 {
                 return Err(Error::ValueRange { op: Op::Encode, scale: factor.abs().log2() });
             }
             let factor = (factor * f64::from(ROOT_FRACTION).exp2()) as i128;

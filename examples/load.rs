@@ -1,0 +1,277 @@
+//! Load on a packed bandit: prepared contexts arrive as a Poisson process, or from clients that each wait for
+//! their answer, and every decision gets its feedback.
+//!
+//! ```text
+//! cargo run --release --example load -- --features 8 --arms 8 --rate 400 --seconds 30 [--closed 64] [--json]
+//! ```
+//! Contexts and feedback are encrypted before the measurement. A raiser runs in this process and takes
+//! processor time from the server; `raiser_cpu_seconds` says how much.
+
+mod support;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use protocol::{Answers, BanditConfig, Decisions};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use support::{Deployment, percentile};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use user_client::{Device, Opening};
+use wire::{PackedLimits, PackedReply};
+
+#[derive(Parser)]
+#[command(about = "Load on a packed bandit, with prepared bodies")]
+struct Args {
+    /// Features.
+    #[arg(long, default_value_t = 2)]
+    features: usize,
+    /// Arms.
+    #[arg(long, default_value_t = 2)]
+    arms: usize,
+    /// Arrivals per second, a Poisson process.
+    #[arg(long, default_value_t = 100.0)]
+    rate: f64,
+    /// Seconds of arrivals.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// This many clients instead, each of which asks again when it has its answer.
+    #[arg(long)]
+    closed: Option<usize>,
+    /// What a decision answers.
+    #[arg(long, value_parser = ["arm", "scores"], default_value = "arm")]
+    answers: String,
+    /// Prepared contexts.
+    #[arg(long, default_value_t = 64)]
+    bodies: usize,
+    /// Keys without security, for tests.
+    #[arg(long)]
+    toy: bool,
+    /// Prints one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a client needs to ask and to answer.
+struct Shared {
+    address: String,
+    head: String,
+    path: String,
+    limits: PackedLimits,
+    contexts: Vec<Vec<u8>>,
+    feedback: Vec<Vec<u8>>,
+    idle: Mutex<Vec<TcpStream>>,
+    bytes_up: AtomicU64,
+    bytes_down: AtomicU64,
+    next: AtomicU64,
+}
+
+/// Seconds from arrival to answer, and how many users shared the evaluation.
+struct Decided {
+    seconds: f64,
+    users: u32,
+}
+
+fn main() -> Result<()> {
+    support::serve_if_asked()?;
+    let args = Args::parse();
+    let (d, k) = (args.features, args.arms);
+    let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
+    let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
+    let config = BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(d, k) };
+    let device = Device::open(deployment.secret(), &Opening { toy: args.toy, ..Opening::default() })?;
+    let created = deployment.client().create_packed(&config)?;
+    let joined = device.join(&created)?;
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut unit = || {
+        let x: Vec<f64> = (0..d).map(|_| rng.random_range(-1.0..1.0)).collect();
+        let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        x.into_iter().map(|x| x / norm).collect::<Vec<f64>>()
+    };
+    let rows: Vec<Vec<Vec<f64>>> =
+        (0..args.bodies.max(1)).map(|_| (0..k).map(|_| unit()).collect()).collect();
+    let mut rng = user_client::os_rng()?;
+    let mut prepare = |rows: &Vec<Vec<f64>>| -> Result<(Vec<u8>, Vec<u8>)> {
+        Ok((joined.contexts(rows, &mut rng)?, joined.feedback(&rows[0], rows[0][0], &mut rng)?))
+    };
+    let (contexts, feedback) = rows.iter().map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let server = deployment.client().server().trim_start_matches("http://").to_string();
+    let shared = Arc::new(Shared {
+        head: format!("Host: {server}\r\nAuthorization: {}\r\n", device.token().authorization().as_str()),
+        address: server,
+        path: format!("/v1/bandits/{}", created.id),
+        limits: *joined.limits(),
+        contexts,
+        feedback,
+        idle: Mutex::default(),
+        bytes_up: AtomicU64::new(0),
+        bytes_down: AtomicU64::new(0),
+        next: AtomicU64::new(0),
+    });
+    let (stop, raised) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (decided, failed, elapsed, cpu) = std::thread::scope(|scope| -> Result<_> {
+        let raisers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| -> Result<f64> {
+                    let mut rng = user_client::os_rng()?;
+                    while !stop.load(Relaxed) {
+                        let Some(reply) = deployment.client().raises(&created.id, joined.limits(), 1)? else {
+                            continue;
+                        };
+                        let tasks = joined.read(&reply)?.tasks;
+                        let body = joined.raise(&tasks, None, &mut rng)?;
+                        raised.fetch_add(body.len() as u64, Relaxed);
+                        // A task that is over was answered by the other one.
+                        let _ = deployment.client().post_raises(&created.id, joined.limits(), &body);
+                    }
+                    Ok(thread_seconds())
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let began = Instant::now();
+        let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
+        let elapsed = began.elapsed().as_secs_f64();
+        stop.store(true, Relaxed);
+        let mut cpu = 0.0;
+        for raiser in raisers {
+            cpu += raiser.join().map_err(|_| anyhow::anyhow!("a raiser panicked"))??;
+        }
+        Ok((decided, failed, elapsed, cpu))
+    })?;
+    ensure!(!decided.is_empty(), "no decision was answered; {failed} failed");
+    let seconds: Vec<f64> = decided.iter().map(|d| d.seconds).collect();
+    let count = decided.len() as f64;
+    let evaluations: f64 = decided.iter().map(|d| 1.0 / f64::from(d.users)).sum();
+    let up = shared.bytes_up.load(Relaxed) as f64 / count;
+    let down = shared.bytes_down.load(Relaxed) as f64 / count;
+    let share = raised.load(Relaxed) as f64 / count;
+    let status = deployment.client().packed(&created.id)?.status;
+    if args.json {
+        let json = serde_json::json!({
+            "features": d, "arms": k, "answers": args.answers, "closed": args.closed,
+            "rate": args.closed.is_none().then_some(args.rate), "seconds": elapsed,
+            "decisions": decided.len(), "failed": failed, "decisions_per_second": count / elapsed,
+            "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
+            "bytes_up": up, "bytes_down": down, "raise_bytes": share,
+            "users_per_evaluation": count / evaluations, "raiser_cpu_seconds": cpu,
+            "feedbacks": status.feedbacks, "refreshes": status.refreshes,
+            "server_peak_bytes": deployment.server_peak_bytes(),
+        });
+        println!("{json}");
+        return Ok(());
+    }
+    println!("\n{d} features, {k} arms, answers: {}\n", args.answers);
+    println!("  {:.1} decisions/s for {elapsed:.1} s, {failed} failed", count / elapsed);
+    println!("  seconds to the answer   p50 {:.3}   p99 {:.3}", percentile(&seconds, 0.5), percentile(&seconds, 0.99));
+    println!("  users an evaluation     {:.1}", count / evaluations);
+    println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
+    println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
+    println!("  raiser {cpu:.1} s of processor, server peak {} MB", deployment.server_peak_bytes() / 1_000_000);
+    Ok(())
+}
+
+/// Runs the arrivals, and returns what was decided and how many requests failed.
+async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
+    let end = Instant::now() + Duration::from_secs_f64(args.seconds);
+    let mut tasks = tokio::task::JoinSet::new();
+    match args.closed {
+        Some(clients) => {
+            for _ in 0..clients {
+                let shared = shared.clone();
+                tasks.spawn(async move {
+                    let mut out = Vec::new();
+                    while Instant::now() < end {
+                        out.push(decide(&shared, Instant::now()).await);
+                    }
+                    out
+                });
+            }
+        }
+        None => {
+            let mut rng = ChaCha20Rng::seed_from_u64(2);
+            let mut at = Instant::now();
+            while at < end {
+                tokio::time::sleep_until(at.into()).await;
+                let (shared, arrived) = (shared.clone(), at);
+                tasks.spawn(async move { vec![decide(&shared, arrived).await] });
+                at += Duration::from_secs_f64(-(1.0 - rng.random::<f64>()).ln() / args.rate);
+            }
+        }
+    }
+    let (mut decided, mut failed) = (Vec::new(), 0);
+    while let Some(done) = tasks.join_next().await {
+        for one in done.unwrap_or_default() {
+            match one {
+                Ok(one) => decided.push(one),
+                Err(error) => {
+                    if failed == 0 {
+                        eprintln!("a request failed: {error:#}");
+                    }
+                    failed += 1;
+                }
+            }
+        }
+    }
+    (decided, failed)
+}
+
+/// One decision and its feedback.
+async fn decide(shared: &Shared, arrived: Instant) -> Result<Decided> {
+    let n = shared.next.fetch_add(1, Relaxed) as usize;
+    let pick = n % shared.contexts.len();
+    let mut stream = match shared.idle.lock().await.pop() {
+        Some(stream) => stream,
+        None => TcpStream::connect(&shared.address).await?,
+    };
+    let body = &shared.contexts[pick];
+    let reply = post(&mut stream, shared, &format!("{}/decisions", shared.path), body).await?;
+    let seconds = arrived.elapsed().as_secs_f64();
+    let reply = PackedReply::read(&reply, &shared.limits)?;
+    let decision = reply.decision.context("a raiser waits, and this client was asked to raise")?;
+    let path = format!("{}/decisions/{}/feedback", shared.path, decision.id);
+    post(&mut stream, shared, &path, &shared.feedback[pick]).await?;
+    shared.idle.lock().await.push(stream);
+    Ok(Decided { seconds, users: decision.users })
+}
+
+/// Posts a body and returns that of the answer.
+async fn post(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\n{}Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        shared.head,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body).await?;
+    shared.bytes_up.fetch_add(body.len() as u64, Relaxed);
+    let mut bytes = Vec::with_capacity(4096);
+    let (start, length) = loop {
+        ensure!(stream.read_buf(&mut bytes).await? > 0, "the server closed the connection");
+        let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&bytes[..end])?.to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.context("an answer without a length")?.trim().parse()?;
+        ensure!(head.starts_with("http/1.1 2"), "{}", head.lines().next().unwrap_or_default());
+        break (end + 4, length);
+    };
+    while bytes.len() < start + length {
+        ensure!(stream.read_buf(&mut bytes).await? > 0, "the server closed the connection");
+    }
+    shared.bytes_down.fetch_add(length as u64, Relaxed);
+    Ok(bytes.split_off(start))
+}
+
+/// Processor seconds of this thread; 0 if the system does not report them.
+fn thread_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    // Fields 14 and 15 of proc(5), of which the first two are cut off; a tick is 10 ms.
+    (ticks(11) + ticks(12)) / 100.0
+}
