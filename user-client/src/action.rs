@@ -83,3 +83,8 @@ impl Device {
         })
     }
 }
+
+/// The first of the largest values.
+pub(crate) fn first_largest(values: &[f64]) -> usize {
+    (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
+}

@@ -182,13 +182,6 @@ impl Device {
     /// Checks that `created` is a bandit of this key, and that its plan follows from its configuration, so
     /// that the server cannot choose levels.
     pub(crate) fn agree(&self, created: &Created) -> Result<Agreement, Error> {
-        let same = |what, got: &str, want: String| {
-            if got == want {
-                Ok(())
-            } else {
-                Err(Error::WrongKeys { what, got: got.chars().take(64).collect(), want })
-            }
-        };
         same("fingerprint", &created.fingerprint, self.params().fingerprint().to_string())?;
         same("key id", &created.key_id, self.key_id.to_string())?;
         if created.config.plan(self.params(), self.shape)? != created.plan {
@@ -209,5 +202,14 @@ impl Device {
     ) -> Result<Vec<u8>, Error> {
         let message = Zeroizing::new(Plaintext::encode(self.params(), slots, level)?);
         Ok(ckks_secret::encrypt(&self.secret, &message, rng).to_bytes(&self.secret, self.key_id))
+    }
+}
+
+/// Refuses a bandit whose id or fingerprint is `got` instead of `want`.
+pub(crate) fn same(what: &'static str, got: &str, want: String) -> Result<(), Error> {
+    if got == want {
+        Ok(())
+    } else {
+        Err(Error::WrongKeys { what, got: got.chars().take(64).collect(), want })
     }
 }

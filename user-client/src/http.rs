@@ -12,9 +12,12 @@ use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
     AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
-    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated, PolicyView, Problem,
-    ShuffledBatch,
+    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView,
+    PolicyCard, PolicyCreated, PolicyView, Problem, ShuffledBatch,
 };
+
+/// The time that a server gets for an answer that it need not compute.
+const TRANSFER: Duration = Duration::from_secs(60);
 
 /// A blocking HTTP client of a server, with or without TLS. It keeps connections open. It needs no key,
 /// because it sends and receives ciphertexts of encrypted bandits. The server can read what it sends to
@@ -220,9 +223,7 @@ impl Client {
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
-        let url = self.url(&format!("bandits/{}/decisions", checked(&created.id)?));
-        let mut response =
-            self.accepted(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(contexts))?;
+        let mut response = self.send(&format!("bandits/{}/decisions", checked(&created.id)?), contexts)?;
         self.body(&mut response, limits.decide_reply())
     }
 
@@ -231,8 +232,80 @@ impl Client {
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
     pub fn feedback(&self, created: &Created, decision: DecisionId, answer: &[u8]) -> Result<Receipt, Error> {
-        let url = self.url(&format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?));
-        self.json(self.authorized(self.agent.post(url)).content_type(OCTET_STREAM).send(answer))
+        let path = format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?);
+        self.json_of(MAX_JSON_BYTES, &mut self.send(&path, answer)?)
+    }
+
+    /// Creates a packed bandit.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
+    /// with another configuration; as [`Self::keys`].
+    pub fn create_packed(&self, config: &BanditConfig) -> Result<PackedCreated, Error> {
+        let created: PackedCreated = self.post("bandits", config)?;
+        if created.config != *config {
+            return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
+        }
+        Ok(created)
+    }
+
+    /// The configuration and the state of a packed bandit.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn packed(&self, id: &str) -> Result<PackedView, Error> {
+        self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
+    }
+
+    /// Asks a packed bandit for a decision on the frame of `contexts`. Returns the reply, of at most the length
+    /// in `limits`, for [`crate::PackedDevice::read`].
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn decide_packed(&self, id: &str, limits: &PackedLimits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut response = self.send(&format!("bandits/{}/decisions", checked(id)?), contexts)?;
+        self.body(&mut response, limits.reply())
+    }
+
+    /// The tasks of a packed bandit that wait for a holder of the key, or `None` if there was none within
+    /// `wait` seconds, at most 30. The reply is for [`crate::PackedDevice::read`].
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn raises(&self, id: &str, limits: &PackedLimits, wait: u64) -> Result<Option<Vec<u8>>, Error> {
+        let request = self.get(&format!("bandits/{}/raises?wait={wait}", checked(id)?));
+        // A server that is gone without a word must not hold the caller for as long as a decision may take.
+        let limit = Duration::from_secs(wait) + TRANSFER;
+        let mut response = self.accepted(request.config().timeout_global(Some(limit)).build().call())?;
+        if response.status() == 204 {
+            return Ok(None);
+        }
+        self.body(&mut response, limits.reply()).map(Some)
+    }
+
+    /// Sends the answers of [`crate::PackedDevice::raise`]. Returns the reply for
+    /// [`crate::PackedDevice::read`], which has a decision if the answers came under a ticket.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a task does not wait any more.
+    pub fn post_raises(&self, id: &str, limits: &PackedLimits, raises: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
+        self.body(&mut response, limits.reply())
+    }
+
+    /// Sends the feedback of [`crate::PackedDevice::feedback`]. The same feedback counts once.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn feedback_packed(&self, id: &str, decision: DecisionId, feedback: &[u8]) -> Result<Receipt, Error> {
+        let path = format!("bandits/{}/decisions/{decision}/feedback", checked(id)?);
+        self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)
+    }
+
+    /// The response to a binary body.
+    fn send(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
+        let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
+        self.accepted(request.send(body))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, message: &impl Serialize) -> Result<T, Error> {
@@ -298,8 +371,11 @@ impl Client {
         limit: usize,
         response: Result<Response<Body>, ureq::Error>,
     ) -> Result<T, Error> {
-        let mut response = self.accepted(response)?;
-        let body = self.body(&mut response, limit)?;
+        self.json_of(limit, &mut self.accepted(response)?)
+    }
+
+    fn json_of<T: DeserializeOwned>(&self, limit: usize, response: &mut Response<Body>) -> Result<T, Error> {
+        let body = self.body(response, limit)?;
         serde_json::from_slice(&body).map_err(|e| Error::BadAnswer(e.to_string()))
     }
 }

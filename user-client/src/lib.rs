@@ -5,6 +5,9 @@
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
 //! [`Device::answer`] → [`Client::feedback`].
+//!
+//! One round of a packed bandit, after [`Device::join`]: [`PackedDevice::play`] → play the arm →
+//! [`PackedDevice::feedback`] → [`Client::feedback_packed`].
 
 mod action;
 mod answer;
@@ -13,6 +16,7 @@ mod context;
 mod device;
 mod error;
 mod http;
+mod packed;
 mod pending;
 mod reward;
 
@@ -22,6 +26,7 @@ pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
 pub use http::Client;
+pub use packed::{Choice, MaskedTask, PackedDevice, PackedRound, ReadReply};
 pub use pending::Pending;
 
 pub use ckks_secret::Passphrase;

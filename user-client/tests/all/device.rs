@@ -23,12 +23,12 @@ struct World {
     secret_bundle: Vec<u8>,
 }
 
-fn rng(seed: u64) -> ChaCha20Rng {
+pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
 /// Both bundles of one key pair.
-fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let request = Request { shape: Shape::for_problem(FEATURES, ARMS), toy: true, created: 0 };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();

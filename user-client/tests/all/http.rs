@@ -9,33 +9,45 @@ use wire::{Created, Limits};
 
 /// A server that gives one answer to one request; returns its address.
 fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
+    answers(vec![(status.into(), kind.into(), body)]).0
+}
+
+/// A thread that ends with the first line and the body of each request that it got.
+pub(crate) type Requests = std::thread::JoinHandle<Vec<(String, Vec<u8>)>>;
+
+/// A server that gives these answers to as many requests; returns its address.
+pub(crate) fn answers(answers: Vec<(String, String, Vec<u8>)>) -> (String, Requests) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nlocation: {address}/\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    std::thread::spawn(move || {
+    let location = address.clone();
+    let answer = move |(status, kind, body): (String, String, Vec<u8>)| {
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nlocation: {location}/\r\nconnection: close\r\n\r\n",
+            body.len()
+        );
         let (mut stream, _) = listener.accept().unwrap();
-        // Requests here are short; they end with a blank line and a body of the length given.
         let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-        loop {
+        // A request ends with a blank line and a body of the length given.
+        let body_at = loop {
             let n = stream.read(&mut buffer).unwrap();
             request.extend(&buffer[..n]);
-            let text = String::from_utf8_lossy(&request);
-            let length =
-                text.to_lowercase().lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok());
-            let done =
-                text.find("\r\n\r\n").is_some_and(|end| request.len() >= end + 4 + length.unwrap_or(0));
-            if done || n == 0 {
-                break;
+            let end = request.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4);
+            let Some(end) = end else {
+                assert!(n > 0, "half a request");
+                continue;
+            };
+            let text = String::from_utf8_lossy(&request[..end]).to_lowercase();
+            let length = text.lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok());
+            if request.len() >= end + length.unwrap_or(0) || n == 0 {
+                break end;
             }
-        }
-        let _ = stream.write_all(head.as_bytes());
-        // The client may hang up on a body it does not want.
-        let _ = stream.write_all(&body);
-    });
-    address
+        };
+        // The client may hang up on a body that it does not want.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+        let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_string();
+        (line, request.split_off(body_at))
+    };
+    (address, std::thread::spawn(move || answers.into_iter().map(answer).collect()))
 }
 
 /// As [`one_answer`], over TLS 1.3 with a certificate for `name`; returns the port and the certificate that

@@ -4,3 +4,4 @@
 
 mod device;
 mod http;
+mod packed;

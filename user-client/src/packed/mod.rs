@@ -1,0 +1,119 @@
+//! A device's side of a packed bandit: contexts and feedback in the ring of scores, the answer, and the tasks
+//! of a holder of the key.
+//!
+//! | step | here | who learns what |
+//! |---|---|---|
+//! | contexts | [`PackedDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
+//! | answer | `reply` | this device its arm, or with `answers: scores` z and u of its own arms |
+//! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model is under one that is 2⁴⁷ times wider (docs/threat-model.md); the server nothing: it gets fresh encryptions |
+//! | feedback | [`PackedDevice::feedback`] | the server nothing: the first coefficients of a fresh encryption |
+//!
+//! Whether an answer is sent, and its length, depends on public numbers alone: never on a decrypted value.
+
+mod raise;
+mod reply;
+mod round;
+
+pub use raise::MaskedTask;
+pub use reply::{Choice, ReadReply};
+pub use round::PackedRound;
+
+use crate::device::same;
+use crate::{Device, Error};
+use ckks::{KeyId, Plaintext};
+use ckks_secret::{SecretKey, SeededCiphertext};
+use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
+use rand::CryptoRng;
+use wire::{PackedCreated, PackedLimits};
+use zeroize::Zeroizing;
+
+/// A device of one packed bandit, whose keys and plan it has checked. Build it once for each bandit: the
+/// tables of the exchanges take tens of milliseconds.
+pub struct PackedDevice<'a> {
+    device: &'a Device,
+    small: &'a SecretKey,
+    small_id: KeyId,
+    created: PackedCreated,
+    exchanges: Exchanges,
+    limits: PackedLimits,
+}
+
+impl Device {
+    /// The device as one of the packed bandit `created`, after a check that the bandit has the keys of this
+    /// device in both rings, and that its plan follows from its configuration, so that the server cannot
+    /// choose levels.
+    ///
+    /// # Errors
+    /// [`Error::NoScoreKeys`] if the secret bundle has no key of the ring of scores; [`Error::WrongKeys`],
+    /// [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that does not fit this
+    /// device.
+    pub fn join(&self, created: &PackedCreated) -> Result<PackedDevice<'_>, Error> {
+        let (small, small_id) = self.scores().ok_or(Error::NoScoreKeys)?;
+        let ring = ScoreRing::beside(self.params().spec(), self.shape())
+            .filter(|ring| ring.params == *small.params().spec())
+            .ok_or(Error::NoScoreKeys)?;
+        let (params, small_params) = (self.params(), small.params());
+        same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
+        same("key id", &created.key_id, self.key_id().to_string())?;
+        same("fingerprint of scores", &created.scores_fingerprint, small_params.fingerprint().to_string())?;
+        same("key id of scores", &created.scores_key_id, small_id.to_string())?;
+        let (config, plan) = (&created.config, &created.packed);
+        if config.packed_plan(params, self.shape(), ring)? != *plan {
+            return Err(Error::PlanMismatch);
+        }
+        let exchanges = Exchanges::new(config, plan, ring, small_params, params)?;
+        let limits = PackedLimits::new(params, small_params, config, plan, &exchanges.layout)?;
+        Ok(PackedDevice { device: self, small, small_id, created: created.clone(), exchanges, limits })
+    }
+}
+
+impl PackedDevice<'_> {
+    /// The bandit.
+    pub fn created(&self) -> &PackedCreated {
+        &self.created
+    }
+
+    /// The limits of its messages.
+    pub fn limits(&self) -> &PackedLimits {
+        &self.limits
+    }
+
+    /// The body of a decision request: the frame of the contexts at the top level of the ring of scores.
+    /// `rows` has the features of each arm: K rows of d features with norms of at most L.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for the rows.
+    pub fn contexts<R: CryptoRng>(&self, rows: &[Vec<f64>], rng: &mut R) -> Result<Vec<u8>, Error> {
+        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(rows)?);
+        Ok(self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id))
+    }
+
+    /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
+    /// level of the ring of scores. `features` are those of the arm that was played, and `reward` is in
+    /// [−1, 1].
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for features (row 1) and reward.
+    pub fn feedback<R: CryptoRng>(
+        &self,
+        features: &[f64],
+        reward: f64,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let coefficients = Zeroizing::new(self.exchanges.layout.statistics(features, reward)?);
+        let encrypted = self.encrypt(&coefficients, LOG_SCORE, rng)?;
+        Ok(encrypted.to_partial_bytes(self.small, self.small_id, coefficients.len()))
+    }
+
+    /// Encrypts coefficients at the scale 2^`log_scale` and the top level of the ring of scores.
+    fn encrypt<R: CryptoRng>(
+        &self,
+        coefficients: &[i64],
+        log_scale: u32,
+        rng: &mut R,
+    ) -> Result<SeededCiphertext, Error> {
+        let (params, scale) = (self.small.params(), f64::from(log_scale).exp2());
+        let message = Plaintext::from_integers(params, coefficients, params.max_level(), scale)?;
+        Ok(ckks_secret::encrypt(self.small, &Zeroizing::new(message), rng))
+    }
+}

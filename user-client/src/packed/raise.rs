@@ -1,0 +1,105 @@
+//! The tasks of a holder of the key: it decrypts masked values and encrypts them again, in the ring and at the
+//! level where the server continues with them.
+
+use super::PackedDevice;
+use crate::Error;
+use ckks::Ciphertext;
+use ckks_secret::SeededCiphertext;
+use protocol::{Answers, LOG_SCORE, MOST_FACTOR, TaskKind};
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use wire::{RaiseTask, Raised, Raises, Ticket};
+
+/// A task whose frame and numbers were checked against the plan. Only the [`PackedDevice`] that read it can
+/// answer it.
+pub struct MaskedTask {
+    id: u64,
+    kind: TaskKind,
+    masked: Ciphertext,
+}
+
+impl MaskedTask {
+    /// The kind.
+    pub fn kind(&self) -> TaskKind {
+        self.kind
+    }
+}
+
+impl PackedDevice<'_> {
+    /// Reads a task.
+    pub(super) fn task(&self, task: &RaiseTask) -> Result<MaskedTask, Error> {
+        match task.kind {
+            TaskKind::Scores { .. } if self.created.config.answers == Answers::Scores => {
+                return Err(Error::BadTask(
+                    "it asks to raise scores, which a bandit with answers: scores never does",
+                ));
+            }
+            TaskKind::Scores { factor } if !(factor > 0.0 && factor <= MOST_FACTOR) => {
+                return Err(Error::BadTask(
+                    "it raises scores by a factor that is not above 0 and at most 4096",
+                ));
+            }
+            _ => {}
+        }
+        let masked = match task.kind {
+            TaskKind::Scores { .. } | TaskKind::Sum => {
+                let params = self.small.params();
+                let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), &task.masked)?;
+                // Scores and statistics have the scale of a product, and frames hold the canonical one.
+                read.with_scale(f64::from(LOG_SCORE).exp2())
+            }
+            TaskKind::Model => {
+                let (params, level) = (self.device.params(), self.created.packed.refresh_level);
+                ckks::read_ciphertext(params, self.device.key_id(), level, &task.masked)?
+            }
+        };
+        Ok(MaskedTask { id: task.id, kind: task.kind, masked })
+    }
+
+    /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for its
+    /// decision. A raise of scores or of a sum takes some 25 ms of one core and 2.0 to 2.4 MB at N = 2¹⁵.
+    ///
+    /// # Errors
+    /// [`Error::Secret`] for a factor that the level of the plan does not allow. No error depends on a
+    /// decrypted value.
+    pub fn raise<R: CryptoRng>(
+        &self,
+        tasks: &[MaskedTask],
+        ticket: Option<Ticket>,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let answer = |task: &MaskedTask| Ok((task.id, self.raised(task, rng)?));
+        let raised = tasks.iter().map(answer).collect::<Result<_, Error>>()?;
+        Ok(Raises { ticket, raised }.to_bytes())
+    }
+
+    fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
+        let (deep, small, exchanges) = (self.device.secret(), self.small, &self.exchanges);
+        let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
+        match task.kind {
+            TaskKind::Scores { factor } => {
+                let fresh = ckks_secret::raise(&exchanges.scores, small, deep, &task.masked, factor, rng)?;
+                Ok(Raised::Scores(frame(fresh)))
+            }
+            TaskKind::Sum => {
+                let factor = exchanges.layout.statistics_factor();
+                let fresh =
+                    ckks_secret::raise(&exchanges.statistics, small, deep, &task.masked, factor, rng)?;
+                Ok(Raised::Sum(frame(fresh)))
+            }
+            TaskKind::Model => {
+                let plan = &self.created.packed;
+                let (level, slots) = (plan.model_level, plan.model_slots);
+                let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
+                let (fresh, scores) = rayon::join(
+                    || ckks_secret::recrypt(deep, &task.masked, level, slots, &mut first),
+                    || {
+                        let exchange = &exchanges.model;
+                        ckks_secret::slots_to_coefficients(exchange, deep, small, &task.masked, &mut second)
+                    },
+                );
+                Ok(Raised::Model { deep: frame(fresh?), scores: scores?.to_bytes(small, self.small_id) })
+            }
+        }
+    }
+}

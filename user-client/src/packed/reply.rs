@@ -1,0 +1,125 @@
+//! Reads the server's reply: it decrypts the answer, and returns the arm to play and the tasks.
+
+use super::{MaskedTask, PackedDevice};
+use crate::Error;
+use crate::action::first_largest;
+use protocol::exchange::{self, SCORES_FLOOD_BITS};
+use protocol::{Answers, DecisionId, LOG_SCORE};
+use wire::{PackedDecision, PackedReply, Ticket};
+use zeroize::{Zeroize, Zeroizing};
+
+/// A decision as the device sees it. It has no Debug, because its values are private to the user.
+pub struct Choice {
+    /// The id that the feedback names.
+    pub id: DecisionId,
+    /// The arm to play, from 0.
+    pub arm: usize,
+    /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index of
+    /// each arm. They must stay on this device, because exact decryptions reveal the key to the server.
+    pub values: Vec<f64>,
+    /// Round t.
+    pub round: u64,
+    /// The number of feedbacks in the model of the decision.
+    pub model_feedbacks: u64,
+    /// How many users the evaluation decided for, as the server states it.
+    pub users: u32,
+    /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
+    /// scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
+    /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
+    /// must not be relied on.
+    pub reliable: bool,
+}
+
+impl Drop for Choice {
+    fn drop(&mut self) {
+        self.values.zeroize();
+    }
+}
+
+/// A reply of the server, read.
+pub struct ReadReply {
+    /// The decision. If there is none, the tasks must be answered under `ticket` first.
+    pub choice: Option<Choice>,
+    /// The place of this device in an evaluation that waits for it.
+    pub ticket: Option<Ticket>,
+    /// What the server asks a holder of the key for, at most two tasks.
+    pub tasks: Vec<MaskedTask>,
+}
+
+impl PackedDevice<'_> {
+    /// Reads a [`PackedReply`] and decrypts the answer.
+    ///
+    /// # Errors
+    /// [`Error::Wire`], [`Error::Ckks`] for bytes that are no reply under these keys and this plan;
+    /// [`Error::BadAnswer`] for a user that no evaluation has; [`Error::BadTask`] for a task that this bandit
+    /// does not have. The whole reply is refused then.
+    pub fn read(&self, reply: &[u8]) -> Result<ReadReply, Error> {
+        let reply = PackedReply::read(reply, &self.limits)?;
+        // All is read before anything is decrypted.
+        let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
+        let choice = reply.decision.as_ref().map(|decision| self.choice(decision)).transpose()?;
+        Ok(ReadReply { choice, ticket: reply.ticket, tasks })
+    }
+
+    fn choice(&self, decision: &PackedDecision) -> Result<Choice, Error> {
+        let (values, reliable) = match self.created.config.answers {
+            Answers::Arm => self.entries(decision)?,
+            Answers::Scores => self.indices(decision)?,
+        };
+        Ok(Choice {
+            id: decision.id,
+            arm: first_largest(&values),
+            values,
+            round: decision.round,
+            model_feedbacks: decision.model_feedbacks,
+            users: decision.users,
+            reliable,
+        })
+    }
+
+    /// The entry of each arm, and whether all are in their range. The slots of other users hold noise.
+    fn entries(&self, decision: &PackedDecision) -> Result<(Vec<f64>, bool), Error> {
+        let user = usize::try_from(decision.user).unwrap_or(usize::MAX);
+        let users = self.created.packed.users;
+        if user >= users {
+            let what = format!("it names user {user} of an evaluation, which has at most {users}");
+            return Err(Error::BadAnswer(what));
+        }
+        let (params, level) = (self.device.params(), self.created.packed.answer_level);
+        let answer = ckks::read_ciphertext(params, self.device.key_id(), level, &decision.answer)?;
+        let values = ckks_secret::decrypt(self.device.secret(), &answer, params.max_slots())
+            .with(|slots| self.exchanges.layout.action_values(slots, user));
+        let range = -0.5..exchange::largest_entry(self.device.shape());
+        let reliable = values.iter().all(|value| range.contains(value));
+        Ok((values, reliable))
+    }
+
+    /// The index u + β·√(z + c₁) of each arm, and whether all z and u are in their range.
+    fn indices(&self, decision: &PackedDecision) -> Result<(Vec<f64>, bool), Error> {
+        let params = self.small.params();
+        let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
+        // A product keeps the scale of its factors' product, and frames hold the canonical one.
+        let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
+        let scores = Zeroizing::new(
+            ckks_secret::decrypt_coefficients(self.small, &answer)
+                .with(|coefficients| self.exchanges.layout.scores(coefficients)),
+        );
+        let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
+        let (beta, c1) = (linear.beta(decision.round, t_j), linear.c1(t_j));
+        let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
+        let range = self.possible_scores(t_j);
+        let reliable = scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
+        Ok((values, reliable))
+    }
+
+    /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at most
+    /// 1/λ, and the norm of ω is at most √(t/λ)/2; a sixteenth is left for errors of the model, and the rest
+    /// for noise.
+    fn possible_scores(&self, feedbacks: u64) -> [std::ops::Range<f64>; 2] {
+        let linear = &self.created.config.linear;
+        let noise = f64::from(self.exchanges.layout.log_range() - SCORES_FLOOD_BITS as i32 + 1).exp2();
+        let z = 1.0625 * linear.l * linear.l / linear.lambda + noise;
+        let u = 1.0625 * linear.l * (feedbacks as f64 / linear.lambda).sqrt() / 2.0 + noise;
+        [-noise..z, -u..u]
+    }
+}
