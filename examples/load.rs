@@ -168,11 +168,18 @@ fn main() -> Result<()> {
     }
     println!("\n{d} features, {k} arms, answers: {}\n", args.answers);
     println!("  {:.1} decisions/s for {elapsed:.1} s, {failed} failed", count / elapsed);
-    println!("  seconds to the answer   p50 {:.3}   p99 {:.3}", percentile(&seconds, 0.5), percentile(&seconds, 0.99));
+    println!(
+        "  seconds to the answer   p50 {:.3}   p99 {:.3}",
+        percentile(&seconds, 0.5),
+        percentile(&seconds, 0.99)
+    );
     println!("  users an evaluation     {:.1}", count / evaluations);
     println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
     println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
-    println!("  raiser {cpu:.1} s of processor, server peak {} MB", deployment.server_peak_bytes() / 1_000_000);
+    println!(
+        "  raiser {cpu:.1} s of processor, server peak {} MB",
+        deployment.server_peak_bytes() / 1_000_000
+    );
     Ok(())
 }
 

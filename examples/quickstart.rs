@@ -83,7 +83,9 @@ fn main() -> Result<()> {
     let device = Device::open(deployment.secret(), &Opening::default())?;
     let bandit = match config.decisions {
         Decisions::Single => Bandit::Single(deployment.create(&config)?),
-        Decisions::Packed => Bandit::Packed(Box::new(device.join(&deployment.client().create_packed(&config)?)?)),
+        Decisions::Packed => {
+            Bandit::Packed(Box::new(device.join(&deployment.client().create_packed(&config)?)?))
+        }
     };
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);

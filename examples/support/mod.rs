@@ -157,7 +157,8 @@ impl Deployment {
         let mut round = bandit.decide(&self.client, rows, rng)?;
         lap("decide: device, server and transfer");
         let choice = &round.choice;
-        let (arm, id, number, model_feedbacks) = (choice.arm, choice.id, choice.round, choice.model_feedbacks);
+        let (arm, id, number, model_feedbacks) =
+            (choice.arm, choice.id, choice.round, choice.model_feedbacks);
         let reward = play(arm);
         let feedback = bandit.feedback(&rows[arm], reward, rng)?;
         self.client.feedback_packed(&bandit.created().id, id, &feedback)?;
