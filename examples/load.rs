@@ -5,7 +5,7 @@
 //! cargo run --release --example load -- --features 8 --arms 8 --rate 400 --seconds 30 [--closed 64] [--json]
 //! ```
 //! Contexts and feedback are encrypted before the measurement. A raiser runs in this process and takes
-//! processor time from the server; `raiser_cpu_seconds` says how much.
+//! processor time from the server; `load_cpu_seconds` says how much it and the clients took.
 
 mod support;
 
@@ -116,7 +116,7 @@ fn main() -> Result<()> {
     let (decided, failed, elapsed, cpu) = std::thread::scope(|scope| -> Result<_> {
         let raisers: Vec<_> = (0..2)
             .map(|_| {
-                scope.spawn(|| -> Result<f64> {
+                scope.spawn(|| -> Result<()> {
                     let mut rng = user_client::os_rng()?;
                     while !stop.load(Relaxed) {
                         let Some(reply) = deployment.client().raises(&created.id, joined.limits(), 1)? else {
@@ -128,19 +128,19 @@ fn main() -> Result<()> {
                         // A task that is over was answered by the other one.
                         let _ = deployment.client().post_raises(&created.id, joined.limits(), &body);
                     }
-                    Ok(thread_seconds())
+                    Ok(())
                 })
             })
             .collect();
         std::thread::sleep(Duration::from_millis(300));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let began = Instant::now();
+        let (began, cpu) = (Instant::now(), process_seconds());
         let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
         let elapsed = began.elapsed().as_secs_f64();
         stop.store(true, Relaxed);
-        let mut cpu = 0.0;
+        let cpu = process_seconds() - cpu;
         for raiser in raisers {
-            cpu += raiser.join().map_err(|_| anyhow::anyhow!("a raiser panicked"))??;
+            raiser.join().map_err(|_| anyhow::anyhow!("a raiser panicked"))??;
         }
         Ok((decided, failed, elapsed, cpu))
     })?;
@@ -159,7 +159,7 @@ fn main() -> Result<()> {
             "decisions": decided.len(), "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
-            "users_per_evaluation": count / evaluations, "raiser_cpu_seconds": cpu,
+            "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu,
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
         });
@@ -274,9 +274,9 @@ async fn post(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) 
     Ok(bytes.split_off(start))
 }
 
-/// Processor seconds of this thread; 0 if the system does not report them.
-fn thread_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
+/// Processor seconds of this process, without those of the server; 0 if the system does not report them.
+fn process_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     // Fields 14 and 15 of proc(5), of which the first two are cut off; a tick is 10 ms.

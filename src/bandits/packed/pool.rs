@@ -6,8 +6,8 @@
 //! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when at most one other evaluation of the server is under way |
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
-//! A raiser is a program that waits at `GET …/raises`, or else a user of the evaluation, who gets the task in
-//! place of its answer. A raise that does not come within [`PATIENCE`] is asked of the next one. All are asked
+//! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
+//! evaluation, who gets the task in place of its answer. A raise that does not come within [`PATIENCE`] is asked of the next one. All are asked
 //! for the same masked ciphertext, which says no more twice than once.
 
 use super::PackedServed;
@@ -29,6 +29,8 @@ use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
 const WINDOW: Duration = Duration::from_millis(10);
 /// The time after which a raise is asked of the next raiser.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The time for which a task waits for a raiser who was there this long ago and is busy.
+const RAISER_RETURNS: Duration = Duration::from_secs(1);
 /// The time after which an evaluation without a raise ends.
 const LONGEST_RAISE: Duration = Duration::from_secs(60);
 /// The time after which a task of the bandit's own is given to the next raiser.
@@ -76,6 +78,10 @@ pub(super) struct Pool {
     tickets: HashMap<Ticket, oneshot::Receiver<Outcome>>,
     /// Programs that wait for tasks.
     raisers: VecDeque<oneshot::Sender<Vec<RaiseTask>>>,
+    /// Tasks for the next raiser who comes.
+    queued: VecDeque<Vec<RaiseTask>>,
+    /// When a raiser was here last.
+    raiser_seen: Option<Instant>,
     /// The last task of the bandit's own that was given out, and when.
     asked: Option<(u64, Instant)>,
 }
@@ -92,6 +98,16 @@ struct User {
     /// Its number in the evaluation.
     number: usize,
     sender: oneshot::Sender<Outcome>,
+}
+
+/// Who was asked to raise.
+enum Asked {
+    /// A raiser that waited, or a user.
+    Raiser,
+    /// Nobody yet: a raiser was here a moment ago, and finds the task when it comes back.
+    Queued,
+    /// Nobody: all were asked before.
+    Nobody,
 }
 
 /// A pack that is closed, and what its evaluation needs.
@@ -126,6 +142,15 @@ impl Pool {
     /// Waits for tasks as a raiser.
     pub(super) fn wait_for_tasks(&mut self) -> oneshot::Receiver<Vec<RaiseTask>> {
         let (sender, receiver) = oneshot::channel();
+        self.raiser_seen = Some(Instant::now());
+        while let Some(tasks) = self.queued.pop_front() {
+            // Evaluations may have ended since.
+            if tasks.iter().any(|task| self.raising.contains_key(&task.id)) {
+                // The receiver is here, so that this succeeds.
+                let _ = sender.send(tasks);
+                return receiver;
+            }
+        }
         self.raisers.retain(|raiser| !raiser.is_closed());
         self.raisers.push_back(sender);
         receiver
@@ -257,12 +282,14 @@ impl PackedServed {
         let (sender, mut raised) = oneshot::channel();
         lock(&self.pool).raising.insert(id, sender);
         let mut tickets = Vec::new();
-        let mut asked = 0;
+        let (mut asked, mut queued) = (0, false);
         let raised = loop {
-            if !self.ask(&task, users, &mut asked, &mut tickets)? && began.elapsed() >= LONGEST_RAISE {
-                break Err(Error::NotRaised);
-            }
-            match tokio::time::timeout(PATIENCE, &mut raised).await {
+            let patience = match self.ask(&task, users, &mut asked, &mut tickets, &mut queued)? {
+                Asked::Queued => RAISER_RETURNS,
+                Asked::Nobody if began.elapsed() >= LONGEST_RAISE => break Err(Error::NotRaised),
+                Asked::Raiser | Asked::Nobody => PATIENCE,
+            };
+            match tokio::time::timeout(patience, &mut raised).await {
                 Ok(Ok(raised)) => break Ok(raised),
                 Ok(Err(_)) => break Err(Error::Broken("a raise that was dropped")),
                 Err(_) if users.iter().all(|user| user.sender.is_closed()) => break Err(Error::NotRaised),
@@ -347,19 +374,25 @@ impl PackedServed {
         })
     }
 
-    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits. Returns false if
-    /// there is none who was not asked before.
+    /// Asks the next raiser for a task, together with a task of the bandit's own if one waits.
     fn ask(
         self: &Arc<Self>,
         task: &RaiseTask,
         users: &mut [User],
         asked: &mut usize,
         tickets: &mut Vec<Ticket>,
-    ) -> Result<bool, Error> {
+        queued: &mut bool,
+    ) -> Result<Asked, Error> {
         let mut tasks = vec![task.clone()];
         tasks.extend(self.own_task());
         let mut pool = lock(&self.pool);
-        let Err(mut tasks) = pool.give(tasks) else { return Ok(true) };
+        let Err(mut tasks) = pool.give(tasks) else { return Ok(Asked::Raiser) };
+        if !*queued && pool.raiser_seen.is_some_and(|seen| seen.elapsed() < 2 * RAISER_RETURNS) {
+            *queued = true;
+            pool.queued.push_back(tasks);
+            return Ok(Asked::Queued);
+        }
+        pool.queued.retain(|tasks| tasks.iter().all(|other| other.id != task.id));
         while let Some(user) = users.get_mut(*asked) {
             *asked += 1;
             if user.sender.is_closed() {
@@ -373,12 +406,12 @@ impl PackedServed {
                 Ok(()) => {
                     pool.tickets.insert(ticket, receiver);
                     tickets.push(ticket);
-                    return Ok(true);
+                    return Ok(Asked::Raiser);
                 }
                 Err(back) => tasks = back.map(|reply| reply.tasks).unwrap_or_default(),
             }
         }
-        Ok(false)
+        Ok(Asked::Nobody)
     }
 
     /// The task of the bandit's own, unless a raiser has it.
