@@ -90,9 +90,6 @@ struct Encrypted {
     /// How far the clear indices left the middle of the comparison's range, relative to half of it: below 1
     /// is inside.
     farthest_index: f64,
-    /// The widest gap between the arms' clear indices, relative to the range, at which the encrypted arm was
-    /// not the twin's.
-    widest_miss: f64,
     refreshes: u64,
     server_peak_bytes: u64,
     deployment: Deployment,
@@ -192,7 +189,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
     let (mut log, mut runs) = (Log::default(), Vec::new());
-    let (mut farthest_index, mut widest_miss, mut refreshes) = (0f64, 0f64, 0);
+    let (mut farthest_index, mut refreshes) = (0f64, 0);
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
         let bandit = deployment.create(config)?;
@@ -215,13 +212,11 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
             regret.push(sum);
 
             let indices = twin.indices(&rows, round.round, round.model_feedbacks);
-            let wanted = twin.arm(&rows, round.round, round.model_feedbacks);
             let scalars = helba::Scalars::new(config, round.round, round.model_feedbacks);
             let off_middle = |v: &f64| (2.0 * (v - scalars.least_index) / scalars.range - 1.0).abs();
             farthest_index = indices.iter().map(off_middle).fold(farthest_index, f64::max);
-            widest_miss = widest_miss.max((indices[wanted] - indices[round.arm]) / scalars.range);
             twin.learn(&rows[round.arm], round.reward);
-            log.push(round, wanted);
+            log.push(round, &indices, scalars.range);
             progress.inc(1);
         }
         let status = deployment.status(&bandit)?;
@@ -234,7 +229,6 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         log,
         total_seconds: start.elapsed().as_secs_f64(),
         farthest_index,
-        widest_miss,
         refreshes,
         server_peak_bytes: deployment.server_peak_bytes(),
         deployment,
@@ -283,7 +277,7 @@ fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64
             "seconds_per_round_mean": seconds.iter().sum::<f64>() / seconds.len() as f64,
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
             "seconds_by_phase_median": phases, "agreement": e.log.agreement(),
-            "farthest_index": e.farthest_index, "widest_miss": e.widest_miss, "refreshes": e.refreshes,
+            "farthest_index": e.farthest_index, "widest_miss": e.log.widest_miss(), "refreshes": e.refreshes,
             "bytes_up_median": median(&e.log.bytes_up()), "bytes_down_median": median(&e.log.bytes_down()),
             "public_bundle_bytes": e.deployment.public_bundle_bytes, "server_peak_bytes": e.server_peak_bytes,
             "parameters": params.spec().name, "ring_degree": params.n(), "log2_qp": params.log_qp(),
@@ -331,7 +325,10 @@ fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bou
         "    same arm as exact arithmetic on the same history: {:.1} % of rounds",
         100.0 * e.log.agreement()
     );
-    println!("    widest gap of indices decided otherwise: {:.4} of the comparison's range", e.widest_miss);
+    println!(
+        "    widest gap of indices decided otherwise: {:.4} of the comparison's range",
+        e.log.widest_miss()
+    );
     println!("    indices reach {:.2} of the comparison's range (1 is its end)", e.farthest_index);
     println!("    total, keys included    {}", clock(e.total_seconds));
     println!("    keys                    {:.1} s", e.deployment.keygen_seconds);

@@ -97,9 +97,10 @@ fn main() -> Result<()> {
             Bandit::Single(bandit) => deployment.round(bandit, &rows, play, args.synchronous)?,
             Bandit::Packed(bandit) => deployment.packed_round(bandit, &rows, play, &mut rng)?,
         };
-        let wanted = twin.arm(&rows, round.round, round.model_feedbacks);
+        let indices = twin.indices(&rows, round.round, round.model_feedbacks);
+        let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
         twin.learn(&rows[round.arm], round.reward);
-        log.push(round, wanted);
+        log.push(round, &indices, scalars.range);
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -139,7 +140,7 @@ fn main() -> Result<()> {
         let json = serde_json::json!({
             "rounds": rounds, "features": d, "arms": k,
             "hit_rate_encrypted": hit, "hit_rate_clear": hit_clear, "hit_rate_random": hit_random,
-            "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(),
+            "hit_rate_best_fixed": best_fixed, "agreement": log.agreement(), "widest_miss": log.widest_miss(),
             "seconds_per_round_median": median(&seconds), "seconds_per_round_p95": percentile(&seconds, 0.95),
             "seconds_by_phase_median": log.phases().into_iter().map(|(n, v)| (n.trim().replace([' ', ':'], "_").replace("__", "_"), median(&v))).collect::<std::collections::BTreeMap<_, _>>(),
             "keygen_seconds": deployment.keygen_seconds, "parameters": params.spec().name, "ring_degree": params.n(),
@@ -163,6 +164,10 @@ fn main() -> Result<()> {
     println!(
         "  same arm as the exact twin with the same history: {:.1} % of rounds ('clear' above has its own history)",
         100.0 * log.agreement()
+    );
+    println!(
+        "  widest gap of its indices that was decided otherwise: {:.4} of the comparison's range",
+        log.widest_miss()
     );
     println!("\n  seconds per round median {:.3}   p95 {:.3}", median(&seconds), percentile(&seconds, 0.95));
     for (name, values) in log.phases() {

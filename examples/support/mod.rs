@@ -256,12 +256,22 @@ impl Deployment {
 #[derive(Default)]
 pub(crate) struct Log {
     rounds: Vec<(Round, bool)>,
+    widest_miss: f64,
 }
 
 impl Log {
-    pub(crate) fn push(&mut self, round: Round, twins_arm: usize) {
-        let same = round.arm == twins_arm;
+    /// Adds a round with the indices that the twin compares, and the range of the encrypted comparison.
+    pub(crate) fn push(&mut self, round: Round, indices: &[f64], range: f64) {
+        let best = (0..indices.len()).fold(0, |best, a| if indices[a] > indices[best] { a } else { best });
+        self.widest_miss = self.widest_miss.max((indices[best] - indices[round.arm]) / range);
+        let same = round.arm == best;
         self.rounds.push((round, same));
+    }
+
+    /// The widest gap of the twin's indices, relative to the range of the comparison, between its arm and
+    /// another that was played.
+    pub(crate) fn widest_miss(&self) -> f64 {
+        self.widest_miss
     }
 
     pub(crate) fn agreement(&self) -> f64 {
