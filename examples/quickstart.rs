@@ -50,7 +50,7 @@ struct Args {
 
 /// The bandit of either kind, as its device plays it.
 enum Bandit<'a> {
-    Single(support::Handle),
+    Single(Box<support::Handle>),
     Packed(Box<PackedDevice<'a>>),
 }
 
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     let mut rng = user_client::os_rng()?;
     let device = Device::open(deployment.secret(), &Opening::default())?;
     let bandit = match config.decisions {
-        Decisions::Single => Bandit::Single(deployment.create(&config)?),
+        Decisions::Single => Bandit::Single(Box::new(deployment.create(&config)?)),
         Decisions::Packed => {
             Bandit::Packed(Box::new(device.join(&deployment.client().create_packed(&config)?)?))
         }
