@@ -8,7 +8,7 @@ use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, SecretBundle};
+use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, Manifest, SecretBundle};
 use zeroize::Zeroizing;
 
 /// A device with the secret key. It has no Debug and no Clone.
@@ -161,6 +161,20 @@ impl Device {
         Ok(self.agree(created)?.limits)
     }
 
+    /// Checks that the server with this manifest has the public half of the keys of this device, in both rings.
+    ///
+    /// # Errors
+    /// [`Error::WrongKeys`]; [`Error::NoScoreKeys`] if the device or the server has no ring of scores.
+    pub fn check_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
+        same("fingerprint", &manifest.fingerprint, self.params().fingerprint().to_string())?;
+        same("key id", &manifest.key_id, self.key_id.to_string())?;
+        let (Some((small, id)), Some(stated)) = (self.scores(), &manifest.scores) else {
+            return Err(Error::NoScoreKeys);
+        };
+        same("fingerprint of scores", &stated.fingerprint, small.params().fingerprint().to_string())?;
+        same("key id of scores", &stated.key_id, id.to_string())
+    }
+
     #[cfg(test)]
     pub(crate) fn replace_answers(&mut self, answers: Answers) {
         self.answers = answers;
@@ -205,7 +219,7 @@ impl Device {
     }
 }
 
-/// Refuses a bandit whose id or fingerprint is `got` instead of `want`.
+/// Refuses a bandit or a server whose id or fingerprint is `got` instead of `want`.
 pub(crate) fn same(what: &'static str, got: &str, want: String) -> Result<(), Error> {
     if got == want {
         Ok(())

@@ -70,14 +70,15 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Misuse: the bandit has other keys or parameters.
+    /// Misuse: the bandit or the server has other keys or parameters.
     #[error(
-        "the {what} of the bandit is {got}, but that of the secret key is {want}: use the secret bundle of this bandit"
+        "the {what} is {got} on the server, but {want} in the secret bundle: use the secret bundle that was generated with the \
+         public bundle of the server"
     )]
     WrongKeys {
         /// The key id or the fingerprint.
         what: &'static str,
-        /// The value of the bandit.
+        /// The value of the bandit or the server.
         got: String,
         /// The value of the device.
         want: String,

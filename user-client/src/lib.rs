@@ -1,7 +1,7 @@
 //! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
 //! For programs on the device that holds the secret key. [`Device`] does the cryptography and [`Client`] the
-//! HTTP, and neither depends on the other. A server must not depend on this crate.
+//! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not depend on this crate.
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
 //! [`Device::answer`] → [`Client::feedback`].
@@ -18,6 +18,7 @@ mod error;
 mod http;
 mod packed;
 mod pending;
+mod raiser;
 mod reward;
 
 pub use action::Decision;
@@ -28,6 +29,7 @@ pub use error::Error;
 pub use http::Client;
 pub use packed::{Choice, MaskedTask, PackedDevice, PackedRound, ReadReply};
 pub use pending::Pending;
+pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop};
 
 pub use ckks_secret::Passphrase;
 pub use host::os_rng;

@@ -17,6 +17,7 @@ mod round;
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
 pub use round::PackedRound;
+pub(crate) use round::has_ended;
 
 use crate::device::same;
 use crate::{Device, Error};

@@ -5,3 +5,4 @@
 mod device;
 mod http;
 mod packed;
+mod raiser;

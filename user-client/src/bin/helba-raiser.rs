@@ -1,0 +1,104 @@
+//! `helba-raiser`: a holder of the key that answers the tasks of packed bandits, so that no device is asked.
+
+use anyhow::Context;
+use clap::Parser;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use user_client::{Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng};
+
+/// Raises scores and sums of packed bandits, and encrypts their models anew, for the server that has the public
+/// bundle of these keys.
+///
+/// It connects to the server and accepts no connection. Run it on a machine of the owner of the keys, near the
+/// server and never on it: whoever has both the keys and the server's data can read everything. It sees masked
+/// values alone and keeps no state, so that it can be stopped, restarted and run several times. Its log goes to
+/// stderr, with a line for each task.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Address of the server, https://HOST:PORT or http://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// PEM file of the certificate authorities to trust, instead of those that browsers trust.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Secret bundle.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// File whose first line is the passphrase of the secret bundle.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Accepts a bundle of toy keys, which protect nothing. For tests.
+    #[arg(long)]
+    toy: bool,
+    /// Id of a bandit to serve; may be given several times [default: all packed bandits of the server].
+    #[arg(long = "bandit", value_name = "ID")]
+    bandits: Vec<String>,
+    /// Number of requests that wait for tasks of each bandit. Each answers one task at a time.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MOST_WAITING as i64))]
+    waiting: u8,
+}
+
+fn main() -> ExitCode {
+    host::exit("helba-raiser", run(Arguments::parse()))
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let Arguments { server, ca, keys, passphrase_file, toy, bandits, waiting } = arguments;
+    let open = |path: &PathBuf| Passphrase::open(path).with_context(|| path.display().to_string());
+    let passphrase = passphrase_file.as_ref().map(open).transpose()?;
+    let device = Device::open(&keys, &Opening { toy, passphrase }).context(keys.display().to_string())?;
+    let client = match ca {
+        Some(ca) => Client::with_ca(&server, &ca)?,
+        None => Client::new(&server)?,
+    };
+    let client = client.with_token(device.token().clone());
+    // A log on a full disk must not end the program.
+    let log = |line: &str| drop(writeln!(std::io::stderr(), "helba-raiser: {line}"));
+    if client.shows_token() {
+        log(&format!("the access token is sent to {} without encryption: use https", client.server()));
+    }
+    let options = RaiserOptions { bandits: bandits.into_iter().collect(), waiting: waiting.into() };
+    let stop = Stop::default();
+    let raiser = Raiser::new(client, device, options, stop.clone(), os_rng()?, log);
+    until_signal(stop, move || raiser.run())?;
+    log("stopped");
+    Ok(())
+}
+
+/// Runs `raise` until it ends. An interrupt or, on Unix, the signal to terminate gives the order to `stop`.
+fn until_signal(
+    stop: Stop,
+    raise: impl FnOnce() -> Result<(), user_client::Error> + Send + 'static,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || ended.send(raise()));
+    runtime.block_on(async {
+        let mut end = std::pin::pin!(end);
+        let ended = tokio::select! {
+            ended = &mut end => ended,
+            heard = stop_signal() => {
+                heard.context("listening for signals")?;
+                stop.stop();
+                end.await
+            }
+        };
+        Ok(ended.context("a thread panicked")??)
+    })
+}
+
+async fn stop_signal() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
