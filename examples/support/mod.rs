@@ -29,6 +29,9 @@ pub(crate) fn serve_if_asked() -> Result<()> {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0)
     });
+    if std::env::var_os("RUST_LOG").is_some() {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let bundle = PublicBundle::open(keys.as_ref())?;

@@ -24,6 +24,9 @@ pub(super) async fn feedback(
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, limit).await?;
+    if let Some(packed) = bandit.clone().packed() {
+        return packed.feedback(decision, body).await;
+    }
     let place = state.0.admission.admit(Work::Short).await?;
     jobs::run(Some(place), move || bandit.feedback(decision, body)).await
 }

@@ -11,11 +11,12 @@ mod state;
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
+use hash_log::Ticket;
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
 pub(crate) use pool::Stages;
 use pool::{Outcome, Pool, blocking};
-use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
+use protocol::{Answers, BanditConfig, DecisionId, Exchanges, Receipt};
 use rand::Rng;
 use service::{Body, Content};
 use state::{Live, Pending};
@@ -138,13 +139,55 @@ impl PackedServed {
                     (round, live.bandit.decision_id(round))
                 };
                 let decision = PackedDecision { id, round, model_feedbacks, user: 0, users: 1, answer };
-                let tasks = self.own_task().into_iter().collect();
+                // A raiser that comes and goes answers it, if there is one.
+                let raiser = lock(&self.pool).has_raiser();
+                let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
                 return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
             }
             if let Some(outcome) = self.join(scores, &model)? {
                 return Ok(Scored::Waits(outcome));
             }
         }
+    }
+
+    /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no
+    /// thread meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Helba`] for an unknown decision and for a frame that is not one of this bandit;
+    /// [`Error::Overloaded`]; [`Error::Log`].
+    pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+        let stages = &self.shared.stages;
+        let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let served = self.clone();
+        let counted = blocking(move || {
+            let round = match lock(&served.live).bandit.waiting(decision)? {
+                Ok(round) => round,
+                Err(receipt) => return served.counted_before(receipt),
+            };
+            let event = Event::Feedback { round, frame: body.to_vec() };
+            drop(body);
+            match served.begin_change(&event) {
+                Ok(Pending { applied, ticket }) => Ok((applied, Some(ticket))),
+                // The same feedback may have been counted since.
+                Err(error) => match lock(&served.live).bandit.waiting(decision)? {
+                    Ok(_) => Err(error),
+                    Err(receipt) => served.counted_before(receipt),
+                },
+            }
+        });
+        let (applied, ticket) = counted.await?;
+        if let Some(ticket) = ticket {
+            ticket.await?;
+        }
+        let Applied::Counted(receipt) = applied else {
+            return Err(Error::Broken("a feedback that was not counted"));
+        };
+        blocking(move || {
+            self.offer_task();
+            Reply::json(&receipt)
+        })
+        .await
     }
 
     /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here.
@@ -226,15 +269,24 @@ impl PackedServed {
         Ok(())
     }
 
+    /// The receipt of a feedback that was counted before, and what must be waited for until it is on disk.
+    fn counted_before(&self, receipt: Receipt) -> Result<(Applied, Option<Ticket>), Error> {
+        let ticket = lock(&self.live).flush(&self.shared.engine)?;
+        Ok((Applied::Counted(receipt), ticket))
+    }
+
+    /// Applies an event, which is not on disk yet.
+    fn begin_change(&self, event: &Event) -> Result<Pending, Error> {
+        let mut live = lock(&self.live);
+        if live.deleted {
+            return Err(self.deleted());
+        }
+        live.change(&self.shared.engine, event)
+    }
+
     /// Applies an event, and returns when it is on disk.
     fn change(&self, event: &Event) -> Result<Applied, Error> {
-        let Pending { applied, ticket } = {
-            let mut live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            live.change(&self.shared.engine, event)?
-        };
+        let Pending { applied, ticket } = self.begin_change(event)?;
         ticket.wait()?;
         Ok(applied)
     }
@@ -350,25 +402,8 @@ impl Served for PackedServed {
         Ok(BodyLimit { bytes: self.limits.statistics, content: Content::Binary })
     }
 
-    fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
-        let round = match lock(&self.live).bandit.waiting(decision)? {
-            Ok(round) => round,
-            Err(receipt) => return Reply::json(&receipt),
-        };
-        let event = Event::Feedback { round, frame: body.to_vec() };
-        drop(body);
-        match self.change(&event) {
-            Ok(Applied::Counted(receipt)) => {
-                self.offer_task();
-                Reply::json(&receipt)
-            }
-            Ok(_) => Err(Error::Broken("a feedback that was not counted")),
-            // The same feedback may have been counted since.
-            Err(error) => match lock(&self.live).bandit.waiting(decision)? {
-                Ok(_) => Err(error),
-                Err(receipt) => Reply::json(&receipt),
-            },
-        }
+    fn feedback(self: Arc<Self>, _: DecisionId, _: Body) -> Result<Reply, Error> {
+        Err(Error::Broken("a packed feedback on a thread for blocking work"))
     }
 
     fn batch_body(&self) -> Result<BodyLimit, Error> {

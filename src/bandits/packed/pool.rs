@@ -100,6 +100,13 @@ struct User {
     sender: oneshot::Sender<Outcome>,
 }
 
+/// The frames of the answers of an evaluation, and seconds of its parts.
+struct Computed {
+    frames: Vec<Vec<u8>>,
+    circuit: f64,
+    answers: f64,
+}
+
 /// Who was asked to raise.
 enum Asked {
     /// A raiser that waited, or a user.
@@ -154,6 +161,12 @@ impl Pool {
         self.raisers.retain(|raiser| !raiser.is_closed());
         self.raisers.push_back(sender);
         receiver
+    }
+
+    /// Whether a raiser is here, or was a moment ago.
+    pub(super) fn has_raiser(&self) -> bool {
+        self.raiser_seen.is_some_and(|seen| seen.elapsed() < 2 * RAISER_RETURNS)
+            || self.raisers.iter().any(|raiser| !raiser.is_closed())
     }
 
     /// Gives `tasks` to a raiser that waits, or returns them.
@@ -240,7 +253,14 @@ impl PackedServed {
         }
         let count = users.len();
         let served = self.clone();
+        let began = Instant::now();
         let sealed = blocking(move || served.seal(packer, count)).await;
+        tracing::debug!(
+            bandit = self.created.id,
+            users = count,
+            seconds = began.elapsed().as_secs_f64(),
+            "sealed"
+        );
         let done = match sealed {
             Ok(sealed) => self.raise_and_answer(sealed, &mut users).await,
             Err(error) => Err(error),
@@ -316,16 +336,16 @@ impl PackedServed {
         let (waiting, answers) =
             tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
         let count = waiting.len() as u32;
-        let answers = match answers {
-            Ok(answers) => answers,
+        let Computed { frames, circuit, answers } = match answers {
+            Ok(computed) => computed,
             Err(error) => {
                 *users = waiting;
                 forget();
                 return Err(error);
             }
         };
-        let evaluated = began.elapsed().as_secs_f64();
-        for (at, (user, answer)) in waiting.into_iter().zip(answers).enumerate() {
+        let seconds = began.elapsed().as_secs_f64();
+        for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
             let round = first_round + at as u64;
             let id = lock(&self.live).bandit.decision_id(round);
             let number = user.number as u32;
@@ -338,7 +358,9 @@ impl PackedServed {
             bandit = self.created.id,
             users = count,
             raise = raise_seconds,
-            seconds = evaluated,
+            circuit,
+            answers,
+            seconds,
             "evaluated"
         );
         Ok(())
@@ -351,12 +373,15 @@ impl PackedServed {
         raised: Ciphertext,
         mask: &ckks::Plaintext,
         users: &[User],
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    ) -> Result<Computed, Error> {
         let engine = &self.shared.engine;
         let deep = engine.deep();
         let mut rng = os_rng()?;
         rayon::scope(|_| {
+            let mut clock = Instant::now();
+            let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
             let evaluated = engine.evaluate(circuit, &self.exchanges.scores, raised, mask, &mut rng)?;
+            let circuit = lap();
             let seeds: Vec<[u8; 32]> = users
                 .iter()
                 .map(|_| {
@@ -370,7 +395,8 @@ impl PackedServed {
                 let answer = engine.answer(&evaluated, user.number, &mut rng)?;
                 Ok(ckks::write_ciphertext(deep.params(), deep.key_id(), &answer))
             };
-            users.par_iter().zip(seeds).map(answer).collect()
+            let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
+            Ok(Computed { frames, circuit, answers: lap() })
         })
     }
 
@@ -387,7 +413,7 @@ impl PackedServed {
         tasks.extend(self.own_task());
         let mut pool = lock(&self.pool);
         let Err(mut tasks) = pool.give(tasks) else { return Ok(Asked::Raiser) };
-        if !*queued && pool.raiser_seen.is_some_and(|seen| seen.elapsed() < 2 * RAISER_RETURNS) {
+        if !*queued && pool.has_raiser() {
             *queued = true;
             pool.queued.push_back(tasks);
             return Ok(Asked::Queued);

@@ -121,6 +121,19 @@ impl Live {
         Ok(Pending { applied, ticket })
     }
 
+    /// What must be waited for until every event so far is on disk. An event that changes nothing stands behind
+    /// the others if one of them is not.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn flush(&mut self, engine: &PackedEngine) -> Result<Option<Ticket>, Error> {
+        if self.log.head().records >= self.head.records {
+            return Ok(None);
+        }
+        let event = Event::Rounds(self.bandit.reserved());
+        Ok(Some(self.change(engine, &event)?.ticket))
+    }
+
     /// The next `count` rounds, of which the first is returned. They are reserved on disk before.
     ///
     /// # Errors
