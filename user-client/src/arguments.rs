@@ -2,7 +2,7 @@
 
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::BanditConfig;
+use protocol::{Answers, BanditConfig, Decisions};
 use std::path::PathBuf;
 
 /// Plays bandits on a server: creates them, asks for decisions and returns rewards.
@@ -31,10 +31,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -141,7 +141,7 @@ pub(crate) enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
         /// Id of an existing bandit [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule"])]
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
@@ -246,6 +246,31 @@ pub(crate) struct Tuning {
     /// growth_or_every].
     #[arg(long)]
     pub(crate) schedule: Option<Rule>,
+    /// Number of users that an evaluation decides for [default: single].
+    #[arg(long)]
+    pub(crate) decisions: Option<UsersAtOnce>,
+    /// What a device learns from a packed decision [default: arm].
+    #[arg(long, requires = "decisions")]
+    pub(crate) answers: Option<Learnt>,
+}
+
+/// The number of users that an evaluation decides for.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum UsersAtOnce {
+    /// One, who sends some MB.
+    Single,
+    /// All who wait. Each sends 100 kB, and a holder of the key raises the scores of all: a device, or
+    /// helba-raiser.
+    Packed,
+}
+
+/// What a device learns from a packed decision.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Learnt {
+    /// Its arm.
+    Arm,
+    /// The scores of its arms, from which the model can be computed. The server evaluates no circuit.
+    Scores,
 }
 
 impl Tuning {
@@ -256,6 +281,16 @@ impl Tuning {
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;
         }
+        config.decisions = match self.decisions {
+            Some(UsersAtOnce::Packed) => Decisions::Packed,
+            Some(UsersAtOnce::Single) => Decisions::Single,
+            None => config.decisions,
+        };
+        config.answers = match self.answers {
+            Some(Learnt::Scores) => Answers::Scores,
+            Some(Learnt::Arm) => Answers::Arm,
+            None => config.answers,
+        };
         if let Some(alpha) = self.alpha {
             config.linear.width = Width::Constant { alpha };
         }

@@ -29,6 +29,17 @@ pub struct Client {
     token: Option<AccessToken>,
 }
 
+/// The configuration and the state of a bandit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnyBandit {
+    /// Of an encrypted bandit with single decisions.
+    Single(Box<BanditView>),
+    /// Of a packed bandit.
+    Packed(Box<PackedView>),
+    /// Of a bandit with a clear policy.
+    Clear(Box<PolicyView>),
+}
+
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("server", &self.server).finish_non_exhaustive()
@@ -247,6 +258,23 @@ impl Client {
             return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
         }
         Ok(created)
+    }
+
+    /// The configuration and the state of a bandit of any kind.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`].
+    pub fn any_bandit(&self, id: &str) -> Result<AnyBandit, Error> {
+        let request = self.get(&format!("bandits/{}", checked(id)?));
+        let view: Value = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
+        let has = |field: &str| view["created"].get(field).is_some();
+        let (clear, packed) = (has("policy"), has("packed"));
+        let read = match () {
+            () if clear => serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view))),
+            () if packed => serde_json::from_value(view).map(|view| AnyBandit::Packed(Box::new(view))),
+            () => serde_json::from_value(view).map(|view| AnyBandit::Single(Box::new(view))),
+        };
+        read.map_err(|e| Error::BadAnswer(e.to_string()))
     }
 
     /// The configuration and the state of a packed bandit.

@@ -26,9 +26,9 @@ pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
-pub use http::Client;
+pub use http::{AnyBandit, Client};
 pub use packed::{Choice, MaskedTask, PackedDevice, PackedRound, ReadReply};
-pub use pending::Pending;
+pub use pending::{Pending, Waiting};
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop};
 
 pub use ckks_secret::Passphrase;

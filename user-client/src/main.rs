@@ -2,19 +2,20 @@
 
 mod arguments;
 mod replay;
+mod rounds;
 
 use anyhow::{Context, bail};
 use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
 use host::say;
-use protocol::BanditConfig;
+use protocol::{Answers, BanditConfig, Decisions};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use user_client::{Client, Device, Error, Opening, Passphrase, Pending, os_rng, read_contexts};
-use wire::{AccessToken, ClearFeedback, Created};
+use user_client::{AnyBandit, Client, Device, Error, Opening, Passphrase, Pending, read_contexts};
+use wire::{AccessToken, ClearFeedback};
 
 fn main() -> ExitCode {
     host::exit("helba-client", run(Arguments::parse().command))
@@ -49,9 +50,8 @@ fn run(command: Command) -> anyhow::Result<()> {
                     config
                 }
             };
-            let created = client.create_bandit(&config)?;
-            label(&created);
-            say!("{}", created.id);
+            label(&config);
+            say!("{}", create(&client, &config)?);
         }
         Command::Decide {
             server,
@@ -64,7 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
             let device = opening.device(&secret)?;
-            decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
+            rounds::decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
             decide_clear(&server.client(None)?, &bandit, contexts.as_deref())?;
@@ -82,7 +82,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             let reward = outcome.reward.context("encrypted bandits take --reward")?;
             let waiting = Pending::load(&pending)?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
-            feedback((&pending, &waiting), &device, ca.as_deref(), reward, arm)?;
+            let client = connect(&waiting.server, ca.as_deref(), None, Some(&device))?;
+            rounds::feedback((&pending, &waiting), &device, &client, reward, arm)?;
         }
         Command::Feedback {
             url: Some(url),
@@ -177,6 +178,14 @@ fn connect(
     Ok(client)
 }
 
+/// Creates an encrypted bandit of either kind, and returns its id.
+fn create(client: &Client, config: &BanditConfig) -> anyhow::Result<String> {
+    Ok(match config.decisions {
+        Decisions::Single => client.create_bandit(config)?.id,
+        Decisions::Packed => client.create_packed(config)?.id,
+    })
+}
+
 fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
     if policy == "helba" {
         bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
@@ -192,18 +201,19 @@ fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> any
 fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyhow::Result<()> {
     let rows = contexts.map(|path| read_contexts(open(path)?).with_context(|| path.display().to_string()));
     let decided = client.decide_clear(bandit, rows.transpose()?);
-    if matches!(decided, Err(Error::Refused(_))) && client.bandit(bandit).is_ok() {
+    if matches!(decided, Err(Error::Refused(_)))
+        && matches!(client.any_bandit(bandit), Ok(AnyBandit::Single(_) | AnyBandit::Packed(_)))
+    {
         bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
     }
     print(&decided?)
 }
 
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
-    match client.bandit(bandit) {
-        Ok(view) => print(&view.status),
-        // The view is of another kind: the bandit has a clear policy.
-        Err(Error::BadAnswer(_)) => print(&client.policy(bandit)?),
-        Err(error) => Err(error.into()),
+    match client.any_bandit(bandit)? {
+        AnyBandit::Single(view) => print(&view.status),
+        AnyBandit::Packed(view) => print(&view.status),
+        AnyBandit::Clear(view) => print(&view),
     }
 }
 
@@ -217,7 +227,12 @@ fn line(bandit: &serde_json::Value) -> String {
                 Ok(schedule) if !schedule.is_public() => ", one bit of a decryption per feedback",
                 _ => "",
             };
-            format!("{}  helba, encrypted, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
+            let kind = match (bandit["packed"].is_object(), bandit["config"]["answers"].as_str()) {
+                (true, Some("scores")) => "packed, devices learn their scores",
+                (true, _) => "packed",
+                (false, _) => "encrypted",
+            };
+            format!("{}  helba, {kind}, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
         }
         policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
     }
@@ -236,41 +251,18 @@ fn read_config(path: &Path) -> anyhow::Result<BanditConfig> {
     serde_json::from_reader(open(path)?).with_context(|| format!("{} is not a configuration", path.display()))
 }
 
-fn decide(client: &Client, id: &str, device: &Device, contexts: &Path, pending: &Path) -> anyhow::Result<()> {
-    let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
-    let created = match client.bandit(id) {
-        Err(Error::BadAnswer(_)) => bail!("bandit {id} has a clear policy: ask without --secret"),
-        view => view?.created,
-    };
-    label(&created);
-    let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
-    // The file is created before the server is asked, because a decision whose reward cannot be returned is
-    // lost.
-    let mut file = Pending::reserve(pending)?;
-    let asked = || -> anyhow::Result<usize> {
-        let reply = client.decide(&created, &device.limits(&created)?, &body)?;
-        let arm = device.read_decision(&created, &reply)?.arm;
-        let waiting = Pending { server: client.server().into(), created, contexts: rows, reply };
-        waiting.write(&mut file).with_context(|| format!("cannot write {}", pending.display()))?;
-        Ok(arm)
-    };
-    match asked() {
-        Ok(arm) => say!("{arm}"),
-        Err(e) => {
-            std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
-            return Err(e);
-        }
-    }
-    eprintln!("the decision is kept in {} until its reward is returned", pending.display());
-    Ok(())
-}
-
-/// Prints a warning if the schedule of the bandit is not public.
-fn label(created: &Created) {
-    if !created.config.linear.schedule.is_public() {
+/// Prints a warning if the schedule of a bandit is not public, or if its devices learn more than their arm.
+fn label(config: &BanditConfig) {
+    if !config.linear.schedule.is_public() {
         eprintln!(
             "schedule trace_or_growth: with --trace-answers N, at most N feedbacks tell the server one bit of a decryption each; \
              without it, batches end by their length (docs/threat-model.md)"
+        );
+    }
+    if config.answers == Answers::Scores {
+        eprintln!(
+            "answers scores: devices decrypt the scores of their arms, from which a holder of the key can compute the model \
+             (docs/threat-model.md)"
         );
     }
 }
@@ -280,27 +272,4 @@ fn note(device: &Device) {
     if let Some(spent) = device.answers_spent() {
         eprintln!("helba-client: {spent}");
     }
-}
-
-fn feedback(
-    (path, pending): (&Path, &Pending),
-    device: &Device,
-    ca: Option<&Path>,
-    reward: f64,
-    arm: Option<usize>,
-) -> anyhow::Result<()> {
-    let decision = device.read_decision(&pending.created, &pending.reply)?;
-    let arm = arm.unwrap_or(decision.arm);
-    let features = pending.contexts.get(arm).with_context(|| {
-        format!(
-            "there is no arm {arm}: arms are numbered from 0 to {}",
-            pending.contexts.len().saturating_sub(1)
-        )
-    })?;
-    let answer = device.answer(&pending.created, &decision, features, reward, &mut os_rng()?)?;
-    note(device);
-    let client = connect(&pending.server, ca, None, Some(device))?;
-    let receipt = client.feedback(&pending.created, decision.id, &answer)?;
-    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-    print(&receipt)
 }

@@ -1,9 +1,10 @@
 use crate::Error;
+use protocol::DecisionId;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use wire::Created;
+use wire::{Created, PackedCreated};
 
 /// A decision that waits for its reward, for programs that end in between. The file contains features in the
 /// clear, so that only its owner can read it.
@@ -11,12 +12,32 @@ use wire::Created;
 pub struct Pending {
     /// The address of the server.
     pub server: String,
-    /// The bandit.
-    pub created: Created,
     /// The features of each arm.
     pub contexts: Vec<Vec<f64>>,
-    /// The reply of the server.
-    pub reply: Vec<u8>,
+    /// The decision.
+    pub waiting: Waiting,
+}
+
+/// A decision that waits for its reward.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Waiting {
+    /// Of a bandit with single decisions. The device reads the reply again, because the feedback answers what
+    /// the server asks in it.
+    Single {
+        /// The bandit.
+        created: Created,
+        /// The reply of the server.
+        reply: Vec<u8>,
+    },
+    /// Of a packed bandit.
+    Packed {
+        /// The bandit.
+        created: PackedCreated,
+        /// The decision.
+        decision: DecisionId,
+        /// The arm to play.
+        arm: usize,
+    },
 }
 
 impl Pending {

@@ -29,7 +29,12 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
 
 /// Both bundles of one key pair.
 pub(crate) fn bundles(seed: u64) -> (Vec<u8>, Vec<u8>) {
-    let request = Request { shape: Shape::for_problem(FEATURES, ARMS), toy: true, created: 0 };
+    bundles_for(Shape::for_problem(FEATURES, ARMS), seed)
+}
+
+/// As [`bundles`], for problems of another shape.
+pub(crate) fn bundles_for(shape: Shape, seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let request = Request { shape, toy: true, created: 0 };
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
     (public, secret)

@@ -1,11 +1,11 @@
 //! What a server may answer, and what the tool says to it.
 
-use protocol::{BanditConfig, DecisionId, Shape};
+use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use user_client::{Client, Error, Pending};
-use wire::{Created, Limits};
+use user_client::{Client, Error, Pending, Waiting};
+use wire::{Created, Limits, PackedCreated};
 
 /// A server that gives one answer to one request; returns its address.
 fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
@@ -192,12 +192,21 @@ fn requests_that_cannot_be_are_not_sent() {
     }
 }
 
+fn packed_created() -> PackedCreated {
+    let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+    let (shape, config) = (Shape::for_problem(2, 2), BanditConfig::new(2, 2));
+    let config = BanditConfig { decisions: Decisions::Packed, ..config };
+    let ring = ScoreRing::for_shape(shape, true).unwrap();
+    let plan = config.packed_plan(&params, shape, ring).unwrap();
+    let (small, id) = (ring.params.validate().unwrap(), ckks::KeyId([1; 16]));
+    PackedCreated::new("b-3".into(), config, plan, (&params, id), (&small, id))
+}
+
 fn pending() -> Pending {
     Pending {
         server: "http://x".into(),
-        created: created().0,
         contexts: vec![vec![0.5, -0.25], vec![0.0, 1.0]],
-        reply: vec![1, 2, 3],
+        waiting: Waiting::Single { created: created().0, reply: vec![1, 2, 3] },
     }
 }
 
@@ -220,10 +229,15 @@ fn attack_power_loss_takes_no_pending_decision() {
 fn pending_decisions_round_trip_and_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.pending");
-    let pending = pending();
-    let mut file = Pending::reserve(&path).unwrap();
-    pending.write(&mut file).unwrap();
-    assert_eq!(Pending::load(&path).unwrap(), pending);
+    let single = pending();
+    let created = packed_created();
+    let waiting = Waiting::Packed { created, decision: DecisionId([3; 16]), arm: 1 };
+    for pending in [Pending { waiting, ..single.clone() }, single] {
+        let _ = std::fs::remove_file(&path);
+        let mut file = Pending::reserve(&path).unwrap();
+        pending.write(&mut file).unwrap();
+        assert_eq!(Pending::load(&path).unwrap(), pending);
+    }
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());

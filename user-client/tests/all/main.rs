@@ -6,3 +6,5 @@ mod device;
 mod http;
 mod packed;
 mod raiser;
+mod server;
+mod tool;

@@ -1,72 +1,15 @@
-//! Raisers, devices and the tools against a server of packed bandits.
+//! Raisers and devices against a server of packed bandits.
 
-use crate::device::{bundles, rng};
-use helba_server::{AppState, Connections, Settings, app};
-use protocol::{Answers, BanditConfig, Decisions};
+use crate::device::rng;
+use crate::server::{Server, keys, other_keys};
+use protocol::Answers;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use user_client::{Client, Device, Error, PackedDevice, Raiser, RaiserOptions, Stop};
-use wire::PackedCreated;
-
-/// A server in this process, and the files of its keys.
-struct Server {
-    address: SocketAddr,
-    folder: TempDir,
-    secret: Vec<u8>,
-    _runtime: tokio::runtime::Runtime,
-}
-
-impl Server {
-    fn start(listen: &str) -> Self {
-        let (public, secret) = bundles(1);
-        let folder = TempDir::new().unwrap();
-        std::fs::write(folder.path().join("public.bundle"), &public).unwrap();
-        std::fs::write(folder.path().join("secret.bundle"), &secret).unwrap();
-        #[cfg(unix)]
-        {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-            std::fs::set_permissions(folder.path().join("secret.bundle"), mode).unwrap();
-        }
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let address = runtime.block_on(async {
-            let bundle = wire::PublicBundle::read(&public[..]).unwrap();
-            let state = AppState::open(bundle, &folder.path().join("state"), Settings::default()).unwrap();
-            let listener = tokio::net::TcpListener::bind(listen).await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let never = std::future::pending();
-            tokio::spawn(helba_server::serve(listener, app(state), Connections::default(), never));
-            address
-        });
-        Server { address, folder, secret, _runtime: runtime }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn device(&self) -> Device {
-        Device::read(&self.secret[..]).unwrap()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.url()).unwrap().with_token(self.device().token().clone())
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn create(&self, answers: Answers) -> PackedCreated {
-        let config = BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(2, 2) };
-        self.client().create_packed(&config).unwrap()
-    }
-}
 
 /// A raiser in a thread, with its log.
 struct Running {
@@ -115,7 +58,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 fn play(device: &PackedDevice, client: &Client, rounds: u64, seed: u64) -> usize {
     let (mut raises, mut rng) = (0, rng(seed));
     for t in 0..rounds {
-        let rows = vec![vec![0.6, 0.1 * (t % 7) as f64], vec![-0.2, 0.7]];
+        let rows = vec![vec![0.6, 0.1 * (t % 7) as f64, 0.0, 0.1], vec![-0.2, 0.7, 0.2, 0.0]];
         let round = device.play(client, &rows, &mut rng).unwrap();
         assert!(round.choice.reliable, "{:?}", round.choice.values);
         let feedback = device.feedback(&rows[round.choice.arm], 0.5, &mut rng).unwrap();
@@ -191,16 +134,15 @@ fn a_raiser_serves_the_bandits_it_is_given() {
 #[test]
 fn a_raiser_waits_for_its_server_and_refuses_another() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (_, secret) = bundles(1);
-    let raiser = Running::start(&format!("http://{free}"), Device::read(&secret[..]).unwrap(), &[]);
+    let device = |secret: &[u8]| Device::read(secret).unwrap();
+    let raiser = Running::start(&format!("http://{free}"), device(&keys().1), &[]);
     raiser.expect("the server: no answer from");
     let server = Server::start(&free.to_string());
     raiser.expect("the server: works again");
     raiser.expect("raising for");
     raiser.stop().unwrap();
 
-    let (_, other) = bundles(2);
-    let stranger = Running::start(&server.url(), Device::read(&other[..]).unwrap(), &[]);
+    let stranger = Running::start(&server.url(), device(&other_keys().1), &[]);
     match stranger.thread.join().unwrap() {
         Err(Error::WrongKeys { what: "key id", .. }) => {}
         other => panic!("{other:?}"),

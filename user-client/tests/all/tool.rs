@@ -1,0 +1,108 @@
+//! `helba-client` against a server of packed bandits.
+
+use crate::server::Server;
+use std::process::{Command, Output};
+
+struct Tool<'a>(&'a Server);
+
+impl Tool<'_> {
+    fn command(&self, command: &str) -> Command {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_helba-client"));
+        tool.arg(command).current_dir(self.0.file(""));
+        if command != "policies" {
+            tool.args(["--secret", "secret.bundle", "--toy"]);
+        }
+        if command != "feedback" {
+            tool.args(["--server", &self.0.url()]);
+        }
+        tool
+    }
+
+    fn output(&self, command: &str, arguments: &[&str]) -> Output {
+        self.command(command).args(arguments).output().unwrap()
+    }
+
+    /// Stdout and stderr of a command that succeeds.
+    #[track_caller]
+    fn run(&self, command: &str, arguments: &[&str]) -> (String, String) {
+        let out = self.output(command, arguments);
+        let [stdout, stderr] = [out.stdout, out.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(out.status.success(), "{command}: {stderr}");
+        (stdout, stderr)
+    }
+
+    fn create(&self, more: &[&str]) -> (String, String) {
+        let arguments = [&["--features", "4", "--arms", "2", "--decisions", "packed"], more].concat();
+        let (id, stderr) = self.run("create", &arguments);
+        (id.trim_end().to_string(), stderr)
+    }
+}
+
+/// Creation, decision, feedback, status and list of a packed bandit, in both tiers.
+#[test]
+fn the_tool_plays_packed_bandits() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
+    for (answers, kind) in
+        [(&[][..], "packed"), (&["--answers", "scores"], "packed, devices learn their scores")]
+    {
+        let (id, warning) = tool.create(answers);
+        assert_eq!(warning.contains("compute the model"), !answers.is_empty(), "{warning}");
+        let line = format!("{id}  helba, {kind}, 4 features, 2 arms");
+        assert!(tool.run("list", &[]).0.lines().any(|listed| listed == line));
+        // Enough feedback for a batch, so that tasks of the bandit's own are answered too.
+        for t in 1..=4 {
+            let (arm, stderr) = tool.run("decide", &["--bandit", &id, "--contexts", "c.csv"]);
+            assert!(
+                ["0\n", "1\n"].contains(&arm.as_str()) && stderr.contains("kept in c.pending"),
+                "{stderr}"
+            );
+            let again = tool.output("decide", &["--bandit", &id, "--contexts", "c.csv"]);
+            assert!(String::from_utf8_lossy(&again.stderr).contains("c.pending exists"));
+            let wrong = tool.output("feedback", &["--pending", "c.pending", "--reward", "1", "--arm", "2"]);
+            assert!(String::from_utf8_lossy(&wrong.stderr).contains("there is no arm 2"));
+            let arm = if t == 2 { &["--arm", "1"][..] } else { &[] };
+            let arguments = [&["--pending", "c.pending", "--reward", "1"], arm].concat();
+            let (receipt, _) = tool.run("feedback", &arguments);
+            let receipt: protocol::Receipt = serde_json::from_str(&receipt).unwrap();
+            assert_eq!(receipt.feedbacks, t);
+            assert!(!server.file("c.pending").exists());
+        }
+        let (status, _) = tool.run("status", &["--bandit", &id]);
+        let status: protocol::Status = serde_json::from_str(&status).unwrap();
+        // Failed decisions were not asked for: the file comes first.
+        assert_eq!((status.round, status.feedbacks), (4, 4));
+        assert!(status.batches > 0);
+        // Contexts that the bandit does not have leave no file behind.
+        std::fs::write(server.file("bad.csv"), "0.5,0.1,0,0.2\n").unwrap();
+        let bad = tool.output("decide", &["--bandit", &id, "--contexts", "bad.csv"]);
+        assert!(
+            String::from_utf8_lossy(&bad.stderr).contains("2 arms") && !server.file("bad.pending").exists()
+        );
+        tool.run("delete", &["--bandit", &id]);
+    }
+}
+
+/// A file of purchases on a new packed bandit, and on the same one again.
+#[test]
+fn the_tool_replays_on_packed_bandits() {
+    let server = Server::start("127.0.0.1:0");
+    let tool = Tool(&server);
+    let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
+    std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
+    let (out, _) = tool.run("replay", &["--data", "p.csv", "--decisions", "packed"]);
+    let id = out.lines().next().unwrap().strip_prefix("bandit ").unwrap();
+    assert!(out.contains("8 feedbacks counted") && out.contains("round     8  matched"), "{out}");
+    let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
+    assert!(out.contains("10 feedbacks counted"), "{out}");
+    // Options that a bandit has already, and an answer that single decisions do not give.
+    let refused = |arguments: &[&str], says: &str| {
+        let out = tool.output("replay", &[&["--data", "p.csv"], arguments].concat());
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && text.contains(says), "{text}");
+    };
+    refused(&["--bandit", id, "--decisions", "packed"], "--bandit");
+    refused(&["--answers", "scores"], "--decisions");
+    refused(&["--decisions", "single", "--answers", "scores"], "answers");
+}
