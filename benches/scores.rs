@@ -45,7 +45,7 @@ fn scores(c: &mut Criterion) {
     }
     let evaluator = Evaluator::new(small.clone(), keys);
     let level = 15;
-    let place = |j: usize| [j, j + gap].map(|k| (j % ARMS == 0).then_some(k % small.n()));
+    let place = |j: usize| [j, j + gap].map(|k| j.is_multiple_of(ARMS).then_some(k % small.n()));
     let places = (0..large.max_slots()).map(place).collect();
     let raise = Raise::new(&small, &large, places, LOG_SCALE, level).expect("a level of the set");
 

@@ -161,7 +161,8 @@ impl Device {
         Ok(self.agree(created)?.limits)
     }
 
-    /// Checks that the server with this manifest has the public half of the keys of this device, in both rings.
+    /// Checks that the server with this manifest has the public half of the keys of this device, in both
+    /// rings.
     ///
     /// # Errors
     /// [`Error::WrongKeys`]; [`Error::NoScoreKeys`] if the device or the server has no ring of scores.

@@ -285,8 +285,8 @@ impl Client {
         self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
-    /// Asks a packed bandit for a decision on the frame of `contexts`. Returns the reply, of at most the length
-    /// in `limits`, for [`crate::PackedDevice::read`].
+    /// Asks a packed bandit for a decision on the frame of `contexts`. Returns the reply, of at most the
+    /// length in `limits`, for [`crate::PackedDevice::read`].
     ///
     /// # Errors
     /// As [`Self::bandit`].

@@ -1,7 +1,8 @@
 //! The user's side of a round: it encrypts contexts, decrypts the decision, and returns the encrypted reward.
 //!
 //! For programs on the device that holds the secret key. [`Device`] does the cryptography and [`Client`] the
-//! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not depend on this crate.
+//! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not
+//! depend on this crate.
 //!
 //! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
 //! [`Device::answer`] → [`Client::feedback`].

@@ -71,8 +71,8 @@ fn answer_tasks(client: &Client, packed: &PackedDevice, round: &mut PackedRound)
     Ok(())
 }
 
-/// Creates the file `pending`, asks, and writes the decision into it. The file is created before the server is
-/// asked, because a decision whose reward cannot be returned is lost.
+/// Creates the file `pending`, asks, and writes the decision into it. The file is created before the server
+/// is asked, because a decision whose reward cannot be returned is lost.
 fn keep<T>(
     client: &Client,
     contexts: Vec<Vec<f64>>,

@@ -15,9 +15,9 @@ use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
 /// Computes the one-hot vector of the largest score of each user: near 1 in the slot of the largest of K
-/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It can also test whether T in
-/// [0, 1/2] exceeds a threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their noise, every slot of
-/// every step is in [-1, 1], including unused ones.
+/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It can also test whether T
+/// in [0, 1/2] exceeds a threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their
+/// noise, every slot of every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
 /// |---|---|---|
@@ -120,8 +120,8 @@ impl Argmax {
     }
 
     /// Steps 1 to 3: slot (a B + b) F of the result is near 1 if score a of user b is the largest, and slot
-    /// `spare` is near 1 if T exceeds its threshold. Other slots hold intermediate results. Takes one level less than
-    /// [`Argmax::depth`].
+    /// `spare` is near 1 if T exceeds its threshold. Other slots hold intermediate results. Takes one level
+    /// less than [`Argmax::depth`].
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] before anything is computed, if not even the mask of step 4 would find a level;
@@ -135,9 +135,9 @@ impl Argmax {
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
     /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + m) mod K of user b plus
-    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. Slot `spare +
-    /// 1` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T, so that they
-    /// do not change the product.
+    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. Slot `spare
+    /// + 1` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T, so that
+    /// they do not change the product.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the period of the algebra is not K B F; otherwise those of the algebra.
@@ -179,8 +179,9 @@ impl Argmax {
     }
 
     /// Step 3: the first slot of each block of the result is the product of the first K slots of the block,
-    /// near 1 only for the largest score of a user. Slot `spare` is the product of the K slots from `spare` on, near 1 only if T exceeds its
-    /// threshold. Other slots hold other products. Takes log2 K levels, products and rotations.
+    /// near 1 only for the largest score of a user. Slot `spare` is the product of the K slots from `spare`
+    /// on, near 1 only if T exceeds its threshold. Other slots hold other products. Takes log2 K levels,
+    /// products and rotations.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -192,8 +193,8 @@ impl Argmax {
         doublings(1, self.count).try_fold(indicators.clone(), |row, k| alg.mul(&row, &alg.rotate(&row, k)?))
     }
 
-    /// Step 4: the one-hot vectors. The first slot of each block is near 1 for the largest score of a user and
-    /// near 0 for the others; all other slots are 0. Takes 1 level.
+    /// Step 4: the one-hot vectors. The first slot of each block is near 1 for the largest score of a user
+    /// and near 0 for the others; all other slots are 0. Takes 1 level.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -411,7 +412,7 @@ mod tests {
                         (*want, *want)
                     );
                 }
-                let mine = |j: &usize| j % block == 0 && j / block % users == b;
+                let mine = |j: &usize| j.is_multiple_of(block) && j / block % users == b;
                 assert!((0..got.len()).filter(|j| !mine(j)).all(|j| got[j] == 0.0), "user {b}");
             }
         }

@@ -54,8 +54,8 @@ impl SeededCiphertext {
         ckks::write_seeded_ciphertext(secret.params(), id, &self.c0, &self.seed, self.level, self.scale)
     }
 
-    /// The frame of the first `count` coefficients, under the key identifier `id`. What else the message holds
-    /// cannot be decrypted from it.
+    /// The frame of the first `count` coefficients, under the key identifier `id`. What else the message
+    /// holds cannot be decrypted from it.
     pub fn to_partial_bytes(&self, secret: &SecretKey, id: KeyId, count: usize) -> Vec<u8> {
         let params = secret.params();
         let c0 = self.c0.clone().into_coeff(params.q_basis(self.level));

@@ -37,9 +37,9 @@ pub fn raise<R: CryptoRng>(
 /// the small ring: the key holder's part of [`SlotsToCoefficients`].
 ///
 /// Coefficients of a message that was masked as [`ckks::mask_assign`] does are below
-/// 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size. Larger ones, of a server that deviates, are reduced to that width:
-/// whether an answer comes must not depend on them, because a server that chooses the ciphertext would learn
-/// a linear form in the secret key from every refusal.
+/// 2^[`MAX_WIDE_COEFFICIENT_BITS`] in size. Larger ones, of a server that deviates, are reduced to that
+/// width: whether an answer comes must not depend on them, because a server that chooses the ciphertext would
+/// learn a linear form in the secret key from every refusal.
 ///
 /// # Errors
 /// [`Error::Ckks`] if `masked` is not at the level of the exchange. No error depends on a decrypted value.

@@ -1,8 +1,8 @@
 //! Exchanges between two rings with a holder of both secret keys, who learns only masked values.
 //!
 //! [`Raise`]: coefficients of a ciphertext of the small ring become slots of a fresh ciphertext of the large
-//! ring at a high level. [`SlotsToCoefficients`]: slots of a ciphertext of the large ring become coefficients of
-//! a fresh ciphertext of the small ring.
+//! ring at a high level. [`SlotsToCoefficients`]: slots of a ciphertext of the large ring become coefficients
+//! of a fresh ciphertext of the small ring.
 //!
 //! | who | does in a raise |
 //! |---|---|
@@ -186,8 +186,8 @@ pub struct Term {
 }
 
 impl SlotsToCoefficients {
-    /// The exchange of messages with `slots` values, a power of two, masked at `level` of `large`. Their scale
-    /// is `scale`, and that of the coefficients is the canonical one of the top level of `small`.
+    /// The exchange of messages with `slots` values, a power of two, masked at `level` of `large`. Their
+    /// scale is `scale`, and that of the coefficients is the canonical one of the top level of `small`.
     ///
     /// # Errors
     /// [`Error::SlotCount`] unless `slots` is a power of two from 2 to 2¹¹ and every term names one;
@@ -272,8 +272,8 @@ impl SlotsToCoefficients {
     /// Subtracts what the mask of `seed` becomes from the ciphertext that the key holder encrypted.
     ///
     /// # Errors
-    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] unless the ciphertext has the top level of the small
-    /// ring and its scale.
+    /// [`Error::LevelMismatch`], [`Error::ScaleMismatch`] unless the ciphertext has the top level of the
+    /// small ring and its scale.
     pub fn unmask_assign(&self, answer: &mut Ciphertext, seed: &MaskSeed) -> Result<(), Error> {
         let level = self.small.max_level();
         same((answer.level, answer.scale), (level, self.small.scale(level)))?;

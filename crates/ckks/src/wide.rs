@@ -98,8 +98,8 @@ impl WideEncoder {
 
 impl WideEncoder {
     /// The N/2 slots of the polynomial with these N coefficients, for N ≤ 2¹². They have [`DECODED_FRACTION`]
-    /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and adds
-    /// that of a product, less than 2⁻⁸·√2.
+    /// bits after the point, and are off by less than N·2⁻⁸: each of log₂(N/2) stages doubles the error and
+    /// adds that of a product, less than 2⁻⁸·√2.
     ///
     /// # Errors
     /// [`Error::CoefficientCount`] unless there are N ≤ 2¹² coefficients; [`Error::ValueRange`] if one is not
@@ -326,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Slots are those of the encoder in floating point, up to the stated error. So are those of a masked message
-    /// less those of the mask, whatever its size.
+    /// Slots are those of the encoder in floating point, up to the stated error. So are those of a masked
+    /// message less those of the mask, whatever its size.
     #[test]
     fn masks_go_away_after_decoding() {
         for log_n in [3, 4, 10, 12] {

@@ -30,8 +30,8 @@ pub const TRACE_FLOOD_BITS: u32 = 4;
 pub const PACKED_FLOOD_BITS: u32 = 13;
 
 /// The bits b of the noise that the server adds to the scores of the open tier
-/// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a product
-/// or more, so that scores keep some 13 bits.
+/// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a
+/// product or more, so that scores keep some 13 bits.
 pub const SCORES_FLOOD_BITS: u32 = 14;
 
 /// A batch ends if the trace comparison is at least this value.

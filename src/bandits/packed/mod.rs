@@ -1,7 +1,7 @@
-//! Packed bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the key
-//! has raised the scores of all who wait with it, and its answer is the encrypted action. In the open tier the
-//! scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the log has
-//! them on disk.
+//! Packed bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the
+//! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
+//! tier the scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the
+//! log has them on disk.
 //!
 //! Locks are taken in the order pool, live. Neither is held while something is computed that takes long.
 

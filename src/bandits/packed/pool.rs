@@ -7,8 +7,8 @@
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
 //! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
-//! evaluation, who gets the task in place of its answer. A raise that does not come within [`PATIENCE`] is asked of the next one. All are asked
-//! for the same masked ciphertext, which says no more twice than once.
+//! evaluation, who gets the task in place of its answer. A raise that does not come within [`PATIENCE`] is
+//! asked of the next one. All are asked for the same masked ciphertext, which says no more twice than once.
 
 use super::PackedServed;
 use crate::error::Error;
@@ -182,8 +182,8 @@ impl Pool {
 }
 
 impl PackedServed {
-    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is the
-    /// one that the scores were computed with.
+    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
+    /// the one that the scores were computed with.
     ///
     /// # Errors
     /// [`Error::Helba`] never after the keys were found.
@@ -224,8 +224,8 @@ impl PackedServed {
         Ok(Some(receiver))
     }
 
-    /// Closes the pack that was opened before `opened` after the window, when its turn comes. More users join it
-    /// until then.
+    /// Closes the pack that was opened before `opened` after the window, when its turn comes. More users join
+    /// it until then.
     async fn close_later(self: Arc<Self>, opened: Instant) {
         tokio::time::sleep(WINDOW.saturating_sub(opened.elapsed())).await;
         let Ok(turn) = self.shared.stages.sealed.clone().acquire_owned().await else { return };

@@ -7,8 +7,8 @@
 //! DIR/packed/ID.deleted     one whose deletion was; both are removed at the next start
 //! ```
 //! An event is applied in memory and appended to the log under one lock, so that both have one order. It is
-//! acknowledged when the log has synchronised it. A snapshot is written after each new model, and the segments
-//! before it are removed.
+//! acknowledged when the log has synchronised it. A snapshot is written after each new model, and the
+//! segments before it are removed.
 
 use crate::error::Error;
 use hash_log::{Head, Log, Ticket};
@@ -121,8 +121,8 @@ impl Live {
         Ok(Pending { applied, ticket })
     }
 
-    /// What must be waited for until every event so far is on disk. An event that changes nothing stands behind
-    /// the others if one of them is not.
+    /// What must be waited for until every event so far is on disk. An event that changes nothing stands
+    /// behind the others if one of them is not.
     ///
     /// # Errors
     /// [`Error::Log`].

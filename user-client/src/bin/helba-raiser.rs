@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use user_client::{Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng};
 
-/// Raises scores and sums of packed bandits, and encrypts their models anew, for the server that has the public
-/// bundle of these keys.
+/// Raises scores and sums of packed bandits, and encrypts their models anew, for the server that has the
+/// public bundle of these keys.
 ///
-/// It connects to the server and accepts no connection. Run it on a machine of the owner of the keys, near the
-/// server and never on it: whoever has both the keys and the server's data can read everything. It sees masked
-/// values alone and keeps no state, so that it can be stopped, restarted and run several times. Its log goes to
-/// stderr, with a line for each task.
+/// It connects to the server and accepts no connection. Run it on a machine of the owner of the keys, near
+/// the server and never on it: whoever has both the keys and the server's data can read everything. It sees
+/// masked values alone and keeps no state, so that it can be stopped, restarted and run several times. Its
+/// log goes to stderr, with a line for each task.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

@@ -1,5 +1,5 @@
-//! The tasks of a holder of the key: it decrypts masked values and encrypts them again, in the ring and at the
-//! level where the server continues with them.
+//! The tasks of a holder of the key: it decrypts masked values and encrypts them again, in the ring and at
+//! the level where the server continues with them.
 
 use super::PackedDevice;
 use crate::Error;
@@ -56,8 +56,8 @@ impl PackedDevice<'_> {
         Ok(MaskedTask { id: task.id, kind: task.kind, masked })
     }
 
-    /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for its
-    /// decision. A raise of scores or of a sum takes some 25 ms of one core and 2.0 to 2.4 MB at N = 2¹⁵.
+    /// The body of `POST …/raises` with the answers to `tasks`, under the ticket of a device that waits for
+    /// its decision. A raise of scores or of a sum takes some 25 ms of one core and 2.0 to 2.4 MB at N = 2¹⁵.
     ///
     /// # Errors
     /// [`Error::Secret`] for a factor that the level of the plan does not allow. No error depends on a

@@ -14,8 +14,8 @@ pub struct Choice {
     pub id: DecisionId,
     /// The arm to play, from 0.
     pub arm: usize,
-    /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index of
-    /// each arm. They must stay on this device, because exact decryptions reveal the key to the server.
+    /// The decrypted entry of each arm, near 1 for the arms worth playing; with `answers: scores` the index
+    /// of each arm. They must stay on this device, because exact decryptions reveal the key to the server.
     pub values: Vec<f64>,
     /// Round t.
     pub round: u64,
@@ -112,9 +112,9 @@ impl PackedDevice<'_> {
         Ok((values, reliable))
     }
 
-    /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at most
-    /// 1/λ, and the norm of ω is at most √(t/λ)/2; a sixteenth is left for errors of the model, and the rest
-    /// for noise.
+    /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at
+    /// most 1/λ, and the norm of ω is at most √(t/λ)/2; a sixteenth is left for errors of the model, and the
+    /// rest for noise.
     fn possible_scores(&self, feedbacks: u64) -> [std::ops::Range<f64>; 2] {
         let linear = &self.created.config.linear;
         let noise = f64::from(self.exchanges.layout.log_range() - SCORES_FLOOD_BITS as i32 + 1).exp2();

@@ -41,9 +41,9 @@ impl PackedDevice<'_> {
         Ok(round)
     }
 
-    /// Asks for a decision on `rows`. If the server waits for a holder of the key, the device raises first. If
-    /// another one was faster, or the evaluation ended without an answer, it asks again with the same contexts,
-    /// up to three times.
+    /// Asks for a decision on `rows`. If the server waits for a holder of the key, the device raises first.
+    /// If another one was faster, or the evaluation ended without an answer, it asks again with the same
+    /// contexts, up to three times.
     ///
     /// # Errors
     /// As [`Self::contexts`] and [`Self::read`]; those of [`Client`]; [`Error::BadAnswer`] from a server that

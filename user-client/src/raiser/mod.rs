@@ -43,8 +43,8 @@ const SERVER: &str = "the server";
 pub struct RaiserOptions {
     /// The ids of its bandits. If there are none, all packed bandits that the server lists.
     pub bandits: BTreeSet<String>,
-    /// The number of requests that wait for tasks of each bandit, from 1 to [`MOST_WAITING`]. Each answers one
-    /// task at a time. With two, one waits while the other answers, so that no device is asked.
+    /// The number of requests that wait for tasks of each bandit, from 1 to [`MOST_WAITING`]. Each answers
+    /// one task at a time. With two, one waits while the other answers, so that no device is asked.
     pub waiting: usize,
 }
 
@@ -81,7 +81,8 @@ impl Raiser {
         Raiser { shared, options, threads: BTreeMap::new() }
     }
 
-    /// Checks that the server has the keys of this raiser, and answers the tasks of its bandits. Returns after
+    /// Checks that the server has the keys of this raiser, and answers the tasks of its bandits. Returns
+    /// after
     /// [`Stop::stop`], when every answer that was begun has been sent, but after 10 s at the latest. A server
     /// that cannot be reached is asked again, with growing pauses.
     ///

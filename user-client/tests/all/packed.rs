@@ -466,8 +466,8 @@ fn problem(kind: ProblemType) -> (u16, Vec<u8>) {
     (kind.status(), serde_json::to_vec(&wire::Problem::from(kind)).unwrap())
 }
 
-/// A device raises under its ticket if it is asked to, asks again with the same contexts if another was faster
-/// or the evaluation ended, and answers the tasks that are left without a ticket.
+/// A device raises under its ticket if it is asked to, asks again with the same contexts if another was
+/// faster or the evaluation ended, and answers the tasks that are left without a ticket.
 #[test]
 fn a_decision_is_carried_through() {
     let server = Server::new(Answers::Arm);

@@ -70,8 +70,8 @@ fn play(device: &PackedDevice, client: &Client, rounds: u64, seed: u64) -> usize
     raises
 }
 
-/// With a raiser, no device is asked: models are refreshed beside their rounds. Without one, devices raise for
-/// themselves.
+/// With a raiser, no device is asked: models are refreshed beside their rounds. Without one, devices raise
+/// for themselves.
 #[test]
 fn a_raiser_answers_for_devices() {
     let server = Server::start("127.0.0.1:0");

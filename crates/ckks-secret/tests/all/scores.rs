@@ -270,9 +270,9 @@ fn raises_refuse_another_level_or_scale() {
     assert!(matches!(raising.unmask_assign(&mut lower, &mask), Err(ckks::Error::LevelMismatch { .. })));
 }
 
-/// A server sends c₁ = X^−k under the name of a masked model, with a constant that puts the coefficient at the
-/// limit of the wide decoder. If a key holder refused what the decoder does not take, each refusal would show
-/// whether s_k is 1, which the control demonstrates. A key holder answers all of them alike.
+/// A server sends c₁ = X^−k under the name of a masked model, with a constant that puts the coefficient at
+/// the limit of the wide decoder. If a key holder refused what the decoder does not take, each refusal would
+/// show whether s_k is 1, which the control demonstrates. A key holder answers all of them alike.
 #[test]
 fn attack_refusals_of_a_model_give_the_key_away() {
     let mut rng = rng(47);

@@ -231,8 +231,8 @@ fn roundings(ends: &[u32], divisor: f64) -> f64 {
     widths.map(|width| 10.24 * 1.5 * 4f64.powf(width - divisor)).sum()
 }
 
-/// Parameters near the edge of what one special prime allows. Q has 58 bits. Three digits of 19 and 20 bits are
-/// quiet for a special prime of 23 bits. For 22 bits four digits are, but of 14 and 15 bits: too narrow.
+/// Parameters near the edge of what one special prime allows. Q has 58 bits. Three digits of 19 and 20 bits
+/// are quiet for a special prime of 23 bits. For 22 bits four digits are, but of 14 and 15 bits: too narrow.
 #[test]
 fn one_special_prime_at_the_edge() {
     let valid = |log_p| {

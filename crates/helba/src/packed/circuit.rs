@@ -1,9 +1,9 @@
 //! What follows the raise, on any slot algebra: square root, comparison and argmax of all users of an
 //! evaluation at once.
 //!
-//! A raised slot (a·B + b)·Ka holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other slots are 0,
-//! and so are those of users who are not there. The index u + β·√(z + c₁) is computed as in [`crate::score`],
-//! without the product and the mask that come before the square root there.
+//! A raised slot (a·B + b)·Ka holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other slots are
+//! 0, and so are those of users who are not there. The index u + β·√(z + c₁) is computed as in
+//! [`crate::score`], without the product and the mask that come before the square root there.
 //!
 //! Source: Algorithm 4, steps 2 and 3. Departure: one evaluation decides for many users.
 

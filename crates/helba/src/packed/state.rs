@@ -4,9 +4,9 @@
 //! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
 //! In every phase decisions use the current model, and feedback is added to the next sum.
 //!
-//! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte for
-//! byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a hash
-//! over all events so far: no mask is used for two sums or two models, whatever a crash undid.
+//! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
+//! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
+//! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
 
 use super::engine::{Masked, PackedEngine};
 use super::rounds::{Round, Rounds};
@@ -435,8 +435,8 @@ impl PackedBandit {
         Ok(Some(Update { plan, statistics, model, factors, seed, task }))
     }
 
-    /// Takes the masked model of an update. It is no event, because the events before determine it. A model of
-    /// another update changes nothing.
+    /// Takes the masked model of an update. It is no event, because the events before determine it. A model
+    /// of another update changes nothing.
     pub fn updated(&mut self, update: &Update, masked: Ciphertext) {
         if let Phase::Updating { task, at, residual, seed, .. } = self.state.phase
             && task == update.task

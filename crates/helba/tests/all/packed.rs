@@ -239,8 +239,8 @@ fn packed_rounds_decide_as_the_twin() {
     }
 }
 
-/// The same events in the same order give the same state, byte for byte, though the replay computes no update.
-/// With one event left out or another order, the masks differ.
+/// The same events in the same order give the same state, byte for byte, though the replay computes no
+/// update. With one event left out or another order, the masks differ.
 #[test]
 fn events_determine_the_state() {
     let mut world = World::new(2, 2);
