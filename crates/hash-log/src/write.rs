@@ -101,6 +101,14 @@ impl Log {
         self.ask(|promise| Request::Append(record, promise))
     }
 
+    /// Asks for nothing to be appended: the ticket is durable when all records asked for until now are.
+    ///
+    /// # Errors
+    /// The error after which the log takes no more records.
+    pub fn flush(&self) -> Result<Ticket, Error> {
+        self.ask(Request::Flush)
+    }
+
     /// The position after the last durable record.
     pub fn head(&self) -> Head {
         lock(&self.shared.queue).head
@@ -263,6 +271,7 @@ const ENDED: Error = Error::Broken("the thread that writes the log ended");
 #[derive(Debug)]
 enum Request {
     Append(Box<[u8]>, Promise),
+    Flush(Promise),
     Rotate(Promise),
 }
 
@@ -292,7 +301,7 @@ impl Shared {
             (std::mem::take(&mut queue.requests), error)
         };
         for request in requests {
-            let (Request::Append(_, promise) | Request::Rotate(promise)) = request;
+            let (Request::Append(_, promise) | Request::Flush(promise) | Request::Rotate(promise)) = request;
             promise.set(Err(error.clone()));
         }
     }
@@ -457,6 +466,8 @@ impl Writer {
         loop {
             match queue.requests.pop_front() {
                 Some(Request::Rotate(promise)) => return Work::Rotate(promise),
+                // What came before it is written.
+                Some(Request::Flush(promise)) => promise.set(Ok(self.head)),
                 Some(Request::Append(record, promise)) => {
                     let mut bytes = 4 + record.len();
                     let mut group = vec![(record, promise)];

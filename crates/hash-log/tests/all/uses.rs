@@ -189,3 +189,19 @@ fn an_idle_log_is_marked() {
     drop(log);
     assert_eq!(length(), before + 64);
 }
+
+/// A flush is durable when all records before it are, and takes no record itself.
+#[test]
+fn a_flush_waits_for_what_came_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = create(dir.path());
+    assert_eq!(log.flush().unwrap().wait().unwrap(), start(), "nothing waits");
+    for i in 1..=200u64 {
+        let _unwaited = log.append(&i.to_le_bytes()).unwrap();
+        if i % 7 == 0 {
+            let head = log.flush().unwrap().wait().unwrap();
+            assert_eq!(head.records, i);
+            assert_eq!(read(dir.path(), &start()).unwrap().1.len() as u64, i, "they are in the file");
+        }
+    }
+}
