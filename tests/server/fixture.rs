@@ -52,6 +52,11 @@ impl Keys {
         self.device.token()
     }
 
+    /// The holder of the secret keys.
+    pub(crate) fn device(&self) -> &user_client::Device {
+        &self.device
+    }
+
     pub(crate) fn public_file(&self) -> PathBuf {
         self.folder.path().join("public.bundle")
     }
@@ -119,6 +124,11 @@ impl Device {
             ureq::Agent::config_builder().http_status_as_error(false).max_idle_connections(0).build().into();
         let bearer = Some(keys.device.token().authorization().to_string());
         Device { base: format!("http://{address}/v1"), agent, keys, bearer }
+    }
+
+    /// The address of the server, for clients.
+    pub(crate) fn server(&self) -> &str {
+        self.base.trim_end_matches("/v1")
     }
 
     /// As this one, with another token or none.

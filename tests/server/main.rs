@@ -7,6 +7,8 @@ mod clear;
 mod durable;
 mod fixture;
 mod hostile;
+mod packed;
+mod packed_rounds;
 #[cfg(target_os = "linux")]
 mod power_loss;
 mod rounds;

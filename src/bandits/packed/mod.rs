@@ -11,7 +11,6 @@ mod state;
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
-use hash_log::Ticket;
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
 pub(crate) use pool::Stages;
@@ -23,7 +22,9 @@ use state::{Live, Pending};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::oneshot::Receiver;
+use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -100,12 +101,12 @@ impl PackedServed {
     /// [`Error::NotEvaluated`].
     pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
-        let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let upload = stages.uploads.clone().acquire_owned().await;
         let served = self.clone();
         let joined = blocking(move || {
             let _upload = upload;
-            served.score(body)
+            served.score(body, place)
         });
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
@@ -116,7 +117,8 @@ impl PackedServed {
     }
 
     /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
-    fn score(self: &Arc<Self>, body: Body) -> Result<Scored, Error> {
+    fn score(self: &Arc<Self>, body: Body, place: OwnedSemaphorePermit) -> Result<Scored, Error> {
+        let mut place = Some(place);
         let engine = &self.shared.engine;
         let small = engine.params();
         let contexts = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body)?;
@@ -135,6 +137,9 @@ impl PackedServed {
                 let answer = self.small_frame(engine.open_answer(&scores, &mut rng)?);
                 let (round, id) = {
                     let mut live = lock(&self.live);
+                    if live.deleted {
+                        return Err(self.deleted());
+                    }
                     let round = live.take_rounds(engine, 1)?;
                     (round, live.bandit.decision_id(round))
                 };
@@ -144,7 +149,7 @@ impl PackedServed {
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
                 return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
             }
-            if let Some(outcome) = self.join(scores, &model)? {
+            if let Some(outcome) = self.join(scores, &model, model_feedbacks, &mut place)? {
                 return Ok(Scored::Waits(outcome));
             }
         }
@@ -168,7 +173,7 @@ impl PackedServed {
             let event = Event::Feedback { round, frame: body.to_vec() };
             drop(body);
             match served.begin_change(&event) {
-                Ok(Pending { applied, ticket }) => Ok((applied, Some(ticket))),
+                Ok(Pending { applied, ticket }) => Ok((applied, ticket)),
                 // The same feedback may have been counted since.
                 Err(error) => match lock(&served.live).bandit.waiting(decision)? {
                     Ok(_) => Err(error),
@@ -177,9 +182,7 @@ impl PackedServed {
             }
         });
         let (applied, ticket) = counted.await?;
-        if let Some(ticket) = ticket {
-            ticket.await?;
-        }
+        ticket.await?;
         let Applied::Counted(receipt) = applied else {
             return Err(Error::Broken("a feedback that was not counted"));
         };
@@ -195,8 +198,13 @@ impl PackedServed {
     /// # Errors
     /// [`Error::TaskOver`] if a task was answered before or has ended; those of the frames.
     pub(crate) async fn raises(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+        let turn = self.shared.stages.raises.clone().acquire_owned().await;
         let served = self.clone();
-        let waits = blocking(move || served.take_raises(body)).await?;
+        let work = move || {
+            let _turn = turn;
+            served.take_raises(&body)
+        };
+        let waits = blocking(work).await?;
         let reply = match waits {
             Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
             None => PackedReply::default(),
@@ -204,55 +212,54 @@ impl PackedServed {
         Ok(Reply::Binary(reply.to_bytes()))
     }
 
-    fn take_raises(
-        self: &Arc<Self>,
-        body: Body,
-    ) -> Result<Option<tokio::sync::oneshot::Receiver<Outcome>>, Error> {
-        let engine = &self.shared.engine;
-        let deep = engine.deep();
-        let message = Raises::read(&body, &self.limits)?;
-        drop(body);
-        let mut over = None;
-        let mut outcome = None;
+    fn take_raises(self: &Arc<Self>, body: &[u8]) -> Result<Option<Receiver<Outcome>>, Error> {
+        let message = Raises::read(body, &self.limits)?;
+        let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                Raised::Scores(frame) => {
-                    let sender = lock(&self.pool).take_raise(task);
-                    sender.and_then(|sender| {
-                        let level = self.created.packed.scores_level;
-                        let read = rayon::scope(|_| {
-                            ckks::read_ciphertext(deep.params(), deep.key_id(), level, &frame)
-                        });
-                        match read {
-                            Ok(raised) => {
-                                let mut pool = lock(&self.pool);
-                                outcome = message.ticket.and_then(|ticket| pool.take_ticket(ticket));
-                                // An evaluation that has ended waits for nothing.
-                                let _ = sender.send(raised);
-                                Ok(())
-                            }
-                            Err(error) => {
-                                lock(&self.pool).put_back(task, sender);
-                                Err(error.into())
-                            }
-                        }
-                    })
-                }
+                Raised::Scores(frame) => self.take_scores(task, &frame, message.ticket, &mut outcome),
                 Raised::Sum(frame) => self.answer_task(task, Event::Raised { task, frame }),
                 Raised::Model { deep, scores } => {
                     self.answer_task(task, Event::Refreshed { task, deep, scores })
                 }
             };
-            match done {
-                Err(error @ Error::TaskOver { .. }) => over = Some(error),
-                other => other?,
+            if let Err(error) = done {
+                refused.get_or_insert(error);
             }
         }
-        // Another raiser may have been faster with a task that came beside the scores.
-        match (over, outcome) {
-            (Some(error), None) => Err(error),
-            (_, outcome) => Ok(outcome),
+        match (outcome, refused) {
+            // The decision counts, whatever became of the tasks beside it.
+            (Some(outcome), _) => Ok(Some(outcome)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
         }
+    }
+
+    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the frame
+    /// is refused, nothing is taken, and evaluation and user wait on.
+    fn take_scores(
+        &self,
+        task: u64,
+        frame: &[u8],
+        ticket: Option<Ticket>,
+        outcome: &mut Option<Receiver<Outcome>>,
+    ) -> Result<(), Error> {
+        // Nothing is read for an evaluation that does not wait.
+        let waits = lock(&self.pool).waits(task);
+        let raised = match waits {
+            Ok(()) => {
+                let (deep, level) = (self.shared.engine.deep(), self.created.packed.scores_level);
+                let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
+                Ok(rayon::scope(|_| read())?)
+            }
+            Err(over) => Err(over),
+        };
+        let mut pool = lock(&self.pool);
+        // Before the raise: the tickets of an evaluation are void when it ends.
+        let place = ticket.and_then(|ticket| pool.take_ticket(ticket));
+        *outcome = outcome.take().or(place);
+        // Where another raiser was faster, the user waits all the same.
+        pool.take_raise(task, raised?)
     }
 
     /// Applies the answer to a task of the bandit's own.
@@ -270,8 +277,8 @@ impl PackedServed {
     }
 
     /// The receipt of a feedback that was counted before, and what must be waited for until it is on disk.
-    fn counted_before(&self, receipt: Receipt) -> Result<(Applied, Option<Ticket>), Error> {
-        let ticket = lock(&self.live).flush(&self.shared.engine)?;
+    fn counted_before(&self, receipt: Receipt) -> Result<(Applied, hash_log::Ticket), Error> {
+        let ticket = lock(&self.live).flush()?;
         Ok((Applied::Counted(receipt), ticket))
     }
 
@@ -294,14 +301,20 @@ impl PackedServed {
     /// Writes a snapshot. If that fails, the log has everything.
     fn save(&self) {
         let _alone = lock(&self.snapshots);
-        let snapshot = {
+        let (snapshot, written) = {
             let live = lock(&self.live);
             if live.deleted {
                 return;
             }
-            live.snapshot()
+            (live.snapshot(), live.flush())
         };
-        let saved = snapshot.write(&self.shared.engine).and_then(|head| lock(&self.live).trim(&head));
+        let save = || {
+            // A snapshot that is ahead of its log would be refused at the next start.
+            written?.wait()?;
+            let head = snapshot.write(&self.shared.engine)?;
+            lock(&self.live).trim(&head)
+        };
+        let saved = save();
         if let Err(error) = saved {
             tracing::error!(bandit = self.created.id, %error, "no snapshot was written; the log has everything");
         }
@@ -361,7 +374,7 @@ impl PackedServed {
 /// What became of contexts.
 enum Scored {
     Answered(PackedReply),
-    Waits(tokio::sync::oneshot::Receiver<Outcome>),
+    Waits(Receiver<Outcome>),
 }
 
 impl Served for PackedServed {
@@ -415,11 +428,15 @@ impl Served for PackedServed {
     }
 
     fn delete(&self) -> Result<(), Error> {
+        let alone = lock(&self.snapshots);
         let mut live = lock(&self.live);
         if live.deleted {
             return Err(self.deleted());
         }
-        live.delete()
+        live.delete()?;
+        drop((live, alone));
+        self.end_all();
+        Ok(())
     }
 }
 

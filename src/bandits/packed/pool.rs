@@ -20,9 +20,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
@@ -33,6 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const RAISER_RETURNS: Duration = Duration::from_secs(1);
 /// The time after which an evaluation without a raise ends.
 const LONGEST_RAISE: Duration = Duration::from_secs(60);
+/// The time that the last one who can be asked for a raise gets.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// The time after which an evaluation without a raise leaves its turn to another one.
+const LATE: Duration = Duration::from_secs(4);
+/// The most evaluations of a server that have left their turns.
+const MOST_LATE: usize = 16;
 /// The time after which a task of the bandit's own is given to the next raiser.
 const TASK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,11 +47,15 @@ const TASK_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Stages {
     /// Evaluations from seal to answer. While one is raised, another one computes.
     sealed: Arc<Semaphore>,
+    /// Evaluations whose raise is late.
+    late: Arc<Semaphore>,
     /// Evaluations that compute.
     computing: Arc<Semaphore>,
     /// Uploads that are read and multiplied.
     pub(super) uploads: Arc<Semaphore>,
-    /// Users who wait.
+    /// Bodies of raises that are read.
+    pub(super) raises: Arc<Semaphore>,
+    /// Users who wait, or have waited in an evaluation that has not ended.
     pub(super) waiting: Arc<Semaphore>,
 }
 
@@ -55,8 +65,10 @@ impl Stages {
         let threads = rayon::current_num_threads();
         Stages {
             sealed: semaphore(2),
+            late: semaphore(MOST_LATE),
             computing: semaphore(1),
             uploads: semaphore(threads + 1),
+            raises: semaphore(threads + 1),
             waiting: semaphore(MOST_WAITING),
         }
     }
@@ -90,6 +102,8 @@ pub(super) struct Pool {
 struct Gathering {
     packer: Packer,
     model: Arc<Ciphertext>,
+    /// The number of feedbacks in this model.
+    model_feedbacks: u64,
     users: Vec<User>,
 }
 
@@ -98,6 +112,7 @@ struct User {
     /// Its number in the evaluation.
     number: usize,
     sender: oneshot::Sender<Outcome>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// The frames of the answers of an evaluation, and seconds of its parts.
@@ -117,6 +132,22 @@ enum Asked {
     Nobody,
 }
 
+/// An evaluation that waits for its raise. Dropped, it takes no raise any more, and its tickets are void.
+struct Raising<'a> {
+    pool: &'a Mutex<Pool>,
+    task: u64,
+    tickets: Vec<Ticket>,
+}
+
+impl Drop for Raising<'_> {
+    fn drop(&mut self) {
+        let mut pool = lock(self.pool);
+        pool.raising.remove(&self.task);
+        pool.withdraw(self.task);
+        self.tickets.iter().for_each(|ticket| drop(pool.tickets.remove(ticket)));
+    }
+}
+
 /// A pack that is closed, and what its evaluation needs.
 struct Sealed {
     circuit: helba::packed::circuit::PackedCircuit,
@@ -128,17 +159,22 @@ struct Sealed {
 }
 
 impl Pool {
-    /// Takes the raise of an evaluation.
+    /// Checks that an evaluation waits for its raise.
+    ///
+    /// # Errors
+    /// [`Error::TaskOver`].
+    pub(super) fn waits(&self, id: u64) -> Result<(), Error> {
+        if self.raising.contains_key(&id) { Ok(()) } else { Err(Error::TaskOver { task: id }) }
+    }
+
+    /// Gives an evaluation its raise.
     ///
     /// # Errors
     /// [`Error::TaskOver`] if it was raised before, or has ended.
-    pub(super) fn take_raise(&mut self, id: u64) -> Result<oneshot::Sender<Ciphertext>, Error> {
-        self.raising.remove(&id).ok_or(Error::TaskOver { task: id })
-    }
-
-    /// Puts a raise back whose answer could not be read.
-    pub(super) fn put_back(&mut self, id: u64, sender: oneshot::Sender<Ciphertext>) {
-        self.raising.insert(id, sender);
+    pub(super) fn take_raise(&mut self, id: u64, raised: Ciphertext) -> Result<(), Error> {
+        let over = Error::TaskOver { task: id };
+        let Some(sender) = self.raising.remove(&id) else { return Err(over) };
+        sender.send(raised).map_err(|_| over)
     }
 
     /// Where the user with this ticket waits.
@@ -169,6 +205,16 @@ impl Pool {
             || self.raisers.iter().any(|raiser| !raiser.is_closed())
     }
 
+    /// Takes back a task that no raiser came for.
+    fn withdraw(&mut self, id: u64) {
+        let before = self.queued.len();
+        self.queued.retain(|tasks| tasks.iter().all(|task| task.id != id));
+        if self.queued.len() < before {
+            // A task of the bandit's own may have been with it: the next one who comes is asked.
+            self.asked = None;
+        }
+    }
+
     /// Gives `tasks` to a raiser that waits, or returns them.
     fn give(&mut self, mut tasks: Vec<RaiseTask>) -> Result<(), Vec<RaiseTask>> {
         while let Some(raiser) = self.raisers.pop_front() {
@@ -182,8 +228,8 @@ impl Pool {
 }
 
 impl PackedServed {
-    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
-    /// the one that the scores were computed with.
+    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is the
+    /// one that the scores were computed with, of that many feedbacks. `place` is taken if the user joins.
     ///
     /// # Errors
     /// [`Error::Helba`] never after the keys were found.
@@ -191,6 +237,8 @@ impl PackedServed {
         self: &Arc<Self>,
         scores: Ciphertext,
         model: &Arc<Ciphertext>,
+        model_feedbacks: u64,
+        place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
@@ -205,14 +253,15 @@ impl PackedServed {
         let fresh = pool.gathering.is_none();
         if fresh {
             let packer = self.shared.engine.packer()?;
-            pool.gathering = Some(Gathering { packer, model: model.clone(), users: Vec::new() });
+            pool.gathering =
+                Some(Gathering { packer, model: model.clone(), model_feedbacks, users: Vec::new() });
         }
         let (sender, receiver) = oneshot::channel();
         let mut full = false;
         if let Some(gathering) = &mut pool.gathering {
             let position = gathering.packer.push(scores).map_err(helba::Error::from)?;
             let number = self.exchanges.layout.user_at(position);
-            gathering.users.push(User { number, sender });
+            gathering.users.push(User { number, sender, _place: place.take() });
             full = gathering.users.len() == self.created.packed.users;
         }
         if full {
@@ -245,8 +294,8 @@ impl PackedServed {
     }
 
     /// Seals a pack, has it raised, evaluates it and answers its users.
-    async fn evaluate(self: &Arc<Self>, gathering: Gathering, turn: tokio::sync::OwnedSemaphorePermit) {
-        let Gathering { packer, users, .. } = gathering;
+    async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: OwnedSemaphorePermit) {
+        let Gathering { packer, users, model_feedbacks, .. } = gathering;
         let mut users: Vec<User> = users.into_iter().filter(|user| !user.sender.is_closed()).collect();
         if users.is_empty() {
             return;
@@ -254,7 +303,7 @@ impl PackedServed {
         let count = users.len();
         let served = self.clone();
         let began = Instant::now();
-        let sealed = blocking(move || served.seal(packer, count)).await;
+        let sealed = blocking(move || served.seal(packer, count, model_feedbacks)).await;
         tracing::debug!(
             bandit = self.created.id,
             users = count,
@@ -262,26 +311,34 @@ impl PackedServed {
             "sealed"
         );
         let done = match sealed {
-            Ok(sealed) => self.raise_and_answer(sealed, &mut users).await,
+            Ok(sealed) => self.raise_and_answer(sealed, &mut users, &mut turn).await,
             Err(error) => Err(error),
         };
         drop(turn);
         if let Err(error) = done {
             tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");
+            let deleted = lock(&self.live).deleted;
             for user in users {
-                let _ = user.sender.send(Err(Error::NotEvaluated { why: error.to_string() }));
+                let why = error.to_string();
+                let error = if deleted { self.deleted() } else { Error::NotEvaluated { why } };
+                let _ = user.sender.send(Err(error));
             }
         }
     }
 
-    fn seal(&self, packer: Packer, users: usize) -> Result<Sealed, Error> {
+    /// `model_feedbacks` belongs to the model of the scores, which may have been replaced since.
+    fn seal(&self, packer: Packer, users: usize, model_feedbacks: u64) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
-        let (first_round, model_feedbacks, scalars) = {
+        let first_round = {
             let mut live = lock(&self.live);
-            let first = live.take_rounds(engine, users as u64)?;
-            (first, live.bandit.model_feedbacks(), live.bandit.scalars(first + users as u64 - 1))
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            live.take_rounds(engine, users as u64)?
         };
+        let last = first_round + users as u64 - 1;
+        let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factor = circuit.factor(self.exchanges.layout.log_range());
         let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
@@ -289,7 +346,13 @@ impl PackedServed {
         Ok(Sealed { circuit, factor, seed: masked.seed, masked: frame, first_round, model_feedbacks })
     }
 
-    async fn raise_and_answer(self: &Arc<Self>, sealed: Sealed, users: &mut Vec<User>) -> Result<(), Error> {
+    /// `turn` is the turn of the evaluation, and another one when its raise was late.
+    async fn raise_and_answer(
+        self: &Arc<Self>,
+        sealed: Sealed,
+        users: &mut Vec<User>,
+        turn: &mut OwnedSemaphorePermit,
+    ) -> Result<(), Error> {
         let began = Instant::now();
         let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks } = sealed;
         // What the mask becomes is computed while the raiser works.
@@ -300,28 +363,34 @@ impl PackedServed {
         let id = os_rng()?.next_u64() | 1 << 63;
         let task = RaiseTask { id, kind: TaskKind::Scores { factor }, masked };
         let (sender, mut raised) = oneshot::channel();
-        lock(&self.pool).raising.insert(id, sender);
-        let mut tickets = Vec::new();
-        let (mut asked, mut queued) = (0, false);
+        let mut raising = self.begin(id, sender)?;
+        let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
         let raised = loop {
-            let patience = match self.ask(&task, users, &mut asked, &mut tickets, &mut queued)? {
+            if began.elapsed() >= LONGEST_RAISE || last.elapsed() >= LAST_PATIENCE {
+                return Err(Error::NotRaised);
+            }
+            let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
                 Asked::Queued => RAISER_RETURNS,
-                Asked::Nobody if began.elapsed() >= LONGEST_RAISE => break Err(Error::NotRaised),
-                Asked::Raiser | Asked::Nobody => PATIENCE,
+                Asked::Raiser => {
+                    last = Instant::now();
+                    PATIENCE
+                }
+                Asked::Nobody => PATIENCE,
             };
             match tokio::time::timeout(patience, &mut raised).await {
-                Ok(Ok(raised)) => break Ok(raised),
-                Ok(Err(_)) => break Err(Error::Broken("a raise that was dropped")),
-                Err(_) if users.iter().all(|user| user.sender.is_closed()) => break Err(Error::NotRaised),
+                Ok(Ok(raised)) => break raised,
+                // The bandit was deleted.
+                Ok(Err(_)) => return Err(self.deleted()),
+                Err(_) if users.iter().all(|user| user.sender.is_closed()) => return Err(Error::NotRaised),
                 Err(_) => {}
             }
+            if began.elapsed() >= LATE && !std::mem::replace(&mut late, true) {
+                match self.shared.stages.late.clone().try_acquire_owned() {
+                    Ok(place) => *turn = place,
+                    Err(_) => late = false,
+                }
+            }
         };
-        let forget = || {
-            let mut pool = lock(&self.pool);
-            pool.raising.remove(&id);
-            tickets.iter().for_each(|ticket| drop(pool.tickets.remove(ticket)));
-        };
-        let raised = raised.inspect_err(|_| forget())?;
         let raise_seconds = began.elapsed().as_secs_f64();
         let mask =
             mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
@@ -340,7 +409,6 @@ impl PackedServed {
             Ok(computed) => computed,
             Err(error) => {
                 *users = waiting;
-                forget();
                 return Err(error);
             }
         };
@@ -353,7 +421,7 @@ impl PackedServed {
             // A user who is gone leaves a round without feedback.
             let _ = user.sender.send(Ok(PackedReply { decision: Some(decision), ..PackedReply::default() }));
         }
-        forget();
+        drop(raising);
         tracing::info!(
             bandit = self.created.id,
             users = count,
@@ -364,6 +432,25 @@ impl PackedServed {
             "evaluated"
         );
         Ok(())
+    }
+
+    /// Lets the raise of an evaluation come.
+    fn begin(&self, task: u64, sender: oneshot::Sender<Ciphertext>) -> Result<Raising<'_>, Error> {
+        let mut pool = lock(&self.pool);
+        if lock(&self.live).deleted {
+            return Err(self.deleted());
+        }
+        pool.raising.insert(task, sender);
+        drop(pool);
+        Ok(Raising { pool: &self.pool, task, tickets: Vec::new() })
+    }
+
+    /// Ends what waits, after the bandit was deleted: users get an error, and raisers nothing.
+    pub(super) fn end_all(&self) {
+        let Pool { gathering, .. } = std::mem::take(&mut *lock(&self.pool));
+        for user in gathering.into_iter().flat_map(|gathering| gathering.users) {
+            let _ = user.sender.send(Err(self.deleted()));
+        }
     }
 
     /// The frames of the answers of `users`, in their order.
@@ -418,7 +505,7 @@ impl PackedServed {
             pool.queued.push_back(tasks);
             return Ok(Asked::Queued);
         }
-        pool.queued.retain(|tasks| tasks.iter().all(|other| other.id != task.id));
+        pool.withdraw(task.id);
         while let Some(user) = users.get_mut(*asked) {
             *asked += 1;
             if user.sender.is_closed() {

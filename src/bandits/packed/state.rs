@@ -31,6 +31,8 @@ pub(super) struct Live {
     pub(super) bandit: PackedBandit,
     /// The last round that was given out.
     pub(super) round: u64,
+    /// Rounds up to this one are reserved on disk.
+    reserved: u64,
     pub(super) deleted: bool,
     head: Head,
     log: Log,
@@ -63,13 +65,22 @@ impl Live {
         engine: &PackedEngine,
         bandit: PackedBandit,
     ) -> Result<Self, Error> {
-        let (folder, new) = (root.join(id), root.join(format!("{id}.new")));
+        let new = root.join(format!("{id}.new"));
         let mut private = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.recursive(true).create(root).map_err(|e| Error::disk(root, e))?;
         host::sync_folder_of(root).map_err(|e| Error::disk(root, e))?;
         private.recursive(false).create(&new).map_err(|e| Error::disk(&new, e))?;
+        Self::fill(root, id, engine, bandit).inspect_err(|_| {
+            // What stays is removed at the next start.
+            let _ = fs::remove_dir_all(&new);
+        })
+    }
+
+    /// Writes log and snapshot of a new bandit into its folder, and gives that its name.
+    fn fill(root: &Path, id: &str, engine: &PackedEngine, bandit: PackedBandit) -> Result<Self, Error> {
+        let (folder, new) = (root.join(id), root.join(format!("{id}.new")));
         let mut salt = [0; 32];
         os_rng()?.fill_bytes(&mut salt);
         let identity = identity(id, engine);
@@ -79,7 +90,7 @@ impl Live {
         fs::rename(&new, &folder).map_err(|e| Error::disk(&folder, e))?;
         host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
         let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
-        Ok(Live { bandit, round: 0, deleted: false, head, log, folder, segment: head })
+        Ok(Live { bandit, round: 0, reserved: 0, deleted: false, head, log, folder, segment: head })
     }
 
     /// Reads the snapshot of a bandit and applies the events after it.
@@ -87,23 +98,25 @@ impl Live {
     /// # Errors
     /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
     pub(super) fn load(root: &Path, id: &str, engine: &PackedEngine) -> Result<Self, Error> {
-        let folder = root.join(id);
-        let corrupt =
-            |why: String| Error::CorruptState { bandit: id.to_string(), folder: folder.clone(), why };
-        let path = folder.join("snapshot");
+        let (folder, path) = (root.join(id), root.join(id).join("snapshot"));
+        let corrupt = |path: &Path, why: String| Error::CorruptState {
+            bandit: id.to_string(),
+            folder: path.to_owned(),
+            why,
+        };
         let bytes = fs::read(&path).map_err(|e| Error::disk(&path, e))?;
-        let (head, mut bandit) = read_snapshot(&bytes, engine).map_err(&corrupt)?;
+        let (head, mut bandit) = read_snapshot(&bytes, engine).map_err(|why| corrupt(&path, why))?;
         let mut last = head;
         let (log, _) =
             Log::open::<Error>(&folder, &identity(id, engine), LONGEST_EVENT, &head, |at, bytes| {
-                let event = Event::from_bytes(bytes).map_err(|e| corrupt(e.to_string()))?;
-                bandit.apply(engine, &event).map_err(|e| corrupt(e.to_string()))?;
+                let event = Event::from_bytes(bytes).map_err(|e| corrupt(&folder, e.to_string()))?;
+                bandit.apply(engine, &event).map_err(|e| corrupt(&folder, e.to_string()))?;
                 last = *at;
                 Ok(())
             })?;
         // Rounds up to the reserved one may have been given out.
         let round = bandit.reserved();
-        Ok(Live { bandit, round, deleted: false, head: last, log, folder, segment: head })
+        Ok(Live { bandit, round, reserved: round, deleted: false, head: last, log, folder, segment: head })
     }
 
     /// Applies an event and appends it to the log. On an error nothing has changed, or the log takes no more
@@ -121,34 +134,30 @@ impl Live {
         Ok(Pending { applied, ticket })
     }
 
-    /// What must be waited for until every event so far is on disk. An event that changes nothing stands
-    /// behind the others if one of them is not.
-    ///
-    /// # Errors
-    /// [`Error::Log`].
-    pub(super) fn flush(&mut self, engine: &PackedEngine) -> Result<Option<Ticket>, Error> {
-        if self.log.head().records >= self.head.records {
-            return Ok(None);
-        }
-        let event = Event::Rounds(self.bandit.reserved());
-        Ok(Some(self.change(engine, &event)?.ticket))
-    }
-
     /// The next `count` rounds, of which the first is returned. They are reserved on disk before.
     ///
     /// # Errors
     /// [`Error::Log`].
     pub(super) fn take_rounds(&mut self, engine: &PackedEngine, count: u64) -> Result<u64, Error> {
-        while self.round + count > self.bandit.reserved() {
+        while self.round + count > self.reserved {
             let event = self.bandit.reserve();
             self.change(engine, &event)?.ticket.wait()?;
+            self.reserved = self.bandit.reserved();
         }
         let first = self.round + 1;
         self.round += count;
         Ok(first)
     }
 
-    /// What a snapshot of now holds.
+    /// A ticket that is durable when all events until now are.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn flush(&self) -> Result<Ticket, Error> {
+        Ok(self.log.flush()?)
+    }
+
+    /// What a snapshot of now holds. It may be written once the events until now are durable.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot { bandit: self.bandit.clone(), head: self.head, folder: self.folder.clone() }
     }

@@ -1,0 +1,177 @@
+//! Users of packed bandits over HTTP, and their exact twin.
+
+use crate::fixture::*;
+use protocol::{Answers, BanditConfig, Decisions, Receipt, Status};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use std::sync::Mutex;
+use testkit::ClearTwin;
+use user_client::{Choice, Client, PackedDevice};
+use wire::{PackedCreated, PackedView};
+
+/// What pays in every test here.
+const THETA: [f64; D] = [0.8, -0.6];
+/// How much less than the best index of the twin that of the arm played may be: the resolution of the
+/// comparison on toy keys, as in the tests of `helba`.
+const RESOLUTION: f64 = 1e-2;
+
+pub(crate) fn packed(answers: Answers) -> BanditConfig {
+    BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(D, K) }
+}
+
+pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(seed)
+}
+
+/// A device of a packed bandit. Threads may share it.
+pub(crate) struct User {
+    /// Speaks HTTP by hand.
+    pub(crate) http: Device,
+    pub(crate) client: Client,
+    pub(crate) device: PackedDevice<'static>,
+}
+
+impl User {
+    /// A new bandit, and a user of it.
+    pub(crate) fn create(http: Device, answers: Answers) -> Self {
+        let body = serde_json::to_vec(&packed(answers)).unwrap();
+        let created: PackedCreated = serde_json::from_slice(&http.post("/bandits", &body).ok()).unwrap();
+        Self::join(http, &created)
+    }
+
+    pub(crate) fn join(http: Device, created: &PackedCreated) -> Self {
+        let client = client(&http);
+        let device = http.keys.device().join(created).unwrap();
+        User { http, client, device }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.device.created().id
+    }
+
+    pub(crate) fn path(&self, rest: &str) -> String {
+        format!("/bandits/{}{rest}", self.id())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let body = self.http.get(&self.path("")).ok();
+        serde_json::from_slice::<PackedView>(&body).unwrap().status
+    }
+
+    /// Asks for a decision and raises what it is asked for.
+    pub(crate) fn decide(&self, rows: &[Vec<f64>], rng: &mut ChaCha20Rng) -> Choice {
+        self.device.play(&self.client, rows, rng).unwrap().choice
+    }
+
+    pub(crate) fn send(&self, choice: &Choice, feedback: &[u8]) -> Answer {
+        self.http.post(&self.path(&format!("/decisions/{}/feedback", choice.id)), feedback)
+    }
+
+    /// The feedback after the arm of `choice` was played.
+    pub(crate) fn feedback(&self, rows: &[Vec<f64>], choice: &Choice, rng: &mut ChaCha20Rng) -> Receipt {
+        let x = &rows[choice.arm];
+        let frame = self.device.feedback(x, reward(x), rng).unwrap();
+        serde_json::from_slice(&self.send(choice, &frame).ok()).unwrap()
+    }
+
+    /// A decision and its feedback.
+    pub(crate) fn round(&self, history: &History, rng: &mut ChaCha20Rng) -> Receipt {
+        let rows = random_rows(rng);
+        let choice = self.decide(&rows, rng);
+        let receipt = self.feedback(&rows, &choice, rng);
+        history.add(rows, choice, &receipt);
+        receipt
+    }
+
+    /// Waits for tasks and raises them, until `over`. Returns the number of messages.
+    pub(crate) fn raise_until(&self, over: impl Fn() -> bool, rng: &mut ChaCha20Rng) -> usize {
+        let mut messages = 0;
+        while !over() {
+            messages += usize::from(self.raise_once(rng));
+        }
+        messages
+    }
+
+    /// Waits a second for tasks, and raises them.
+    pub(crate) fn raise_once(&self, rng: &mut ChaCha20Rng) -> bool {
+        let limits = self.device.limits();
+        let Some(reply) = self.client.raises(self.id(), limits, 1).unwrap() else { return false };
+        let reply = self.device.read(&reply).unwrap();
+        assert!(reply.choice.is_none() && reply.ticket.is_none() && !reply.tasks.is_empty());
+        let body = self.device.raise(&reply.tasks, None, rng).unwrap();
+        // A user may have been faster.
+        let answer = self.http.post(&self.path("/raises"), &body);
+        if answer.status != 200 {
+            assert_eq!(answer.problem().reason.as_deref(), Some("task_over"));
+        }
+        true
+    }
+
+    /// Raises what the bandit itself asks for, until it asks for nothing more.
+    pub(crate) fn settle(&self, rng: &mut ChaCha20Rng) -> Status {
+        loop {
+            let status = self.status();
+            if !status.updating && !status.refresh_due {
+                return status;
+            }
+            self.raise_once(rng);
+        }
+    }
+}
+
+fn client(http: &Device) -> Client {
+    let token = wire::AccessToken::from_bytes(http.keys.token().as_bytes()).unwrap();
+    Client::new(http.server()).unwrap().with_token(token)
+}
+
+pub(crate) fn random_rows(rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
+    let mut unit = || {
+        let angle = f64::from(rng.next_u32()) / 2f64.powi(32) * std::f64::consts::TAU;
+        vec![angle.cos(), angle.sin()]
+    };
+    (0..K).map(|_| unit()).collect()
+}
+
+pub(crate) fn reward(x: &[f64]) -> f64 {
+    x.iter().zip(THETA).map(|(a, b)| a * b).sum()
+}
+
+/// What users were answered, for the twin.
+#[derive(Default)]
+pub(crate) struct History(Mutex<Vec<(Vec<Vec<f64>>, Choice, u64)>>);
+
+impl History {
+    pub(crate) fn add(&self, rows: Vec<Vec<f64>>, choice: Choice, receipt: &Receipt) {
+        self.0.lock().unwrap().push((rows, choice, receipt.feedbacks));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// Checks every answer against the twin, which learnt the feedbacks in the server's order, and returns
+    /// the cosine of its last estimate and the vector that pays.
+    pub(crate) fn check(self) -> f64 {
+        let mut rounds = self.0.into_inner().unwrap();
+        let mut twin = ClearTwin::new(packed(Answers::Arm));
+        rounds.sort_by_key(|(.., feedbacks)| *feedbacks);
+        for (at, (rows, choice, feedbacks)) in rounds.iter().enumerate() {
+            assert_eq!(*feedbacks, at as u64 + 1, "each feedback has its own number");
+            twin.learn(&rows[choice.arm], reward(&rows[choice.arm]));
+        }
+        let mut ids: Vec<_> = rounds.iter().map(|(_, choice, _)| choice.id.to_string()).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), rounds.len(), "each decision has its own id");
+        rounds.sort_by_key(|(_, choice, _)| choice.model_feedbacks);
+        for (rows, choice, _) in &rounds {
+            assert!(choice.reliable, "{:?}", choice.values);
+            let indices = twin.indices(rows, choice.round, choice.model_feedbacks);
+            let best = indices.iter().copied().fold(f64::MIN, f64::max);
+            let short = best - indices[choice.arm];
+            assert!(short < RESOLUTION, "round {}: {short}, {indices:?} {:?}", choice.round, choice.values);
+        }
+        let omega = twin.model().1;
+        omega.iter().zip(THETA).map(|(a, b)| a * b).sum::<f64>() / omega.norm()
+    }
+}
