@@ -39,7 +39,9 @@ pub(crate) fn serve_if_asked() -> Result<()> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         std::io::stdout().flush()?;
-        let connections = helba_server::Connections::default();
+        // Many clients of one address.
+        let most = 4096;
+        let connections = helba_server::Connections { most, most_an_address: most, ..Default::default() };
         helba_server::serve(listener, helba_server::app(state), connections, std::future::pending()).await;
         std::process::exit(0)
     })

@@ -5,6 +5,7 @@
 //!
 //! Locks are taken in the order pool, live. Neither is held while something is computed that takes long.
 
+mod pace;
 mod pool;
 mod state;
 
@@ -13,6 +14,7 @@ use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
+use pace::Pace;
 pub(crate) use pool::Stages;
 use pool::{Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, DecisionId, Exchanges, Receipt};
@@ -21,8 +23,9 @@ use service::{Body, Content};
 use state::{Live, Pending};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
 use tokio::sync::oneshot::Receiver;
 use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises, Ticket};
 
@@ -47,6 +50,10 @@ pub(crate) struct PackedServed {
     shared: Shared,
     live: Mutex<Live>,
     pool: Mutex<Pool>,
+    /// One permit, held from the seal of an evaluation to its answers: users who come meanwhile share the next
+    /// one.
+    turns: Arc<Semaphore>,
+    pace: Mutex<Pace>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -82,7 +89,8 @@ impl PackedServed {
         let keys = ((deep.params(), deep.key_id()), (small, engine.key_id()));
         let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
-        Ok(PackedServed { created, limits, exchanges, shared, live, pool, snapshots })
+        let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
+        Ok(PackedServed { created, limits, exchanges, shared, live, pool, turns, pace, snapshots })
     }
 
     fn deleted(&self) -> Error {
@@ -102,6 +110,7 @@ impl PackedServed {
     pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        lock(&self.pace).ask(Instant::now());
         let upload = stages.uploads.clone().acquire_owned().await;
         let served = self.clone();
         let joined = blocking(move || {
@@ -331,20 +340,30 @@ impl PackedServed {
             Ok(Some(_)) => {}
             Err(error) => return tracing::error!(bandit = self.created.id, %error, "update failed"),
         }
+        let pause = lock(&self.pace).pause(Instant::now());
+        let served = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            served.queue_update();
+        });
+    }
+
+    fn queue_update(self: Arc<Self>) {
         let served = self.clone();
         self.shared.updates.clone().queue(move || {
             let inputs = lock(&served.live).bandit.update();
             // Another turn may have computed it.
             let Ok(Some(update)) = inputs else { return };
-            let began = std::time::Instant::now();
+            let began = Instant::now();
             match rayon::scope(|_| update.run(&served.shared.engine)) {
                 Ok(masked) => lock(&served.live).bandit.updated(&update, masked),
                 Err(error) => {
                     return tracing::error!(bandit = served.created.id, %error, "update failed");
                 }
             }
-            let seconds = began.elapsed().as_secs_f64();
-            tracing::info!(bandit = served.created.id, seconds, "updated");
+            let took = began.elapsed();
+            lock(&served.pace).update(Instant::now(), took);
+            tracing::info!(bandit = served.created.id, seconds = took.as_secs_f64(), "updated");
             served.offer_task();
         });
     }

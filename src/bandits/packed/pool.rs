@@ -3,7 +3,7 @@
 //! | stage | begins |
 //! |---|---|
 //! | gathering | with the first user who waits |
-//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when at most one other evaluation of the server is under way |
+//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most one of the server is under way |
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
 //! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
@@ -72,6 +72,13 @@ impl Stages {
             waiting: semaphore(MOST_WAITING),
         }
     }
+}
+
+/// The turn of an evaluation, or its place among those whose raise is late.
+struct Turn {
+    /// `None` if the raise is late: the next evaluation of the bandit may begin.
+    _bandit: Option<OwnedSemaphorePermit>,
+    _server: OwnedSemaphorePermit,
 }
 
 /// The most users who wait for a packed decision on a server.
@@ -277,24 +284,31 @@ impl PackedServed {
     /// it until then.
     async fn close_later(self: Arc<Self>, opened: Instant) {
         tokio::time::sleep(WINDOW.saturating_sub(opened.elapsed())).await;
-        let Ok(turn) = self.shared.stages.sealed.clone().acquire_owned().await else { return };
+        let Some(turn) = self.turn().await else { return };
         let gathering = lock(&self.pool).gathering.take();
         if let Some(gathering) = gathering {
             self.evaluate(gathering, turn).await;
         }
     }
 
+    /// Waits for the turn of an evaluation of this bandit.
+    async fn turn(&self) -> Option<Turn> {
+        let bandit = self.turns.clone().acquire_owned().await.ok()?;
+        let server = self.shared.stages.sealed.clone().acquire_owned().await.ok()?;
+        Some(Turn { _bandit: Some(bandit), _server: server })
+    }
+
     fn spawn(self: &Arc<Self>, gathering: Gathering, wait: Duration) {
         let served = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            let Ok(turn) = served.shared.stages.sealed.clone().acquire_owned().await else { return };
+            let Some(turn) = served.turn().await else { return };
             served.evaluate(gathering, turn).await;
         });
     }
 
     /// Seals a pack, has it raised, evaluates it and answers its users.
-    async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: OwnedSemaphorePermit) {
+    async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
         let Gathering { packer, users, model_feedbacks, .. } = gathering;
         let mut users: Vec<User> = users.into_iter().filter(|user| !user.sender.is_closed()).collect();
         if users.is_empty() {
@@ -351,7 +365,7 @@ impl PackedServed {
         self: &Arc<Self>,
         sealed: Sealed,
         users: &mut Vec<User>,
-        turn: &mut OwnedSemaphorePermit,
+        turn: &mut Turn,
     ) -> Result<(), Error> {
         let began = Instant::now();
         let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks } = sealed;
@@ -386,7 +400,7 @@ impl PackedServed {
             }
             if began.elapsed() >= LATE && !std::mem::replace(&mut late, true) {
                 match self.shared.stages.late.clone().try_acquire_owned() {
-                    Ok(place) => *turn = place,
+                    Ok(place) => *turn = Turn { _bandit: None, _server: place },
                     Err(_) => late = false,
                 }
             }
