@@ -171,7 +171,7 @@ impl Bandits {
                     Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
                         let deep = engine.clone();
                         let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys)?;
-                        let (engine, stages) = (Arc::new(engine), Stages::new());
+                        let (engine, stages) = (Arc::new(engine), Stages::new()?);
                         Some(packed::Shared { engine, root: root.clone(), updates: updates.clone(), stages })
                     }
                     None => None,
@@ -201,7 +201,7 @@ impl Bandits {
         }
         match keys.as_ref().and_then(|keys| keys.packed.as_ref()) {
             Some(shared) => {
-                for (id, bandit) in packed::load(shared)? {
+                for (id, bandit) in packed::load(shared, restored)? {
                     bandit.update_if_due();
                     entries.insert(id, Entry::Loaded(bandit));
                 }

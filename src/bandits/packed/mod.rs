@@ -75,8 +75,11 @@ impl PackedServed {
     ///
     /// # Errors
     /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
-    pub(super) fn load(id: &str, shared: Shared) -> Result<Self, Error> {
-        let live = Live::load(&shared.root, id, &shared.engine)?;
+    pub(super) fn load(id: &str, shared: Shared, restored: bool) -> Result<Self, Error> {
+        let mut live = Live::load(&shared.root, id, &shared.engine)?;
+        if restored {
+            live.skip_rounds(&shared.engine)?;
+        }
         Self::new(id, live, shared)
     }
 
@@ -130,7 +133,9 @@ impl PackedServed {
         let mut place = Some(place);
         let engine = &self.shared.engine;
         let small = engine.params();
-        let contexts = ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body)?;
+        let stages = &self.shared.stages;
+        let read = || ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body);
+        let contexts = stages.beside(read)?;
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -140,10 +145,11 @@ impl PackedServed {
                 }
                 (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
             };
-            let scores = engine.score(&contexts, &model)?;
+            let scores = stages.beside(|| engine.score(&contexts, &model))?;
             if self.created.config.answers == Answers::Scores {
                 let mut rng = os_rng()?;
-                let answer = self.small_frame(engine.open_answer(&scores, &mut rng)?);
+                let answer = stages
+                    .beside(|| Ok::<_, Error>(self.small_frame(engine.open_answer(&scores, &mut rng)?)))?;
                 let (round, id) = {
                     let mut live = lock(&self.live);
                     if live.deleted {
@@ -273,6 +279,10 @@ impl PackedServed {
 
     /// Applies the answer to a task of the bandit's own.
     fn answer_task(self: &Arc<Self>, task: u64, event: Event) -> Result<(), Error> {
+        // The state machine takes a model before it was asked for, since a replay has no updates.
+        if lock(&self.live).bandit.task().is_none_or(|waits| waits.id != task) {
+            return Err(Error::TaskOver { task });
+        }
         let applied = match self.change(&event) {
             Err(Error::Helba(helba::Error::TaskOver { .. })) => return Err(Error::TaskOver { task }),
             applied => applied?,
@@ -297,7 +307,8 @@ impl PackedServed {
         if live.deleted {
             return Err(self.deleted());
         }
-        live.change(&self.shared.engine, event)
+        let (engine, live) = (&self.shared.engine, &mut *live);
+        self.shared.stages.beside(|| live.change(engine, event))
     }
 
     /// Applies an event, and returns when it is on disk.
@@ -463,9 +474,10 @@ impl Served for PackedServed {
 ///
 /// # Errors
 /// As [`PackedServed::load`].
-pub(super) fn load(shared: &Shared) -> Result<Vec<(String, Arc<PackedServed>)>, Error> {
+pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<PackedServed>)>, Error> {
     let ids = state::stored(&shared.root)?;
-    ids.into_iter().map(|id| Ok((id.clone(), Arc::new(PackedServed::load(&id, shared.clone())?)))).collect()
+    let load = |id: String| Ok((id.clone(), Arc::new(PackedServed::load(&id, shared.clone(), restored)?)));
+    ids.into_iter().map(load).collect()
 }
 
 /// The ids of the packed bandits in `root`, whose keys are missing.

@@ -18,6 +18,7 @@ use host::{lock, os_rng};
 use protocol::TaskKind;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -53,6 +54,9 @@ pub(crate) struct Stages {
     computing: Arc<Semaphore>,
     /// Uploads that are read and multiplied.
     pub(super) uploads: Arc<Semaphore>,
+    /// Threads for uploads and feedback. Those of evaluations take their own work first, so that an upload
+    /// would wait there until an evaluation ends.
+    pub(super) short: Arc<ThreadPool>,
     /// Bodies of raises that are read.
     pub(super) raises: Arc<Semaphore>,
     /// Users who wait, or have waited in an evaluation that has not ended.
@@ -60,17 +64,30 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    pub(crate) fn new() -> Self {
+    /// Fresh turns.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if no thread can be started.
+    pub(crate) fn new() -> Result<Self, Error> {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         let threads = rayon::current_num_threads();
-        Stages {
+        let short = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let name = short.thread_name(|i| format!("short-{i}"));
+        let short = Arc::new(name.build().map_err(|_| Error::Broken("threads that do not start"))?);
+        Ok(Stages {
             sealed: semaphore(2),
             late: semaphore(MOST_LATE),
             computing: semaphore(1),
             uploads: semaphore(threads + 1),
             raises: semaphore(threads + 1),
             waiting: semaphore(MOST_WAITING),
-        }
+            short,
+        })
+    }
+
+    /// Runs `work`, which takes some milliseconds and no lock, beside evaluations.
+    pub(super) fn beside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.short.install(work)
     }
 }
 
@@ -266,7 +283,8 @@ impl PackedServed {
         let (sender, receiver) = oneshot::channel();
         let mut full = false;
         if let Some(gathering) = &mut pool.gathering {
-            let position = gathering.packer.push(scores).map_err(helba::Error::from)?;
+            let packer = &mut gathering.packer;
+            let position = self.shared.stages.beside(|| packer.push(scores)).map_err(helba::Error::from)?;
             let number = self.exchanges.layout.user_at(position);
             gathering.users.push(User { number, sender, _place: place.take() });
             full = gathering.users.len() == self.created.packed.users;

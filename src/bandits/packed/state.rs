@@ -26,6 +26,9 @@ const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
+/// More rounds than are given out between a backup and its restoration.
+const SKIPPED_ROUNDS: u64 = 1 << 32;
+
 /// A packed bandit in memory, its log, and the position of memory in the log.
 pub(super) struct Live {
     pub(super) bandit: PackedBandit,
@@ -132,6 +135,17 @@ impl Live {
         self.bandit = bandit;
         self.head = self.head.after(&bytes);
         Ok(Pending { applied, ticket })
+    }
+
+    /// Gives out none of the rounds that were given out after the backup which this state comes from.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub(super) fn skip_rounds(&mut self, engine: &PackedEngine) -> Result<(), Error> {
+        let event = Event::Rounds(self.bandit.reserved() + SKIPPED_ROUNDS);
+        self.change(engine, &event)?.ticket.wait()?;
+        self.round = self.bandit.reserved();
+        Ok(())
     }
 
     /// The next `count` rounds, of which the first is returned. They are reserved on disk before.
