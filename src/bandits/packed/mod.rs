@@ -17,7 +17,7 @@ use host::{lock, os_rng};
 use pace::Pace;
 pub(crate) use pool::Stages;
 use pool::{Outcome, Pool, blocking};
-use protocol::{Answers, BanditConfig, DecisionId, Exchanges, Receipt};
+use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
 use rand::Rng;
 use service::{Body, Content};
 use state::{Live, Pending};
@@ -181,19 +181,18 @@ impl PackedServed {
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
         let counted = blocking(move || {
-            let round = match lock(&served.live).bandit.waiting(decision)? {
-                Ok(round) => round,
-                Err(receipt) => return served.counted_before(receipt),
-            };
-            let event = Event::Feedback { round, frame: body.to_vec() };
-            drop(body);
-            match served.begin_change(&event) {
-                Ok(Pending { applied, ticket }) => Ok((applied, ticket)),
-                // The same feedback may have been counted since.
-                Err(error) => match lock(&served.live).bandit.waiting(decision)? {
-                    Ok(_) => Err(error),
-                    Err(receipt) => served.counted_before(receipt),
-                },
+            let mut live = lock(&served.live);
+            if live.deleted {
+                return Err(served.deleted());
+            }
+            match live.bandit.waiting(decision)? {
+                Ok(round) => {
+                    let event = Event::Feedback { round, frame: body.to_vec() };
+                    let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;
+                    Ok((applied, ticket))
+                }
+                // It may have been counted a moment ago, and be on its way to the disk.
+                Err(receipt) => Ok((Applied::Counted(receipt), live.flush()?)),
             }
         });
         let (applied, ticket) = counted.await?;
@@ -293,12 +292,6 @@ impl PackedServed {
         self.update_if_due();
         self.offer_task();
         Ok(())
-    }
-
-    /// The receipt of a feedback that was counted before, and what must be waited for until it is on disk.
-    fn counted_before(&self, receipt: Receipt) -> Result<(Applied, hash_log::Ticket), Error> {
-        let ticket = lock(&self.live).flush()?;
-        Ok((Applied::Counted(receipt), ticket))
     }
 
     /// Applies an event, which is not on disk yet.
