@@ -148,8 +148,7 @@ impl PackedServed {
             let scores = stages.beside(|| engine.score(&contexts, &model))?;
             if self.created.config.answers == Answers::Scores {
                 let mut rng = os_rng()?;
-                let answer = stages
-                    .beside(|| Ok::<_, Error>(self.small_frame(engine.open_answer(&scores, &mut rng)?)))?;
+                let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
                 let (round, id) = {
                     let mut live = lock(&self.live);
                     if live.deleted {

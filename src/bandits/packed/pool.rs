@@ -28,6 +28,8 @@ use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
+/// The time after the answers for which the next pack stays open.
+const RETURN: Duration = Duration::from_millis(25);
 /// The time after which a raise is asked of the next raiser.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
@@ -346,6 +348,11 @@ impl PackedServed {
             Ok(sealed) => self.raise_and_answer(sealed, &mut users, &mut turn).await,
             Err(error) => Err(error),
         };
+        if count > 1 {
+            // Users who ask again at once share the next evaluation with those who wait already. Without the
+            // pause two halves of them would take turns.
+            tokio::time::sleep(RETURN).await;
+        }
         drop(turn);
         if let Err(error) = done {
             tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");

@@ -96,17 +96,13 @@ impl PackedEngine {
         Ok(self.scores.mul_unrescaled(contexts, model)?)
     }
 
-    /// The scores of one user as an answer of the open tier: flooded, and re-randomised.
-    ///
-    /// # Errors
-    /// As [`Self::score`].
-    pub fn open_answer<R: CryptoRng>(&self, scores: &Ciphertext, rng: &mut R) -> Result<Ciphertext, Error> {
-        let mut out = scores.clone();
+    /// The scores of one user as an answer of the open tier, flooded. It is not re-randomised: its user holds the
+    /// key and can compute the model from one answer, so that there is no more to hide.
+    pub fn open_answer<R: CryptoRng>(&self, mut scores: Ciphertext, rng: &mut R) -> Ciphertext {
         // What packing would multiply by.
-        self.scores.mul_integer_assign(&mut out, self.ring.gap as i64);
-        ckks::flood_assign(self.params(), &mut out, SCORES_FLOOD_BITS, rng);
-        ckks::rerandomise_assign(self.params(), &self.public_key, &mut out, rng);
-        Ok(out)
+        self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
+        ckks::flood_assign(self.params(), &mut scores, SCORES_FLOOD_BITS, rng);
+        scores
     }
 
     /// Ciphertexts of the ring of scores at the scale of `raise` under a fresh mask, re-randomised.
