@@ -28,8 +28,8 @@ use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
-/// The time after the answers for which the next pack stays open.
-const RETURN: Duration = Duration::from_millis(25);
+/// The longest time after the answers for which the next pack waits for users to come back.
+const RETURN: Duration = Duration::from_millis(60);
 /// The time after which a raise is asked of the next raiser.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
@@ -349,9 +349,7 @@ impl PackedServed {
             Err(error) => Err(error),
         };
         if count > 1 {
-            // Users who ask again at once share the next evaluation with those who wait already. Without the
-            // pause two halves of them would take turns.
-            tokio::time::sleep(RETURN).await;
+            self.wait_for_return(count).await;
         }
         drop(turn);
         if let Err(error) = done {
@@ -362,6 +360,19 @@ impl PackedServed {
                 let error = if deleted { self.deleted() } else { Error::NotEvaluated { why } };
                 let _ = user.sender.send(Err(error));
             }
+        }
+    }
+
+    /// Waits until about as many users wait as were just answered. Those who ask again at once then share the next
+    /// evaluation, where two groups of them would take turns otherwise.
+    async fn wait_for_return(&self, answered: usize) {
+        let began = Instant::now();
+        while began.elapsed() < RETURN {
+            let waiting = lock(&self.pool).gathering.as_ref().map_or(0, |gathering| gathering.users.len());
+            if waiting * 10 >= answered * 9 {
+                return;
+            }
+            tokio::time::sleep(RETURN / 12).await;
         }
     }
 
