@@ -88,6 +88,12 @@ struct Arguments {
     /// for this time.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().hold.as_secs())]
     hold: u64,
+    /// The most users who wait for packed decisions. Further ones are answered 503.
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_waiting)]
+    max_waiting: usize,
+    /// Seconds after which packed decisions are answered 503 if no holder of the key has raised their scores.
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs())]
+    raise_timeout: u64,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
     /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
     /// unless --listen is a loopback address.
@@ -232,7 +238,18 @@ async fn serve(arguments: Arguments) -> Result<()> {
         (address.ip().to_canonical().is_loopback() || !arguments.hosts.is_empty()).then_some(arguments.hosts);
     let body_memory = arguments.max_body_memory.saturating_mul(1 << 20);
     let hold = Duration::from_secs(arguments.hold);
-    let settings = Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored };
+    let (max_waiting, raise_timeout) = (arguments.max_waiting, Duration::from_secs(arguments.raise_timeout));
+    let settings = Settings {
+        max_in_flight,
+        max_bandits,
+        operator,
+        max_waiting,
+        raise_timeout,
+        body_memory,
+        hold,
+        hosts,
+        restored,
+    };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");
     let missing = app_state.keys_missing();

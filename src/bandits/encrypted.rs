@@ -344,7 +344,8 @@ mod tests {
 
     fn open(folder: &Path) -> Bandits {
         let room = Room { most: 64, clear_is_open: true, hold: HOLD };
-        Bandits::open(Some(bundle()), folder, room, false).unwrap()
+        let stages = crate::bandits::Stages::new(8, Duration::from_secs(1)).unwrap();
+        Bandits::open(Some(bundle()), folder, room, stages, false).unwrap()
     }
 
     const HOLD: Duration = Duration::from_secs(60);

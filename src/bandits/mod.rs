@@ -12,7 +12,7 @@ use helba::Engine;
 use helba::packed::PackedEngine;
 use host::{lock, os_rng};
 pub(crate) use packed::PackedServed;
-use packed::Stages;
+pub(crate) use packed::Stages;
 use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId, Decisions};
 use rand::Rng;
@@ -160,6 +160,7 @@ impl Bandits {
         bundle: Option<PublicBundle>,
         folder: &Path,
         room: Room,
+        stages: Stages,
         restored: bool,
     ) -> Result<Self, Error> {
         let (updates, root) = (Updates::new(), folder.join("packed"));
@@ -171,7 +172,7 @@ impl Bandits {
                     Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
                         let deep = engine.clone();
                         let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys)?;
-                        let (engine, stages) = (Arc::new(engine), Stages::new()?);
+                        let engine = Arc::new(engine);
                         Some(packed::Shared { engine, root: root.clone(), updates: updates.clone(), stages })
                     }
                     None => None,

@@ -26,7 +26,7 @@ mod raises;
 
 pub use problem::printable;
 
-use crate::bandits::{Bandits, BodyLimit, Reply, Room, Served};
+use crate::bandits::{Bandits, BodyLimit, Reply, Room, Served, Stages};
 use crate::error::Error;
 use crate::jobs::Admission;
 use access::Access;
@@ -69,6 +69,10 @@ pub struct Settings {
     pub restored: bool,
     /// Digest of the operator's token. Without one, everybody who reaches the port can use clear policies.
     pub operator: Option<TokenDigest>,
+    /// The most users who wait for packed decisions. Others are answered 503.
+    pub max_waiting: usize,
+    /// The time after which packed decisions are answered 503 if no holder of the key has raised their scores.
+    pub raise_timeout: Duration,
 }
 
 impl Default for Settings {
@@ -77,6 +81,8 @@ impl Default for Settings {
             max_in_flight: 32,
             max_bandits: 64,
             operator: None,
+            max_waiting: 8192,
+            raise_timeout: Duration::from_secs(60),
             body_memory: 256 << 20,
             hold: Duration::from_secs(60),
             hosts: None,
@@ -112,9 +118,11 @@ impl AppState {
         folder: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored } = settings;
+        let Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored, .. } =
+            settings;
         let room = Room { most: max_bandits, clear_is_open: operator.is_none(), hold };
-        let bandits = Bandits::open(bundle.into(), folder, room, restored)?;
+        let stages = Stages::new(settings.max_waiting, settings.raise_timeout)?;
+        let bandits = Bandits::open(bundle.into(), folder, room, stages, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,

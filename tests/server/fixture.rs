@@ -28,6 +28,7 @@ const LOG: &str = "error";
 pub(crate) struct Keys {
     pub(crate) bundle: PublicBundle,
     secret: SecretKey,
+    small: SecretKey,
     device: user_client::Device,
     folder: TempDir,
 }
@@ -43,13 +44,20 @@ impl Keys {
         std::fs::write(folder.path().join("secret.bundle"), &secret).unwrap();
         let bundle = PublicBundle::read(&public[..]).unwrap();
         let device = user_client::Device::read(&secret[..]).unwrap();
-        let secret = SecretBundle::read(&secret[..]).unwrap();
-        let (secret, _) = SecretKey::from_bytes(&bundle.params, &secret.frame).unwrap();
-        Keys { bundle, secret, device, folder }
+        let secrets = SecretBundle::read(&secret[..]).unwrap();
+        let (secret, _) = SecretKey::from_bytes(&bundle.params, &secrets.frame).unwrap();
+        let scores = secrets.scores.unwrap();
+        let (small, _) = SecretKey::from_bytes(&scores.params, &scores.frame).unwrap();
+        Keys { bundle, secret, small, device, folder }
     }
 
     pub(crate) fn token(&self) -> &AccessToken {
         self.device.token()
+    }
+
+    /// The secret key of the ring of scores.
+    pub(crate) fn small(&self) -> &SecretKey {
+        &self.small
     }
 
     /// The holder of the secret keys.

@@ -8,6 +8,8 @@ mod durable;
 mod fixture;
 mod hostile;
 mod packed;
+mod packed_durable;
+mod packed_hostile;
 mod packed_rounds;
 #[cfg(target_os = "linux")]
 mod power_loss;

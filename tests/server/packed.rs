@@ -1,13 +1,19 @@
-//! Users of packed bandits over HTTP, and their exact twin.
+//! Users of packed bandits over HTTP, their exact twin, and what a server has stored of them.
 
 use crate::fixture::*;
+use hash_log::Head;
+use helba::Engine;
+use helba::packed::{Event, PackedBandit, PackedEngine};
 use protocol::{Answers, BanditConfig, Decisions, Receipt, Status};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use std::sync::Mutex;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 use testkit::ClearTwin;
 use user_client::{Choice, Client, PackedDevice};
-use wire::{PackedCreated, PackedView};
+use wire::{PackedCreated, PackedView, PublicBundle, ScoreKeys};
 
 /// What pays in every test here.
 const THETA: [f64; D] = [0.8, -0.6];
@@ -45,6 +51,12 @@ impl User {
         User { http, client, device }
     }
 
+    /// The same user after the server started again.
+    pub(crate) fn at(self, address: SocketAddr) -> Self {
+        let http = Device::new(address, self.http.keys);
+        User { client: client(&http), http, device: self.device }
+    }
+
     pub(crate) fn id(&self) -> &str {
         &self.device.created().id
     }
@@ -56,6 +68,10 @@ impl User {
     pub(crate) fn status(&self) -> Status {
         let body = self.http.get(&self.path("")).ok();
         serde_json::from_slice::<PackedView>(&body).unwrap().status
+    }
+
+    pub(crate) fn contexts(&self, rng: &mut ChaCha20Rng) -> Vec<u8> {
+        self.device.contexts(&random_rows(rng), rng).unwrap()
     }
 
     /// Asks for a decision and raises what it is asked for.
@@ -138,7 +154,10 @@ pub(crate) fn reward(x: &[f64]) -> f64 {
 
 /// What users were answered, for the twin.
 #[derive(Default)]
-pub(crate) struct History(Mutex<Vec<(Vec<Vec<f64>>, Choice, u64)>>);
+pub(crate) struct History(Mutex<Vec<Round>>);
+
+/// Contexts, what was decided, and the number of the feedback.
+type Round = (Vec<Vec<f64>>, Choice, u64);
 
 impl History {
     pub(crate) fn add(&self, rows: Vec<Vec<f64>>, choice: Choice, receipt: &Receipt) {
@@ -163,15 +182,88 @@ impl History {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), rounds.len(), "each decision has its own id");
-        rounds.sort_by_key(|(_, choice, _)| choice.model_feedbacks);
-        for (rows, choice, _) in &rounds {
-            assert!(choice.reliable, "{:?}", choice.values);
-            let indices = twin.indices(rows, choice.round, choice.model_feedbacks);
-            let best = indices.iter().copied().fold(f64::MIN, f64::max);
-            let short = best - indices[choice.arm];
-            assert!(short < RESOLUTION, "round {}: {short}, {indices:?} {:?}", choice.round, choice.values);
+        // An evaluation has the width of its last round.
+        rounds.sort_by_key(|(_, choice, _)| choice.round);
+        let same =
+            |a: &Round, b: &Round| a.1.users == b.1.users && b.1.round < a.1.round + u64::from(a.1.users);
+        let mut evaluations: Vec<Vec<Round>> = Vec::new();
+        for round in rounds {
+            match evaluations.last_mut().filter(|evaluation| same(&evaluation[0], &round)) {
+                Some(evaluation) => evaluation.push(round),
+                None => evaluations.push(vec![round]),
+            }
+        }
+        evaluations.sort_by_key(|evaluation| evaluation[0].1.model_feedbacks);
+        for evaluation in &evaluations {
+            let last = evaluation[evaluation.len() - 1].1.round;
+            for (rows, choice, _) in evaluation {
+                assert!(choice.reliable, "{:?}", choice.values);
+                let indices = twin.indices(rows, last, choice.model_feedbacks);
+                let best = indices.iter().copied().fold(f64::MIN, f64::max);
+                let short = best - indices[choice.arm];
+                assert!(short < RESOLUTION, "round {}: {indices:?} {:?}", choice.round, choice.values);
+            }
         }
         let omega = twin.model().1;
         omega.iter().zip(THETA).map(|(a, b)| a * b).sum::<f64>() / omega.norm()
     }
+}
+
+/// Waits until `done`, at most a minute.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asks for a decision by hand, and returns the answer as it is.
+pub(crate) fn ask(user: &User, contexts: &[u8]) -> Answer {
+    user.http.post(&user.path("/decisions"), contexts)
+}
+
+/// The server's engine, for reading what it has stored.
+pub(crate) fn engine() -> &'static PackedEngine {
+    static ENGINE: OnceLock<PackedEngine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let PublicBundle { manifest, params, public_key, key_id, keys, scores } = keys().bundle.clone();
+        let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+        let ScoreKeys { ring, params, public_key, key_id, keys } = scores.unwrap();
+        PackedEngine::new(deep, ring, params, public_key, key_id, keys).unwrap()
+    })
+}
+
+/// The state of a bandit that snapshot and log in `state` give.
+pub(crate) struct Replay {
+    /// The events after the snapshot.
+    pub(crate) events: Vec<Event>,
+    pub(crate) head: Head,
+    /// The state, with the update computed if one is due.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads snapshot and log by hand, beside a server that runs.
+pub(crate) fn replay(state: &Path, id: &str, snapshot: &str) -> Replay {
+    let (engine, folder) = (engine(), state.join("packed").join(id));
+    let bytes = std::fs::read(folder.join(snapshot)).unwrap();
+    let (body, digest) = bytes.split_last_chunk::<32>().unwrap();
+    assert_eq!(blake3::hash(body).as_bytes(), digest);
+    let (head, stored) = body[10..].split_first_chunk().unwrap();
+    let (from, mut bandit) = (Head::from_bytes(head), PackedBandit::from_bytes(engine, stored).unwrap());
+    let identity = [id.as_bytes(), &engine.deep().key_id().0, &engine.key_id().0].concat();
+    let mut events = Vec::new();
+    let read = |_: &Head, bytes: &[u8]| {
+        let event = Event::from_bytes(bytes).unwrap();
+        bandit.apply(engine, &event).unwrap();
+        events.push(event);
+        Ok::<_, hash_log::Error>(())
+    };
+    let head = hash_log::replay(&folder, &identity, 64 << 20, &from, read).unwrap().head;
+    if let Some(update) = bandit.update().unwrap() {
+        let masked = update.run(engine).unwrap();
+        bandit.updated(&update, masked);
+    }
+    Replay { events, head, bytes: bandit.to_bytes(engine).unwrap() }
 }

@@ -2,9 +2,13 @@
 
 use crate::fixture::*;
 use crate::packed::*;
-use helba_server::Settings;
+use helba_server::{Connections, Settings};
 use protocol::Answers;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use user_client::{Choice, Error, ReadReply};
 
 /// The model learns what pays, up to noise and what few rounds show.
 const LEARNT: f64 = 0.9;
@@ -72,4 +76,178 @@ fn users_share_evaluations() {
     assert!(status.refreshes >= 2, "{status:?}");
     let learnt = history.check();
     assert!(learnt > LEARNT, "{learnt}");
+}
+
+/// Evaluations with as many users as there is room for, and with half of them. Every user has an answer of its
+/// own, whatever the others are.
+#[test]
+fn evaluations_are_full_and_half_full() {
+    let connections = Connections { most: 2000, most_an_address: 2000, ..Connections::default() };
+    let server = InProcess::open_with(TempDir::new().unwrap(), Settings::default(), connections);
+    let user = User::create(server.device(), Answers::Arm);
+    let most = user.device.created().packed.users;
+    let (history, mut rng) = (History::default(), rng(3));
+    for _ in 0..4 {
+        user.round(&history, &mut rng);
+    }
+    user.settle(&mut rng);
+    for users in [most, most / 2] {
+        let users: Vec<_> = (0..users as u64)
+            .map(|seed| {
+                let rows = random_rows(&mut rng);
+                let contexts = user.device.contexts(&rows, &mut rng).unwrap();
+                (rows, contexts, self::rng(100 + seed))
+            })
+            .collect();
+        // Its turn is taken by a user who is asked and does not come back, and the others gather meanwhile.
+        let gone = user.device.read(&ask(&user, &user.contexts(&mut rng)).ok()).unwrap();
+        assert!(gone.ticket.is_some());
+        let count = users.len();
+        let choices: Vec<_> = std::thread::scope(|scope| {
+            let decide = |(rows, contexts, mut rng): (Vec<Vec<f64>>, Vec<u8>, _)| {
+                let user = &user;
+                scope.spawn(move || {
+                    let reply = user.device.read(&ask(user, &contexts).ok()).unwrap();
+                    let choice = match reply.choice {
+                        Some(choice) => choice,
+                        None => redeem(user, reply, &mut rng).unwrap(),
+                    };
+                    (rows, choice)
+                })
+            };
+            let threads: Vec<_> = users.into_iter().map(decide).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let together = choices.iter().filter(|(_, choice)| choice.users as usize == count).count();
+        assert_eq!(together, count, "all share one evaluation");
+        for (rows, choice) in choices {
+            let receipt = user.feedback(&rows, &choice, &mut rng);
+            history.add(rows, choice, &receipt);
+        }
+        user.settle(&mut rng);
+    }
+    history.check();
+}
+
+/// A device that is asked to raise and never comes back costs the others two seconds, and no answer.
+#[test]
+fn the_next_one_raises_for_a_device_that_is_gone() {
+    let (_server, user) = start(Answers::Arm);
+    let (user, gone, users) = (&user, &AtomicUsize::new(0), 4);
+    let mut shared = false;
+    for attempt in 0..6 {
+        let barrier = &Barrier::new(users);
+        gone.store(0, Ordering::Relaxed);
+        let began = Instant::now();
+        let answered: Vec<Choice> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..users as u64)
+                .map(|seed| {
+                    scope.spawn(move || {
+                        let mut rng = rng(10 * attempt + seed);
+                        let contexts = user.contexts(&mut rng);
+                        barrier.wait();
+                        let reply = user.device.read(&ask(user, &contexts).ok()).unwrap();
+                        if let Some(choice) = reply.choice {
+                            return Some(choice);
+                        }
+                        // The first one who is asked forgets it.
+                        if gone.fetch_add(1, Ordering::Relaxed) == 0 {
+                            return None;
+                        }
+                        Some(redeem(user, reply, &mut rng).unwrap())
+                    })
+                })
+                .collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(answered.len(), users - 1, "all others have an answer");
+        assert!(answered.iter().all(|choice| choice.reliable));
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        if answered.iter().any(|choice| choice.users == users as u32) {
+            assert!(began.elapsed() > Duration::from_secs(2), "{:?}", began.elapsed());
+            shared = true;
+            break;
+        }
+    }
+    assert!(shared, "no evaluation was shared by all users");
+}
+
+/// Raises what a user was asked for, and returns its decision.
+fn redeem(user: &User, reply: ReadReply, rng: &mut rand_chacha::ChaCha20Rng) -> Result<Choice, Error> {
+    let body = user.device.raise(&reply.tasks, reply.ticket, rng)?;
+    let reply = user.client.post_raises(user.id(), user.device.limits(), &body)?;
+    Ok(user.device.read(&reply)?.choice.expect("a decision for the ticket"))
+}
+
+/// A user whose raise comes second has its decision all the same.
+#[test]
+fn a_raise_that_comes_second_is_answered() {
+    let (_server, user) = start(Answers::Arm);
+    let mut rng = rng(5);
+    let contexts = user.contexts(&mut rng);
+    let first = user.device.read(&ask(&user, &contexts).ok()).unwrap();
+    let raises = user.device.raise(&first.tasks, first.ticket, &mut rng).unwrap();
+    let without = user.device.raise(&first.tasks, None, &mut rng).unwrap();
+    let (one, two) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| user.http.post(&user.path("/raises"), &without));
+        (user.http.post(&user.path("/raises"), &raises), one.join().unwrap())
+    });
+    // Either is first. The evaluation may end before the second is read.
+    for answer in [one, two] {
+        if answer.status != 200 {
+            assert_eq!(answer.problem().reason.as_deref(), Some("task_over"));
+        }
+    }
+    assert!(user.decide(&random_rows(&mut rng), &mut rng).reliable);
+}
+
+/// Where raisers take tasks and answer none, users get an error in bounded time, and the next evaluation is as
+/// any other.
+#[test]
+fn without_a_raise_users_are_refused_in_bounded_time() {
+    let timeout = Duration::from_secs(3);
+    let settings = Settings { raise_timeout: timeout, ..Settings::default() };
+    let server = InProcess::start(settings);
+    let user = User::create(server.device(), Answers::Arm);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let reply = user.http.get(&user.path("/raises?wait=1"));
+                assert!(reply.status == 200 || reply.status == 204, "{}", reply.status);
+            }
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let began = Instant::now();
+        let problem = ask(&user, &user.contexts(&mut rng(6))).problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (503, Some("not_evaluated")), "{problem:?}");
+        assert!(began.elapsed() < timeout + Duration::from_secs(4), "{:?}", began.elapsed());
+        over.store(true, Ordering::Relaxed);
+    });
+    // Nobody raises for the ticket of a user who waited: its evaluation has ended.
+    let mut rng = rng(7);
+    let reply = user.device.read(&ask(&user, &user.contexts(&mut rng)).ok()).unwrap();
+    std::thread::sleep(timeout + Duration::from_secs(3));
+    let Err(Error::Refused(problem)) = redeem(&user, reply, &mut rng) else { panic!("the task is over") };
+    assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("task_over")));
+    assert!(user.decide(&random_rows(&mut rng), &mut rng).reliable);
+}
+
+/// No more users wait than there are places. A user who leaves keeps its place until its evaluation has ended.
+#[test]
+fn attack_users_who_leave_take_no_more_than_their_places() {
+    let settings = Settings { max_waiting: 2, raise_timeout: Duration::from_secs(9), ..Settings::default() };
+    let server = InProcess::open_with(TempDir::new().unwrap(), settings, Default::default());
+    let user = User::create(server.device(), Answers::Arm);
+    let mut rng = rng(8);
+    let contexts = user.contexts(&mut rng);
+    // Both are asked, and are gone with that.
+    for _ in 0..2 {
+        assert!(user.device.read(&ask(&user, &contexts).ok()).unwrap().ticket.is_some());
+    }
+    let began = Instant::now();
+    let problem = ask(&user, &contexts).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (503, Some("overloaded")));
+    wait_for("a place", || ask(&user, &contexts).status == 200);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

@@ -34,8 +34,6 @@ const RETURN: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
 const RAISER_RETURNS: Duration = Duration::from_secs(1);
-/// The time after which an evaluation without a raise ends.
-const LONGEST_RAISE: Duration = Duration::from_secs(60);
 /// The time that the last one who can be asked for a raise gets.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 /// The time after which an evaluation without a raise leaves its turn to another one.
@@ -63,15 +61,18 @@ pub(crate) struct Stages {
     pub(super) raises: Arc<Semaphore>,
     /// Users who wait, or have waited in an evaluation that has not ended.
     pub(super) waiting: Arc<Semaphore>,
+    /// The time after which an evaluation without a raise ends.
+    longest_raise: Duration,
 }
 
 impl Stages {
-    /// Fresh turns.
+    /// Fresh turns. At most `most_waiting` users wait, and evaluations without a raise end after
+    /// `longest_raise`.
     ///
     /// # Errors
     /// [`Error::Broken`] if no thread can be started.
-    pub(crate) fn new() -> Result<Self, Error> {
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+    pub(crate) fn new(most_waiting: usize, longest_raise: Duration) -> Result<Self, Error> {
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let threads = rayon::current_num_threads();
         let short = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let name = short.thread_name(|i| format!("short-{i}"));
@@ -82,8 +83,9 @@ impl Stages {
             computing: semaphore(1),
             uploads: semaphore(threads + 1),
             raises: semaphore(threads + 1),
-            waiting: semaphore(MOST_WAITING),
+            waiting: semaphore(most_waiting),
             short,
+            longest_raise,
         })
     }
 
@@ -99,9 +101,6 @@ struct Turn {
     _bandit: Option<OwnedSemaphorePermit>,
     _server: OwnedSemaphorePermit,
 }
-
-/// The most users who wait for a packed decision on a server.
-pub(crate) const MOST_WAITING: usize = 8192;
 
 /// The answer to a user who waits.
 pub(super) type Outcome = Result<PackedReply, Error>;
@@ -416,7 +415,7 @@ impl PackedServed {
         let mut raising = self.begin(id, sender)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
         let raised = loop {
-            if began.elapsed() >= LONGEST_RAISE || last.elapsed() >= LAST_PATIENCE {
+            if began.elapsed() >= self.shared.stages.longest_raise || last.elapsed() >= LAST_PATIENCE {
                 return Err(Error::NotRaised);
             }
             let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
@@ -623,4 +622,44 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An evaluation that ends leaves nothing behind, however it ends: no raise, no ticket, no task in the queue.
+    #[test]
+    fn evaluations_leave_nothing_behind() {
+        let pool: Mutex<Pool> = Mutex::default();
+        for id in 0..100 {
+            let (sender, _raised) = oneshot::channel();
+            let ticket = Ticket([id as u8; 16]);
+            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![1] };
+            {
+                let mut pool = lock(&pool);
+                pool.raising.insert(id, sender);
+                pool.tickets.insert(ticket, oneshot::channel().1);
+                pool.queued.push_back(vec![task]);
+                pool.asked = Some((id, Instant::now()));
+            }
+            drop(Raising { pool: &pool, task: id, tickets: vec![ticket] });
+        }
+        let pool = lock(&pool);
+        assert!(pool.raising.is_empty() && pool.tickets.is_empty() && pool.queued.is_empty());
+        assert!(pool.asked.is_none(), "a task that nobody came for is given to the next raiser");
+    }
+
+    /// Raisers who have left make room for the next.
+    #[test]
+    fn raisers_who_left_are_forgotten() {
+        let mut pool = Pool::default();
+        for _ in 0..100 {
+            drop(pool.wait_for_tasks());
+        }
+        let waits = pool.wait_for_tasks();
+        assert_eq!(pool.raisers.len(), 1);
+        assert!(pool.give(Vec::new()).is_ok() && pool.give(Vec::new()).is_err());
+        drop(waits);
+    }
 }
