@@ -156,12 +156,17 @@ pub(crate) fn reward(x: &[f64]) -> f64 {
 #[derive(Default)]
 pub(crate) struct History(Mutex<Vec<Round>>);
 
-/// Contexts, what was decided, and the number of the feedback.
+/// Contexts, what was decided, and the number of the feedback, 0 for none.
 type Round = (Vec<Vec<f64>>, Choice, u64);
 
 impl History {
     pub(crate) fn add(&self, rows: Vec<Vec<f64>>, choice: Choice, receipt: &Receipt) {
         self.0.lock().unwrap().push((rows, choice, receipt.feedbacks));
+    }
+
+    /// A decision without feedback.
+    pub(crate) fn saw(&self, rows: Vec<Vec<f64>>, choice: Choice) {
+        self.0.lock().unwrap().push((rows, choice, 0));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -174,7 +179,8 @@ impl History {
         let mut rounds = self.0.into_inner().unwrap();
         let mut twin = ClearTwin::new(packed(Answers::Arm));
         rounds.sort_by_key(|(.., feedbacks)| *feedbacks);
-        for (at, (rows, choice, feedbacks)) in rounds.iter().enumerate() {
+        let learnt = rounds.iter().filter(|(.., feedbacks)| *feedbacks > 0);
+        for (at, (rows, choice, feedbacks)) in learnt.enumerate() {
             assert_eq!(*feedbacks, at as u64 + 1, "each feedback has its own number");
             twin.learn(&rows[choice.arm], reward(&rows[choice.arm]));
         }
