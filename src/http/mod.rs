@@ -71,7 +71,8 @@ pub struct Settings {
     pub operator: Option<TokenDigest>,
     /// The most users who wait for packed decisions. Others are answered 503.
     pub max_waiting: usize,
-    /// The time after which packed decisions are answered 503 if no holder of the key has raised their scores.
+    /// The time after which packed decisions are answered 503 if no holder of the key has raised their
+    /// scores.
     pub raise_timeout: Duration,
 }
 

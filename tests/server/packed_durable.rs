@@ -1,4 +1,5 @@
-//! Acknowledged means durable for packed bandits: after kills at any point, in every phase, and against damage.
+//! Acknowledged means durable for packed bandits: after kills at any point, in every phase, and against
+//! damage.
 
 use crate::fixture::*;
 use crate::packed::*;
@@ -12,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Feedback from several threads, through kills at random points: none that was acknowledged is lost, none counts
-/// twice, no round is given out twice, and the state of the server is that of a replay from the beginning, byte for
-/// byte.
+/// Feedback from several threads, through kills at random points: none that was acknowledged is lost, none
+/// counts twice, no round is given out twice, and the state of the server is that of a replay from the
+/// beginning, byte for byte.
 fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
     let state = TempDir::new().unwrap();
     let mut rng = rng(seed);
@@ -163,8 +164,8 @@ fn acknowledged_packed_feedback_survives_many_kills() {
     feedback_through_kills(20_000, 50, 41);
 }
 
-/// Killed in every phase of a batch, the server goes on: an interrupted update runs again and asks for the same, and
-/// what was raised before is not asked for again.
+/// Killed in every phase of a batch, the server goes on: an interrupted update runs again and asks for the
+/// same, and what was raised before is not asked for again.
 #[test]
 fn packed_bandits_restart_in_every_phase() {
     let state = TempDir::new().unwrap();
@@ -210,8 +211,8 @@ fn packed_bandits_restart_in_every_phase() {
     assert!(status.refreshes > 2 && status.feedbacks == rounds.len() as u64, "{status:?}");
 }
 
-/// A snapshot or a log that is damaged or missing refuses the start with a sentence that names the file and the
-/// remedy. Nothing is changed, and with the right bytes the server starts.
+/// A snapshot or a log that is damaged or missing refuses the start with a sentence that names the file and
+/// the remedy. Nothing is changed, and with the right bytes the server starts.
 #[test]
 fn damaged_packed_bandits_refuse_the_start() {
     let state = TempDir::new().unwrap();

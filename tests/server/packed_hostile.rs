@@ -1,5 +1,5 @@
-//! Bytes and requests that packed bandits refuse, with the reason and without a trace, and holders of the token
-//! who spoil what they can.
+//! Bytes and requests that packed bandits refuse, with the reason and without a trace, and holders of the
+//! token who spoil what they can.
 
 use crate::fixture::*;
 use crate::packed::*;
@@ -72,8 +72,8 @@ fn nonsense(frame: &[u8]) -> Vec<u8> {
     forged(frame, |bytes| bytes[ckks::FRAME_HEADER_BYTES] ^= 1)
 }
 
-/// Frames of the deep ring where one of the ring of scores belongs and the reverse, partial ones where whole ones
-/// belong, those of other keys, and bodies of the greatest length.
+/// Frames of the deep ring where one of the ring of scores belongs and the reverse, partial ones where whole
+/// ones belong, those of other keys, and bodies of the greatest length.
 #[test]
 fn frames_of_the_wrong_ring_are_refused() {
     let mut s = setting();
@@ -156,14 +156,15 @@ fn raises_that_nobody_waits_for_are_refused() {
     }
     // Scores for a task of the bandit's own, and the reverse.
     refused_as(s.post_raises(None, vec![(task, Raised::Sum(frame.clone()))]), 409, "task_over");
-    // A ticket of another bandit is none of this one, and neither is a forged one: the raise counts, and nobody is
-    // answered for it.
+    // A ticket of another bandit is none of this one, and neither is a forged one: the raise counts, and
+    // nobody is answered for it.
     let other = User::create(s.server.device(), Answers::Arm);
     let elsewhere = other.device.read(&ask(&other, &other.contexts(&mut s.rng)).ok()).unwrap();
     let reply = s.post_raises(elsewhere.ticket, vec![(task, scores())]).ok();
     let reply = s.user.device.read(&reply).unwrap();
     assert!(reply.choice.is_none() && reply.ticket.is_none() && reply.tasks.is_empty());
-    // Raised once, it takes no second answer, with the ticket that was for it either once its user is answered.
+    // Raised once, it takes no second answer, with the ticket that was for it either once its user is
+    // answered.
     refused_as(s.post_raises(None, vec![(task, scores())]), 409, "task_over");
     wait_for("the end of the evaluation", || {
         s.post_raises(Some(Ticket([7; 16])), vec![(task, scores())]).status == 409
@@ -220,8 +221,8 @@ fn feedback_counts_once_and_for_its_own_decision() {
     s.unchanged();
 }
 
-/// A raise and contexts that decrypt to nonsense spoil one evaluation at most, and its answers say so or are within
-/// the range of answers. The server does not fail, and the next evaluation is as any other.
+/// A raise and contexts that decrypt to nonsense spoil one evaluation at most, and its answers say so or are
+/// within the range of answers. The server does not fail, and the next evaluation is as any other.
 #[test]
 fn nonsense_spoils_one_evaluation() {
     let mut s = setting();
@@ -251,8 +252,8 @@ fn nonsense_spoils_one_evaluation() {
     s.unchanged();
 }
 
-/// Users who wait when a bandit is deleted, and raisers who do, are answered at once, however long they wished to
-/// wait.
+/// Users who wait when a bandit is deleted, and raisers who do, are answered at once, however long they
+/// wished to wait.
 #[test]
 fn deletion_ends_what_waits() {
     let mut s = setting();

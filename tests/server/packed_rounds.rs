@@ -78,8 +78,8 @@ fn users_share_evaluations() {
     assert!(learnt > LEARNT, "{learnt}");
 }
 
-/// Evaluations with as many users as there is room for, and with half of them. Every user has an answer of its
-/// own, whatever the others are.
+/// Evaluations with as many users as there is room for, and with half of them. Every user has an answer of
+/// its own, whatever the others are.
 #[test]
 fn evaluations_are_full_and_half_full() {
     let connections = Connections { most: 2000, most_an_address: 2000, ..Connections::default() };
@@ -206,8 +206,8 @@ fn a_raise_that_comes_second_is_answered() {
     assert!(user.decide(&random_rows(&mut rng), &mut rng).reliable);
 }
 
-/// Where raisers take tasks and answer none, users get an error in bounded time, and the next evaluation is as
-/// any other.
+/// Where raisers take tasks and answer none, users get an error in bounded time, and the next evaluation is
+/// as any other.
 #[test]
 fn without_a_raise_users_are_refused_in_bounded_time() {
     let timeout = Duration::from_secs(3);
@@ -238,7 +238,8 @@ fn without_a_raise_users_are_refused_in_bounded_time() {
     assert!(user.decide(&random_rows(&mut rng), &mut rng).reliable);
 }
 
-/// No more users wait than there are places. A user who leaves keeps its place until its evaluation has ended.
+/// No more users wait than there are places. A user who leaves keeps its place until its evaluation has
+/// ended.
 #[test]
 fn attack_users_who_leave_take_no_more_than_their_places() {
     let settings = Settings { max_waiting: 2, raise_timeout: Duration::from_secs(9), ..Settings::default() };

@@ -50,8 +50,8 @@ pub(crate) struct PackedServed {
     shared: Shared,
     live: Mutex<Live>,
     pool: Mutex<Pool>,
-    /// One permit, held from the seal of an evaluation to its answers: users who come meanwhile share the next
-    /// one.
+    /// One permit, held from the seal of an evaluation to its answers: users who come meanwhile share the
+    /// next one.
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
     /// Locked while a snapshot is written.
@@ -248,8 +248,8 @@ impl PackedServed {
         }
     }
 
-    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the frame
-    /// is refused, nothing is taken, and evaluation and user wait on.
+    /// Takes the raised scores of an evaluation, and the place where the user with `ticket` waits. If the
+    /// frame is refused, nothing is taken, and evaluation and user wait on.
     fn take_scores(
         &self,
         task: u64,

@@ -1,5 +1,5 @@
-//! Spaces the batch updates of a bandit while many users ask, so that updates take a quarter of the processors
-//! at most. Few users have every update at once.
+//! Spaces the batch updates of a bandit while many users ask, so that updates take a quarter of the
+//! processors at most. Few users have every update at once.
 
 use std::time::{Duration, Instant};
 

@@ -253,8 +253,9 @@ impl Pool {
 }
 
 impl PackedServed {
-    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is the
-    /// one that the scores were computed with, of that many feedbacks. `place` is taken if the user joins.
+    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
+    /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
+    /// joins.
     ///
     /// # Errors
     /// [`Error::Helba`] never after the keys were found.
@@ -362,8 +363,8 @@ impl PackedServed {
         }
     }
 
-    /// Waits until about as many users wait as were just answered. Those who ask again at once then share the next
-    /// evaluation, where two groups of them would take turns otherwise.
+    /// Waits until about as many users wait as were just answered. Those who ask again at once then share the
+    /// next evaluation, where two groups of them would take turns otherwise.
     async fn wait_for_return(&self, answered: usize) {
         let began = Instant::now();
         while began.elapsed() < RETURN {
@@ -628,7 +629,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// An evaluation that ends leaves nothing behind, however it ends: no raise, no ticket, no task in the queue.
+    /// An evaluation that ends leaves nothing behind, however it ends: no raise, no ticket, no task in the
+    /// queue.
     #[test]
     fn evaluations_leave_nothing_behind() {
         let pool: Mutex<Pool> = Mutex::default();

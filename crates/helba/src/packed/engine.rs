@@ -96,8 +96,8 @@ impl PackedEngine {
         Ok(self.scores.mul_unrescaled(contexts, model)?)
     }
 
-    /// The scores of one user as an answer of the open tier, flooded. It is not re-randomised: its user holds the
-    /// key and can compute the model from one answer, so that there is no more to hide.
+    /// The scores of one user as an answer of the open tier, flooded. It is not re-randomised: its user holds
+    /// the key and can compute the model from one answer, so that there is no more to hide.
     pub fn open_answer<R: CryptoRng>(&self, mut scores: Ciphertext, rng: &mut R) -> Ciphertext {
         // What packing would multiply by.
         self.scores.mul_integer_assign(&mut scores, self.ring.gap as i64);
