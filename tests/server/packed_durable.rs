@@ -232,7 +232,8 @@ fn damaged_packed_bandits_refuse_the_start() {
     let log = log.filter(|path| path.extension().is_some_and(|e| e == "log")).min().unwrap();
     let snapshot = folder.join("snapshot");
     let flip = |at: usize| move |bytes: &mut Vec<u8>| bytes[at] ^= 1;
-    let cases: [(&Path, &str, Box<dyn Fn(&mut Vec<u8>)>); 7] = [
+    type Damage = Box<dyn Fn(&mut Vec<u8>)>;
+    let cases: [(&Path, &str, Damage); 7] = [
         (&snapshot, "the first byte", Box::new(flip(0))),
         (&snapshot, "a byte of the state", Box::new(flip(5000))),
         (&snapshot, "empty", Box::new(Vec::clear)),

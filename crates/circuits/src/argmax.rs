@@ -135,9 +135,9 @@ impl Argmax {
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
     /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + m) mod K of user b plus
-    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. Slot `spare
-    /// + 1` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T, so that
-    /// they do not change the product.
+    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. The slot
+    /// after `spare` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T,
+    /// so that they do not change the product.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the period of the algebra is not K B F; otherwise those of the algebra.

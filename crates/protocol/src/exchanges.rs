@@ -39,7 +39,7 @@ impl Exchanges {
     /// ring `large` of the deep circuit.
     ///
     /// # Errors
-    /// [`Error::Ckks`] for a plan of other parameters.
+    /// [`ckks::Error`] for a plan of other parameters.
     pub fn new(
         config: &BanditConfig,
         plan: &PackedPlan,
