@@ -285,6 +285,17 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// The log since the creation of a packed bandit and its last snapshot give different states.
+    #[error(
+        "the log of bandit {bandit} in {} gives another state than its last snapshot and the records after it: one of them \
+         was changed; restore the folder from a backup", folder.display()
+    )]
+    AuditFailed {
+        /// The bandit.
+        bandit: String,
+        /// Its folder.
+        folder: PathBuf,
+    },
     /// From the operating system.
     #[error(transparent)]
     Randomness(#[from] host::NoRandomness),
@@ -391,6 +402,7 @@ impl Error {
             | Error::StateFormat { .. }
             | Error::CorruptBlob { .. }
             | Error::CorruptState { .. }
+            | Error::AuditFailed { .. }
             | Error::Log(_)
             | Error::Randomness(_)
             | Error::Broken(_) => P::Internal,

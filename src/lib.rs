@@ -26,6 +26,7 @@ mod jobs;
 mod policy;
 mod store;
 
+pub use bandits::{Audited, Audits, audit};
 pub use error::{Error, Kind};
 pub use http::{AppState, Settings, app, printable};
 pub use service::{Connections, serve, stop_signal};

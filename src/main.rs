@@ -46,6 +46,22 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Replays the logs of packed bandits, and says whether each agrees with its snapshot. The server must be
+    /// stopped. Nothing is changed. Fails if a bandit does not agree.
+    Audit {
+        /// Public key bundle of the server.
+        #[arg(long, value_name = "FILE")]
+        keys: PathBuf,
+        /// Folder for the state of the bandits.
+        #[arg(long, value_name = "DIR")]
+        state: PathBuf,
+        /// This bandit alone.
+        #[arg(long, value_name = "ID")]
+        bandit: Option<String>,
+        /// One JSON object a line instead of text.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Args)]
@@ -94,6 +110,10 @@ struct Arguments {
     /// Seconds after which packed decisions are answered 503 if no holder of the key has raised their scores.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs())]
     raise_timeout: u64,
+    /// Keeps the whole logs of packed bandits that are created from now on, so that `audit` can replay them.
+    /// Without it, records are removed once a snapshot contains them.
+    #[arg(long)]
+    keep_log: bool,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for
     /// loopback addresses and localhost are always answered. Without it, requests for any host are answered,
     /// unless --listen is a loopback address.
@@ -121,6 +141,9 @@ fn main() -> ExitCode {
     tracing_subscriber::registry().with(log).with(level).init();
     let done = match (command, arguments) {
         (Some(Command::Check { keys, json }), _) => check(keys.as_deref(), json),
+        (Some(Command::Audit { keys, state, bandit, json }), _) => {
+            audit(&keys, &state, bandit.as_deref(), json)
+        }
         (None, Some(arguments)) => start(arguments),
         (None, None) => Err(anyhow!("--state is missing: the folder for the state of bandits")),
     };
@@ -165,6 +188,50 @@ fn check(keys: Option<&Path>, json: bool) -> Result<()> {
     writeln!(out, "{choice}\nd = {dim}, K = {arm_slots}: {outlook}").context("writing to stdout")
 }
 
+/// Prints a line for each bandit.
+fn audit(keys: &Path, state: &Path, bandit: Option<&str>, json: bool) -> Result<()> {
+    let bundle = open_bundle(keys)?;
+    let results = helba_server::audit(bundle, state, bandit)?;
+    let mut out = std::io::stdout();
+    for (id, result) in &results {
+        let line = match (result, json) {
+            (Ok(found), true) => serde_json::json!({
+                "bandit": id, "agrees": true, "records": found.records, "feedbacks": found.feedbacks,
+                "state": hex(&found.state), "since_creation": found.since_creation, "torn": found.torn,
+            })
+            .to_string(),
+            (Err(error), true) => {
+                serde_json::json!({ "bandit": id, "agrees": false, "error": error.to_string() }).to_string()
+            }
+            (Ok(found), false) => {
+                let since = if found.since_creation { "its creation" } else { "its last snapshot" };
+                format!(
+                    "{id}: agrees since {since}: {} records, {} feedbacks, state {}",
+                    found.records,
+                    found.feedbacks,
+                    hex(&found.state)
+                )
+            }
+            (Err(error), false) => format!("{id}: does not agree: {error}"),
+        };
+        writeln!(out, "{line}").context("writing to stdout")?;
+    }
+    match results.iter().filter(|(_, result)| result.is_err()).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} bandits do not agree with their logs", results.len()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn open_bundle(keys: &Path) -> Result<PublicBundle> {
+    PublicBundle::open(keys).with_context(|| {
+        format!("--keys {} must be a file that `helba-keygen create --public` wrote", keys.display())
+    })
+}
+
 fn start(arguments: Arguments) -> Result<()> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(arguments.threads)
@@ -204,12 +271,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         format!("cannot listen on {listen}: choose another address with --listen, or stop the process that uses it")
     })?;
     let address = listener.local_addr().context("asking for the port")?;
-    let open = |keys: PathBuf| {
-        PublicBundle::open(&keys).with_context(|| {
-            format!("--keys {} must be a file that `helba-keygen create --public` wrote", keys.display())
-        })
-    };
-    let bundle = keys.map(open).transpose()?;
+    let bundle = keys.as_deref().map(open_bundle).transpose()?;
     match &bundle {
         Some(PublicBundle { manifest, .. }) => {
             let (key, parameters) = (printable(&manifest.key_id), printable(&manifest.params));
@@ -245,6 +307,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         operator,
         max_waiting,
         raise_timeout,
+        keep_log: arguments.keep_log,
         body_memory,
         hold,
         hosts,

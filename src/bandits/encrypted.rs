@@ -345,7 +345,7 @@ mod tests {
     fn open(folder: &Path) -> Bandits {
         let room = Room { most: 64, clear_is_open: true, hold: HOLD };
         let stages = crate::bandits::Stages::new(8, Duration::from_secs(1)).unwrap();
-        Bandits::open(Some(bundle()), folder, room, stages, false).unwrap()
+        Bandits::open(Some(bundle()), folder, room, stages, false, false).unwrap()
     }
 
     const HOLD: Duration = Duration::from_secs(60);

@@ -6,13 +6,14 @@ mod packed;
 
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
-use crate::store::{Store, Stored, Table};
+use crate::store::{self, Store, Stored, Table};
 use encrypted::{EncryptedBandit, Shared};
 use helba::Engine;
 use helba::packed::PackedEngine;
 use host::{lock, os_rng};
 pub(crate) use packed::PackedServed;
 pub(crate) use packed::Stages;
+pub use packed::{Audited, Audits};
 use policies::PolicyConfig;
 use protocol::{BanditConfig, DecisionId, Decisions};
 use rand::Rng;
@@ -98,6 +99,32 @@ pub(crate) enum Listed {
     Clear(PolicyCreated),
 }
 
+/// Audits the packed bandits of the state `folder`, which no server uses meanwhile, or the one with the id
+/// `only`: whether snapshot and log of each agree. Nothing is changed.
+///
+/// # Errors
+/// [`Error::StateInUse`]; [`Error::NoScores`] for keys that no packed bandit has; [`Error::UnknownBandit`] if
+/// there is no bandit `only`; those of the disk. Those of a bandit are its result.
+pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<Audits, Error> {
+    let _alone = store::lock(folder)?;
+    let shape = bundle.manifest.shape;
+    let (_, packed, _) = engines(bundle)?;
+    packed::audits(&folder.join("packed"), &packed.ok_or(Error::NoScores { shape })?, only)
+}
+
+/// The engines of a bundle. The second is there if the keys have a ring of scores.
+fn engines(bundle: PublicBundle) -> Result<(Engine, Option<PackedEngine>, Manifest), Error> {
+    let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
+    let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
+    let packed = match scores {
+        Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
+            Some(PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys)?)
+        }
+        None => None,
+    };
+    Ok((engine, packed, manifest))
+}
+
 /// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
     pub(crate) engine: Engine,
@@ -150,7 +177,8 @@ pub(crate) struct Bandits {
 impl Bandits {
     /// Loads the bandits in `folder` and queues the batch updates that were interrupted. Without keys,
     /// encrypted bandits are not loaded. If `restored`, the folder comes from a backup, and clear policies
-    /// with a privacy guarantee start again without their data.
+    /// with a privacy guarantee start again without their data. With `keep_log` the whole logs of packed
+    /// bandits stay.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -161,22 +189,17 @@ impl Bandits {
         folder: &Path,
         room: Room,
         stages: Stages,
+        keep_log: bool,
         restored: bool,
     ) -> Result<Self, Error> {
         let (updates, root) = (Updates::new(), folder.join("packed"));
         let keys = match bundle {
             Some(bundle) => {
-                let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
-                let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
-                let packed = match scores {
-                    Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
-                        let deep = engine.clone();
-                        let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys)?;
-                        let engine = Arc::new(engine);
-                        Some(packed::Shared { engine, root: root.clone(), updates: updates.clone(), stages })
-                    }
-                    None => None,
-                };
+                let (engine, packed, manifest) = engines(bundle)?;
+                let packed = packed.map(|engine| {
+                    let (engine, root, updates) = (Arc::new(engine), root.clone(), updates.clone());
+                    packed::Shared { engine, root, updates, stages, keep_log }
+                });
                 Some(Arc::new(Keys { engine, packed, manifest }))
             }
             None => None,

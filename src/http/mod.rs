@@ -74,6 +74,8 @@ pub struct Settings {
     /// The time after which packed decisions are answered 503 if no holder of the key has raised their
     /// scores.
     pub raise_timeout: Duration,
+    /// Whether the logs of packed bandits are kept since their creation, for an audit.
+    pub keep_log: bool,
 }
 
 impl Default for Settings {
@@ -84,6 +86,7 @@ impl Default for Settings {
             operator: None,
             max_waiting: 8192,
             raise_timeout: Duration::from_secs(60),
+            keep_log: false,
             body_memory: 256 << 20,
             hold: Duration::from_secs(60),
             hosts: None,
@@ -123,7 +126,7 @@ impl AppState {
             settings;
         let room = Room { most: max_bandits, clear_is_open: operator.is_none(), hold };
         let stages = Stages::new(settings.max_waiting, settings.raise_timeout)?;
-        let bandits = Bandits::open(bundle.into(), folder, room, stages, restored)?;
+        let bandits = Bandits::open(bundle.into(), folder, room, stages, settings.keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,

@@ -31,7 +31,7 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::StateInUse`], and those of the disk.
-pub(super) fn lock(folder: &Path) -> Result<File, Error> {
+pub(crate) fn lock(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     let file =
         host::private_file().write(true).create(true).open(&path).map_err(|e| Error::disk(&path, e))?;

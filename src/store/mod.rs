@@ -19,6 +19,7 @@ mod tables;
 mod tests;
 
 pub(crate) use blobs::Saved;
+pub(crate) use folder::lock;
 pub(crate) use tables::{Edits, Stored, Table};
 
 use crate::error::Error;

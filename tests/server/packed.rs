@@ -125,11 +125,13 @@ impl User {
 
     /// Raises what the bandit itself asks for, until it asks for nothing more.
     pub(crate) fn settle(&self, rng: &mut ChaCha20Rng) -> Status {
+        let began = Instant::now();
         loop {
             let status = self.status();
             if !status.updating && !status.refresh_due {
                 return status;
             }
+            assert!(began.elapsed() < Duration::from_secs(120), "what the bandit asks for: {status:?}");
             self.raise_once(rng);
         }
     }

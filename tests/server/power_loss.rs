@@ -1,9 +1,12 @@
 //! What a loss of power may take after the server has acknowledged a request: nothing.
 
 use crate::fixture::*;
+use crate::packed::*;
+use protocol::Answers;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 use testkit::power_loss::{lost, traced};
@@ -41,4 +44,65 @@ fn attack_power_loss_takes_nothing_acknowledged() {
         assert_eq!(lost(&calls[..at], &folder), BTreeSet::new(), "{answer}");
     }
     assert!(!blobs(&state).is_empty());
+}
+
+/// A packed bandit, its decision and its feedback are durable when the answer leaves. A snapshot takes its name
+/// once its bytes are durable, and all records in it.
+#[test]
+fn attack_power_loss_takes_no_packed_feedback() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().canonicalize().unwrap();
+    let log = folder.with_extension("calls");
+    let state = folder.join("state");
+    let inner = command(&keys().public_file(), &state, "127.0.0.1:0");
+    let mut outer: Command = traced(inner.get_program(), &log);
+    outer.args(inner.get_args()).env("RUST_LOG", "error");
+    let mut server = Program::spawn(&mut outer);
+    let user = User::create(server.device(), Answers::Scores);
+    let mut rng = ChaCha20Rng::seed_from_u64(22);
+    let rows = random_rows(&mut rng);
+    let contexts = user.device.contexts(&rows, &mut rng).unwrap();
+    // By hand: no task is answered meanwhile, so that the answers are those of these requests.
+    let reply = user.device.read(&ask(&user, &contexts).ok()).unwrap();
+    user.feedback(&rows, &reply.choice.unwrap(), &mut rng);
+    // Then batches and models, with a snapshot each.
+    let history = History::default();
+    for _ in 0..4 {
+        user.round(&history, &mut rng);
+    }
+    let status = user.settle(&mut rng);
+    let strace = server.child.id();
+    let traced = std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap();
+    assert!(Command::new("kill").args(["-9", traced.trim()]).status().unwrap().success());
+    server.child.wait().unwrap();
+
+    let calls = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    let answers: Vec<usize> = calls.match_indices("\"HTTP/1.1 20").map(|(at, _)| at).collect();
+    for (answer, at) in ["the bandit", "the decision", "the feedback"].iter().zip(&answers) {
+        assert_eq!(lost(&calls[..*at], &folder), BTreeSet::new(), "{answer}");
+    }
+    // Where a snapshot takes its name, its bytes and the records in it are durable.
+    let renames: Vec<usize> = calls
+        .match_indices("rename(")
+        .chain(calls.match_indices("renameat2("))
+        .chain(calls.match_indices("renameat("))
+        .map(|(at, _)| at)
+        .filter(|at| calls[*at..].lines().next().is_some_and(|line| line.contains("/snapshot\"")))
+        .collect();
+    assert!(renames.len() as u64 > status.refreshes && status.refreshes > 0, "{status:?}");
+    for at in renames {
+        let start = calls[..at].rfind('\n').unwrap();
+        // All records that were written are durable.
+        let lost = lost(&calls[..start], &folder);
+        let is_log = |path: &PathBuf| path.extension().is_some_and(|e| e == "log");
+        assert!(!lost.iter().any(is_log), "{lost:?}");
+        // So are the bytes of the snapshot, and then its name.
+        let written = calls[..start].rfind("snapshot.new\", O_").unwrap();
+        let syncs = |calls: &str, name: &str| {
+            calls.lines().any(|line| line.contains("fsync(") && line.contains(&format!("{name}>")))
+        };
+        assert!(syncs(&calls[written..start], "snapshot.new"), "a snapshot that is not synchronised");
+        assert!(["", ".new"].iter().any(|end| syncs(&calls[at..], &format!("{}{end}", user.id()))));
+    }
 }

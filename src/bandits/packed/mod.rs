@@ -5,6 +5,7 @@
 //!
 //! Locks are taken in the order pool, live. Neither is held while something is computed that takes long.
 
+mod audit;
 mod pace;
 mod pool;
 mod state;
@@ -12,6 +13,7 @@ mod state;
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
+pub use audit::{Audited, Audits};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
 use pace::Pace;
@@ -20,7 +22,7 @@ use pool::{Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
 use rand::Rng;
 use service::{Body, Content};
-use state::{Live, Pending};
+use state::{Live, Pending, SNAPSHOT, listed};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,6 +42,8 @@ pub(super) struct Shared {
     pub(super) root: PathBuf,
     pub(super) updates: Updates,
     pub(super) stages: Stages,
+    /// Whether whole logs are kept, for an audit.
+    pub(super) keep_log: bool,
 }
 
 /// A loaded packed bandit.
@@ -67,7 +71,7 @@ impl PackedServed {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
         let bandit = PackedBandit::create(&shared.engine, config, secret)?;
-        let live = Live::create(&shared.root, id, &shared.engine, bandit)?;
+        let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
         Self::new(id, live, shared)
     }
 
@@ -76,7 +80,7 @@ impl PackedServed {
     /// # Errors
     /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
     pub(super) fn load(id: &str, shared: Shared, restored: bool) -> Result<Self, Error> {
-        let mut live = Live::load(&shared.root, id, &shared.engine)?;
+        let mut live = Live::load(&shared.root, id, &shared.engine, shared.keep_log)?;
         if restored {
             live.skip_rounds(&shared.engine)?;
         }
@@ -323,7 +327,7 @@ impl PackedServed {
         let save = || {
             // A snapshot that is ahead of its log would be refused at the next start.
             written?.wait()?;
-            let head = snapshot.write(&self.shared.engine)?;
+            let head = snapshot.write(&self.shared.engine, SNAPSHOT)?;
             lock(&self.live).trim(&head)
         };
         let saved = save();
@@ -470,6 +474,25 @@ pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<P
     let ids = state::stored(&shared.root)?;
     let load = |id: String| Ok((id.clone(), Arc::new(PackedServed::load(&id, shared.clone(), restored)?)));
     ids.into_iter().map(load).collect()
+}
+
+/// Audits the packed bandits in `root`, or the one with the id `only`.
+///
+/// # Errors
+/// [`Error::UnknownBandit`] if there is no such bandit; those of the disk. Those of an audit are its result.
+pub(super) fn audits(
+    root: &std::path::Path,
+    engine: &PackedEngine,
+    only: Option<&str>,
+) -> Result<Audits, Error> {
+    let mut ids = listed(root)?;
+    if let Some(only) = only {
+        ids.retain(|id| id == only);
+        if ids.is_empty() {
+            return Err(Error::UnknownBandit { id: only.to_string() });
+        }
+    }
+    Ok(ids.into_iter().map(|id| (id.clone(), audit::audit(root, &id, engine))).collect())
 }
 
 /// The ids of the packed bandits in `root`, whose keys are missing.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/packed/ID/snapshot    "HELBAPKD", version, position in the log, state, BLAKE3 of all before
+//! DIR/packed/ID/genesis     the first snapshot, if the whole log is kept
 //! DIR/packed/ID/*.log       the events (crate `hash-log`)
 //! DIR/packed/ID.new         a bandit whose creation was interrupted, and
 //! DIR/packed/ID.deleted     one whose deletion was; both are removed at the next start
@@ -19,6 +20,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// The last snapshot, which a start continues from.
+pub(super) const SNAPSHOT: &str = "snapshot";
+/// The snapshot of the creation, if the whole log is kept.
+pub(super) const GENESIS: &str = "genesis";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
 const VERSION: u16 = 1;
 /// The longest event: a model in both rings, of at most some 10 MB.
@@ -42,6 +47,8 @@ pub(super) struct Live {
     folder: PathBuf,
     /// The position where the last segment begins.
     segment: Head,
+    /// Whether segments before a snapshot stay.
+    keep_log: bool,
 }
 
 /// An event that was applied and waits for the disk.
@@ -58,7 +65,7 @@ pub(super) struct Snapshot {
 }
 
 impl Live {
-    /// Creates the folder of a bandit, durably.
+    /// Creates the folder of a bandit, durably. With `keep_log` its whole log stays, for an audit.
     ///
     /// # Errors
     /// Those of the disk.
@@ -67,6 +74,7 @@ impl Live {
         id: &str,
         engine: &PackedEngine,
         bandit: PackedBandit,
+        keep_log: bool,
     ) -> Result<Self, Error> {
         let new = root.join(format!("{id}.new"));
         let mut private = fs::DirBuilder::new();
@@ -75,51 +83,63 @@ impl Live {
         private.recursive(true).create(root).map_err(|e| Error::disk(root, e))?;
         host::sync_folder_of(root).map_err(|e| Error::disk(root, e))?;
         private.recursive(false).create(&new).map_err(|e| Error::disk(&new, e))?;
-        Self::fill(root, id, engine, bandit).inspect_err(|_| {
+        Self::fill(root, id, engine, bandit, keep_log).inspect_err(|_| {
             // What stays is removed at the next start.
             let _ = fs::remove_dir_all(&new);
         })
     }
 
     /// Writes log and snapshot of a new bandit into its folder, and gives that its name.
-    fn fill(root: &Path, id: &str, engine: &PackedEngine, bandit: PackedBandit) -> Result<Self, Error> {
+    fn fill(
+        root: &Path,
+        id: &str,
+        engine: &PackedEngine,
+        bandit: PackedBandit,
+        keep_log: bool,
+    ) -> Result<Self, Error> {
         let (folder, new) = (root.join(id), root.join(format!("{id}.new")));
         let mut salt = [0; 32];
         os_rng()?.fill_bytes(&mut salt);
         let identity = identity(id, engine);
         let head = Head::start(&identity);
         drop(Log::create(&new, &identity, LONGEST_EVENT, salt)?);
-        Snapshot { bandit: bandit.clone(), head, folder: new.clone() }.write(engine)?;
+        let first = Snapshot { bandit: bandit.clone(), head, folder: new.clone() };
+        first.write(engine, SNAPSHOT)?;
+        if keep_log {
+            first.write(engine, GENESIS)?;
+        }
         fs::rename(&new, &folder).map_err(|e| Error::disk(&folder, e))?;
         host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
         let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
-        Ok(Live { bandit, round: 0, reserved: 0, deleted: false, head, log, folder, segment: head })
+        Ok(Live { bandit, round: 0, reserved: 0, deleted: false, head, log, folder, segment: head, keep_log })
     }
 
     /// Reads the snapshot of a bandit and applies the events after it.
     ///
     /// # Errors
     /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
-    pub(super) fn load(root: &Path, id: &str, engine: &PackedEngine) -> Result<Self, Error> {
-        let (folder, path) = (root.join(id), root.join(id).join("snapshot"));
-        let corrupt = |path: &Path, why: String| Error::CorruptState {
-            bandit: id.to_string(),
-            folder: path.to_owned(),
-            why,
-        };
-        let bytes = fs::read(&path).map_err(|e| Error::disk(&path, e))?;
-        let (head, mut bandit) = read_snapshot(&bytes, engine).map_err(|why| corrupt(&path, why))?;
+    pub(super) fn load(root: &Path, id: &str, engine: &PackedEngine, keep_log: bool) -> Result<Self, Error> {
+        let folder = root.join(id);
+        let (head, mut bandit) = read_snapshot(&folder, id, engine, SNAPSHOT)?;
         let mut last = head;
         let (log, _) =
             Log::open::<Error>(&folder, &identity(id, engine), LONGEST_EVENT, &head, |at, bytes| {
-                let event = Event::from_bytes(bytes).map_err(|e| corrupt(&folder, e.to_string()))?;
-                bandit.apply(engine, &event).map_err(|e| corrupt(&folder, e.to_string()))?;
                 last = *at;
-                Ok(())
+                apply(&mut bandit, engine, bytes).map_err(|e| corrupt(id, &folder, e.to_string()))
             })?;
         // Rounds up to the reserved one may have been given out.
         let round = bandit.reserved();
-        Ok(Live { bandit, round, reserved: round, deleted: false, head: last, log, folder, segment: head })
+        Ok(Live {
+            bandit,
+            round,
+            reserved: round,
+            deleted: false,
+            head: last,
+            log,
+            folder,
+            segment: head,
+            keep_log,
+        })
     }
 
     /// Applies an event and appends it to the log. On an error nothing has changed, or the log takes no more
@@ -184,7 +204,9 @@ impl Live {
         if self.head.bytes - self.segment.bytes > SEGMENT_BYTES {
             self.segment = self.log.rotate()?;
         }
-        self.log.remove_before(snapshot)?;
+        if !self.keep_log {
+            self.log.remove_before(snapshot)?;
+        }
         Ok(())
     }
 
@@ -206,16 +228,16 @@ impl Live {
 }
 
 impl Snapshot {
-    /// Writes the snapshot in place of the last one, durably, and returns its position in the log.
+    /// Writes the snapshot as `name` in place of the last one, durably, and returns its position in the log.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(super) fn write(&self, engine: &PackedEngine) -> Result<Head, Error> {
+    pub(super) fn write(&self, engine: &PackedEngine, name: &str) -> Result<Head, Error> {
         let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &self.head.to_bytes()].concat();
         bytes.extend(self.bandit.to_bytes(engine)?);
         let digest = blake3::hash(&bytes);
         bytes.extend(digest.as_bytes());
-        let (path, new) = (self.folder.join("snapshot"), self.folder.join("snapshot.new"));
+        let (path, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
         let disk = |e| Error::disk(&new, e);
         let mut file =
             host::private_file().write(true).create(true).truncate(true).open(&new).map_err(disk)?;
@@ -226,8 +248,52 @@ impl Snapshot {
     }
 }
 
-/// Position and state of a snapshot.
-fn read_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBandit), String> {
+/// What a snapshot and the records after it give. Nothing is changed.
+pub(super) struct Replay {
+    pub(super) bandit: PackedBandit,
+    /// The end of the log.
+    pub(super) head: Head,
+    /// Bytes after it, of records that were never acknowledged.
+    pub(super) torn: u64,
+}
+
+/// Replays the log of a bandit from the snapshot `name`.
+///
+/// # Errors
+/// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
+pub(super) fn replay(root: &Path, id: &str, engine: &PackedEngine, name: &str) -> Result<Replay, Error> {
+    let folder = root.join(id);
+    let (from, mut bandit) = read_snapshot(&folder, id, engine, name)?;
+    let visit = |_: &Head, bytes: &[u8]| {
+        apply(&mut bandit, engine, bytes).map_err(|e| corrupt(id, &folder, e.to_string()))
+    };
+    let hash_log::Replayed { head, torn } =
+        hash_log::replay(&folder, &identity(id, engine), LONGEST_EVENT, &from, visit)?;
+    Ok(Replay { bandit, head, torn })
+}
+
+/// Applies a record of the log.
+fn apply(bandit: &mut PackedBandit, engine: &PackedEngine, record: &[u8]) -> Result<(), helba::Error> {
+    bandit.apply(engine, &Event::from_bytes(record)?).map(drop)
+}
+
+fn corrupt(id: &str, path: &Path, why: String) -> Error {
+    Error::CorruptState { bandit: id.to_string(), folder: path.to_owned(), why }
+}
+
+/// Position and state of the snapshot `name`.
+fn read_snapshot(
+    folder: &Path,
+    id: &str,
+    engine: &PackedEngine,
+    name: &str,
+) -> Result<(Head, PackedBandit), Error> {
+    let path = folder.join(name);
+    let bytes = fs::read(&path).map_err(|e| Error::disk(&path, e))?;
+    parse_snapshot(&bytes, engine).map_err(|why| corrupt(id, &path, why))
+}
+
+fn parse_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBandit), String> {
     let (body, digest) = bytes.split_last_chunk::<32>().ok_or("it is too short")?;
     if blake3::hash(body).as_bytes() != digest {
         return Err("its digest does not match".into());
@@ -247,20 +313,36 @@ fn read_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBan
 /// # Errors
 /// Those of the disk.
 pub(super) fn stored(root: &Path) -> Result<Vec<String>, Error> {
-    let disk = |e| Error::disk(root, e);
-    let mut out = Vec::new();
+    for path in entries(root)?.iter().filter(|path| is_left(path)) {
+        fs::remove_dir_all(path).map_err(|e| Error::disk(path, e))?;
+    }
+    listed(root)
+}
+
+/// As [`stored`], and nothing is removed.
+///
+/// # Errors
+/// Those of the disk.
+pub(super) fn listed(root: &Path) -> Result<Vec<String>, Error> {
+    let entries = entries(root)?;
+    let whole = entries.iter().filter(|path| !is_left(path));
+    Ok(whole.filter_map(|path| path.file_name()?.to_str().map(str::to_string)).collect())
+}
+
+/// What is in `root`, in order.
+fn entries(root: &Path) -> Result<Vec<PathBuf>, Error> {
     if !root.exists() {
-        return Ok(out);
+        return Ok(Vec::new());
     }
-    for entry in fs::read_dir(root).map_err(disk)? {
-        let path = entry.map_err(disk)?.path();
-        if path.extension().is_some_and(|e| e == "new" || e == "deleted") {
-            fs::remove_dir_all(&path).map_err(|e| Error::disk(&path, e))?;
-            continue;
-        }
-        out.extend(path.file_name().and_then(|name| name.to_str()).map(str::to_string));
-    }
-    Ok(out)
+    let entries = fs::read_dir(root).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut entries: Vec<PathBuf> = entries.map_err(|e| Error::disk(root, e))?;
+    entries.sort();
+    Ok(entries)
+}
+
+/// Whether an interrupted creation or deletion left this folder.
+fn is_left(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "new" || extension == "deleted")
 }
 
 /// The identity of the log of a bandit: its id and those of the keys of both rings.
