@@ -79,8 +79,8 @@ fn an_audit_replays_the_log() {
     }
 }
 
-/// Records that were changed or cut off, or another snapshot of the creation, do not pass. Other bandits of the
-/// server do.
+/// Records that were changed or cut off, or another snapshot of the creation, do not pass. Other bandits of
+/// the server do.
 #[test]
 fn attack_tampered_records_do_not_pass() {
     let dir = TempDir::new().unwrap();

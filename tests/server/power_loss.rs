@@ -46,8 +46,8 @@ fn attack_power_loss_takes_nothing_acknowledged() {
     assert!(!blobs(&state).is_empty());
 }
 
-/// A packed bandit, its decision and its feedback are durable when the answer leaves. A snapshot takes its name
-/// once its bytes are durable, and all records in it.
+/// A packed bandit, its decision and its feedback are durable when the answer leaves. A snapshot takes its
+/// name once its bytes are durable, and all records in it.
 #[test]
 fn attack_power_loss_takes_no_packed_feedback() {
     let dir = TempDir::new().unwrap();

@@ -23,7 +23,8 @@ pub struct Audited {
 /// The ids of bandits, and what an audit found of each.
 pub type Audits = Vec<(String, Result<Audited, Error>)>;
 
-/// Replays the log of the bandit from its creation, if all of it is kept, and from the last snapshot. Both must give the same state, byte for byte.
+/// Replays the log of the bandit from its creation, if all of it is kept, and from the last snapshot. Both
+/// must give the same state, byte for byte.
 ///
 /// # Errors
 /// [`Error::AuditFailed`] if they do not; [`Error::CorruptState`], [`Error::Log`], and those of the disk.
