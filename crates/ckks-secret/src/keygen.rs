@@ -42,6 +42,28 @@ pub fn galois_key<R: CryptoRng>(
     switch_key(secret, secret.params().galois_gadget(), [&s, &target], level, rng)
 }
 
+/// Generates key `number` of the [`ckks::RingSwitch`] from the ring of `large` to that of `small`, for all
+/// levels of `small`: from the polynomial sⱼ of s = Σⱼ Xʲ·sⱼ(Xʳ) with j = `number` and r = N/N' to the secret
+/// of `small`.
+///
+/// # Panics
+/// Unless `number` is below r.
+pub fn ring_switch_key<R: CryptoRng>(
+    large: &SecretKey,
+    small: &SecretKey,
+    number: usize,
+    rng: &mut R,
+) -> KeySwitchKey {
+    let params = small.params();
+    let (r, level) = (large.params().n() / params.n(), params.max_level());
+    assert!(number < r, "a ring switch has as many keys as the degree of the large ring is larger");
+    let component: Vec<i64> = large.coefficients()[number..].iter().step_by(r).copied().collect();
+    let component = Zeroizing::new(component);
+    let basis = params.qp_basis(level);
+    let from = Zeroizing::new(Poly::from_signed(basis, &component).into_ntt(basis));
+    switch_key(small, params.galois_gadget(), [&from, &small.values_qp(level)], level, rng)
+}
+
 fn error<R: CryptoRng>(basis: &Basis, rng: &mut R) -> Zeroizing<Poly<Ntt>> {
     Zeroizing::new(sample::error_poly(basis, rng).into_ntt(basis))
 }

@@ -21,7 +21,7 @@ mod secret;
 pub use decrypt::{Coefficients, Slots, constant_coefficient, decrypt, decrypt_coefficients, recrypt};
 pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
-pub use keygen::{galois_key, public_key, relin_key};
+pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};
 pub use noise::{Precision, measure};
 pub use private::Private;
 pub use raise::{raise, slots_to_coefficients};

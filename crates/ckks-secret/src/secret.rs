@@ -40,6 +40,20 @@ impl SecretKey {
         &self.params
     }
 
+    /// The same secret under the primes of `params`, which have the same ring degree.
+    ///
+    /// # Panics
+    /// If the ring degrees differ.
+    pub fn under(&self, params: &Params) -> Self {
+        assert_eq!(params.n(), self.params.n(), "one secret has one ring degree");
+        Self::from_coefficients(params, self.coefficients.clone())
+    }
+
+    /// The coefficients, each −1, 0 or 1.
+    pub(crate) fn coefficients(&self) -> &[i64] {
+        &self.coefficients
+    }
+
     /// The values of s modulo the primes of QP at the top level.
     pub(crate) fn values(&self) -> &Poly<Ntt> {
         &self.values

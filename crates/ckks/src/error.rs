@@ -26,6 +26,8 @@ pub enum Op {
     Encrypt,
     /// Packing of coefficients.
     Pack,
+    /// Splitting into ciphertexts of a smaller ring.
+    SwitchRing,
 }
 
 impl std::fmt::Display for Op {
@@ -42,6 +44,7 @@ impl std::fmt::Display for Op {
             Op::Encode => "encode",
             Op::Encrypt => "encrypt",
             Op::Pack => "pack",
+            Op::SwitchRing => "switch_ring",
         })
     }
 }
@@ -107,6 +110,16 @@ pub enum Error {
         /// Largest gap.
         max: usize,
     },
+    /// Misuse: there is no ring switch of that many parts between these rings.
+    #[error(
+        "switch_ring: {got} parts or keys were given; the degree of the large ring is {want} times that of the small one"
+    )]
+    RingParts {
+        /// Number given.
+        got: usize,
+        /// r = N/N'.
+        want: usize,
+    },
     /// Capacity: the pack holds as many ciphertexts as its gap allows. Begin another.
     #[error("pack: it is full with {capacity} ciphertexts; begin another")]
     PackFull {
@@ -128,7 +141,7 @@ pub enum Error {
     MissingKey {
         /// The operation.
         op: Op,
-        /// The element; 0 stands for relinearisation.
+        /// The element; 0 stands for relinearisation, and a ring switch counts its keys from 0.
         element: u64,
         /// The level of the operation.
         level: usize,
@@ -221,6 +234,7 @@ impl Error {
             | Error::CoefficientCount { .. }
             | Error::PackGap { .. }
             | Error::PackFull { .. }
+            | Error::RingParts { .. }
             | Error::ValueRange { .. }
             | Error::MissingKey { .. }
             | Error::BadParams(_)

@@ -198,7 +198,12 @@ impl Evaluator {
             level: a.level,
             scale: a.scale * m.scale,
         };
-        let mut out = self.rescale(out)?;
+        self.rescale_product(out)
+    }
+
+    /// As [`Self::rescale`], with the canonical scale where the scale is that within its tolerance.
+    pub(crate) fn rescale_product(&self, a: Ciphertext) -> Result<Ciphertext, Error> {
+        let mut out = self.rescale(a)?;
         let canonical = self.params.scale(out.level);
         if (out.scale / canonical - 1.0).abs() < SCALE_TOLERANCE {
             out.scale = canonical;

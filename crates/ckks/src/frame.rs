@@ -10,8 +10,8 @@
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element of a key-switch key; number of coefficients of a partial ciphertext; 0 for
-//!                relinearisation and all other kinds
+//!     44      4  Galois element of a key-switch key; number of coefficients of a partial ciphertext; number of
+//!                a key of a ring switch; 0 for relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first
@@ -20,7 +20,9 @@
 //! The digest detects accidental changes; it does not authenticate. Readers check the header and the length,
 //! which follows from the header, before they allocate, so that memory is bounded by the size of the input.
 
-use crate::{Ciphertext, Error, Fingerprint, GaloisElement, KeyId, KeySwitchKey, Op, Params, PublicKey};
+use crate::{
+    Ciphertext, Error, Fingerprint, Gadget, GaloisElement, KeyId, KeySwitchKey, Op, Params, PublicKey,
+};
 use rayon::prelude::*;
 use rns::sample::{self, Seed};
 use rns::{Basis, Coeff, Ntt, Poly};
@@ -52,6 +54,8 @@ pub enum FrameKind {
     SecretKey = 5,
     /// The first coefficients of c₀ of a ciphertext, and the seed of c₁.
     PartialCiphertext = 6,
+    /// As a key-switch key, for one of the keys of a [`crate::RingSwitch`].
+    RingSwitchKey = 7,
 }
 
 /// The fields of a header that depend on its object.
@@ -63,7 +67,8 @@ pub struct FrameHeader {
     pub level: usize,
     /// Number of polynomials.
     pub parts: usize,
-    /// The exponent of the Galois element, the number of coefficients of a partial ciphertext, or 0.
+    /// The exponent of the Galois element, the number of coefficients of a partial ciphertext, the number of
+    /// a key of a ring switch, or 0.
     pub element: u64,
     /// The scale, or 0 for keys.
     pub scale: f64,
@@ -478,20 +483,30 @@ pub fn write_key_switch_key(
     element: Option<GaloisElement>,
     key: &KeySwitchKey,
 ) -> Vec<u8> {
-    let element = element.map_or(0, GaloisElement::exponent);
-    let header = FrameHeader {
-        kind: FrameKind::KeySwitchKey,
-        level: key.level(),
-        parts: key.digits(),
-        element,
-        scale: 0.0,
-    };
+    switch_key_frame(params, id, FrameKind::KeySwitchKey, element.map_or(0, GaloisElement::exponent), key)
+}
+
+/// Writes the key of a [`crate::RingSwitch`] with this number, under the parameters of the small ring.
+pub fn write_ring_switch_key(params: &Params, id: KeyId, number: usize, key: &KeySwitchKey) -> Vec<u8> {
+    switch_key_frame(params, id, FrameKind::RingSwitchKey, number as u64, key)
+}
+
+fn switch_key_frame(
+    params: &Params,
+    id: KeyId,
+    kind: FrameKind,
+    element: u64,
+    key: &KeySwitchKey,
+) -> Vec<u8> {
+    let header = FrameHeader { kind, level: key.level(), parts: key.digits(), element, scale: 0.0 };
     let size = SEED_BYTES + key.digits() * poly_bytes(params.qp_basis(key.level()));
     write_frame(params, id, header, size, |out| {
         out.extend(key.seed());
         (0..key.digits()).for_each(|j| pack(out, params.qp_basis(key.level()), &key.b(params, j)));
     })
 }
+
+const BAD_KEY_FIELD: Error = Error::BadFrame("a header field does not belong to a key-switch key");
 
 /// Reads a key-switch key with its Galois element, or `None` for a relinearisation key.
 ///
@@ -503,14 +518,35 @@ pub fn read_key_switch_key(
     bytes: &[u8],
 ) -> Result<(Option<GaloisElement>, KeySwitchKey), Error> {
     let (header, _, payload) = read_frame(params, Some(id), &[FrameKind::KeySwitchKey], bytes)?;
-    const BAD_FIELD: Error = Error::BadFrame("a header field does not belong to a key-switch key");
     let element = match header.element {
         0 => None,
-        exponent => Some(GaloisElement::new(params, exponent).ok_or(BAD_FIELD)?),
+        exponent => Some(GaloisElement::new(params, exponent).ok_or(BAD_KEY_FIELD)?),
     };
     let gadget = if element.is_some() { params.galois_gadget() } else { params.relin_gadget() };
+    Ok((element, unpack_key(params, gadget, header, payload)?))
+}
+
+/// Reads a key of a [`crate::RingSwitch`] with its number, under the parameters of the small ring.
+///
+/// # Errors
+/// As [`read_key_switch_key`].
+pub fn read_ring_switch_key(
+    params: &Params,
+    id: KeyId,
+    bytes: &[u8],
+) -> Result<(usize, KeySwitchKey), Error> {
+    let (header, _, payload) = read_frame(params, Some(id), &[FrameKind::RingSwitchKey], bytes)?;
+    Ok((header.element as usize, unpack_key(params, params.galois_gadget(), header, payload)?))
+}
+
+fn unpack_key(
+    params: &Params,
+    gadget: &Gadget,
+    header: FrameHeader,
+    payload: &[u8],
+) -> Result<KeySwitchKey, Error> {
     if header.parts != gadget.digits(header.level) || header.scale.to_bits() != 0 {
-        return Err(BAD_FIELD);
+        return Err(BAD_KEY_FIELD);
     }
     let (seed, body) = split_seed(payload)?;
     let basis = params.qp_basis(header.level);
@@ -519,5 +555,5 @@ pub fn read_key_switch_key(
         return Err(Error::BadFrame("its length does not follow from its header"));
     }
     let b = body.chunks_exact(size).map(|part| unpack(part, basis)).collect::<Result<_, _>>()?;
-    Ok((element, KeySwitchKey::new(params, gadget, header.level, b, seed)))
+    Ok(KeySwitchKey::new(params, gadget, header.level, b, seed))
 }

@@ -227,7 +227,7 @@ impl KeySwitchKey {
     }
 
     /// Whether the key works with the digits of `gadget` at `level`.
-    fn serves(&self, gadget: &Gadget, level: usize) -> bool {
+    pub(crate) fn serves(&self, gadget: &Gadget, level: usize) -> bool {
         self.level >= level && self.decomposition == *gadget.decomposition()
     }
 

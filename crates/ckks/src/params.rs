@@ -187,6 +187,49 @@ pub const TOY_LOGN14_DEPTH22: ParamsSpec = ParamsSpec {
     ..LOGN16_LOGQP1130_DEPTH22
 };
 
+/// The lowest levels of a set in a smaller ring, with special primes of their own. A ciphertext of the set
+/// that a [`crate::RingSwitch`] splits is one of these parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefixSpec {
+    /// The set.
+    pub large: ParamsSpec,
+    /// log₂ of the ring degree, at most that of the set. Every prime of the set then serves.
+    pub log_n: u32,
+    /// The number of levels above 0, at most that of the set.
+    pub depth: usize,
+    /// Bits of each special prime.
+    pub log_p: &'static [u32],
+}
+
+impl PrefixSpec {
+    /// As [`ParamsSpec::validate`]. Levels 0 to `depth` have the primes and the canonical scales of the set,
+    /// and log₂(QP) is checked for N = 2^`log_n` and the security that the set claims.
+    ///
+    /// # Errors
+    /// As [`ParamsSpec::validate`]; [`Error::BadParams`] for more levels or a larger ring than the set has,
+    /// and for a set that does not rescale.
+    pub fn validate(self) -> Result<Params, Error> {
+        let PrefixSpec { large, log_n, depth, log_p } = self;
+        if log_n > large.log_n || depth > large.depth || large.products != Products::Rescaled {
+            return Err(Error::BadParams(format!(
+                "{depth} levels at N = 2^{log_n} are no prefix of {}",
+                large.name
+            )));
+        }
+        let spec = ParamsSpec { name: "prefix", log_n, depth, log_p, ..large };
+        spec.check_numbers()?;
+        let ModulusChain { mut q, p, mut scales } = modulus_chain(&large)?;
+        let mut used: Vec<u64> = q.iter().chain(&p).copied().collect();
+        for &bits in log_p {
+            used.push(primes::largest(bits, 2 << log_n, &used)?);
+        }
+        let p = used.split_off(q.len() + p.len());
+        q.truncate(depth + 1);
+        scales.truncate(depth + 1);
+        Params::with_chain(spec, ModulusChain { q, p, scales })
+    }
+}
+
 impl ParamsSpec {
     /// The sets of the deep circuit.
     pub fn named() -> &'static [ParamsSpec] {
@@ -213,7 +256,33 @@ impl ParamsSpec {
     /// [`Error::Insecure`] if log₂(QP) is larger than the claimed security allows, [`Error::BadParams`] if a
     /// number is out of its range, [`Error::Rns`] if there are not enough primes.
     pub fn validate(self) -> Result<Params, Error> {
-        Params::new(self)
+        self.check_numbers()?;
+        Params::with_chain(self, modulus_chain(&self)?)
+    }
+
+    fn check_numbers(&self) -> Result<(), Error> {
+        let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, .. } = *self;
+        let bad = |why: String| Err(Error::BadParams(why));
+        if !(10..=16).contains(&log_n) {
+            return bad(format!("log_n = {log_n} is not between 10 and 16"));
+        }
+        if log_p.is_empty()
+            || log_p.iter().chain([&log_q0, &log_scale]).any(|&b| !(20..=Modulus::MAX_BITS).contains(&b))
+        {
+            return bad(
+                "every prime must have 20 to 50 bits, and there must be at least one special prime".into()
+            );
+        }
+        if depth == 0 || depth > 100 {
+            return bad(format!("depth {depth} is not between 1 and 100"));
+        }
+        if log_q0 < log_scale + 2 {
+            return bad(format!(
+                "log_q0 = {log_q0} leaves no room for a message at scale 2^{log_scale}: it must be at least {}",
+                log_scale + 2
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -274,29 +343,9 @@ impl PartialEq for Params {
 const SCALE_FACTOR: f64 = 1.0 - 1.0 / 256.0;
 
 impl Params {
-    fn new(spec: ParamsSpec) -> Result<Self, Error> {
-        let ParamsSpec { log_n, log_q0, depth, log_scale, log_p, products, security, .. } = spec;
-        let bad = |why: String| Err(Error::BadParams(why));
-        if !(10..=16).contains(&log_n) {
-            return bad(format!("log_n = {log_n} is not between 10 and 16"));
-        }
-        if log_p.is_empty()
-            || log_p.iter().chain([&log_q0, &log_scale]).any(|&b| !(20..=Modulus::MAX_BITS).contains(&b))
-        {
-            return bad(
-                "every prime must have 20 to 50 bits, and there must be at least one special prime".into()
-            );
-        }
-        if depth == 0 || depth > 100 {
-            return bad(format!("depth {depth} is not between 1 and 100"));
-        }
-        if log_q0 < log_scale + 2 {
-            return bad(format!(
-                "log_q0 = {log_q0} leaves no room for a message at scale 2^{log_scale}: it must be at least {}",
-                log_scale + 2
-            ));
-        }
-        let ModulusChain { q: chain, p: special, scales } = modulus_chain(&spec)?;
+    fn with_chain(spec: ParamsSpec, chain: ModulusChain) -> Result<Self, Error> {
+        let ParamsSpec { log_n, depth, products, security, .. } = spec;
+        let ModulusChain { q: chain, p: special, scales } = chain;
         let log_qp: f64 = chain.iter().chain(&special).map(|&q| (q as f64).log2()).sum();
         match security.max_log_qp(log_n) {
             Some(allowed) if log_qp <= f64::from(allowed) => {}
@@ -597,6 +646,36 @@ mod tests {
         }
         let more = ParamsSpec { log_p: &[50], security: Security::Classical192, ..LOGN13_LOGQP147_SCORES };
         assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 147, .. })));
+    }
+
+    /// A prefix has the primes and scales of its set, and a modulus that the quantum column allows at the
+    /// smaller ring degree: 203 bits at N = 2¹³.
+    #[test]
+    fn prefixes_are_those_of_their_set() {
+        for large in ParamsSpec::named().iter().filter(|spec| spec.log_scale == 32) {
+            let log_n = if large.security == Security::None { 11 } else { 13 };
+            let spec = PrefixSpec { large: *large, log_n, depth: 2, log_p: &[50] };
+            let (params, large) = (spec.validate().unwrap(), large.validate().unwrap());
+            for level in 0..=2 {
+                assert!(params.q_basis(level).primes().eq(large.q_basis(level).primes()));
+                assert_eq!(params.scale(level), large.scale(level));
+            }
+            let special: Vec<u64> = params.p_basis().primes().collect();
+            let of_large = large.qp_basis(large.max_level());
+            assert!(special.len() == 1 && of_large.primes().all(|q| q != special[0]));
+            assert!(params.log_qp() <= 203.0 && params.fingerprint() != large.fingerprint());
+            let more = PrefixSpec { log_p: &[50, 50, 50], ..spec };
+            assert!(spec.large.security == Security::None || more.validate().is_err());
+        }
+        let spec = PrefixSpec { large: LOGN15_LOGQP825_DEPTH17, log_n: 13, depth: 2, log_p: &[50] };
+        for bad in [
+            PrefixSpec { log_n: 16, ..spec },
+            PrefixSpec { log_n: 9, ..spec },
+            PrefixSpec { depth: 18, ..spec },
+            PrefixSpec { large: LOGN13_LOGQP147_SCORES, depth: 1, ..spec },
+        ] {
+            assert!(matches!(bad.validate(), Err(Error::BadParams(_))), "{bad:?}");
+        }
     }
 
     /// A modulus as large as that of the HELBA paper, which reports log₂ q = 4982 at N = 2¹⁶, is refused: 60

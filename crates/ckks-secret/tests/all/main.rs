@@ -12,5 +12,6 @@ mod engine;
 mod known_answers;
 mod memory;
 mod prop_evaluator;
+mod ring_switch;
 mod scores;
 mod stat_noise;
