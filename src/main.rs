@@ -312,6 +312,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         hold,
         hosts,
         restored,
+        ..Settings::default()
     };
     let app_state = AppState::open(bundle, &state, settings)?;
     tracing::info!(bandits = app_state.bandits(), state = %state.display(), "state loaded");

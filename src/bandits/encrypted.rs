@@ -344,7 +344,7 @@ mod tests {
 
     fn open(folder: &Path) -> Bandits {
         let room = Room { most: 64, clear_is_open: true, hold: HOLD };
-        let stages = crate::bandits::Stages::new(8, Duration::from_secs(1)).unwrap();
+        let stages = crate::bandits::Stages::new(&crate::Settings::default()).unwrap();
         Bandits::open(Some(bundle()), folder, room, stages, false, false).unwrap()
     }
 

@@ -74,6 +74,11 @@ pub struct Settings {
     /// The time after which packed decisions are answered 503 if no holder of the key has raised their
     /// scores.
     pub raise_timeout: Duration,
+    /// The time after which an evaluation whose scores were not raised leaves its turn to the next one of its
+    /// bandit.
+    pub raise_turn: Duration,
+    /// The time that the last holder of the key who can be asked for a raise gets.
+    pub last_raise: Duration,
     /// Whether the logs of packed bandits are kept since their creation, for an audit.
     pub keep_log: bool,
 }
@@ -86,6 +91,8 @@ impl Default for Settings {
             operator: None,
             max_waiting: 8192,
             raise_timeout: Duration::from_secs(60),
+            raise_turn: Duration::from_secs(4),
+            last_raise: Duration::from_secs(20),
             keep_log: false,
             body_memory: 256 << 20,
             hold: Duration::from_secs(60),
@@ -122,11 +129,11 @@ impl AppState {
         folder: &Path,
         settings: Settings,
     ) -> Result<Self, Error> {
+        let (stages, keep_log) = (Stages::new(&settings)?, settings.keep_log);
         let Settings { max_in_flight, max_bandits, operator, body_memory, hold, hosts, restored, .. } =
             settings;
         let room = Room { most: max_bandits, clear_is_open: operator.is_none(), hold };
-        let stages = Stages::new(settings.max_waiting, settings.raise_timeout)?;
-        let bandits = Bandits::open(bundle.into(), folder, room, stages, settings.keep_log, restored)?;
+        let bandits = Bandits::open(bundle.into(), folder, room, stages, keep_log, restored)?;
         let participant = bandits.keys().ok().map(|keys| keys.manifest.token_digest);
         Ok(AppState(Arc::new(Inner {
             bandits,
@@ -140,6 +147,12 @@ impl AppState {
     /// The number of bandits.
     pub fn bandits(&self) -> usize {
         self.0.bandits.count().0
+    }
+
+    /// The number of users in the open pack of a packed bandit, and 0 for other bandits.
+    pub fn users_waiting(&self, id: &str) -> usize {
+        let packed = self.0.bandits.find(id).ok().and_then(Served::packed);
+        packed.map_or(0, |packed| packed.users_waiting())
     }
 
     /// The number of encrypted bandits whose keys are not loaded.

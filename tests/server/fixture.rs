@@ -305,6 +305,7 @@ pub(crate) fn foreign_frame() -> Vec<u8> {
 /// A server in this process.
 pub(crate) struct InProcess {
     pub(crate) address: SocketAddr,
+    pub(crate) state: AppState,
     pub(crate) folder: TempDir,
     // Dropped last, with the server in it.
     _runtime: tokio::runtime::Runtime,
@@ -323,8 +324,8 @@ impl InProcess {
 
     /// Ended and started again on what it has stored.
     pub(crate) fn restart(self) -> Self {
-        let InProcess { folder, _runtime: runtime, .. } = self;
-        drop(runtime);
+        let InProcess { folder, state, _runtime: runtime, .. } = self;
+        drop((runtime, state));
         Self::open(folder, Settings::default())
     }
 
@@ -334,14 +335,14 @@ impl InProcess {
 
     pub(crate) fn open_with(folder: TempDir, settings: Settings, connections: Connections) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let address = runtime.block_on(async {
+        let (address, state) = runtime.block_on(async {
             let state = AppState::open(keys().bundle.clone(), folder.path(), settings).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            tokio::spawn(serve(listener, app(state), connections, std::future::pending()));
-            address
+            tokio::spawn(serve(listener, app(state.clone()), connections, std::future::pending()));
+            (address, state)
         });
-        InProcess { address, folder, _runtime: runtime }
+        InProcess { address, state, folder, _runtime: runtime }
     }
 
     pub(crate) fn device(&self) -> Device {

@@ -82,8 +82,12 @@ fn users_share_evaluations() {
 /// its own, whatever the others are.
 #[test]
 fn evaluations_are_full_and_half_full() {
-    let connections = Connections { most: 2000, most_an_address: 2000, ..Connections::default() };
-    let server = InProcess::open_with(TempDir::new().unwrap(), Settings::default(), connections);
+    // No bound depends on the speed of the machine.
+    let ages = Duration::from_secs(3600);
+    let settings =
+        Settings { raise_timeout: ages, raise_turn: ages, last_raise: ages, ..Settings::default() };
+    let connections = Connections { most: 2000, most_an_address: 2000, head: ages, ..Connections::default() };
+    let server = InProcess::open_with(TempDir::new().unwrap(), settings, connections);
     let user = User::create(server.device(), Answers::Arm);
     let most = user.device.created().packed.users;
     let (history, mut rng) = (History::default(), rng(3));
@@ -99,9 +103,9 @@ fn evaluations_are_full_and_half_full() {
                 (rows, contexts, self::rng(100 + seed))
             })
             .collect();
-        // Its turn is taken by a user who is asked and does not come back, and the others gather meanwhile.
-        let gone = user.device.read(&ask(&user, &user.contexts(&mut rng)).ok()).unwrap();
-        assert!(gone.ticket.is_some());
+        // Its turn is taken by a user who is asked, and comes back when all others have gathered.
+        let first = user.device.read(&ask(&user, &user.contexts(&mut rng)).ok()).unwrap();
+        assert!(first.ticket.is_some());
         let count = users.len();
         let choices: Vec<_> = std::thread::scope(|scope| {
             let decide = |(rows, contexts, mut rng): (Vec<Vec<f64>>, Vec<u8>, _)| {
@@ -115,7 +119,19 @@ fn evaluations_are_full_and_half_full() {
                     (rows, choice)
                 })
             };
-            let threads: Vec<_> = users.into_iter().map(decide).collect();
+            let mut users = users.into_iter();
+            let mut threads: Vec<_> = users.by_ref().take(count - 1).map(decide).collect();
+            let wait_while = |threads: &[std::thread::ScopedJoinHandle<_>], of: &dyn Fn(usize) -> bool| {
+                while of(server.state.users_waiting(user.id())) {
+                    assert!(!threads.iter().any(|thread| thread.is_finished()), "nobody is answered yet");
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            };
+            wait_while(&threads, &|waiting| waiting < count - 1);
+            threads.extend(users.map(decide));
+            // A full pack is closed at once.
+            wait_while(&threads, &|waiting| waiting == count - 1);
+            redeem(&user, first, &mut rng).unwrap();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let together = choices.iter().filter(|(_, choice)| choice.users as usize == count).count();

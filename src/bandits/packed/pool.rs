@@ -11,6 +11,7 @@
 //! asked of the next one. All are asked for the same masked ciphertext, which says no more twice than once.
 
 use super::PackedServed;
+use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
 use helba::packed::Task;
@@ -34,10 +35,6 @@ const RETURN: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
 const RAISER_RETURNS: Duration = Duration::from_secs(1);
-/// The time that the last one who can be asked for a raise gets.
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-/// The time after which an evaluation without a raise leaves its turn to another one.
-const LATE: Duration = Duration::from_secs(4);
 /// The most evaluations of a server that have left their turns.
 const MOST_LATE: usize = 16;
 /// The time after which a task of the bandit's own is given to the next raiser.
@@ -63,15 +60,18 @@ pub(crate) struct Stages {
     pub(super) waiting: Arc<Semaphore>,
     /// The time after which an evaluation without a raise ends.
     longest_raise: Duration,
+    /// The time after which an evaluation without a raise leaves its turn to another one.
+    raise_turn: Duration,
+    /// The time that the last one who can be asked for a raise gets.
+    last_raise: Duration,
 }
 
 impl Stages {
-    /// Fresh turns. At most `most_waiting` users wait, and evaluations without a raise end after
-    /// `longest_raise`.
+    /// Fresh turns, with the bounds of a server.
     ///
     /// # Errors
     /// [`Error::Broken`] if no thread can be started.
-    pub(crate) fn new(most_waiting: usize, longest_raise: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let threads = rayon::current_num_threads();
         let short = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -83,9 +83,11 @@ impl Stages {
             computing: semaphore(1),
             uploads: semaphore(threads + 1),
             raises: semaphore(threads + 1),
-            waiting: semaphore(most_waiting),
+            waiting: semaphore(settings.max_waiting),
             short,
-            longest_raise,
+            longest_raise: settings.raise_timeout,
+            raise_turn: settings.raise_turn,
+            last_raise: settings.last_raise,
         })
     }
 
@@ -300,6 +302,11 @@ impl PackedServed {
         Ok(Some(receiver))
     }
 
+    /// The number of users in the open pack.
+    pub(crate) fn users_waiting(&self) -> usize {
+        lock(&self.pool).gathering.as_ref().map_or(0, |gathering| gathering.users.len())
+    }
+
     /// Closes the pack that was opened before `opened` after the window, when its turn comes. More users join
     /// it until then.
     async fn close_later(self: Arc<Self>, opened: Instant) {
@@ -368,7 +375,7 @@ impl PackedServed {
     async fn wait_for_return(&self, answered: usize) {
         let began = Instant::now();
         while began.elapsed() < RETURN {
-            let waiting = lock(&self.pool).gathering.as_ref().map_or(0, |gathering| gathering.users.len());
+            let waiting = self.users_waiting();
             if waiting * 10 >= answered * 9 {
                 return;
             }
@@ -416,7 +423,8 @@ impl PackedServed {
         let mut raising = self.begin(id, sender)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
         let raised = loop {
-            if began.elapsed() >= self.shared.stages.longest_raise || last.elapsed() >= LAST_PATIENCE {
+            let stages = &self.shared.stages;
+            if began.elapsed() >= stages.longest_raise || last.elapsed() >= stages.last_raise {
                 return Err(Error::NotRaised);
             }
             let patience = match self.ask(&task, users, &mut asked, &mut raising.tickets, &mut queued)? {
@@ -434,8 +442,8 @@ impl PackedServed {
                 Err(_) if users.iter().all(|user| user.sender.is_closed()) => return Err(Error::NotRaised),
                 Err(_) => {}
             }
-            if began.elapsed() >= LATE && !std::mem::replace(&mut late, true) {
-                match self.shared.stages.late.clone().try_acquire_owned() {
+            if began.elapsed() >= stages.raise_turn && !std::mem::replace(&mut late, true) {
+                match stages.late.clone().try_acquire_owned() {
                     Ok(place) => *turn = Turn { _bandit: None, _server: place },
                     Err(_) => late = false,
                 }
