@@ -21,7 +21,6 @@ use support::{Deployment, percentile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use user_client::{Device, Opening};
 use wire::{PackedLimits, PackedReply};
 
 #[derive(Parser)]
@@ -83,7 +82,7 @@ fn main() -> Result<()> {
     let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let config = BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(d, k) };
-    let device = Device::open(deployment.secret(), &Opening { toy: args.toy, ..Opening::default() })?;
+    let device = deployment.device();
     let created = deployment.client().create_packed(&config)?;
     let joined = device.join(&created)?;
     let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -114,24 +113,8 @@ fn main() -> Result<()> {
     });
     let (stop, raised) = (AtomicBool::new(false), AtomicU64::new(0));
     let (decided, failed, elapsed, cpu) = std::thread::scope(|scope| -> Result<_> {
-        let raisers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| -> Result<()> {
-                    let mut rng = user_client::os_rng()?;
-                    while !stop.load(Relaxed) {
-                        let Some(reply) = deployment.client().raises(&created.id, joined.limits(), 1)? else {
-                            continue;
-                        };
-                        let tasks = joined.read(&reply)?.tasks;
-                        let body = joined.raise(&tasks, None, &mut rng)?;
-                        raised.fetch_add(body.len() as u64, Relaxed);
-                        // A task that is over was answered by the other one.
-                        let _ = deployment.client().post_raises(&created.id, joined.limits(), &body);
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
+        let raiser = || deployment.raise(&joined, &stop, &raised);
+        let raisers: Vec<_> = (0..2).map(|_| scope.spawn(raiser)).collect();
         std::thread::sleep(Duration::from_millis(300));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (began, cpu) = (Instant::now(), process_seconds());

@@ -7,7 +7,7 @@
 
 mod support;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
@@ -16,9 +16,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use support::{Deployment, median, percentile};
 use testkit::ClearTwin;
-use user_client::{Device, Opening, PackedDevice};
 
 #[derive(Parser)]
 #[command(
@@ -40,18 +40,9 @@ struct Args {
     /// Waits for the end of a batch update before the next decision, as in the paper.
     #[arg(long)]
     synchronous: bool,
-    /// Contexts in the ring of scores: 0.1 MB a decision, and the device raises its own scores.
+    /// The open tier: the server answers with the scores, and the device computes the arm.
     #[arg(long)]
-    packed: bool,
-    /// With --packed, the server answers with the scores, and the device computes the arm.
-    #[arg(long, requires = "packed")]
     scores: bool,
-}
-
-/// The bandit of either kind, as its device plays it.
-enum Bandit<'a> {
-    Single(Box<support::Handle>),
-    Packed(Box<PackedDevice<'a>>),
 }
 
 fn main() -> Result<()> {
@@ -68,46 +59,46 @@ fn main() -> Result<()> {
     let rounds = args.rounds.min(purchases.rounds().len());
     anyhow::ensure!(rounds > 0, "nothing to run: --rounds is 0");
     let (d, k) = (purchases.d(), purchases.brands().len());
-    let mut config = BanditConfig { horizon: rounds as u64, ..BanditConfig::new(d, k) };
-    if args.packed {
-        config.decisions = Decisions::Packed;
-        config.answers = if args.scores { Answers::Scores } else { Answers::Arm };
-    }
+    let config = BanditConfig {
+        horizon: rounds as u64,
+        decisions: Decisions::Packed,
+        answers: if args.scores { Answers::Scores } else { Answers::Arm },
+        ..BanditConfig::new(d, k)
+    };
 
     if let Some(path) = &args.plot {
         // A file that cannot be written is reported now and not after all rounds.
         std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut deployment = Deployment::start(d, k, false, args.json, 0)?;
+    let deployment = Deployment::start(d, k, false, args.json, 0)?;
     let mut rng = user_client::os_rng()?;
-    let device = Device::open(deployment.secret(), &Opening::default())?;
-    let bandit = match config.decisions {
-        Decisions::Single => Bandit::Single(Box::new(deployment.create(&config)?)),
-        Decisions::Packed => {
-            Bandit::Packed(Box::new(device.join(&deployment.client().create_packed(&config)?)?))
-        }
-    };
+    let bandit = deployment.device().join(&deployment.client().create_packed(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
-    for (features, bought) in &purchases.rounds()[..rounds] {
-        let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
-        let play = |arm| f64::from(arm == *bought);
-        let round = match &bandit {
-            Bandit::Single(bandit) => deployment.round(bandit, &rows, play, args.synchronous)?,
-            Bandit::Packed(bandit) => deployment.packed_round(bandit, &rows, play, &mut rng)?,
+    // Without a raiser the device raises by itself, and an update waits for its next decision.
+    let stop = AtomicBool::new(!args.synchronous);
+    std::thread::scope(|scope| -> Result<()> {
+        let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &AtomicU64::new(0)));
+        let mut play_all = || -> Result<()> {
+            for (features, bought) in &purchases.rounds()[..rounds] {
+                let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
+                let play = |arm| f64::from(arm == *bought);
+                let round = deployment.packed_round(&bandit, &rows, play, args.synchronous, &mut rng)?;
+                let indices = twin.indices(&rows, round.round, round.model_feedbacks);
+                let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
+                twin.learn(&rows[round.arm], round.reward);
+                log.push(round, &indices, scalars.range);
+                progress.inc(1);
+            }
+            Ok(())
         };
-        let indices = twin.indices(&rows, round.round, round.model_feedbacks);
-        let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
-        twin.learn(&rows[round.arm], round.reward);
-        log.push(round, &indices, scalars.range);
-        progress.inc(1);
-    }
+        let played = play_all();
+        stop.store(true, Relaxed);
+        raiser.join().map_err(|_| anyhow!("the raiser panicked"))?.and(played)
+    })?;
     progress.finish_and_clear();
-    let status = match &bandit {
-        Bandit::Single(bandit) => deployment.status(bandit)?,
-        Bandit::Packed(bandit) => deployment.client().packed(&bandit.created().id)?.status,
-    };
+    let status = deployment.client().packed(&bandit.created().id)?.status;
     let server_peak = deployment.server_peak_bytes();
 
     let clear = |policy: &mut HelbaClear| -> Result<Vec<f64>> {

@@ -8,8 +8,8 @@ use protocol::{BanditConfig, Shape, Status};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Device, Opening, PackedDevice};
 use wire::{Created, Limits, PublicBundle};
@@ -57,7 +57,6 @@ pub(crate) struct Deployment {
     pub(crate) keygen_seconds: f64,
     /// The bytes of the public bundle.
     pub(crate) public_bundle_bytes: u64,
-    secret: PathBuf,
     _folder: tempfile::TempDir,
 }
 
@@ -120,7 +119,8 @@ impl Deployment {
         }
         ensure!(!address.is_empty(), "the server did not start; stderr has its message");
         bar.finish_and_clear();
-        let device = Device::open(&secret, &Opening::default())?.with_most_answers(trace_answers);
+        let device =
+            Device::open(&secret, &Opening { toy, ..Opening::default() })?.with_most_answers(trace_answers);
         let client = Client::new(&format!("http://{}", address.trim()))?;
         Ok(Deployment {
             server,
@@ -129,14 +129,13 @@ impl Deployment {
             rng: user_client::os_rng()?,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
-            secret,
             _folder: folder,
         })
     }
 
-    /// The file of the secret bundle.
-    pub(crate) fn secret(&self) -> &Path {
-        &self.secret
+    /// The device, which holds the secret bundle.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The client of the server, with the token of the device.
@@ -144,12 +143,15 @@ impl Deployment {
         &self.client
     }
 
-    /// Plays one round of a packed bandit over HTTP, with the reward that `play` returns for an arm.
+    /// Plays one round of a packed bandit over HTTP, with the reward that `play` returns for an arm. If
+    /// `synchronous`, it waits until a model whose update the feedback started is in use, for which a raiser
+    /// must be there.
     pub(crate) fn packed_round(
         &self,
         bandit: &PackedDevice<'_>,
         rows: &[Vec<f64>],
         play: impl FnOnce(usize) -> f64,
+        synchronous: bool,
         rng: &mut ChaCha20Rng,
     ) -> Result<Round> {
         let mut phases = Vec::new();
@@ -170,6 +172,13 @@ impl Deployment {
         lap("feedback");
         bandit.answer_tasks(&self.client, &mut round, rng)?;
         lap("tasks");
+        if synchronous {
+            let due = || self.client.packed(&bandit.created().id).map(|view| view.status);
+            while due().map(|status| status.updating || status.refresh_due)? {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            lap("wait for the batch update");
+        }
         Ok(Round {
             arm,
             reward,
@@ -179,6 +188,20 @@ impl Deployment {
             bytes_down: round.received,
             phases,
         })
+    }
+
+    /// Answers the tasks of a packed bandit until `stop`, and adds the bytes of the answers to `sent`.
+    pub(crate) fn raise(&self, bandit: &PackedDevice<'_>, stop: &AtomicBool, sent: &AtomicU64) -> Result<()> {
+        let (id, limits) = (&bandit.created().id, bandit.limits());
+        let mut rng = user_client::os_rng()?;
+        while !stop.load(Relaxed) {
+            let Some(reply) = self.client.raises(id, limits, 1)? else { continue };
+            let body = bandit.raise(&bandit.read(&reply)?.tasks, None, &mut rng)?;
+            sent.fetch_add(body.len() as u64, Relaxed);
+            // A task that is over was answered by another raiser.
+            let _ = self.client.post_raises(id, limits, &body);
+        }
+        Ok(())
     }
 
     /// The parameters in use.

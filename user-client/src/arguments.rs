@@ -246,11 +246,11 @@ pub(crate) struct Tuning {
     /// growth_or_every].
     #[arg(long)]
     pub(crate) schedule: Option<Rule>,
-    /// Number of users that an evaluation decides for [default: single].
+    /// Number of users that an evaluation decides for [default: packed].
     #[arg(long)]
     pub(crate) decisions: Option<UsersAtOnce>,
     /// What a device learns from a packed decision [default: arm].
-    #[arg(long, requires = "decisions")]
+    #[arg(long)]
     pub(crate) answers: Option<Learnt>,
 }
 
@@ -282,9 +282,8 @@ impl Tuning {
             config.linear.schedule = Schedule::TraceOrGrowth;
         }
         config.decisions = match self.decisions {
-            Some(UsersAtOnce::Packed) => Decisions::Packed,
+            Some(UsersAtOnce::Packed) | None => Decisions::Packed,
             Some(UsersAtOnce::Single) => Decisions::Single,
-            None => config.decisions,
         };
         config.answers = match self.answers {
             Some(Learnt::Scores) => Answers::Scores,

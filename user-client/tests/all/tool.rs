@@ -32,7 +32,7 @@ impl Tool<'_> {
     }
 
     fn create(&self, more: &[&str]) -> (String, String) {
-        let arguments = [&["--features", "4", "--arms", "2", "--decisions", "packed"], more].concat();
+        let arguments = [&["--features", "4", "--arms", "2"], more].concat();
         let (id, stderr) = self.run("create", &arguments);
         (id.trim_end().to_string(), stderr)
     }
@@ -91,7 +91,7 @@ fn the_tool_replays_on_packed_bandits() {
     let tool = Tool(&server);
     let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
     std::fs::write(server.file("p.csv"), format!("id,price.a,price.b,choice\n{rows}")).unwrap();
-    let (out, _) = tool.run("replay", &["--data", "p.csv", "--decisions", "packed"]);
+    let (out, _) = tool.run("replay", &["--data", "p.csv"]);
     let id = out.lines().next().unwrap().strip_prefix("bandit ").unwrap();
     assert!(out.contains("8 feedbacks counted") && out.contains("round     8  matched"), "{out}");
     let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
@@ -103,6 +103,5 @@ fn the_tool_replays_on_packed_bandits() {
         assert!(!out.status.success() && text.contains(says), "{text}");
     };
     refused(&["--bandit", id, "--decisions", "packed"], "--bandit");
-    refused(&["--answers", "scores"], "--decisions");
     refused(&["--decisions", "single", "--answers", "scores"], "answers");
 }
