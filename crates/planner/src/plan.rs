@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::count::{Op, OperationCounter};
 use crate::kernel::{self, KernelSeconds};
+use crate::packed::PackedCosts;
 use crate::price::{MEASURED_AT, Prices};
 use circuits::Counts;
 use circuits::inverse::Newton;
@@ -127,6 +128,8 @@ pub struct Report {
     pub updates_at_most: u64,
     /// Predictions on one and two threads, for the kernels that this process runs.
     pub seconds: Vec<Seconds>,
+    /// The costs of packed decisions, if the keys have a ring of scores.
+    pub packed: Option<PackedCosts>,
     /// The kernels that this process runs.
     #[serde(serialize_with = "kernel::word")]
     pub kernel: Kernel,
@@ -194,6 +197,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         Ok(KernelSeconds { kernel, available: kernel.is_available(), seconds: seconds(kernel)? })
     });
     let kernels = kernels.collect::<Result<_, Error>>()?;
+    let packed = keys.scores.map(|ring| PackedCosts::new(&config, &params, shape, ring, kernel));
     let spec = *params.spec();
     let top = params.max_level();
     let why = vec![
@@ -239,6 +243,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         update_operations: circuits.update.operations(),
         updates_at_most,
         seconds: seconds(kernel::price_of(kernel))?,
+        packed: packed.transpose()?,
         kernel,
         kernels,
         measured_at: MEASURED_AT.name,
@@ -385,17 +390,17 @@ fn message_costs(params: &Params, levels: &protocol::Plan, asks: bool) -> Vec<Me
 
 /// A circuit's operations by level, and its own count of them.
 #[derive(Default)]
-struct Circuit {
+pub(crate) struct Circuit {
     steps: BTreeMap<(Op, usize), usize>,
     counts: Counts,
 }
 
 impl Circuit {
-    fn of(counter: &OperationCounter) -> Self {
+    pub(crate) fn of(counter: &OperationCounter) -> Self {
         Circuit { steps: counter.steps(), counts: counter.counts() }
     }
 
-    fn operations(&self) -> Operations {
+    pub(crate) fn operations(&self) -> Operations {
         let c = &self.counts;
         Operations {
             products: c.products,
@@ -405,7 +410,7 @@ impl Circuit {
         }
     }
 
-    fn seconds(&self, prices: &Prices) -> f64 {
+    pub(crate) fn seconds(&self, prices: &Prices) -> f64 {
         self.steps.iter().map(|(&(op, level), &times)| times as f64 * prices.seconds(op, level)).sum()
     }
 }
@@ -479,13 +484,15 @@ impl Circuits {
     }
 }
 
+/// The sum of the levels, and the levels of each step.
+pub(crate) fn by_step(depth: &[Depth]) -> String {
+    let parts: Vec<String> = depth.iter().map(|d| format!("{} {}", d.step, d.levels)).collect();
+    format!("{}: {}", depth.iter().map(|d| d.levels).sum::<usize>(), parts.join(", "))
+}
+
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mib = |bytes: u64| format!("{:.2} MiB", bytes as f64 / (1 << 20) as f64);
-        let depth = |list: &[Depth]| {
-            let parts: Vec<String> = list.iter().map(|d| format!("{} {}", d.step, d.levels)).collect();
-            format!("{}: {}", list.iter().map(|d| d.levels).sum::<usize>(), parts.join(", "))
-        };
         let (features, arms) = (many(self.features as u64, "feature"), many(self.arms as u64, "arm"));
         writeln!(f, "problem       {features}, {arms}, {}", many(self.rounds, "round"))?;
         writeln!(f, "parameters    {} (N = 2^{}, {} levels)", self.params, self.log_n, self.levels)?;
@@ -498,8 +505,8 @@ impl std::fmt::Display for Report {
             )?,
             None => writeln!(f, "security      NONE: toy keys, for tests only")?,
         }
-        writeln!(f, "decision      levels {}", depth(&self.decision_depth))?;
-        writeln!(f, "update        levels {}", depth(&self.update_depth))?;
+        writeln!(f, "decision      levels {}", by_step(&self.decision_depth))?;
+        writeln!(f, "update        levels {}", by_step(&self.update_depth))?;
         let [decision, update] = self.slots;
         writeln!(f, "slots         decision {decision}, update {update}, of {}", self.slots_available)?;
         for k in &self.keys {
@@ -531,6 +538,9 @@ impl std::fmt::Display for Report {
                 self.updates_at_most,
                 s.all_rounds_at_most
             )?;
+        }
+        if let Some(packed) = &self.packed {
+            write!(f, "{packed}")?;
         }
         for s in &self.seconds {
             writeln!(f, "kernels       {}", self.kernel_outlook(s.threads))?;
