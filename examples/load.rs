@@ -117,11 +117,13 @@ fn main() -> Result<()> {
         let raisers: Vec<_> = (0..2).map(|_| scope.spawn(raiser)).collect();
         std::thread::sleep(Duration::from_millis(300));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let (began, cpu) = (Instant::now(), process_seconds());
+        let spent = || [process_seconds(std::process::id()), process_seconds(deployment.server_id())];
+        let (began, before) = (Instant::now(), spent());
         let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
         let elapsed = began.elapsed().as_secs_f64();
         stop.store(true, Relaxed);
-        let cpu = process_seconds() - cpu;
+        let after = spent();
+        let cpu = [after[0] - before[0], after[1] - before[1]];
         for raiser in raisers {
             raiser.join().map_err(|_| anyhow::anyhow!("a raiser panicked"))??;
         }
@@ -142,7 +144,7 @@ fn main() -> Result<()> {
             "decisions": decided.len(), "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
-            "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu,
+            "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
         });
@@ -160,7 +162,10 @@ fn main() -> Result<()> {
     println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
     println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
     println!(
-        "  raiser {cpu:.1} s of processor, server peak {} MB",
+        "  processor: clients and raisers {:.1} s, server {:.1} s or {:.2} ms a decision; server's peak memory {} MB",
+        cpu[0],
+        cpu[1],
+        1e3 * cpu[1] / count,
         deployment.server_peak_bytes() / 1_000_000
     );
     Ok(())
@@ -257,9 +262,9 @@ async fn post(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) 
     Ok(bytes.split_off(start))
 }
 
-/// Processor seconds of this process, without those of the server; 0 if the system does not report them.
-fn process_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// Processor seconds of a process, without those of its children; 0 if the system does not report them.
+fn process_seconds(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     // Fields 14 and 15 of proc(5), of which the first two are cut off; a tick is 10 ms.

@@ -267,6 +267,11 @@ impl Deployment {
         Ok(self.client.status(&bandit.created.id)?)
     }
 
+    /// The id of the server process.
+    pub(crate) fn server_id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// The peak resident memory of the server process in bytes; 0 if the system does not report it.
     pub(crate) fn server_peak_bytes(&self) -> u64 {
         std::fs::read_to_string(format!("/proc/{}/status", self.server.id()))
