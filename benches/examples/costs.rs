@@ -9,8 +9,8 @@
 //! Without `--from` the pages are made from the record alone. `--from` may be repeated, for runs with other
 //! kernels and for further runs with the same: the record has the least median of each kernel's runs.
 //! `--kernels FILE` adds a record of all kernels, which the predictions are compared with; `--prices` renews
-//! from it the table that `helba-keygen plan` predicts from. `--compared FILE` adds a table of
-//! `benches/openfhe/compare.py`.
+//! from it the table that `helba-keygen plan` predicts from. `--scores FILE` adds a record of
+//! `cargo bench --bench scores`, and `--compared FILE` a table of `benches/openfhe/compare.py`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -43,6 +43,9 @@ struct Args {
     /// A record of steps and priced operations with every version of the kernels.
     #[arg(long)]
     kernels: Option<PathBuf>,
+    /// A record of the steps of packed decisions.
+    #[arg(long)]
+    scores: Option<PathBuf>,
     /// Results of `benches/openfhe/compare.py`.
     #[arg(long)]
     compared: Vec<PathBuf>,
@@ -115,6 +118,10 @@ fn main() -> Result<()> {
     let every_kernel = args.kernels.as_deref().map(read).transpose()?;
     fs::create_dir_all("docs/costs")?;
     let mut document = page(&about, &name(&args.record), &rows)?;
+    if let Some(file) = &args.scores {
+        let (about, rows) = read(file)?;
+        document += &scores_page(&about, &name(file), &rows)?;
+    }
     if let (Some(file), Some((about, rows))) = (&args.kernels, &every_kernel) {
         document += &kernels_page(about, &name(file), rows)?;
     }
@@ -316,6 +323,24 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             r.bits,
             size(&r.bytes)
         )?;
+    }
+    Ok(out)
+}
+
+/// The steps of packed decisions.
+fn scores_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
+    let mut out = format!(
+        "\n## Packed decisions\n\nRecord `{record}`: {about}. Eight arms and the default parameters. `encrypt`, with its frame, is the part of a \
+            device and `raise` that of a raiser; the others are the server's. Once a user: `read`, `product`, and `pack_per_user`, the mean of a \
+            pack of 256 users. Once an evaluation: `pack_of_one`, what a pack of one user takes, `mask` with the re-randomisation, and `unmask`. \
+            Square root, comparison and argmax follow, for all users at once (the tables above). Bytes are those of the message.\n\n\
+            | step | ring | 1 thread | 2 threads | bytes |\n|---|---|---:|---:|---:|\n"
+    );
+    for row in rows.iter().filter(|row| row.part("threads") == "1") {
+        let (what, ring) = (row.what(), row.part("n"));
+        let two = rows.iter().find(|r| r.what() == what && r.part("n") == ring && r.part("threads") == "2");
+        let two = two.map_or(String::new(), |row| time(row.ns));
+        writeln!(out, "| `{what}` | {ring} | {} | {two} | {} |", time(row.ns), size(&row.bytes))?;
     }
     Ok(out)
 }
