@@ -95,7 +95,7 @@ fn main() -> Result<()> {
         (0..args.bodies.max(1)).map(|_| (0..k).map(|_| unit()).collect()).collect();
     let mut rng = user_client::os_rng()?;
     let mut prepare = |rows: &Vec<Vec<f64>>| -> Result<(Vec<u8>, Vec<u8>)> {
-        Ok((joined.contexts(rows, &mut rng)?, joined.feedback(&rows[0], rows[0][0], &mut rng)?))
+        Ok((joined.contexts(rows, &mut rng)?, joined.feedback(&rows[0], rows[0][0], None, &mut rng)?))
     };
     let (contexts, feedback) = rows.iter().map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
     let server = deployment.client().server().trim_start_matches("http://").to_string();

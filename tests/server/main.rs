@@ -12,6 +12,7 @@ mod packed_audit;
 mod packed_durable;
 mod packed_hostile;
 mod packed_rounds;
+mod packed_trace;
 #[cfg(target_os = "linux")]
 mod power_loss;
 mod rounds;

@@ -40,7 +40,11 @@ pub(crate) struct User {
 impl User {
     /// A new bandit, and a user of it.
     pub(crate) fn create(http: Device, answers: Answers) -> Self {
-        let body = serde_json::to_vec(&packed(answers)).unwrap();
+        Self::create_with(http, &packed(answers))
+    }
+
+    pub(crate) fn create_with(http: Device, config: &BanditConfig) -> Self {
+        let body = serde_json::to_vec(config).unwrap();
         let created: PackedCreated = serde_json::from_slice(&http.post("/bandits", &body).ok()).unwrap();
         Self::join(http, &created)
     }
@@ -49,6 +53,14 @@ impl User {
         let client = client(&http);
         let device = http.keys.device().join(created).unwrap();
         User { http, client, device }
+    }
+
+    /// The same user with a device that answers `most` trace questions.
+    pub(crate) fn answering(self, most: u64) -> Self {
+        let bundle = std::fs::read(self.http.keys.secret_file()).unwrap();
+        let device = user_client::Device::read(&bundle[..]).unwrap().with_most_answers(most);
+        let device = Box::leak(Box::new(device)).join(self.device.created()).unwrap();
+        User { device, ..self }
     }
 
     /// The same user after the server started again.
@@ -86,7 +98,7 @@ impl User {
     /// The feedback after the arm of `choice` was played.
     pub(crate) fn feedback(&self, rows: &[Vec<f64>], choice: &Choice, rng: &mut ChaCha20Rng) -> Receipt {
         let x = &rows[choice.arm];
-        let frame = self.device.feedback(x, reward(x), rng).unwrap();
+        let frame = self.device.feedback(x, reward(x), choice.question.as_ref(), rng).unwrap();
         serde_json::from_slice(&self.send(choice, &frame).ok()).unwrap()
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The exit status of an audit, its lines, and the last line of stderr.
-fn audit(state: &Path, more: &[&str]) -> (i32, Vec<String>, String) {
+pub(crate) fn audit(state: &Path, more: &[&str]) -> (i32, Vec<String>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_helba-server"));
     command.args(["audit", "--keys"]).arg(keys().public_file()).arg("--state").arg(state).args(more);
     let output = command.env("RUST_LOG", "error").output().unwrap();

@@ -144,7 +144,7 @@ fn asks(user: &User, results: &Results, rng: &mut ChaCha20Rng) -> Option<(String
     let choice = user.device.read(&reply).unwrap().choice.unwrap();
     let id = choice.id.to_string();
     assert!(results.lock().unwrap().1.insert(id.clone()), "round {} was given out twice", choice.round);
-    let frame = user.device.feedback(&[0.6, 0.8], 0.5, rng).unwrap();
+    let frame = user.device.feedback(&[0.6, 0.8], 0.5, None, rng).unwrap();
     Some((id, frame))
 }
 

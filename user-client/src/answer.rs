@@ -43,7 +43,11 @@ impl Device {
     }
 
     /// Whether the trace has reached its threshold. `None` if the key has given as many answers as it may.
-    fn answer_trace<R: CryptoRng>(&self, question: &Ciphertext, rng: &mut R) -> Result<Option<bool>, Error> {
+    pub(crate) fn answer_trace<R: CryptoRng>(
+        &self,
+        question: &Ciphertext,
+        rng: &mut R,
+    ) -> Result<Option<bool>, Error> {
         if !self.answers().count()? {
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use wire::{Created, PackedCreated};
+use wire::{Created, PackedCreated, TraceQuestion};
 
 /// A decision that waits for its reward, for programs that end in between. The file contains features in the
 /// clear, so that only its owner can read it.
@@ -37,6 +37,8 @@ pub enum Waiting {
         decision: DecisionId,
         /// The arm to play.
         arm: usize,
+        /// The question that the feedback answers.
+        question: Option<TraceQuestion>,
     },
 }
 

@@ -135,7 +135,9 @@ impl<'a> Player<'a> {
                 let mut round = packed.decide(client, rows, rng)?;
                 lap(&mut spent.decide);
                 let arm = round.choice.arm;
-                let feedback = packed.feedback(&rows[arm], reward(arm), rng)?;
+                let question = round.choice.question.as_ref();
+                let feedback = packed.feedback(&rows[arm], reward(arm), question, rng)?;
+                note(device);
                 lap(&mut spent.device);
                 client.feedback_packed(&packed.created().id, round.choice.id, &feedback)?;
                 lap(&mut spent.feedback);

@@ -54,8 +54,8 @@ fn decide_packed(
     let contexts = rows.clone();
     let mut round = keep(client, rows, pending, || {
         let round = packed.decide(client, &contexts, &mut rng)?;
-        let (decision, arm) = (round.choice.id, round.choice.arm);
-        Ok((round, Waiting::Packed { created, decision, arm }))
+        let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
+        Ok((round, Waiting::Packed { created, decision, arm, question }))
     })?;
     announce(round.choice.arm, round.choice.reliable, pending)?;
     answer_tasks(client, &packed, &mut round)
@@ -126,8 +126,10 @@ pub(crate) fn feedback(
             crate::note(device);
             client.feedback(created, decision.id, &answer)?
         }
-        Waiting::Packed { created, decision, arm } => {
-            let body = device.join(created)?.feedback(features(*arm)?, reward, &mut os_rng()?)?;
+        Waiting::Packed { created, decision, arm, question } => {
+            let (features, question) = (features(*arm)?, question.as_ref());
+            let body = device.join(created)?.feedback(features, reward, question, &mut os_rng()?)?;
+            crate::note(device);
             client.feedback_packed(&created.id, *decision, &body)?
         }
     };

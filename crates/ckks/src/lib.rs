@@ -46,7 +46,8 @@ pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
 pub use linear::{DiagonalTransform, EncodedTransform};
 pub use mask::{
-    MaskSeed, flood_assign, mask_assign, mask_bits, mask_seed, rerandomise_assign, unmask_assign,
+    MaskSeed, flood_assign, mask_all_but_constant_assign, mask_assign, mask_bits, mask_seed,
+    rerandomise_assign, unmask_assign,
 };
 pub use pack::{Packer, pack_elements};
 pub use params::{

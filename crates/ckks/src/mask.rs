@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`mask_assign`], [`unmask_assign`] | the message, statistically, under a mask expanded from a seed |
 //! | [`flood_assign`] | the error of the message, under uniform noise of a width the caller chooses |
+//! | [`mask_all_but_constant_assign`] | all coefficients of the message but one, under masks that are uniform modulo q |
 //! | [`rerandomise_assign`] | the ciphertexts this one was computed from, as the scheme hides messages |
 
 use crate::wide::from_wide;
@@ -50,6 +51,15 @@ pub fn flood_assign<R: CryptoRng>(params: &Params, a: &mut Ciphertext, bits: u32
     let noise: Vec<i64> =
         (0..params.n()).map(|_| (rng.next_u64() as i64 & (2 * width - 1)) - width).collect();
     a.c0.add_assign(basis, &Poly::from_signed(basis, &noise).into_ntt(basis));
+}
+
+/// Adds a mask that is uniform modulo q to every coefficient of the message but the constant one, which is
+/// all that the holder of the key then learns.
+pub fn mask_all_but_constant_assign<R: CryptoRng>(params: &Params, a: &mut Ciphertext, rng: &mut R) {
+    let basis = params.q_basis(a.level);
+    let mut mask = rns::sample::uniform(basis, rng).into_coeff(basis);
+    mask.for_each_limb(|_, limb| limb[0] = 0);
+    a.c0.add_assign(basis, &mask.into_ntt(basis));
 }
 
 /// Adds a fresh encryption of zero under `key`. The error grows by that of [`encrypt`].

@@ -20,6 +20,9 @@ pub enum Error {
     /// Untrusted: a stored state that cannot be read.
     #[error("the stored state cannot be read: {0}")]
     BadState(String),
+    /// Untrusted: an answer to a trace question that this bandit did not ask with this decision.
+    #[error("the feedback answers a trace question that was not asked with this decision")]
+    UnknownQuestion,
     /// Misuse: an answer to a task that does not wait for one.
     #[error("task {task} does not wait for an answer")]
     TaskOver {
@@ -43,6 +46,7 @@ impl Error {
         match self {
             Error::Protocol(error) => error.fault(),
             Error::WrongLevel { .. } => Fault::Level,
+            Error::UnknownQuestion => Fault::Value,
             Error::TaskOver { .. } => Fault::Over,
             Error::Ckks(error) | Error::Circuit(circuits::Error::Ckks(error)) => error.fault(),
             Error::BadState(_) | Error::Broken(_) | Error::Circuit(_) => Fault::Internal,

@@ -133,17 +133,7 @@ impl BanditConfig {
             return Err(OutOfRange::new("decisions", "packed", want).into());
         }
         let batch = self.check(params, shape)?;
-        let bound = self.trace_bound(batch);
-        let resolution = self.resolution();
-        let linear = &self.linear;
-        if !linear.schedule.is_public() && linear.c < 2.0 * resolution * bound {
-            let want = format!(
-                "at least {:.4}: the trace can reach {bound:.2}, and the comparison resolves 2^−{} of twice this value",
-                2.0 * resolution * bound,
-                self.comparison_bits
-            );
-            return Err(OutOfRange::new("linear.c", linear.c, want).into());
-        }
+        self.check_threshold(batch)?;
         self.check_sizes()?;
         let decision = DecisionLevels::new(self, shape)?.total();
         let top = params.max_level();
@@ -166,16 +156,18 @@ impl BanditConfig {
     /// As [`Self::plan`], for packed decisions with the ring of scores `ring`.
     ///
     /// # Errors
-    /// As [`Self::plan`]; [`Error::OutOfRange`] for a schedule that is not public.
+    /// As [`Self::plan`]; [`Error::OutOfRange`] for a trace condition where nothing is compared.
     pub fn packed_plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<PackedPlan, Error> {
         if self.decisions != Decisions::Packed {
             return Err(OutOfRange::new("decisions", "single", "packed").into());
         }
-        if !self.linear.schedule.is_public() {
-            let got = format!("{:?}", self.linear.schedule);
-            return Err(OutOfRange::new("linear.schedule", got, "public for packed decisions").into());
-        }
         let batch = self.check(params, shape)?;
+        if self.tests_trace() && self.answers == Answers::Scores {
+            let got = format!("{:?}", self.linear.schedule);
+            let want = "public with answers: scores, because no circuit compares the trace";
+            return Err(OutOfRange::new("linear.schedule", got, want).into());
+        }
+        self.check_threshold(batch)?;
         self.check_sizes()?;
         let top = params.max_level();
         let decision = DecisionLevels::new(self, shape)?.after_scores();
@@ -189,7 +181,9 @@ impl BanditConfig {
             refresh_level: REFRESH_LEVEL,
             answer_level: ANSWER_LEVEL,
             newton_steps: steps,
-            users: ring.users(shape, params.max_slots()),
+            // The trace has the place of a user. There are two places at least, because blocks of two squares
+            // hold 2·Ka slots.
+            users: ring.users(shape, params.max_slots()) - usize::from(self.tests_trace()),
             model_slots: shape.model_slots(),
             design_scale: self.design_scale(),
         })
@@ -231,6 +225,21 @@ impl BanditConfig {
             return Err(Error::Slots { need: shape.slots(), have: params.max_slots() });
         }
         Ok(batch)
+    }
+
+    /// Checks that the comparison resolves the threshold of the trace, if the schedule has one, after
+    /// `pending` feedbacks without a test.
+    fn check_threshold(&self, pending: u64) -> Result<(), Error> {
+        let (bound, resolution) = (self.trace_bound(pending), self.resolution());
+        if !self.tests_trace() || self.linear.c >= 2.0 * resolution * bound {
+            return Ok(());
+        }
+        let want = format!(
+            "at least {:.4}: the trace can reach {bound:.2}, and the comparison resolves 2^−{} of twice this value",
+            2.0 * resolution * bound,
+            self.comparison_bits
+        );
+        Err(OutOfRange::new("linear.c", self.linear.c, want).into())
     }
 
     /// Checks that what enters the messages is of a size that fits them.
@@ -314,6 +323,11 @@ impl BanditConfig {
         }
     }
 
+    /// Whether batches end by the encrypted trace, so that devices are asked for one bit of a decryption.
+    pub fn tests_trace(&self) -> bool {
+        !self.linear.schedule.is_public()
+    }
+
     /// An upper bound on the trace of a batch if `pending` feedbacks arrived since the trace was known to be
     /// below C.
     pub fn trace_bound(&self, pending: u64) -> f64 {
@@ -386,7 +400,7 @@ pub struct PackedPlan {
     pub answer_level: usize,
     /// The number of Newton steps of a batch update.
     pub newton_steps: usize,
-    /// B, the most users of an evaluation.
+    /// The most users of an evaluation: B, or B − 1 under the trace condition.
     pub users: usize,
     /// The period of the slots of the model.
     pub model_slots: usize,

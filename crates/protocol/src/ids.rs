@@ -36,6 +36,17 @@ impl std::str::FromStr for DecisionId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefreshId(pub u64);
 
+/// The id of a trace question of a packed bandit, which the answer names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuestionId {
+    /// The number of feedbacks up to the last one whose trace is asked for.
+    pub feedbacks: u64,
+    /// t_j, the number of feedbacks in the model of the trace.
+    pub model_feedbacks: u64,
+    /// A code that only the bandit can compute, over these numbers and the round of the decision.
+    pub code: [u8; 16],
+}
+
 /// The receipt of a counted feedback. A repeated feedback gets the same receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {

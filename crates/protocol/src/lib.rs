@@ -31,7 +31,7 @@ mod shape;
 pub use config::{Answers, BanditConfig, Decisions, INVERSE_TOLERANCE, PackedPlan, Plan};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
-pub use ids::{DecisionId, Receipt, RefreshId, Status};
+pub use ids::{DecisionId, QuestionId, Receipt, RefreshId, Status};
 pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
 pub use newton::{Factors, warm_steps};

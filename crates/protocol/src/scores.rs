@@ -12,7 +12,12 @@
 //!
 //! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
 //! raised      slot (a·B + b)·Ka = zₐ + i·uₐ of user b, and 0 at all other slots;   B = min(g, N/(2·Ka²))
+//!
+//! trace       Σ_f τ[f]·X^f                     τ: Σ x_i·x_j for i ≤ j over the feedbacks of a batch
 //! ```
+//! The trace condition takes the place of user 0: coefficient 0 of the product of its statistics and M is the
+//! trace Σ xᵀAx of the batch, and it alone is raised, as the imaginary part of slot 0.
+//!
 //! No other product reaches a multiple of g, because f − f' is not one for 0 ≤ f, f' < L ≤ g. Contexts are
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
@@ -77,7 +82,10 @@ pub struct ScoreLayout {
     arms: usize,
     bound: f64,
     design_scale: f64,
-    users: usize,
+    /// B.
+    places: usize,
+    /// The number of the first user: 1 if the trace has place 0.
+    first_user: usize,
     /// log₂ of what contexts are divided by.
     log_bound: i32,
     /// log₂ of what the model is divided by.
@@ -89,6 +97,7 @@ impl ScoreLayout {
     pub fn new(config: &BanditConfig, plan: &PackedPlan, ring: ScoreRing) -> Self {
         let linear = &config.linear;
         let log = |value: f64| value.log2().ceil() as i32;
+        let first_user = usize::from(config.tests_trace());
         ScoreLayout {
             ring,
             shape: Shape::for_problem(linear.d, linear.k),
@@ -96,7 +105,8 @@ impl ScoreLayout {
             arms: linear.k,
             bound: linear.l,
             design_scale: plan.design_scale,
-            users: plan.users,
+            places: plan.users + first_user,
+            first_user,
             log_bound: log(linear.l),
             // A ≤ V⁻¹ ≤ 1/λ. The least exponent keeps the change of scale of a refresh below 1.
             log_model: log(1.0 / linear.lambda).max(-8),
@@ -135,15 +145,11 @@ impl ScoreLayout {
         // All rows are checked before coefficients are filled, because coefficients contain features.
         let check = |(arm, x): (usize, &Vec<f64>)| check_features(arm + 1, x, self.features, self.bound);
         rows.iter().enumerate().try_for_each(check)?;
-        let (scale, shrink) = (f64::from(LOG_FACTOR).exp2(), (-f64::from(self.log_bound)).exp2());
+        let scale = f64::from(LOG_FACTOR as i32 - self.log_bound).exp2();
         let mut out = vec![0; self.ring.n()];
         for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
-            for (i, xi) in x.iter().enumerate() {
-                for (j, xj) in x.iter().enumerate().skip(i) {
-                    arm[self.pair(i, j)] = (xi * xj * shrink * shrink * scale).round() as i64;
-                }
-                arm[self.single(i)] = (xi * shrink * scale).round() as i64;
-            }
+            self.fill_products(x, arm);
+            x.iter().enumerate().for_each(|(i, xi)| arm[self.single(i)] = (xi * scale).round() as i64);
         }
         Ok(out)
     }
@@ -167,6 +173,28 @@ impl ScoreLayout {
             out[self.single(i)] = (reward * xi * scale).round() as i64;
         }
         Ok(out)
+    }
+
+    /// The coefficients of the trace statistics of a feedback at the scale 2^[`LOG_FACTOR`]: the products
+    /// x_i·x_j of the features, divided as those of contexts.
+    ///
+    /// # Errors
+    /// As [`Self::statistics`].
+    pub fn trace(&self, features: &[f64]) -> Result<Vec<i64>, Error> {
+        check_features(1, features, self.features, self.bound)?;
+        let mut out = vec![0; self.numbers()];
+        self.fill_products(features, &mut out);
+        Ok(out)
+    }
+
+    /// Writes the products of features of an arm into its coefficients.
+    fn fill_products(&self, x: &[f64], arm: &mut [i64]) {
+        let scale = f64::from(LOG_FACTOR as i32 - 2 * self.log_bound).exp2();
+        for (i, xi) in x.iter().enumerate() {
+            for (j, xj) in x.iter().enumerate().skip(i) {
+                arm[self.pair(i, j)] = (xi * xj * scale).round() as i64;
+            }
+        }
     }
 
     /// The slots of a model ([`crate::Layout::model`]) that become coefficients of M.
@@ -208,22 +236,30 @@ impl ScoreLayout {
         let (count, gap) = (self.shape.arm_slots, self.ring.gap);
         let mut out = vec![[None; 2]; slots];
         for arm in 0..count {
-            for user in 0..self.users {
+            for user in self.first_user..self.places {
                 let z = 2 * arm * gap + self.position(user);
                 out[self.user_slot(arm, user, slots)] = [Some(z), Some(z + gap)];
             }
+        }
+        if self.first_user > 0 {
+            out[0] = [None, Some(0)];
         }
         out
     }
 
     /// The distance of the coefficients of `user` from the multiples of g in a pack.
     fn position(&self, user: usize) -> usize {
-        user * (self.ring.gap / self.users)
+        user * (self.ring.gap / self.places)
     }
 
     /// The number of the user whose coefficients have this distance from the multiples of g.
     pub fn user_at(&self, position: usize) -> usize {
-        position / (self.ring.gap / self.users)
+        position / (self.ring.gap / self.places)
+    }
+
+    /// The numbers of the users of a full evaluation.
+    pub fn users(&self) -> std::ops::Range<usize> {
+        self.first_user..self.places
     }
 
     /// The slot of an arm of a user among `slots`.
@@ -332,5 +368,42 @@ mod tests {
         let gap = |d, k| ScoreRing::for_shape(Shape::for_problem(d, k), false).map(|ring| ring.gap);
         assert_eq!([gap(2, 2), gap(7, 4), gap(8, 8), gap(16, 16)], [2048, 1024, 512, 256].map(Some));
         assert_eq!([gap(32, 2), gap(32, 8), gap(16, 64)], [Some(2048), None, None]);
+    }
+
+    /// Trace statistics are the products of contexts, so that coefficient 0 of their product with the model
+    /// is xᵀAx. The trace takes the place of user 0, and all other users keep theirs.
+    #[test]
+    fn the_trace_has_the_place_of_a_user() {
+        let shape = Shape::for_problem(3, 4);
+        let layout = |schedule| {
+            let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(3, 4) };
+            (config.linear.l, config.linear.lambda, config.linear.schedule) = (3.0, 9.0, schedule);
+            let ring = ScoreRing::for_shape(shape, true).unwrap();
+            let params = KeyPlan::new(shape, true).unwrap().params.validate().unwrap();
+            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            (ScoreLayout::new(&config, &plan, ring), plan.users)
+        };
+        let (traced, users) = layout(bandit::Schedule::TraceOrGrowth);
+        let (public, all) = layout(bandit::Schedule::Every { rounds: 1 });
+        assert_eq!((traced.users(), public.users(), users), (1..all, 0..all, all - 1));
+        let x = vec![0.5, -2.0, 1.5];
+        let (trace, contexts) =
+            (traced.trace(&x).unwrap(), public.contexts(&[x.clone(), x.clone(), x.clone(), x]).unwrap());
+        let products = 6;
+        assert_eq!(
+            (trace[..products].to_vec(), trace[products..].to_vec()),
+            (contexts[..products].to_vec(), vec![0; 3])
+        );
+        assert!(traced.trace(&[3.0, 0.1, 0.0]).is_err());
+        let slots = 2048;
+        let (with, without) = (traced.raised_scores(slots), public.raised_scores(slots));
+        assert_eq!(with[0], [None, Some(0)]);
+        let changed: Vec<usize> = (1..slots).filter(|&slot| with[slot] != without[slot]).collect();
+        assert_eq!(changed, [1, 2, 3].map(|arm| traced.user_slot(arm, 0, slots)));
+        assert!(changed.iter().all(|&slot| with[slot] == [None, None]));
+        for user in traced.users() {
+            assert_eq!(traced.user_at(traced.position(user)), user);
+            assert_eq!(traced.position(user), public.position(user));
+        }
     }
 }

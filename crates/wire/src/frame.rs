@@ -30,6 +30,7 @@ pub(crate) enum Kind {
     Feedback,
     PackedReply,
     Raises,
+    PackedFeedback,
 }
 
 pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {

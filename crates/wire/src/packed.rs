@@ -5,12 +5,12 @@
 //! | `POST …/decisions` | frame of the contexts in the ring of scores | [`PackedReply`] |
 //! | `GET …/raises` | | [`PackedReply`] with tasks, or 204 |
 //! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
-//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext | receipt, JSON |
+//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`PackedFeedback`] | receipt, JSON |
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
-use protocol::{Answers, BanditConfig, DecisionId, PackedPlan, ScoreLayout, Status, TaskKind};
+use protocol::{Answers, BanditConfig, DecisionId, PackedPlan, QuestionId, ScoreLayout, Status, TaskKind};
 use serde::{Deserialize, Serialize};
 
 /// The most tasks of a message.
@@ -71,8 +71,12 @@ pub struct PackedView {
 pub struct PackedLimits {
     /// The contexts, which are the whole body of a decision request.
     pub contexts: usize,
-    /// The statistics, which are the whole body of a feedback.
+    /// The statistics, which are the whole body of a feedback under a public schedule.
     pub statistics: usize,
+    /// The trace statistics; 0 under a public schedule.
+    pub trace: usize,
+    /// A trace question; 0 under a public schedule.
+    pub question: usize,
     /// An answer.
     pub answer: usize,
     /// A masked ciphertext of a task.
@@ -104,9 +108,12 @@ impl PackedLimits {
             .max(bytes("statistics", plan.statistics_level)?)
             .max(bytes("model", plan.model_level)?);
         let action = bytes("action", plan.answer_level)?;
+        let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         Ok(PackedLimits {
             contexts: scores,
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.numbers()),
+            trace: traced(scores),
+            question: traced(action),
             answer: if config.answers == Answers::Scores { scores } else { action },
             task: scores.max(bytes("masked model", plan.refresh_level)?),
             raised,
@@ -114,9 +121,17 @@ impl PackedLimits {
         })
     }
 
+    /// The longest body of a feedback.
+    pub fn feedback(&self) -> usize {
+        match self.trace {
+            0 => self.statistics,
+            trace => frame::overhead(2) + self.statistics + trace,
+        }
+    }
+
     /// The longest [`PackedReply`].
     pub fn reply(&self) -> usize {
-        frame::overhead(1 + MOST_TASKS) + self.answer + MOST_TASKS * self.task
+        frame::overhead(2 + MOST_TASKS) + self.answer + self.question + MOST_TASKS * self.task
     }
 
     /// The longest [`Raises`].
@@ -155,6 +170,17 @@ pub struct PackedDecision {
     pub users: u32,
     /// The frame of the action, or of the scores in the open tier.
     pub answer: Vec<u8>,
+    /// The trace question, at the answer level of the plan, if the device is asked.
+    pub question: Option<TraceQuestion>,
+}
+
+/// A trace question: whether the trace of the batch has reached C.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraceQuestion {
+    /// The id, which the answer names.
+    pub id: QuestionId,
+    /// The frame of the flooded comparison, whose constant coefficient is near 0 or 1.
+    pub frame: Vec<u8>,
 }
 
 /// The answer to a decision request, or to raises.
@@ -171,6 +197,7 @@ pub struct PackedReply {
 #[derive(Serialize, Deserialize)]
 struct ReplyHeader {
     decision: Option<(DecisionId, u64, u64, u32, u32)>,
+    question: Option<QuestionId>,
     ticket: Option<Ticket>,
     tasks: Vec<(u64, TaskKind)>,
 }
@@ -179,14 +206,20 @@ impl PackedReply {
     /// The bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let decision = self.decision.as_ref();
+        let question = decision.and_then(|d| d.question.as_ref());
         let header = ReplyHeader {
             decision: decision.map(|d| (d.id, d.round, d.model_feedbacks, d.user, d.users)),
+            question: question.map(|question| question.id),
             ticket: self.ticket,
             tasks: self.tasks.iter().map(|task| (task.id, task.kind)).collect(),
         };
-        let answer = decision.map(|d| d.answer.as_slice());
-        let blobs: Vec<&[u8]> =
-            answer.into_iter().chain(self.tasks.iter().map(|task| task.masked.as_slice())).collect();
+        let own = [decision.map(|d| &d.answer), question.map(|question| &question.frame)];
+        let blobs: Vec<&[u8]> = own
+            .into_iter()
+            .flatten()
+            .chain(self.tasks.iter().map(|task| &task.masked))
+            .map(Vec::as_slice)
+            .collect();
         frame::write(Kind::PackedReply, &header, &blobs)
     }
 
@@ -202,7 +235,20 @@ impl PackedReply {
         let decision = match header.decision {
             Some((id, round, model_feedbacks, user, users)) => {
                 let answer = reader.blob("the answer", limits.answer)?.to_vec();
-                Some(PackedDecision { id, round, model_feedbacks, user, users, answer })
+                let question = match header.question {
+                    Some(_) if limits.question == 0 => {
+                        return Err(Error::Malformed("a trace question of a bandit with a public schedule"));
+                    }
+                    Some(id) => {
+                        let frame = reader.blob("the trace question", limits.question)?.to_vec();
+                        Some(TraceQuestion { id, frame })
+                    }
+                    None => None,
+                };
+                Some(PackedDecision { id, round, model_feedbacks, user, users, answer, question })
+            }
+            None if header.question.is_some() => {
+                return Err(Error::Malformed("a trace question without a decision"));
             }
             None => None,
         };
@@ -212,6 +258,38 @@ impl PackedReply {
         }
         reader.end()?;
         Ok(PackedReply { decision, ticket: header.ticket, tasks })
+    }
+}
+
+/// The feedback on a decision of a bandit with the trace condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedFeedback {
+    /// The frame of the statistics, a partial ciphertext.
+    pub statistics: Vec<u8>,
+    /// The frame of the trace statistics.
+    pub trace: Vec<u8>,
+    /// The answer to the trace question: whether the trace has reached its threshold, which is one bit of a
+    /// decryption. `None` if the device was not asked, or has given as many answers as it may.
+    pub answer: Option<(QuestionId, bool)>,
+}
+
+impl PackedFeedback {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::PackedFeedback, &self.answer, &[&self.statistics, &self.trace])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
+    ///
+    /// # Errors
+    /// As [`PackedReply::read`].
+    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.feedback())?;
+        let answer = reader.header(Kind::PackedFeedback)?;
+        let statistics = reader.blob("the statistics", limits.statistics)?.to_vec();
+        let trace = reader.blob("the trace statistics", limits.trace)?.to_vec();
+        reader.end()?;
+        Ok(PackedFeedback { statistics, trace, answer })
     }
 }
 
@@ -308,13 +386,24 @@ fn few(tasks: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    const LIMITS: PackedLimits =
-        PackedLimits { contexts: 9, statistics: 9, answer: 8, task: 8, raised: 8, scores: 8 };
+    const LIMITS: PackedLimits = PackedLimits {
+        contexts: 9,
+        statistics: 9,
+        trace: 8,
+        question: 8,
+        answer: 8,
+        task: 8,
+        raised: 8,
+        scores: 8,
+    };
+    const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 
     fn reply() -> PackedReply {
         let id = DecisionId([7; 16]);
+        let question = Some(TraceQuestion { id: QUESTION, frame: vec![3, 4, 5] });
+        let answer = vec![1, 2];
         let decision =
-            PackedDecision { id, round: 3, model_feedbacks: 2, user: 5, users: 9, answer: vec![1, 2] };
+            PackedDecision { id, round: 3, model_feedbacks: 2, user: 5, users: 9, answer, question };
         let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 3] };
         PackedReply {
             decision: Some(decision),
@@ -328,8 +417,28 @@ mod tests {
         Raises { ticket: Some(Ticket([1; 16])), raised: vec![(1, Raised::Sum(vec![5])), (2, model)] }
     }
 
+    fn feedback() -> PackedFeedback {
+        PackedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) }
+    }
+
+    /// Under a public schedule no message has a question.
+    #[test]
+    fn attack_questions_of_public_schedules_are_refused() {
+        let public = PackedLimits { trace: 0, question: 0, ..LIMITS };
+        assert!(PackedReply::read(&reply().to_bytes(), &LIMITS).is_ok());
+        assert!(matches!(PackedReply::read(&reply().to_bytes(), &public), Err(Error::Malformed(_))));
+        let alone = ReplyHeader { decision: None, question: Some(QUESTION), ticket: None, tasks: vec![] };
+        let alone = frame::write(Kind::PackedReply, &alone, &[&[1]]);
+        assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
+        assert!(PackedFeedback::read(&feedback().to_bytes(), &public).is_err());
+        assert_eq!((public.feedback(), LIMITS.feedback()), (9, frame::overhead(2) + 17));
+    }
+
     #[test]
     fn messages_round_trip() {
+        for feedback in [feedback(), PackedFeedback { answer: None, ..feedback() }] {
+            assert_eq!(PackedFeedback::read(&feedback.to_bytes(), &LIMITS).unwrap(), feedback);
+        }
         for reply in [reply(), PackedReply::default()] {
             assert_eq!(PackedReply::read(&reply.to_bytes(), &LIMITS).unwrap(), reply);
         }
@@ -342,7 +451,17 @@ mod tests {
     /// No prefix, no flipped byte and no longer message is read as this one, and none panics.
     #[test]
     fn bad_bytes_are_refused() {
-        let (a, b) = (reply().to_bytes(), raises().to_bytes());
+        let (a, b, c) = (reply().to_bytes(), raises().to_bytes(), feedback().to_bytes());
+        for end in 0..c.len() {
+            assert!(PackedFeedback::read(&c[..end], &LIMITS).is_err());
+        }
+        for i in 0..c.len() {
+            let mut bad = c.clone();
+            bad[i] ^= 0x41;
+            assert!(PackedFeedback::read(&bad, &LIMITS).ok() != Some(feedback()));
+        }
+        let long = PackedFeedback { trace: vec![0; 9], ..feedback() };
+        assert!(matches!(PackedFeedback::read(&long.to_bytes(), &LIMITS), Err(Error::TooLong { .. })));
         for end in 0..a.len() {
             assert!(PackedReply::read(&a[..end], &LIMITS).is_err());
         }

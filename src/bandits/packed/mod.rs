@@ -9,6 +9,7 @@ mod audit;
 mod pace;
 mod pool;
 mod state;
+mod trace;
 
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::Receiver;
+use trace::Asked;
 use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
@@ -58,6 +60,7 @@ pub(crate) struct PackedServed {
     /// next one.
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
+    asked: Mutex<Asked>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -97,7 +100,8 @@ impl PackedServed {
         let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
-        Ok(PackedServed { created, limits, exchanges, shared, live, pool, turns, pace, snapshots })
+        let asked = Mutex::default();
+        Ok(PackedServed { created, limits, exchanges, shared, live, pool, turns, pace, asked, snapshots })
     }
 
     fn deleted(&self) -> Error {
@@ -161,7 +165,8 @@ impl PackedServed {
                     let round = live.take_rounds(engine, 1)?;
                     (round, live.bandit.decision_id(round))
                 };
-                let decision = PackedDecision { id, round, model_feedbacks, user: 0, users: 1, answer };
+                let decision =
+                    PackedDecision { id, round, model_feedbacks, user: 0, users: 1, answer, question: None };
                 // A raiser that comes and goes answers it, if there is one.
                 let raiser = lock(&self.pool).has_raiser();
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
@@ -190,7 +195,7 @@ impl PackedServed {
             }
             match live.bandit.waiting(decision)? {
                 Ok(round) => {
-                    let event = Event::Feedback { round, frame: body.to_vec() };
+                    let event = served.feedback_event(round, &body)?;
                     let Pending { applied, ticket } = live.change(&served.shared.engine, &event)?;
                     Ok((applied, ticket))
                 }
@@ -438,7 +443,7 @@ impl Served for PackedServed {
     }
 
     fn feedback_body(&self) -> Result<BodyLimit, Error> {
-        Ok(BodyLimit { bytes: self.limits.statistics, content: Content::Binary })
+        Ok(BodyLimit { bytes: self.limits.feedback(), content: Content::Binary })
     }
 
     fn feedback(self: Arc<Self>, _: DecisionId, _: Body) -> Result<Reply, Error> {

@@ -14,7 +14,7 @@ use super::PackedServed;
 use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
-use helba::packed::Task;
+use helba::packed::{Task, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
 use rand::{Rng, SeedableRng};
@@ -131,6 +131,8 @@ struct Gathering {
     model: Arc<Ciphertext>,
     /// The number of feedbacks in this model.
     model_feedbacks: u64,
+    /// The trace in place 0 of the pack, if it is asked for.
+    test: Option<TraceTest>,
     users: Vec<User>,
 }
 
@@ -145,6 +147,8 @@ struct User {
 /// The frames of the answers of an evaluation, and seconds of its parts.
 struct Computed {
     frames: Vec<Vec<u8>>,
+    /// The user who is asked for the trace, and the frame of the question.
+    question: Option<(usize, Vec<u8>)>,
     circuit: f64,
     answers: f64,
 }
@@ -183,6 +187,7 @@ struct Sealed {
     masked: Vec<u8>,
     first_round: u64,
     model_feedbacks: u64,
+    test: Option<TraceTest>,
 }
 
 impl Pool {
@@ -280,9 +285,9 @@ impl PackedServed {
         }
         let fresh = pool.gathering.is_none();
         if fresh {
-            let packer = self.shared.engine.packer()?;
+            let (packer, test) = self.packer(model)?;
             pool.gathering =
-                Some(Gathering { packer, model: model.clone(), model_feedbacks, users: Vec::new() });
+                Some(Gathering { packer, model: model.clone(), model_feedbacks, test, users: Vec::new() });
         }
         let (sender, receiver) = oneshot::channel();
         let mut full = false;
@@ -336,7 +341,7 @@ impl PackedServed {
 
     /// Seals a pack, has it raised, evaluates it and answers its users.
     async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
-        let Gathering { packer, users, model_feedbacks, .. } = gathering;
+        let Gathering { packer, users, model_feedbacks, test, .. } = gathering;
         let mut users: Vec<User> = users.into_iter().filter(|user| !user.sender.is_closed()).collect();
         if users.is_empty() {
             return;
@@ -344,7 +349,7 @@ impl PackedServed {
         let count = users.len();
         let served = self.clone();
         let began = Instant::now();
-        let sealed = blocking(move || served.seal(packer, count, model_feedbacks)).await;
+        let sealed = blocking(move || served.seal(packer, count, model_feedbacks, test)).await;
         tracing::debug!(
             bandit = self.created.id,
             users = count,
@@ -384,7 +389,13 @@ impl PackedServed {
     }
 
     /// `model_feedbacks` belongs to the model of the scores, which may have been replaced since.
-    fn seal(&self, packer: Packer, users: usize, model_feedbacks: u64) -> Result<Sealed, Error> {
+    fn seal(
+        &self,
+        packer: Packer,
+        users: usize,
+        model_feedbacks: u64,
+        test: Option<TraceTest>,
+    ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let first_round = {
@@ -400,7 +411,7 @@ impl PackedServed {
         let factor = circuit.factor(self.exchanges.layout.log_range());
         let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
         let frame = self.small_frame(masked.ciphertext);
-        Ok(Sealed { circuit, factor, seed: masked.seed, masked: frame, first_round, model_feedbacks })
+        Ok(Sealed { circuit, factor, seed: masked.seed, masked: frame, first_round, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late.
@@ -411,7 +422,7 @@ impl PackedServed {
         turn: &mut Turn,
     ) -> Result<(), Error> {
         let began = Instant::now();
-        let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks } = sealed;
+        let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks, test } = sealed;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
@@ -454,16 +465,16 @@ impl PackedServed {
             mask.await.map_err(|_| Error::Broken("a computation panicked"))?.map_err(helba::Error::from)?;
         let turn = self.shared.stages.computing.clone().acquire_owned().await;
         let waiting: Vec<User> = std::mem::take(users);
-        let served = self.clone();
+        let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _turn = turn;
-            let answers = served.compute(circuit, raised, &mask, &waiting);
+            let answers = served.compute(circuit, raised, &mask, &waiting, tests);
             (waiting, answers)
         };
         let (waiting, answers) =
             tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
         let count = waiting.len() as u32;
-        let Computed { frames, circuit, answers } = match answers {
+        let Computed { frames, mut question, circuit, answers } = match answers {
             Ok(computed) => computed,
             Err(error) => {
                 *users = waiting;
@@ -475,7 +486,12 @@ impl PackedServed {
             let round = first_round + at as u64;
             let id = lock(&self.live).bandit.decision_id(round);
             let number = user.number as u32;
-            let decision = PackedDecision { id, round, model_feedbacks, user: number, users: count, answer };
+            let question = match (&test, question.take_if(|(asked, _)| *asked == at)) {
+                (Some(test), Some((_, frame))) => Some(self.question(round, test, frame)),
+                _ => None,
+            };
+            let decision =
+                PackedDecision { id, round, model_feedbacks, user: number, users: count, answer, question };
             // A user who is gone leaves a round without feedback.
             let _ = user.sender.send(Ok(PackedReply { decision: Some(decision), ..PackedReply::default() }));
         }
@@ -511,13 +527,15 @@ impl PackedServed {
         }
     }
 
-    /// The frames of the answers of `users`, in their order.
+    /// The frames of the answers of `users`, in their order, and the trace question to one of them if the
+    /// evaluation `tests` the trace.
     fn compute(
         &self,
         circuit: helba::packed::circuit::PackedCircuit,
         raised: Ciphertext,
         mask: &ckks::Plaintext,
         users: &[User],
+        tests: bool,
     ) -> Result<Computed, Error> {
         let engine = &self.shared.engine;
         let deep = engine.deep();
@@ -541,7 +559,9 @@ impl PackedServed {
                 Ok(ckks::write_ciphertext(deep.params(), deep.key_id(), &answer))
             };
             let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
-            Ok(Computed { frames, circuit, answers: lap() })
+            let question =
+                tests.then(|| self.ask_for_trace(&evaluated, users.len(), &mut rng)).transpose()?;
+            Ok(Computed { frames, question, circuit, answers: lap() })
         })
     }
 

@@ -5,11 +5,13 @@
 //! |---|---|---|
 //! | contexts | [`PackedDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
 //! | answer | `reply` | this device its arm, or with `answers: scores` z and u of its own arms |
+//! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model is under one that is 2⁴⁷ times wider (docs/threat-model.md); the server nothing: it gets fresh encryptions |
-//! | feedback | [`PackedDevice::feedback`] | the server nothing: the first coefficients of a fresh encryption |
+//! | feedback | [`PackedDevice::feedback`] | the server nothing: the first coefficients of a fresh encryption. under the trace condition also a whole one |
 //!
 //! Whether an answer is sent, and its length, depends on public numbers alone: never on a decrypted value.
 
+mod question;
 mod raise;
 mod reply;
 mod round;
@@ -25,7 +27,7 @@ use ckks::{KeyId, Plaintext};
 use ckks_secret::{SecretKey, SeededCiphertext};
 use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
-use wire::{PackedCreated, PackedLimits};
+use wire::{PackedCreated, PackedFeedback, PackedLimits, TraceQuestion};
 use zeroize::Zeroizing;
 
 /// A device of one packed bandit, whose keys and plan it has checked. Build it once for each bandit: the
@@ -91,19 +93,31 @@ impl PackedDevice<'_> {
 
     /// The body of the feedback on a decision: the frame of the coefficients of the statistics, at the top
     /// level of the ring of scores. `features` are those of the arm that was played, and `reward` is in
-    /// [−1, 1].
+    /// [−1, 1]. Under the trace condition the trace statistics come with it, and the answer to `question`
+    /// ([`Choice::question`]) if the key has answers left.
     ///
     /// # Errors
-    /// [`Error::Protocol`] for features (row 1) and reward.
+    /// [`Error::Protocol`] for features (row 1) and reward; [`Error::Ckks`] for a question that is not one of
+    /// this device; [`Error::AnswerCount`] if the answer cannot be counted.
     pub fn feedback<R: CryptoRng>(
         &self,
         features: &[f64],
         reward: f64,
+        question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.statistics(features, reward)?);
+        let layout = &self.exchanges.layout;
+        let coefficients = Zeroizing::new(layout.statistics(features, reward)?);
         let encrypted = self.encrypt(&coefficients, LOG_SCORE, rng)?;
-        Ok(encrypted.to_partial_bytes(self.small, self.small_id, coefficients.len()))
+        let statistics = encrypted.to_partial_bytes(self.small, self.small_id, coefficients.len());
+        if !self.created.config.tests_trace() {
+            return Ok(statistics);
+        }
+        let coefficients = Zeroizing::new(layout.trace(features)?);
+        let trace = self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id);
+        // The question is answered last, so that every counted answer is sent.
+        let answer = question.map(|question| self.answer_question(question, rng)).transpose()?.flatten();
+        Ok(PackedFeedback { statistics, trace, answer }.to_bytes())
     }
 
     /// Encrypts coefficients at the scale 2^`log_scale` and the top level of the ring of scores.

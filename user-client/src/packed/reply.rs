@@ -5,7 +5,7 @@ use crate::Error;
 use crate::action::first_largest;
 use protocol::exchange::{self, SCORES_FLOOD_BITS};
 use protocol::{Answers, DecisionId, LOG_SCORE};
-use wire::{PackedDecision, PackedReply, Ticket};
+use wire::{PackedDecision, PackedReply, Ticket, TraceQuestion};
 use zeroize::{Zeroize, Zeroizing};
 
 /// A decision as the device sees it. It has no Debug, because its values are private to the user.
@@ -28,6 +28,9 @@ pub struct Choice {
     /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
     /// must not be relied on.
     pub reliable: bool,
+    /// The question that the feedback answers ([`PackedDevice::feedback`]), under the trace condition and if
+    /// this device is asked.
+    pub question: Option<TraceQuestion>,
 }
 
 impl Drop for Choice {
@@ -62,6 +65,9 @@ impl PackedDevice<'_> {
     }
 
     fn choice(&self, decision: &PackedDecision) -> Result<Choice, Error> {
+        if let Some(question) = &decision.question {
+            self.comparison(question)?;
+        }
         let (values, reliable) = match self.created.config.answers {
             Answers::Arm => self.entries(decision)?,
             Answers::Scores => self.indices(decision)?,
@@ -74,15 +80,17 @@ impl PackedDevice<'_> {
             model_feedbacks: decision.model_feedbacks,
             users: decision.users,
             reliable,
+            question: decision.question.clone(),
         })
     }
 
     /// The entry of each arm, and whether all are in their range. The slots of other users hold noise.
     fn entries(&self, decision: &PackedDecision) -> Result<(Vec<f64>, bool), Error> {
         let user = usize::try_from(decision.user).unwrap_or(usize::MAX);
-        let users = self.created.packed.users;
-        if user >= users {
-            let what = format!("it names user {user} of an evaluation, which has at most {users}");
+        let users = self.exchanges.layout.users();
+        if !users.contains(&user) {
+            let (first, last) = (users.start, users.end - 1);
+            let what = format!("it names user {user} of an evaluation, whose users are {first} to {last}");
             return Err(Error::BadAnswer(what));
         }
         let (params, level) = (self.device.params(), self.created.packed.answer_level);

@@ -231,7 +231,7 @@ fn pending_decisions_round_trip_and_are_not_overwritten() {
     let path = dir.path().join("a.pending");
     let single = pending();
     let created = packed_created();
-    let waiting = Waiting::Packed { created, decision: DecisionId([3; 16]), arm: 1 };
+    let waiting = Waiting::Packed { created, decision: DecisionId([3; 16]), arm: 1, question: None };
     for pending in [Pending { waiting, ..single.clone() }, single] {
         let _ = std::fs::remove_file(&path);
         let mut file = Pending::reserve(&path).unwrap();

@@ -84,6 +84,7 @@ impl Server {
 
     fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> PackedReply {
         let decision = PackedDecision {
+            question: None,
             id: self.bandit.decision_id(round),
             round,
             model_feedbacks: self.bandit.model_feedbacks(),
@@ -143,7 +144,7 @@ impl Server {
     }
 
     fn feedback(&mut self, device: &PackedDevice, choice: &Choice, x: &[f64], reward: f64) {
-        let frame = device.feedback(x, reward, &mut self.rng).unwrap();
+        let frame = device.feedback(x, reward, None, &mut self.rng).unwrap();
         assert_eq!(frame.len(), device.limits().statistics);
         let event = Event::Feedback { round: choice.round, frame };
         let Applied::Counted(receipt) = self.bandit.apply(&world().engine, &event).unwrap() else { panic!() };
@@ -262,6 +263,7 @@ fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
         |c: &mut PackedCreated| c.packed.refresh_level = 0,
         |c: &mut PackedCreated| c.packed.answer_level = 5,
         |c: &mut PackedCreated| c.packed.users *= 2,
+        |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::TraceOrGrowth,
         |c: &mut PackedCreated| c.packed.model_slots = 3,
         |c: &mut PackedCreated| c.packed.design_scale = f64::NAN,
         |c: &mut PackedCreated| c.config.horizon = 1_000_000,
@@ -273,7 +275,7 @@ fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
     for change in [
         |c: &mut PackedCreated| c.config.decisions = Decisions::Single,
         |c: &mut PackedCreated| c.config.linear.d = usize::MAX,
-        |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::TraceOrGrowth,
+        |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::Trace,
         |c: &mut PackedCreated| c.config.linear.lambda = f64::NAN,
     ] {
         let mut other = created.clone();
@@ -314,7 +316,7 @@ fn what_must_not_be_encrypted_for_a_packed_bandit_is_refused() {
     let long = contexts(&[vec![0.8, 0.7], good.clone()]);
     assert!(matches!(long, Error::Protocol(Refused::NormAboveBound { row: 1, .. })));
     assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
-    let feedback = |x: &[f64], r| device.feedback(x, r, &mut rng(1)).map(drop);
+    let feedback = |x: &[f64], r| device.feedback(x, r, None, &mut rng(1)).map(drop);
     for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
         assert!(matches!(feedback(&good, bad), Err(Error::Protocol(Refused::RewardOutOfRange))));
     }

@@ -5,17 +5,28 @@
 //! 0, and so are those of users who are not there. The index u + β·√(z + c₁) is computed as in
 //! [`crate::score`], without the product and the mask that come before the square root there.
 //!
-//! Source: Algorithm 4, steps 2 and 3. Departure: one evaluation decides for many users.
+//! Under the trace condition slot 0 holds i·trace/c₂, and the place of user 0 decides between two scores: arm
+//! 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0 is near 1 if
+//! the trace has reached C, and near 0 otherwise. The levels are those of a decision.
+//!
+//! Source: Algorithm 4, steps 2 and 3, and eq. 8. Departure: one evaluation decides for many users.
 
 use crate::{Error, Scalars};
-use circuits::argmax::Argmax;
+use circuits::argmax::{Argmax, tie_bonus};
 use circuits::{Chebyshev, Comparison, Complex64, SlotAlgebra};
 use protocol::{BanditConfig, Shape};
+
+/// The score of a trace of 0. Scores are in [−½, ½ − [`tie_bonus`]], and the rest is left for noise.
+const NO_TRACE: f64 = -0.45;
+/// The score of a trace at its bound ([`BanditConfig::trace_bound`]), less that of a trace of 0.
+const TRACE_SPAN: f64 = 0.9;
 
 /// The circuit of a packed decision and its public numbers.
 #[derive(Debug, Clone)]
 pub struct PackedCircuit {
     scalars: Scalars,
+    /// What the imaginary part of each slot, times 2, is multiplied by, under the trace condition.
+    weights: Option<Vec<Complex64>>,
     /// factor·√(z + c₁)/range on 2(z + c₁)/c₂ − 1.
     root: Chebyshev,
     /// The levels of a root of its degree.
@@ -49,8 +60,19 @@ impl PackedCircuit {
             let offset = if arm < config.linear.k { -middle } else { -0.5 - rest };
             of_arm.iter_mut().step_by(count).for_each(|slot| slot.re = offset);
         }
+        let weights = config.tests_trace().then(|| {
+            let per_trace = TRACE_SPAN / config.trace_bound(config.unanswered);
+            // Its other arms are padding. The bonus is that of the comparison, which a tie must not win here.
+            (0..count).for_each(|arm| offsets[arm * users * count].re = -0.5 - rest);
+            offsets[0].re = NO_TRACE - rest;
+            offsets[users * count].re =
+                NO_TRACE + per_trace * config.linear.c + tie_bonus(config.resolution()) - rest;
+            let mut weights = vec![Complex64::new(c2 / (2.0 * range), 0.0); slots];
+            weights[0].re = c2 / 2.0 * per_trace;
+            weights
+        });
         let root_levels = (config.sqrt_degree + 1).ilog2() as usize;
-        Ok(PackedCircuit { scalars, root, root_levels, at_zero, offsets, argmax })
+        Ok(PackedCircuit { scalars, weights, root, root_levels, at_zero, offsets, argmax })
     }
 
     /// What raised scores are multiplied by, if those of the ring of scores are z/r and u/r for r =
@@ -71,9 +93,17 @@ impl PackedCircuit {
         let u = alg.mul_i(&alg.sub(&conjugate, raised)?)?;
         let z = alg.add_const(&z, self.at_zero.into())?;
         let level = alg.level(&z) - self.root.depth().max(1);
-        let weight = self.scalars.c2 / (2.0 * self.scalars.range);
-        let u = alg.drop_to(&u, level + 1)?;
-        let index = self.root.evaluate_plus(alg, &z, &[(weight, &u)])?;
+        let index = match &self.weights {
+            None => {
+                let weight = self.scalars.c2 / (2.0 * self.scalars.range);
+                let u = alg.drop_to(&u, level + 1)?;
+                self.root.evaluate_plus(alg, &z, &[(weight, &u)])?
+            }
+            Some(weights) => {
+                let u = alg.mul_plain(&alg.drop_to(&u, alg.level(&z) - self.root_levels + 1)?, weights)?;
+                alg.add(&alg.drop_to(&self.root.evaluate(alg, &z)?, alg.level(&u))?, &u)?
+            }
+        };
         // Without a width the root is constant and takes one level.
         let index = alg.drop_to(&index, alg.level(&z) - self.root_levels)?;
         self.argmax.products(alg, &alg.add_plain(&index, &self.offsets)?)
@@ -90,6 +120,18 @@ impl PackedCircuit {
         user: usize,
     ) -> Result<A::Vector, A::Error> {
         self.argmax.one_hot_of(alg, products, user)
+    }
+
+    /// The trace comparison in the constant coefficient of the message: near 1 if the trace has reached C,
+    /// and near 0 otherwise. Takes a level.
+    ///
+    /// # Errors
+    /// Those of the algebra.
+    pub fn trace<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
+        let mut mask = vec![Complex64::ZERO; self.offsets.len()];
+        // Times the number of slots, so that the entry is the constant coefficient.
+        mask[0].re = self.offsets.len() as f64;
+        alg.mul_plain(products, &mask)
     }
 }
 
@@ -147,6 +189,77 @@ mod tests {
                 let gap = indices[largest(&indices)] - indices[largest(&values)];
                 assert!(gap < config.resolution() * scalars.range, "{d} {k}, user {user}: {gap}");
                 assert!(values.iter().all(|v| (-0.1..1.2).contains(v)), "{d} {k}, user {user}: {values:?}");
+            }
+        }
+    }
+
+    /// Under the trace condition the question is answered by the exact trace, for traces from 0 to their
+    /// bound that are not within the resolution of C, with and without padding, without a width, and for the
+    /// two compositions of the comparison. Users get what they get from the circuit of a public schedule, and
+    /// the levels are the same.
+    #[test]
+    fn the_trace_is_compared_beside_the_users() {
+        for (d, k, slots, alpha, unanswered) in [
+            (2, 2, 64, 0.5, 4),
+            (3, 3, 128, 0.0, 1),
+            (7, 4, 256, 0.5, 20),
+            (5, 16, 1024, 0.5, 4),
+            (6, 64, 1 << 14, 0.5, 4),
+        ] {
+            let mut config = BanditConfig { unanswered, ..BanditConfig::new(d, k) };
+            config.linear.width = bandit::Width::Constant { alpha };
+            let public = config.clone();
+            config.linear.schedule = bandit::Schedule::TraceOrGrowth;
+            let shape = Shape::for_problem(d, k);
+            let count = shape.arm_slots;
+            let users = slots / (count * count);
+            let scalars = Scalars::new(&config, 31, 30);
+            let new = |config| PackedCircuit::new(config, scalars, shape, slots).unwrap();
+            let (circuit, public) = (new(&config), new(&public));
+            let mut raised = vec![Complex64::ZERO; slots];
+            for (at, slot) in raised.iter_mut().enumerate().step_by(count) {
+                let (user, arm) = (at / count % users, at / count / users);
+                if user > 0 && arm < k {
+                    let value = |n: usize| ((n * at + 1) as f64).sin();
+                    *slot = Complex64::new(value(3).abs(), value(5)) * circuit.factor(0);
+                }
+            }
+            let levels = DecisionLevels::new(&config, shape).unwrap().after_scores();
+            let alg = Clear::new(slots).unwrap();
+            let products = |circuit: &PackedCircuit, raised: &[Complex64]| {
+                circuit.products(&alg, &alg.fresh(raised, levels).unwrap()).unwrap()
+            };
+            let without = products(&public, &raised);
+            let (bound, c) = (config.trace_bound(unanswered), config.linear.c);
+            let resolution = bound / TRACE_SPAN * config.resolution();
+            assert!(resolution < c / 2.0);
+            let near = [c - resolution, c + resolution];
+            for trace in (0..=20).map(|i| f64::from(i) / 20.0 * bound).chain(near) {
+                if (trace - c).abs() < resolution * (1.0 - 1e-9) {
+                    continue;
+                }
+                raised[0] = Complex64::new(0.0, trace / scalars.c2);
+                let with = products(&circuit, &raised);
+                assert_eq!((alg.level(&with), alg.level(&without)), (1, 1));
+                for user in 1..users {
+                    let answer = |circuit: &PackedCircuit, products| {
+                        circuit.answer(&alg, products, user).unwrap().real()
+                    };
+                    let pairs = answer(&circuit, &with).into_iter().zip(answer(&public, &without));
+                    assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-9), "user {user}");
+                }
+                let question = circuit.trace(&alg, &with).unwrap();
+                assert_eq!(alg.level(&question), 0);
+                let (first, rest) = question.values().split_first().unwrap();
+                let entry = first.re / slots as f64;
+                let want = if trace > c { 1.0 } else { 0.0 };
+                assert!((entry - want).abs() < 0.36, "{d} {k}: {entry} for a trace of {trace}");
+                assert!(rest.iter().all(|z| *z == Complex64::ZERO));
+                // On the right side, with the noise of server and device.
+                let noise = 2.0 * (-f64::from(protocol::exchange::TRACE_FLOOD_BITS)).exp2();
+                let decision = protocol::exchange::TRACE_DECISION;
+                assert_eq!(entry - noise > decision, trace > c, "{entry} for a trace of {trace}");
+                assert_eq!(entry + noise > decision, trace > c, "{entry} for a trace of {trace}");
             }
         }
     }

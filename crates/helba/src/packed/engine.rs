@@ -1,10 +1,10 @@
 use super::circuit::PackedCircuit;
-use crate::{Engine, Error, Scalars};
+use crate::{Engine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, Raise,
 };
-use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS};
+use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
 use protocol::{BanditConfig, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 
@@ -87,6 +87,20 @@ impl PackedEngine {
         Ok(Packer::new(&self.scores, self.ring.gap, level, f64::from(LOG_SCORE).exp2())?)
     }
 
+    /// A pack of a bandit with the trace condition, where the trace has place 0. `tested` is that of the
+    /// trace statistics and the model, as [`Self::score`] computes it, or `None` if the trace is not asked
+    /// for.
+    ///
+    /// # Errors
+    /// As [`Self::packer`].
+    pub fn packer_with_trace(&self, tested: Option<Ciphertext>) -> Result<Packer, Error> {
+        let mut packer = self.packer()?;
+        let small = self.params();
+        let none = || Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2());
+        packer.push(tested.unwrap_or_else(none))?;
+        Ok(packer)
+    }
+
     /// The scores of one user, divided by the gap as a [`Packer`] takes them. `model` is the model divided by
     /// the gap.
     ///
@@ -164,6 +178,22 @@ impl PackedEngine {
         let mut out = evaluated.circuit.answer(&self.slots, &evaluated.products, user)?;
         ckks::flood_assign(self.deep.params(), &mut out, PACKED_FLOOD_BITS, rng);
         Ok(out)
+    }
+
+    /// The trace comparison of an evaluation as a question to a holder of the key: the constant coefficient,
+    /// flooded and re-randomised, with all other coefficients under a mask that is uniform modulo q.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] never, since the mask has as many slots as the ring.
+    pub fn trace_question<R: CryptoRng>(
+        &self,
+        evaluated: &Evaluated,
+        rng: &mut R,
+    ) -> Result<Ciphertext, Error> {
+        let params = self.deep.params();
+        let mut out = evaluated.circuit.trace(&self.slots, &evaluated.products)?;
+        ckks::mask_all_but_constant_assign(params, &mut out, rng);
+        Ok(refresh::flood(params, self.deep.public_key(), out, TRACE_FLOOD_BITS, rng))
     }
 
     /// The circuit of an evaluation with these scalars.

@@ -19,4 +19,4 @@ mod rounds;
 mod state;
 
 pub use engine::{Evaluated, Masked, PackedEngine};
-pub use state::{Applied, Event, PackedBandit, Task, Update};
+pub use state::{Applied, Event, PackedBandit, Task, TraceTest, Update};

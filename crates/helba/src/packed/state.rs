@@ -7,16 +7,21 @@
 //! All that changes the state is an [`Event`]. The same events in the same order give the same state, byte
 //! for byte, so that a journal of events is a store. Masks are drawn from the secret of the bandit and from a
 //! hash over all events so far: no mask is used for two sums or two models, whatever a crash undid.
+//!
+//! Under the trace condition a feedback carries the statistics of the trace too, and may answer the question
+//! whether the trace has reached C. What is not known to be tested is counted, and more than `unanswered`
+//! such feedbacks end the batch, so that nobody has to answer. As in [`crate::Bandit`], a batch that a test
+//! or a missing test ends is closed before the feedback at hand is added.
 
 use super::engine::{Masked, PackedEngine};
-use super::rounds::{Round, Rounds};
+use super::rounds::{MOST_ROUNDS, Round, Rounds};
 use crate::engine::ModelLevels;
 use crate::{Error, Scalars, journal, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use protocol::{
-    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan, Receipt,
-    Status, TaskKind,
+    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan,
+    QuestionId, Receipt, Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -55,6 +60,18 @@ pub enum Event {
         deep: Vec<u8>,
         /// The frame of the model in the ring of scores.
         scores: Vec<u8>,
+    },
+    /// The feedback on the decision of a round, under the trace condition.
+    Traced {
+        /// The round.
+        round: u64,
+        /// The statistics, as in [`Event::Feedback`].
+        frame: Vec<u8>,
+        /// The frame of the trace statistics ([`protocol::ScoreLayout::trace`]).
+        trace: Vec<u8>,
+        /// The answer to the trace question of the decision, if there is one: whether the trace had reached
+        /// C.
+        answer: Option<(QuestionId, bool)>,
     },
 }
 
@@ -98,6 +115,17 @@ pub struct Task {
     pub kind: TaskKind,
     /// The masked ciphertext.
     pub masked: Arc<Ciphertext>,
+}
+
+/// A trace that is to be tested.
+#[derive(Debug, Clone)]
+pub struct TraceTest {
+    /// The sum of the trace statistics of the batch, at the scale of contexts.
+    pub statistics: Arc<Ciphertext>,
+    /// The number of feedbacks up to the last one in it.
+    pub feedbacks: u64,
+    /// t_j of the current model.
+    pub model_feedbacks: u64,
 }
 
 /// The inputs of a batch update.
@@ -148,13 +176,24 @@ struct State<C> {
     statistics: C,
     /// The sum of the feedbacks after `closed`.
     sum: C,
+    /// Under the trace condition.
+    trace: Option<Trace<C>>,
     phase: Phase<C>,
+}
+
+/// The trace condition of the batch after `closed`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Trace<C> {
+    /// The sum of the trace statistics.
+    sum: C,
+    /// The number of feedbacks up to which the trace is known to be below C.
+    tested_to: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Phase<C> {
     Open,
-    Raising { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
+    Raising { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32], masked: C },
     Updating { task: u64, at: u64, untested: u64, residual: f64, seed: [u8; 32] },
     Refreshing { task: u64, at: u64, residual: f64, seed: [u8; 32], masked: C },
 }
@@ -195,6 +234,7 @@ impl PackedBandit {
             scores_model: Arc::new(scores_model),
             statistics: trivial(&layout.ridge(lambda), plan.statistics_level)?,
             sum: Arc::new(empty_sum(engine)),
+            trace: config.tests_trace().then(|| Trace { sum: empty_trace(engine), tested_to: 0 }),
             config,
             plan,
             secret,
@@ -279,13 +319,7 @@ impl PackedBandit {
 
     /// The id of the decision of `round`: the round, and a code that only this bandit can compute.
     pub fn decision_id(&self, round: u64) -> DecisionId {
-        let round = round.to_le_bytes();
-        let mut mac = blake3::Hasher::new_keyed(&self.state.secret);
-        mac.update(b"decision").update(&round);
-        let mut id = [0; 16];
-        id[..ROUND_BYTES].copy_from_slice(&round[..ROUND_BYTES]);
-        id[ROUND_BYTES..].copy_from_slice(&mac.finalize().as_bytes()[..16 - ROUND_BYTES]);
-        DecisionId(id)
+        self.state.decision_id(round)
     }
 
     /// The round of a decision of this bandit, or `None` with its receipt if its feedback was counted.
@@ -301,14 +335,24 @@ impl PackedBandit {
         let state = if same { self.state.answered.get(round) } else { Round::Forgotten };
         match state {
             Round::Waits => Ok(Ok(round)),
-            Round::Answered => Ok(Err(self.receipt(round))),
+            Round::Answered => Ok(Err(self.state.receipt(round))),
             Round::Forgotten => Err(protocol::Error::UnknownDecision { id: id.to_string() }.into()),
         }
     }
 
-    fn receipt(&self, round: u64) -> Receipt {
-        let State { feedbacks, batches, .. } = self.state;
-        Receipt { decision: self.decision_id(round).to_string(), feedbacks, batches }
+    /// The trace to be tested with the next evaluation, if there is one. More than `unanswered` feedbacks
+    /// without a test end the batch, because the trace may then leave the range of the comparison. A model
+    /// that is not within the tolerance of an inverse is not used for a test.
+    pub fn trace_test(&self) -> Option<TraceTest> {
+        let (s, trace) = (&self.state, self.state.trace.as_ref()?);
+        let tests = (1..=s.config.unanswered).contains(&s.untested()) && s.residual <= INVERSE_TOLERANCE;
+        let (feedbacks, model_feedbacks) = (s.feedbacks, s.model_feedbacks);
+        tests.then(|| TraceTest { statistics: trace.sum.clone(), feedbacks, model_feedbacks })
+    }
+
+    /// The id of the question about `test` that is asked with the decision of `round`.
+    pub fn question_id(&self, round: u64, test: &TraceTest) -> QuestionId {
+        self.state.question_id(round, test.feedbacks, test.model_feedbacks)
     }
 
     /// The task that waits for a holder of the key.
@@ -328,7 +372,7 @@ impl PackedBandit {
     ///
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
-    /// round that does not wait; [`Error::TaskOver`].
+    /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`].
     pub fn apply(&mut self, engine: &PackedEngine, event: &Event) -> Result<Applied, Error> {
         let (small, deep) = (engine.params(), engine.deep());
         let mut next = self.state.clone();
@@ -339,32 +383,22 @@ impl PackedBandit {
                 Applied::Reserved
             }
             Event::Feedback { round, frame } => {
-                if next.answered.get(*round) != Round::Waits {
-                    let id = self.decision_id(*round).to_string();
-                    return Err(protocol::Error::UnknownDecision { id }.into());
+                if next.trace.is_some() {
+                    return Err(Error::BadState("a feedback without the statistics of the trace".into()));
                 }
-                let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
-                let count = self.exchanges.layout.numbers();
-                let key = engine.key_id();
-                let feedback = ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?;
-                let mut sum = Arc::unwrap_or_clone(next.sum);
-                engine.scores_evaluator().add_assign(&mut sum, &feedback)?;
-                next.sum = Arc::new(sum);
-                next.answered.answer(*round);
-                next.feedbacks += 1;
-                let due = next.config.linear.batch_ends_publicly(next.feedbacks, next.closed);
-                if matches!(next.phase, Phase::Open) && (due || next.residual > INVERSE_TOLERANCE) {
-                    next.close(engine, &self.exchanges)?;
-                }
-                let receipt = Receipt {
-                    decision: self.decision_id(*round).to_string(),
-                    feedbacks: next.feedbacks,
-                    batches: next.batches,
-                };
-                Applied::Counted(receipt)
+                next.count(engine, &self.exchanges, *round, frame)?;
+                Applied::Counted(next.receipt(*round))
+            }
+            Event::Traced { round, frame, trace, answer } => {
+                let level = small.max_level();
+                let statistics = ckks::read_ciphertext(small, engine.key_id(), level, trace)?;
+                next.take_answer(engine, &self.exchanges, *round, *answer)?;
+                next.add_trace(engine, statistics)?;
+                next.count(engine, &self.exchanges, *round, frame)?;
+                Applied::Counted(next.receipt(*round))
             }
             Event::Raised { task, frame } => {
-                let Phase::Raising { task: want, at, residual, seed, .. } = next.phase else {
+                let Phase::Raising { task: want, at, untested, residual, seed, .. } = next.phase else {
                     return Err(unasked(*task));
                 };
                 if want != *task {
@@ -377,7 +411,6 @@ impl PackedBandit {
                 let mut statistics = Arc::unwrap_or_clone(next.statistics);
                 deep.evaluator().add_assign(&mut statistics, &raised)?;
                 next.statistics = Arc::new(statistics);
-                let untested = at - next.model_feedbacks;
                 let (task, seed) = (next.next_task(), next.mask());
                 next.phase = Phase::Updating { task, at, untested, residual, seed };
                 Applied::UpdateDue
@@ -408,7 +441,8 @@ impl PackedBandit {
                 // Feedback that came in the meantime may end the next batch at once.
                 let waiting = next.feedbacks > next.closed;
                 let due = next.config.linear.batch_ends_publicly(next.feedbacks, next.closed);
-                if waiting && (due || residual > INVERSE_TOLERANCE) {
+                let untested = next.trace.is_some() && next.untested() > next.config.unanswered;
+                if waiting && (due || untested || residual > INVERSE_TOLERANCE) {
                     next.close(engine, &self.exchanges)?;
                 }
                 Applied::Installed
@@ -516,6 +550,12 @@ fn empty_sum(engine: &PackedEngine) -> Ciphertext {
     Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2())
 }
 
+/// Trace statistics of no feedbacks.
+fn empty_trace(engine: &PackedEngine) -> Arc<Ciphertext> {
+    let small = engine.params();
+    Arc::new(Ciphertext::zero(small, small.max_level()))
+}
+
 fn ring_of(engine: &PackedEngine, place: Place) -> (&ckks::Params, ckks::KeyId) {
     match place {
         Place::Scores => (engine.params(), engine.key_id()),
@@ -533,6 +573,49 @@ fn derive(seed: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
 }
 
 impl<C> State<C> {
+    fn decision_id(&self, round: u64) -> DecisionId {
+        let round = round.to_le_bytes();
+        let code = self.code(b"decision", &round);
+        let mut id = [0; 16];
+        id[..ROUND_BYTES].copy_from_slice(&round[..ROUND_BYTES]);
+        id[ROUND_BYTES..].copy_from_slice(&code[..16 - ROUND_BYTES]);
+        DecisionId(id)
+    }
+
+    fn question_id(&self, round: u64, feedbacks: u64, model_feedbacks: u64) -> QuestionId {
+        let numbers = [round, feedbacks, model_feedbacks].map(u64::to_le_bytes).concat();
+        QuestionId { feedbacks, model_feedbacks, code: self.code(b"question", &numbers) }
+    }
+
+    /// A message authentication code over `content`, for one purpose.
+    fn code(&self, purpose: &[u8], content: &[u8]) -> [u8; 16] {
+        let mac = blake3::Hasher::new_keyed(&self.secret).update(purpose).update(content).finalize();
+        let mut code = [0; 16];
+        code.copy_from_slice(&mac.as_bytes()[..16]);
+        code
+    }
+
+    fn receipt(&self, round: u64) -> Receipt {
+        let State { feedbacks, batches, .. } = *self;
+        Receipt { decision: self.decision_id(round).to_string(), feedbacks, batches }
+    }
+
+    /// The feedbacks of the next update, of which nothing is known but that their features are within their
+    /// bound. Under the trace condition these are the ones without a test.
+    fn untested(&self) -> u64 {
+        self.feedbacks - self.trace.as_ref().map_or(self.model_feedbacks, |trace| trace.tested_to)
+    }
+
+    /// The residual of the next model if there is one, or else of the current model.
+    fn next_residual(&self) -> f64 {
+        match self.phase {
+            Phase::Open => self.residual,
+            Phase::Raising { residual, .. }
+            | Phase::Updating { residual, .. }
+            | Phase::Refreshing { residual, .. } => residual,
+        }
+    }
+
     /// Adds an event to the history.
     fn note(&mut self, event: &Event) -> Result<(), Error> {
         let bytes =
@@ -563,8 +646,8 @@ impl<C> State<C> {
         let plan = &self.plan;
         let phase = match self.phase {
             Phase::Open => Phase::Open,
-            Phase::Raising { task, at, residual, seed, masked } => {
-                Phase::Raising { task, at, residual, seed, masked: map(Place::Scores, masked)? }
+            Phase::Raising { task, at, untested, residual, seed, masked } => {
+                Phase::Raising { task, at, untested, residual, seed, masked: map(Place::Scores, masked)? }
             }
             Phase::Updating { task, at, untested, residual, seed } => {
                 Phase::Updating { task, at, untested, residual, seed }
@@ -574,7 +657,12 @@ impl<C> State<C> {
                 Phase::Refreshing { task, at, residual, seed, masked }
             }
         };
+        let trace = match self.trace {
+            Some(Trace { sum, tested_to }) => Some(Trace { sum: map(Place::Scores, sum)?, tested_to }),
+            None => None,
+        };
         Ok(State {
+            trace,
             model: map(Place::Deep(plan.model_level), self.model)?,
             scores_model: map(Place::Scores, self.scores_model)?,
             statistics: map(Place::Deep(plan.statistics_level), self.statistics)?,
@@ -598,9 +686,83 @@ impl<C> State<C> {
 }
 
 impl State<Arc<Ciphertext>> {
+    /// Counts the feedback on the decision of `round`, and closes the batch if the schedule ends it.
+    fn count(
+        &mut self,
+        engine: &PackedEngine,
+        exchanges: &Exchanges,
+        round: u64,
+        frame: &[u8],
+    ) -> Result<(), Error> {
+        let (small, key) = (engine.params(), engine.key_id());
+        if self.answered.get(round) != Round::Waits {
+            let id = self.decision_id(round).to_string();
+            return Err(protocol::Error::UnknownDecision { id }.into());
+        }
+        let (level, scale) = (small.max_level(), f64::from(LOG_SCORE).exp2());
+        let count = exchanges.layout.numbers();
+        let feedback = ckks::read_partial_ciphertext(small, key, level, scale, count, frame)?;
+        engine.scores_evaluator().add_assign(Arc::make_mut(&mut self.sum), &feedback)?;
+        self.answered.answer(round);
+        self.feedbacks += 1;
+        let due = self.config.linear.batch_ends_publicly(self.feedbacks, self.closed);
+        if matches!(self.phase, Phase::Open) && (due || self.residual > INVERSE_TOLERANCE) {
+            self.close(engine, exchanges)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the answer of the device of `round` to its trace question, if there is one, and closes the batch
+    /// if the trace has reached C, or if too few feedbacks were tested.
+    fn take_answer(
+        &mut self,
+        engine: &PackedEngine,
+        exchanges: &Exchanges,
+        round: u64,
+        answer: Option<(QuestionId, bool)>,
+    ) -> Result<(), Error> {
+        let in_time = |round: u64| self.reserved.saturating_sub(round) < MOST_ROUNDS;
+        if let Some((question, reached)) = answer {
+            let QuestionId { feedbacks, model_feedbacks, .. } = question;
+            let asked = self.question_id(round, feedbacks, model_feedbacks);
+            // In constant time, as for decisions.
+            if blake3::hash(&asked.code) != blake3::hash(&question.code) {
+                return Err(Error::UnknownQuestion);
+            }
+            // A question about the batch before, or one that a restored backup does not know, is over.
+            let of_batch = feedbacks > self.closed && feedbacks <= self.feedbacks && in_time(round);
+            let in_use = matches!(self.phase, Phase::Open) && model_feedbacks == self.model_feedbacks;
+            let residual = self.next_residual();
+            match &mut self.trace {
+                // The inverses decrease from batch to batch, so that a trace below C under an older inverse
+                // is below C under the current one and the next one.
+                Some(trace) if !reached && of_batch && (in_use || residual <= INVERSE_TOLERANCE) => {
+                    trace.tested_to = trace.tested_to.max(feedbacks);
+                }
+                // The batch is closed before this feedback is added, because the condition was tested
+                // without it.
+                Some(_) if reached && of_batch && in_use => self.close(engine, exchanges)?,
+                _ => {}
+            }
+        }
+        if matches!(self.phase, Phase::Open) && self.untested() + 1 > self.config.unanswered {
+            // With `unanswered` at least 1, there is a feedback after the last batch.
+            self.close(engine, exchanges)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the trace statistics of a feedback.
+    fn add_trace(&mut self, engine: &PackedEngine, statistics: Ciphertext) -> Result<(), Error> {
+        let unasked = || Error::BadState("statistics of a trace that nobody tests".into());
+        let trace = self.trace.as_mut().ok_or_else(unasked)?;
+        engine.scores_evaluator().add_assign(Arc::make_mut(&mut trace.sum), &statistics)?;
+        Ok(())
+    }
+
     /// Ends the batch: its sum waits, under a mask, for a holder of the key.
     fn close(&mut self, engine: &PackedEngine, exchanges: &Exchanges) -> Result<(), Error> {
-        let untested = self.feedbacks - self.model_feedbacks;
+        let untested = self.untested();
         let residual = self.newton(untested)?.residual();
         let (task, seed) = (self.next_task(), self.mask());
         let mut rng = ChaCha20Rng::from_seed(derive(&seed, b"zero"));
@@ -608,9 +770,12 @@ impl State<Arc<Ciphertext>> {
         let sum = Arc::unwrap_or_clone(sum);
         let Masked { ciphertext, .. } = engine.mask_with(&exchanges.statistics, sum, seed, &mut rng)?;
         let at = self.feedbacks;
-        self.phase = Phase::Raising { task, at, residual, seed, masked: Arc::new(ciphertext) };
+        self.phase = Phase::Raising { task, at, untested, residual, seed, masked: Arc::new(ciphertext) };
         self.batches += 1;
         self.closed = at;
+        if let Some(trace) = &mut self.trace {
+            *trace = Trace { sum: empty_trace(engine), tested_to: at };
+        }
         Ok(())
     }
 }

@@ -8,12 +8,20 @@ use helba::decide::DecisionCircuit;
 use helba::packed::circuit::PackedCircuit;
 use helba::{Scalars, update};
 use protocol::levels::UpdateLevels;
-use protocol::{Automorphism, BanditConfig, Decisions, Error, KeyPlan, Plan, ScoreRing, Shape};
+use protocol::{
+    Answers, Automorphism, BanditConfig, Decisions, Error, KeyPlan, PackedPlan, Plan, ScoreRing, Shape,
+};
 use std::collections::BTreeMap;
 
 fn plan(config: &BanditConfig) -> Result<Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
     config.plan(&KeyPlan::new(shape, false)?.params.validate().unwrap(), shape)
+}
+
+fn packed_plan(config: &BanditConfig) -> Result<PackedPlan, Error> {
+    let shape = Shape::for_problem(config.linear.d, config.linear.k);
+    let ring = ScoreRing::for_shape(shape, false).unwrap();
+    config.packed_plan(&KeyPlan::new(shape, false)?.params.validate().unwrap(), shape, ring)
 }
 
 fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
@@ -66,6 +74,8 @@ fn figure_1_fits() {
     let linear = LinearConfig { schedule: Schedule::TraceOrGrowth, ..LinearConfig::figure_1() };
     let config = BanditConfig { linear, horizon: 130, unanswered: 1, ..BanditConfig::new(2, 2) };
     assert_eq!(plan(&config).unwrap().newton_steps, 5);
+    let packed = packed_plan(&BanditConfig { decisions: Decisions::Packed, ..config }).unwrap();
+    assert_eq!((packed.newton_steps, packed.users), (5, 2047));
 }
 
 #[test]
@@ -115,6 +125,28 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
 }
 
+/// Packed bandits with the trace condition are refused where the comparison does not resolve C, and where
+/// there is no comparison.
+#[test]
+fn packed_trace_conditions_that_cannot_work_are_refused_by_name() {
+    let field = |change: fn(&mut BanditConfig)| {
+        let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(7, 4) };
+        config.linear.schedule = Schedule::TraceOrGrowth;
+        change(&mut config);
+        match packed_plan(&config) {
+            Err(Error::OutOfRange(OutOfRange { field, .. })) => field,
+            Err(Error::Depth { what, .. }) => what,
+            Err(Error::Config(_)) => "config",
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(field(|c| c.answers = Answers::Scores), "linear.schedule");
+    assert_eq!(field(|c| c.linear.schedule = Schedule::Trace), "linear.schedule");
+    assert_eq!(field(|c| c.unanswered = 64), "linear.c");
+    assert_eq!(field(|c| c.linear.c = 100.0), "a batch update");
+    assert_eq!(field(|c| c.linear.c = 0.26), "config");
+}
+
 /// Decisions and updates of every shape, with the finest settings its parameters have levels for: every
 /// rotation and conjugation finds a key of its level, no key is there for nothing, and the circuits end at
 /// the levels that the protocol states.
@@ -149,6 +181,13 @@ fn keys_reach_the_levels_of_their_use() {
             note(&alg);
             let packed = BanditConfig { decisions: Decisions::Packed, ..config.clone() };
             if let Some(ring) = ScoreRing::for_shape(shape, false) {
+                // The trace takes the place of one user, and no level.
+                let mut with_trace = packed.clone();
+                with_trace.linear.schedule = Schedule::TraceOrGrowth;
+                let public = packed.packed_plan(&params, shape, ring).unwrap();
+                let want = PackedPlan { users: public.users - 1, ..public.clone() };
+                assert_eq!(with_trace.packed_plan(&params, shape, ring).unwrap(), want);
+                assert!(want.users >= 1);
                 // The keys reach as deep a circuit as there are levels for.
                 let alg = Clear::new(params.max_slots()).unwrap();
                 let level = packed.packed_plan(&params, shape, ring).unwrap().scores_level;

@@ -1,11 +1,15 @@
 //! Packed rounds on ciphertexts, users, server and the holder of the key in one process, against exact
 //! arithmetic on the same history.
 
-use ckks::{EvaluationKeys, KeyId, Params, Plaintext, PublicKey};
+use bandit::Schedule;
+use ckks::{Ciphertext, EvaluationKeys, KeyId, Params, Plaintext, PublicKey};
 use ckks_secret::SecretKey;
 use helba::Engine;
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
-use protocol::{BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, ScoreRing, Shape, TaskKind};
+use helba::packed::{Applied, Event, PackedBandit, PackedEngine, TraceTest};
+use nalgebra::{DMatrix, DVector};
+use protocol::{
+    BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, ScoreRing, Shape, TaskKind, exchange,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -37,6 +41,9 @@ impl Small {
     }
 }
 
+/// A round, its contexts, and the entries of its answer.
+type Decided = (u64, Vec<Vec<f64>>, Vec<f64>);
+
 /// Everybody, in one process.
 struct World {
     engine: PackedEngine,
@@ -51,6 +58,11 @@ struct World {
 
 impl World {
     fn new(d: usize, k: usize) -> Self {
+        Self::with(BanditConfig { horizon: 100, ..BanditConfig::new(d, k) })
+    }
+
+    fn with(config: BanditConfig) -> Self {
+        let (d, k) = (config.linear.d, config.linear.k);
         let shape = Shape::for_problem(d, k);
         let party = Party::for_plan(&KeyPlan::new(shape, true).unwrap(), 7).unwrap();
         let ring = ScoreRing::for_shape(shape, true).unwrap();
@@ -60,7 +72,7 @@ impl World {
         let deep = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
         let (params, public) = (small.params.clone(), small.public.clone());
         let engine = PackedEngine::new(deep, ring, params, public, small.id(), small.keys.clone()).unwrap();
-        let config = BanditConfig { horizon: 100, decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let config = BanditConfig { decisions: Decisions::Packed, ..config };
         let bandit = PackedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
         World { engine, party, small, bandit, twin, rng, round: 0, config }
@@ -79,11 +91,25 @@ impl World {
 
     /// One evaluation for `users` users, each with contexts of its own. Returns the contexts and the entries
     /// of each answer.
-    fn decide(&mut self, users: usize) -> Vec<(u64, Vec<Vec<f64>>, Vec<f64>)> {
+    fn decide(&mut self, users: usize) -> Vec<Decided> {
+        self.decide_and_ask(users).0
+    }
+
+    /// As [`Self::decide`], and the trace question of the evaluation with the feedbacks that it is about.
+    fn decide_and_ask(&mut self, users: usize) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>) {
         let (d, k) = (self.config.linear.d, self.config.linear.k);
         let exchanges = self.bandit.exchanges().clone();
         let model = self.bandit.scores_model().clone();
-        let mut packer = self.engine.packer().unwrap();
+        let test = self.bandit.trace_test();
+        let mut packer = match &test {
+            _ if !self.config.tests_trace() => self.engine.packer(),
+            None => self.engine.packer_with_trace(None),
+            Some(test) => {
+                let trace = self.engine.score(&test.statistics, &model).unwrap();
+                self.engine.packer_with_trace(Some(trace))
+            }
+        }
+        .unwrap();
         let mut waiting = Vec::new();
         for _ in 0..users {
             let rows = unit_rows(&mut self.rng, k, d);
@@ -109,6 +135,11 @@ impl World {
         let mask = exchanges.scores.encode_mask(&masked.seed, factor).unwrap();
         let evaluated =
             self.engine.evaluate(circuit, &exchanges.scores, raised, &mask, &mut self.rng).unwrap();
+        let question = test.map(|test| {
+            let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
+            assert_eq!(question.level(), 0);
+            (test, question)
+        });
         let slots = self.party.params.max_slots();
         let answer = |(round, rows, user)| {
             let answer = self.engine.answer(&evaluated, user, &mut self.rng).unwrap();
@@ -123,7 +154,26 @@ impl World {
             });
             (round, rows, values)
         };
-        waiting.into_iter().map(answer).collect()
+        (waiting.into_iter().map(answer).collect(), question)
+    }
+
+    /// What a device answers to a trace question.
+    fn reached(&mut self, question: &Ciphertext) -> bool {
+        let params = &self.party.params;
+        ckks_secret::constant_coefficient(&self.party.secret, question).at_least(
+            exchange::trace_threshold(params),
+            params.prime(0),
+            exchange::device_flood_bits(params),
+            &mut self.rng,
+        )
+    }
+
+    /// The feedback on a round under the trace condition.
+    fn traced(&mut self, round: u64, x: &[f64], reward: f64, answer: Option<(QuestionId, bool)>) -> Event {
+        let Event::Feedback { frame, .. } = self.feedback(round, x, reward) else { panic!() };
+        let trace = self.bandit.exchanges().layout.trace(x).unwrap();
+        let trace = self.encrypt_small(&trace, LOG_FACTOR).to_bytes(&self.small.secret, self.small.id());
+        Event::Traced { round, frame, trace, answer }
     }
 
     fn feedback(&mut self, round: u64, x: &[f64], reward: f64) -> Event {
@@ -289,6 +339,300 @@ fn events_determine_the_state() {
     // another one.
     let other = [events[0].clone(), events[2].clone(), events[1].clone()];
     assert!(*mask(&events[..3]) == *mask(&events[..3]) && *mask(&events[..3]) != *mask(&other));
+}
+
+/// The paper's schedule on features of norm 1, where the trace ends most batches: C = 1 and η = 1.
+fn traced(d: usize, k: usize, unanswered: u64) -> BanditConfig {
+    let mut config = BanditConfig { horizon: 100, unanswered, ..BanditConfig::new(d, k) };
+    (config.linear.schedule, config.linear.eta) = (Schedule::TraceOrGrowth, 1.0);
+    config
+}
+
+/// The batches of a bandit in the clear, whose updates end before the next round.
+struct Batches {
+    config: BanditConfig,
+    feedbacks: u64,
+    closed: u64,
+    tested_to: u64,
+    /// The features of each feedback of the batch.
+    features: Vec<DVector<f64>>,
+    batches: u64,
+    /// Batches that the trace ended.
+    by_trace: u64,
+}
+
+impl Batches {
+    fn new(config: BanditConfig) -> Self {
+        Batches { config, feedbacks: 0, closed: 0, tested_to: 0, features: vec![], batches: 0, by_trace: 0 }
+    }
+
+    /// The trace that a question about `test` asks for, with the inverse in use.
+    fn trace(&self, test: &TraceTest, inverse: &DMatrix<f64>) -> f64 {
+        let tested = self.features.iter().take((test.feedbacks - self.closed) as usize);
+        tested.map(|x| (x.transpose() * inverse * x)[0]).sum()
+    }
+
+    fn close(&mut self) {
+        (self.closed, self.tested_to) = (self.feedbacks, self.feedbacks);
+        self.batches += 1;
+        self.features.clear();
+    }
+
+    /// A feedback, and the answer that came with it.
+    fn learn(&mut self, x: &[f64], answer: Option<(u64, bool)>) {
+        match answer.filter(|(feedbacks, _)| *feedbacks > self.closed) {
+            Some((feedbacks, false)) => self.tested_to = self.tested_to.max(feedbacks),
+            Some((_, true)) => {
+                self.by_trace += 1;
+                self.close();
+            }
+            None => {}
+        }
+        if self.feedbacks + 1 - self.tested_to > self.config.unanswered {
+            self.close();
+        }
+        self.feedbacks += 1;
+        self.features.push(DVector::from_column_slice(x));
+        if self.feedbacks as f64 >= (1.0 + self.config.linear.eta) * self.closed.max(1) as f64 {
+            self.close();
+        }
+    }
+}
+
+/// Batches end at the same feedbacks as in the clear, by the trace mostly, and every arm is that of the twin.
+/// One device of an evaluation answers. Returns the batches, and how many of them the trace ended.
+fn play_traced(config: BanditConfig, rounds: u64, users: usize, answers: impl Fn(u64) -> bool) -> Batches {
+    let mut world = World::with(config.clone());
+    let mut batches = Batches::new(config.clone());
+    let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, config.linear.d).remove(0);
+    let (mut near, mut asked) = (0, 0);
+    while batches.feedbacks < rounds {
+        let used = world.bandit.model_feedbacks();
+        assert_eq!(used, batches.closed, "every batch was learnt");
+        let users = if batches.feedbacks.is_multiple_of(2) { users } else { 1 };
+        let (decided, question) = world.decide_and_ask(users);
+        let last = decided[decided.len() - 1].0;
+        let mut answer = question.filter(|_| answers(last)).map(|(test, question)| {
+            world.twin.indices(&decided[0].1, last, used);
+            let trace = batches.trace(&test, world.twin.model().0);
+            let reached = world.reached(&question);
+            let c = config.linear.c;
+            // Within the resolution either answer is right.
+            let resolution = config.resolution() * config.trace_bound(config.unanswered);
+            assert!(reached == (trace >= c) || (trace - c).abs() < resolution, "{reached} for {trace}");
+            (near, asked) = (near + u32::from((trace - c).abs() < resolution), asked + 1);
+            (test, reached)
+        });
+        for (round, rows, values) in decided {
+            let indices = world.twin.indices(&rows, last, used);
+            let (arm, best) = (largest(&values), largest(&indices));
+            assert!(indices[best] - indices[arm] < 1e-2, "round {round}: {values:?}, {indices:?}");
+            let x = rows[arm].clone();
+            let reward = x.iter().zip(&theta).map(|(a, b)| a * b).sum();
+            let answer = answer.take();
+            let id = answer.as_ref().map(|(test, reached)| (world.bandit.question_id(round, test), *reached));
+            let event = world.traced(round, &x, reward, id);
+            let Applied::Counted(receipt) = world.apply(&event) else { panic!() };
+            batches.learn(&x, answer.map(|(test, reached)| (test.feedbacks, reached)));
+            assert_eq!(receipt.feedbacks, batches.feedbacks);
+            // A batch that a test ends may be followed by one that has grown at once, when its model is
+            // there.
+            world.settle();
+            assert_eq!(world.bandit.status(round, 0).batches, batches.batches, "round {round}");
+        }
+        let bytes = world.bandit.to_bytes(&world.engine).unwrap();
+        world.bandit = PackedBandit::from_bytes(&world.engine, &bytes).unwrap();
+        assert!(world.bandit.to_bytes(&world.engine).unwrap() == bytes);
+    }
+    assert!(near * 3 <= asked, "{near} of {asked} traces were near C");
+    batches
+}
+
+/// Lone devices that answer every question, for three hundred rounds.
+#[test]
+fn the_trace_ends_batches_where_the_twin_does() {
+    let batches = play_traced(traced(2, 2, 4), 300, 1, |_| true);
+    assert!(batches.by_trace >= 8 && batches.batches < 30, "{} of {}", batches.by_trace, batches.batches);
+}
+
+/// Several users of an evaluation, of whom one answers, and every third question without an answer.
+#[test]
+fn users_who_share_an_evaluation_test_one_trace() {
+    for config in [traced(2, 2, 8), traced(7, 4, 8)] {
+        let rounds = if config.linear.d == 2 { 120 } else { 40 };
+        let batches = play_traced(config, rounds, 3, |round| round % 3 > 0);
+        assert!(batches.by_trace >= 2, "{} of {}", batches.by_trace, batches.batches);
+    }
+}
+
+/// Devices that never answer end their batches by the number of feedbacks.
+#[test]
+fn without_answers_batches_end_by_their_length() {
+    let batches = play_traced(traced(2, 2, 4), 40, 2, |_| false);
+    assert_eq!(batches.by_trace, 0);
+    assert!(batches.batches >= 10, "{}", batches.batches);
+}
+
+/// An answer counts for the decision that it was asked with, once, and for its own batch. A bandit with
+/// another schedule takes none.
+#[test]
+fn attack_answers_to_questions_that_were_not_asked_are_refused() {
+    let mut world = World::with(traced(2, 2, 4));
+    let x = [0.6, 0.8];
+    let play = |world: &mut World, round, answer: Option<(QuestionId, bool)>| {
+        let event = world.traced(round, &x, 0.5, answer);
+        (event.clone(), world.bandit.apply(&world.engine, &event))
+    };
+    for round in 1..=40 {
+        play(&mut world, round, None).1.unwrap();
+        world.settle();
+    }
+    // The fourth feedback of a batch without an answer: the next one closes it.
+    play(&mut world, 41, None).1.unwrap();
+    world.settle();
+    let test = world.bandit.trace_test().unwrap();
+    assert_eq!((test.feedbacks, test.model_feedbacks), (41, 40));
+    let id = world.bandit.question_id(42, &test);
+    let before = world.bandit.to_bytes(&world.engine).unwrap();
+    let mut forged = vec![
+        QuestionId { feedbacks: 40, ..id },
+        QuestionId { model_feedbacks: 41, ..id },
+        world.bandit.question_id(43, &test),
+        PackedBandit::create(&world.engine, world.config.clone(), [10; 32]).unwrap().question_id(42, &test),
+    ];
+    forged.extend((0..16).map(|byte| {
+        let mut bad = id;
+        bad.code[byte] ^= 1;
+        bad
+    }));
+    for bad in forged {
+        for reached in [true, false] {
+            let error = play(&mut world, 42, Some((bad, reached))).1.unwrap_err();
+            assert_eq!(error, helba::Error::UnknownQuestion);
+        }
+    }
+    assert!(world.bandit.to_bytes(&world.engine).unwrap() == before, "what is refused changes nothing");
+    // The control: its own answer ends the batch.
+    let (event, applied) = play(&mut world, 42, Some((id, true)));
+    let Applied::Counted(receipt) = applied.unwrap() else { panic!() };
+    assert!(world.bandit.status(42, 0).updating);
+    // Once, since its decision had its feedback.
+    assert!(world.bandit.apply(&world.engine, &event).is_err());
+    // Another answer to a question about the batch before ends nothing.
+    world.settle();
+    let late = world.bandit.question_id(43, &test);
+    let Applied::Counted(after) = play(&mut world, 43, Some((late, true))).1.unwrap() else { panic!() };
+    assert_eq!(after.batches, receipt.batches);
+    assert!(!world.bandit.status(43, 0).updating);
+
+    // Events of the other schedule are none of this bandit, and the reverse.
+    let Event::Traced { frame, .. } = world.traced(44, &x, 0.5, None) else { panic!() };
+    assert!(world.bandit.apply(&world.engine, &Event::Feedback { round: 44, frame }).is_err());
+    let mut public = World::new(2, 2);
+    let event = public.traced(1, &x, 0.5, None);
+    assert!(public.bandit.apply(&public.engine, &event).is_err());
+    assert!(public.bandit.trace_test().is_none());
+}
+
+/// As [`events_determine_the_state`], with answers among the events.
+#[test]
+fn answers_are_events() {
+    let mut world = World::with(traced(2, 2, 4));
+    let start = world.bandit.clone();
+    let (mut events, mut reached) = (Vec::new(), 0);
+    for round in 1..=60 {
+        let x = unit_rows(&mut world.rng, 1, 2).remove(0);
+        let answer = world.bandit.trace_test().map(|test| {
+            let ends = round % 7 == 0;
+            reached += u32::from(ends);
+            (world.bandit.question_id(round, &test), ends)
+        });
+        let event = world.traced(round, &x, 0.5, answer);
+        // A record of a log.
+        let event = Event::from_bytes(&event.to_bytes().unwrap()).unwrap();
+        world.apply(&event);
+        events.push(event);
+        if let Some(update) = world.bandit.update().unwrap() {
+            let masked = update.run(&world.engine).unwrap();
+            world.bandit.updated(&update, masked);
+        }
+        if let Some(event) = world.answer_task() {
+            world.apply(&event);
+            events.push(event);
+        }
+    }
+    assert!(reached > 2 && world.bandit.status(60, 0).refreshes > 3);
+    let replay = |events: &[Event]| {
+        let mut bandit = start.clone();
+        events.iter().for_each(|event| drop(bandit.apply(&world.engine, event).unwrap()));
+        if let Some(update) = bandit.update().unwrap() {
+            let masked = update.run(&world.engine).unwrap();
+            bandit.updated(&update, masked);
+        }
+        bandit.to_bytes(&world.engine).unwrap()
+    };
+    let now = |world: &mut World| {
+        if let Some(update) = world.bandit.update().unwrap() {
+            let masked = update.run(&world.engine).unwrap();
+            world.bandit.updated(&update, masked);
+        }
+        world.bandit.to_bytes(&world.engine).unwrap()
+    };
+    let replayed = replay(&events);
+    assert!(replayed == now(&mut world));
+}
+
+/// The holder of the key learns the constant coefficient of a question. All others are under a mask: two
+/// questions of one evaluation differ there by numbers as large as the modulus, and the control, an answer,
+/// differs by its noise.
+#[test]
+fn attack_a_question_shows_one_coefficient() {
+    let mut world = World::with(traced(2, 2, 4));
+    for round in 1..=3 {
+        let event = world.traced(round, &[0.6, 0.8], 0.5, None);
+        world.apply(&event);
+        world.settle();
+    }
+    let differences = |world: &mut World, kind: bool| {
+        let bandit = world.bandit.clone();
+        let model = bandit.scores_model().clone();
+        let trace = world.engine.score(&bandit.trace_test().unwrap().statistics, &model).unwrap();
+        let packed = world.engine.packer_with_trace(Some(trace)).unwrap().finish().unwrap();
+        let exchanges = bandit.exchanges().clone();
+        let circuit = world.engine.circuit(&world.config, bandit.scalars(5)).unwrap();
+        let factor = circuit.factor(exchanges.layout.log_range());
+        let masked = world.engine.mask(&exchanges.scores, packed, &mut world.rng).unwrap();
+        let (small, deep) = (&world.small.secret, &world.party.secret);
+        let raised =
+            ckks_secret::raise(&exchanges.scores, small, deep, &masked.ciphertext, factor, &mut world.rng);
+        let raised = raised.unwrap().expand(deep);
+        let mask = exchanges.scores.encode_mask(&masked.seed, factor).unwrap();
+        let evaluated =
+            world.engine.evaluate(circuit, &exchanges.scores, raised, &mask, &mut world.rng).unwrap();
+        let mut decrypted = || {
+            let ct = match kind {
+                true => world.engine.trace_question(&evaluated, &mut world.rng).unwrap(),
+                false => world.engine.answer(&evaluated, 1, &mut world.rng).unwrap(),
+            };
+            ckks_secret::decrypt_coefficients(&world.party.secret, &ct).with(|values| values.to_vec())
+        };
+        let pairs: Vec<(i128, i128)> = decrypted().into_iter().zip(decrypted()).collect();
+        let q = i128::from(world.party.params.prime(0));
+        pairs.into_iter().map(|(a, b)| (a - b + q / 2).rem_euclid(q) - q / 2).collect::<Vec<i128>>()
+    };
+    let wide = |values: &[i128], world: &World| {
+        let bound = i128::from(world.party.params.prime(0)) / 16;
+        values.iter().filter(|value| value.abs() > bound).count()
+    };
+    let question = differences(&mut world, true);
+    let scale = world.party.params.scale(0);
+    // Twice the noise of the server.
+    assert!((question[0] as f64).abs() < 0.13 * scale);
+    // Seven eighths of uniform differences are wider, with a standard deviation of 0.005.
+    let share = wide(&question, &world) as f64 / question.len() as f64;
+    assert!((0.84..0.91).contains(&share), "{share}");
+    let answer = differences(&mut world, false);
+    assert_eq!(wide(&answer, &world), 0);
 }
 
 /// Ids name a round of their bandit, and nothing else.
