@@ -5,7 +5,8 @@
 //! cargo run --release --example load -- --features 8 --arms 8 --rate 400 --seconds 30 [--closed 64] [--json]
 //! ```
 //! Contexts and feedback are encrypted before the measurement. A raiser runs in this process and takes
-//! processor time from the server; `load_cpu_seconds` says how much it and the clients took.
+//! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check` the
+//! clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
 
 mod support;
 
@@ -21,7 +22,8 @@ use support::{Deployment, percentile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use wire::{PackedLimits, PackedReply};
+use user_client::{Device, PackedDevice};
+use wire::{AskAgain, PackedLimits, PackedReply, SENDER_HEADER, SenderTag};
 
 #[derive(Parser)]
 #[command(about = "Load on a packed bandit, with prepared bodies")]
@@ -47,6 +49,9 @@ struct Args {
     /// Prepared contexts.
     #[arg(long, default_value_t = 64)]
     bodies: usize,
+    /// Decrypts each answer, and asks again for one that cannot be relied on.
+    #[arg(long)]
+    check: bool,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -61,6 +66,10 @@ struct Shared {
     head: String,
     path: String,
     limits: PackedLimits,
+    /// The device, if answers are checked.
+    device: Option<(&'static Device, PackedDevice<'static>)>,
+    /// Answers that could not be relied on, and were not answered again.
+    unreliable: AtomicU64,
     contexts: Vec<Vec<u8>>,
     feedback: Vec<Vec<u8>>,
     idle: Mutex<Vec<TcpStream>>,
@@ -104,6 +113,8 @@ fn main() -> Result<()> {
         address: server,
         path: format!("/v1/bandits/{}", created.id),
         limits: *joined.limits(),
+        device: if args.check { Some((device, device.join(&created)?)) } else { None },
+        unreliable: AtomicU64::new(0),
         contexts,
         feedback,
         idle: Mutex::default(),
@@ -147,6 +158,7 @@ fn main() -> Result<()> {
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
+            "unreliable": args.check.then(|| shared.unreliable.load(Relaxed)),
         });
         println!("{json}");
         return Ok(());
@@ -161,6 +173,9 @@ fn main() -> Result<()> {
     println!("  users an evaluation     {:.1}", count / evaluations);
     println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
     println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
+    if args.check {
+        println!("  answers that cannot be relied on: {}", shared.unreliable.load(Relaxed));
+    }
     println!(
         "  processor: clients and raisers {:.1} s, server {:.1} s or {:.2} ms a decision; server's peak memory {} MB",
         cpu[0],
@@ -217,7 +232,7 @@ async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
 }
 
 /// One decision and its feedback.
-async fn decide(shared: &Shared, arrived: Instant) -> Result<Decided> {
+async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
     let n = shared.next.fetch_add(1, Relaxed) as usize;
     let pick = n % shared.contexts.len();
     let mut stream = match shared.idle.lock().await.pop() {
@@ -225,20 +240,61 @@ async fn decide(shared: &Shared, arrived: Instant) -> Result<Decided> {
         None => TcpStream::connect(&shared.address).await?,
     };
     let body = &shared.contexts[pick];
-    let reply = post(&mut stream, shared, &format!("{}/decisions", shared.path), body).await?;
+    let mut reply = post(&mut stream, shared, pick, &format!("{}/decisions", shared.path), body).await?;
     let seconds = arrived.elapsed().as_secs_f64();
-    let reply = PackedReply::read(&reply, &shared.limits)?;
-    let decision = reply.decision.context("a raiser waits, and this client was asked to raise")?;
+    let asked = "a raiser waits, and this client was asked to raise";
+    let decision = PackedReply::read(&reply, &shared.limits)?.decision.context(asked)?;
+    for answers in 1.. {
+        if is_reliable(shared, reply).await? {
+            break;
+        }
+        let again = AskAgain { answers }.to_bytes();
+        let path = format!("{}/decisions/{}/again", shared.path, decision.id);
+        let may = shared.device.as_ref().map(|(device, _)| device.may_repeat()).transpose()?;
+        if may != Some(true) {
+            shared.unreliable.fetch_add(1, Relaxed);
+            break;
+        }
+        // What is read of a refusal ends the connection.
+        match post(&mut stream, shared, pick, &path, &again).await {
+            Ok(next) => reply = next,
+            Err(_) => {
+                shared.unreliable.fetch_add(1, Relaxed);
+                stream = TcpStream::connect(&shared.address).await?;
+                break;
+            }
+        }
+    }
     let path = format!("{}/decisions/{}/feedback", shared.path, decision.id);
-    post(&mut stream, shared, &path, &shared.feedback[pick]).await?;
+    post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
     shared.idle.lock().await.push(stream);
     Ok(Decided { seconds, users: decision.users })
 }
 
-/// Posts a body and returns that of the answer.
-async fn post(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+/// Whether the answer can be relied on, if answers are checked.
+async fn is_reliable(shared: &Arc<Shared>, reply: Vec<u8>) -> Result<bool> {
+    if shared.device.is_none() {
+        return Ok(true);
+    }
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || {
+        let Some((_, joined)) = &shared.device else { return Ok(true) };
+        Ok(joined.read(&reply)?.choice.is_none_or(|choice| choice.reliable))
+    })
+    .await?
+}
+
+/// Posts a body as the sender of the contexts `pick`, and returns that of the answer.
+async fn post(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    pick: usize,
+    path: &str,
+    body: &[u8],
+) -> Result<Vec<u8>> {
+    let tag = SenderTag((pick as u128).to_le_bytes());
     let head = format!(
-        "POST {path} HTTP/1.1\r\n{}Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\n{}{SENDER_HEADER}: {tag}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
         shared.head,
         body.len()
     );

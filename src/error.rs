@@ -144,8 +144,8 @@ pub enum Error {
         /// The shape of the keys.
         shape: Shape,
     },
-    /// Misuse: raises of a bandit that is not packed.
-    #[error("bandit {id} makes single decisions, which nobody raises")]
+    /// Misuse: raises or repeats of a bandit that is not packed.
+    #[error("bandit {id} makes single decisions, which are neither raised nor repeated")]
     NotPacked {
         /// The bandit.
         id: String,
@@ -167,6 +167,40 @@ pub enum Error {
         /// The cause.
         why: String,
     },
+    /// Misuse: a wish for another answer to a decision whose feedback was counted.
+    #[error("the feedback on decision {id} was counted, so that it is not answered again")]
+    Returned {
+        /// The decision.
+        id: String,
+    },
+    /// Misuse: a wish for another answer where no repeat is possible.
+    #[error(
+        "the evaluation of this decision is not kept: users may ask again for some seconds, contexts of at most two evaluations \
+         are kept, and those of a sender alone are not; ask for a new decision"
+    )]
+    NotKept,
+    /// Misuse: a second wish for another answer.
+    #[error("the user of this decision has asked again for this answer before")]
+    AskedAgain,
+    /// Misuse: a wish of somebody else.
+    #[error("the contexts of this decision came from another sender, and only their sender may ask again")]
+    OtherSender,
+    /// Capacity: so few asked again that an evaluation is not repeated.
+    #[error(
+        "{asked} of {answered} users of the evaluation asked again in time, which are too few for a repeat: use the arm, or ask \
+         for a new decision"
+    )]
+    TooFewAsked {
+        /// Users who asked.
+        asked: usize,
+        /// Users who have an answer.
+        answered: usize,
+    },
+    /// Misuse: a wish for another answer that no other sender could have spoilt.
+    #[error(
+        "the answer depends on contexts of this sender alone: they are longer than the bound `linear.l`, or the raise was wrong"
+    )]
+    Alone,
     /// The log of a packed bandit.
     #[error(
         "the log of a packed bandit: {0}; if this stays so after a restart of the server, see docs/DATA_MODEL.md"
@@ -391,6 +425,12 @@ impl Error {
             Error::NotPacked { .. } => P::NotPacked,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
+            Error::Returned { .. } => P::Answered,
+            Error::NotKept => P::NotKept,
+            Error::AskedAgain => P::AskedAgain,
+            Error::OtherSender => P::OtherSender,
+            Error::TooFewAsked { .. } => P::TooFewAsked,
+            Error::Alone => P::Alone,
             Error::Log(hash_log::Error::DiskFull { .. }) => P::DiskFull,
             Error::TooManyBandits { .. } => P::TooManyBandits,
             Error::DiskFull { .. } => P::DiskFull,

@@ -110,6 +110,10 @@ struct Arguments {
     /// Seconds after which packed decisions are answered 503 if no holder of the key has raised their scores.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs())]
     raise_timeout: u64,
+    /// Memory for contexts of packed decisions, so that evaluations can be repeated whose users ask again.
+    /// Evaluations whose contexts do not fit are not repeated.
+    #[arg(long, value_name = "MIB", default_value_t = Settings::default().context_memory >> 20)]
+    max_context_memory: usize,
     /// Keeps the whole logs of packed bandits that are created from now on, so that `audit` can replay them.
     /// Without it, records are removed once a snapshot contains them.
     #[arg(long)]
@@ -308,6 +312,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         max_waiting,
         raise_timeout,
         keep_log: arguments.keep_log,
+        context_memory: arguments.max_context_memory.saturating_mul(1 << 20),
         body_memory,
         hold,
         hosts,

@@ -51,7 +51,7 @@ pub(crate) fn serve_if_asked() -> Result<()> {
 pub(crate) struct Deployment {
     server: Child,
     client: Client,
-    device: Device,
+    device: &'static Device,
     rng: ChaCha20Rng,
     /// Seconds of key generation.
     pub(crate) keygen_seconds: f64,
@@ -121,6 +121,8 @@ impl Deployment {
         bar.finish_and_clear();
         let device =
             Device::open(&secret, &Opening { toy, ..Opening::default() })?.with_most_answers(trace_answers);
+        // Tasks of a runtime use it until the process ends.
+        let device: &'static Device = Box::leak(Box::new(device));
         let client = Client::new(&format!("http://{}", address.trim()))?;
         Ok(Deployment {
             server,
@@ -134,8 +136,8 @@ impl Deployment {
     }
 
     /// The device, which holds the secret bundle.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
+    pub(crate) fn device(&self) -> &'static Device {
+        self.device
     }
 
     /// The client of the server, with the token of the device.

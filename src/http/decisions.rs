@@ -1,11 +1,15 @@
 //! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
 use super::{AppState, refuse};
-use crate::bandits::Reply;
+use crate::bandits::{Reply, Sender};
 use crate::error::Error;
 use crate::jobs;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
+use service::Peer;
+use std::net::{IpAddr, Ipv4Addr};
+use wire::{SENDER_HEADER, SenderTag};
 
 pub(super) async fn decide(
     State(state): State<AppState>,
@@ -17,11 +21,26 @@ pub(super) async fn decide(
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),
     };
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let site = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let sender = match sender_tag(request.headers()) {
+        Ok(tag) => Sender { tag, site },
+        Err(error) => return Err(refuse(request, error).await),
+    };
     let body = state.body(request, bandit.decision_body()).await?;
     if let Some(packed) = bandit.clone().packed() {
         // It waits for others, and holds no place of those who compute.
-        return packed.decide(body).await;
+        return packed.decide(body, sender).await;
     }
     let place = state.0.admission.admit(bandit.decision_work()).await?;
     jobs::run(Some(place), || bandit.decide(body)).await
+}
+
+/// The tag of the sender of a request, if it has one.
+///
+/// # Errors
+/// [`Error::Wire`] for a header that is no tag.
+pub(super) fn sender_tag(headers: &HeaderMap) -> Result<Option<SenderTag>, Error> {
+    let Some(value) = headers.get(SENDER_HEADER) else { return Ok(None) };
+    Ok(Some(value.to_str().unwrap_or_default().parse::<SenderTag>()?))
 }

@@ -9,11 +9,13 @@
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, DELETE /bandits/{id}` | `bandits` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
+//! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
 //! | `GET, POST /bandits/{id}/raises` | `raises` |
 //! | `POST /bandits/{id}/shuffled` | `batches` |
 
 mod access;
+mod again;
 mod bandits;
 mod batches;
 mod decisions;
@@ -79,6 +81,11 @@ pub struct Settings {
     pub raise_turn: Duration,
     /// The time that the last holder of the key who can be asked for a raise gets.
     pub last_raise: Duration,
+    /// The most bytes of contexts of packed decisions that are kept in memory, so that evaluations can be
+    /// repeated. Without memory for its contexts an evaluation is not repeated.
+    pub context_memory: usize,
+    /// The time after a packed answer within which its user may ask again.
+    pub ask_again: Duration,
     /// Whether the logs of packed bandits are kept since their creation, for an audit.
     pub keep_log: bool,
 }
@@ -93,6 +100,8 @@ impl Default for Settings {
             raise_timeout: Duration::from_secs(60),
             raise_turn: Duration::from_secs(4),
             last_raise: Duration::from_secs(20),
+            context_memory: 256 << 20,
+            ask_again: Duration::from_secs(10),
             keep_log: false,
             body_memory: 256 << 20,
             hold: Duration::from_secs(60),
@@ -155,6 +164,12 @@ impl AppState {
         packed.map_or(0, |packed| packed.users_waiting())
     }
 
+    /// The number of senders whose contexts a packed bandit evaluates alone, and 0 for other bandits.
+    pub fn senders_alone(&self, id: &str) -> usize {
+        let packed = self.0.bandits.find(id).ok().and_then(Served::packed);
+        packed.map_or(0, |packed| packed.senders_alone())
+    }
+
     /// The number of encrypted bandits whose keys are not loaded.
     pub fn keys_missing(&self) -> usize {
         self.0.bandits.count().1
@@ -201,6 +216,7 @@ pub fn app(state: AppState) -> Router {
         .route("/bandits", get(bandits::list).post(bandits::create))
         .route("/bandits/{id}", get(bandits::show).delete(bandits::delete))
         .route("/bandits/{id}/decisions", post(decisions::decide))
+        .route("/bandits/{id}/decisions/{decision}/again", post(again::again))
         .route("/bandits/{id}/decisions/{decision}/feedback", post(feedback::feedback))
         .route("/bandits/{id}/raises", get(raises::wait).post(raises::answer))
         .route("/bandits/{id}/shuffled", post(batches::receive));

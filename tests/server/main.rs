@@ -8,6 +8,7 @@ mod durable;
 mod fixture;
 mod hostile;
 mod packed;
+mod packed_again;
 mod packed_audit;
 mod packed_durable;
 mod packed_hostile;

@@ -1,6 +1,7 @@
-//! Counts the trace answers of a key. An answer is one bit of a decryption, and a server that deviates from
-//! the protocol chooses the ciphertext. The answers add up to the secret key, so that a device counts them
-//! and stops (docs/threat-model.md).
+//! Counts what a device tells servers about decryptions under a key: trace answers, and repeats of packed
+//! decisions. Each tells a bit of a decryption, and a server that deviates from the protocol chooses the
+//! ciphertext. The bits add up to the secret key, so that a device counts them and stops
+//! (docs/threat-model.md).
 
 use crate::Error;
 use ckks::{KeyId, Params};
@@ -10,6 +11,19 @@ use std::sync::Mutex;
 
 /// The most answers of a device under one key, for all parameters.
 pub const MOST_ANSWERS: u64 = 1000;
+
+/// The most times that a device asks again under one key by default: those of one search among 2048 senders.
+pub const DEFAULT_REPEATS: u64 = 12;
+
+/// As many trace answers as a repeat counts for. A device asks again or not after each of T decisions, so
+/// that t repeats tell at most t·log₂(e·T/t) bits: 25 bits a repeat for 10⁷ decisions between two of them,
+/// which are 16 coefficients of a ternary secret.
+pub(crate) const REPEAT_ANSWERS: u64 = 16;
+
+/// The most repeats under a key of these parameters: a sixteenth of [`most_answers`].
+pub fn most_repeats(params: &Params) -> u64 {
+    most_answers(params) / REPEAT_ANSWERS
+}
 
 /// The most answers under a key of these parameters.
 ///
@@ -43,12 +57,48 @@ impl std::fmt::Display for AnswersSpent {
     }
 }
 
-/// Counts the answers of one key.
+/// The notice that a device gives once, when it does not ask again any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepeatsSpent {
+    /// How often it has asked again under this key.
+    pub given: u64,
+}
+
+impl std::fmt::Display for RepeatsSpent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "packed decisions were asked for again {} times under this key, which is the limit: answers that cannot be relied on \
+             are reported, and not asked for again; allow more with --repeats, or generate new keys",
+            self.given
+        )
+    }
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Answers,
+    Repeats,
+}
+
+impl Kind {
+    /// The extension of the file, and the first word in it.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Answers => "answers",
+            Kind::Repeats => "repeats",
+        }
+    }
+}
+
+/// Counts the answers of one key, or its repeats.
 pub(crate) struct Answers {
+    kind: Kind,
     key: KeyId,
-    /// The most answers that the user allows, 0 by default.
+    /// The most answers that the user allows: 0 by default, and [`DEFAULT_REPEATS`] repeats.
     most: u64,
-    /// [`most_answers`] of the parameters.
+    /// [`most_answers`] or [`most_repeats`] of the parameters.
     bound: u64,
     /// The file of the count. Without a file, answers are counted in memory.
     path: Option<PathBuf>,
@@ -59,7 +109,8 @@ pub(crate) struct Answers {
 struct State {
     given: u64,
     notified: bool,
-    notice: Option<AnswersSpent>,
+    /// The number for the notice.
+    notice: Option<u64>,
 }
 
 /// Bytes after the first line of the file: one for each answer, and one after the user got the notice.
@@ -68,14 +119,22 @@ const NOTIFIED: u8 = b'!';
 
 impl Answers {
     pub(crate) fn new(key: KeyId, params: &Params) -> Self {
-        Answers { key, most: 0, bound: most_answers(params), path: None, state: Mutex::default() }
+        let (kind, bound) = (Kind::Answers, most_answers(params));
+        Answers { kind, key, most: 0, bound, path: None, state: Mutex::default() }
+    }
+
+    /// A count of repeats.
+    pub(crate) fn of_repeats(key: KeyId, params: &Params) -> Self {
+        let (kind, bound) = (Kind::Repeats, most_repeats(params));
+        let most = bound.min(DEFAULT_REPEATS);
+        Answers { kind, key, most, bound, path: None, state: Mutex::default() }
     }
 
     /// Keeps the count in a file beside the secret bundle, which is named by the key. Links to the bundle and
     /// copies of it in the same folder, sealed or not, share the count.
     pub(crate) fn beside(mut self, bundle: &Path) -> Self {
         let bundle = std::fs::canonicalize(bundle).unwrap_or_else(|_| bundle.into());
-        self.path = Some(bundle.with_file_name(format!("{}.answers", self.key)));
+        self.path = Some(bundle.with_file_name(format!("{}.{}", self.key, self.kind.name())));
         self
     }
 
@@ -94,43 +153,43 @@ impl Answers {
 
     /// Whether one more answer may be sent. If so, it is counted on disk before this returns.
     pub(crate) fn count(&self) -> Result<bool, Error> {
+        self.count_within(u64::MAX)
+    }
+
+    /// As [`Self::count`], for at most `most` answers.
+    pub(crate) fn count_within(&self, most: u64) -> Result<bool, Error> {
+        let most = most.min(self.most);
         // The mutex admits one thread at a time, and the lock of the file one process.
-        if self.most == 0 {
+        if most == 0 {
             return Ok(false);
         }
         let mut state = host::lock(&self.state);
         match &self.path {
-            None => Ok(self.decide(&mut state).0),
-            Some(path) => self
-                .count_in(path, &mut state)
-                .map_err(|error| Error::AnswerCount { path: path.clone(), error }),
+            None => Ok(decide(&mut state, most).0),
+            Some(path) => {
+                self.count_in(path, &mut state, most).map_err(|error| match (self.kind, path.clone()) {
+                    (Kind::Answers, path) => Error::AnswerCount { path, error },
+                    (Kind::Repeats, path) => Error::RepeatCount { path, error },
+                })
+            }
         }
     }
 
-    /// The notice for the user, returned once.
-    pub(crate) fn notice(&self) -> Option<AnswersSpent> {
+    /// The number for the notice, returned once.
+    pub(crate) fn notice(&self) -> Option<u64> {
         host::lock(&self.state).notice.take()
     }
 
-    /// Whether to answer, and the byte to write.
-    fn decide(&self, state: &mut State) -> (bool, Option<u8>) {
-        if state.given < self.most {
-            state.given += 1;
-            return (true, Some(ANSWER));
-        }
-        if state.notified {
-            return (false, None);
-        }
-        state.notified = true;
-        state.notice = Some(AnswersSpent { given: state.given });
-        (false, Some(NOTIFIED))
+    /// The most answers that are allowed.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
     }
 
-    fn count_in(&self, path: &Path, state: &mut State) -> std::io::Result<bool> {
+    fn count_in(&self, path: &Path, state: &mut State, most: u64) -> std::io::Result<bool> {
         let mut file = host::private_file().read(true).append(true).create(true).open(path)?;
         // Another process with this key waits until the file is closed, for a write and a sync.
         file.lock()?;
-        let header = format!("answers of key {}\n", self.key);
+        let header = format!("{} of key {}\n", self.kind.name(), self.key);
         // The first line, the answers, the notice, and one byte more.
         let longest = header.len() as u64 + MOST_ANSWERS.max(self.most.min(1 << 32)) + 2;
         let mut bytes = Vec::new();
@@ -148,17 +207,34 @@ impl Answers {
                 host::sync_folder_of(path)?;
             }
             _ => {
-                let what = "the file is not a count of the answers of this key; generate new keys, or restore the file";
+                let what = format!(
+                    "the file is not a count of the {} of this key; generate new keys, or restore the file",
+                    self.kind.name()
+                );
                 return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
             }
         }
-        let (may, mark) = self.decide(state);
+        let (may, mark) = decide(state, most);
         if let Some(mark) = mark {
             file.write_all(&[mark])?;
             file.sync_all()?;
         }
         Ok(may)
     }
+}
+
+/// Whether to answer, and the byte to write.
+fn decide(state: &mut State, most: u64) -> (bool, Option<u8>) {
+    if state.given < most {
+        state.given += 1;
+        return (true, Some(ANSWER));
+    }
+    if state.notified {
+        return (false, None);
+    }
+    state.notified = true;
+    state.notice = Some(state.given);
+    (false, Some(NOTIFIED))
 }
 
 #[cfg(test)]
@@ -272,13 +348,36 @@ mod tests {
         assert!(matches!(nowhere.count(), Err(Error::AnswerCount { .. })));
     }
 
+    /// Repeats have a count of their own, by default for one search, and never more than the bound.
+    #[test]
+    fn attack_repeats_are_counted_over_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.bundle");
+        let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
+        let repeats = || Answers::of_repeats(KEY, &params).beside(&path);
+        for at in 0..DEFAULT_REPEATS + 2 {
+            assert_eq!(repeats().count().unwrap(), at < DEFAULT_REPEATS, "{at}");
+        }
+        assert!(!repeats().at_most(DEFAULT_REPEATS).count().unwrap());
+        assert!(repeats().at_most(DEFAULT_REPEATS + 1).count().unwrap());
+        let (given, most) = (DEFAULT_REPEATS + 1, most_repeats(&params));
+        assert!(most <= MOST_ANSWERS / REPEAT_ANSWERS && most > given, "{most}");
+        let asked = (0..100).filter(|_| repeats().at_most(u64::MAX).count().unwrap()).count() as u64;
+        assert_eq!(asked, most - given);
+        // Trace answers are not among them.
+        assert!(answers(&path, 1).count().unwrap());
+        let file = folder.path().join(format!("{KEY}.repeats"));
+        std::fs::write(&file, "answers of key 1\n").unwrap();
+        assert!(matches!(repeats().count(), Err(Error::RepeatCount { .. })));
+    }
+
     #[test]
     fn the_user_is_told_once() {
         let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
         let answers = Answers::new(KEY, &params).at_most(1);
         assert!(answers.count().unwrap() && answers.notice().is_none());
         assert!(!answers.count().unwrap());
-        assert_eq!(answers.notice(), Some(AnswersSpent { given: 1 }));
+        assert_eq!(answers.notice(), Some(1));
         assert!(!answers.count().unwrap() && answers.notice().is_none());
     }
 }

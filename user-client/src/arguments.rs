@@ -4,6 +4,7 @@ use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::{Answers, BanditConfig, Decisions};
 use std::path::PathBuf;
+use user_client::DEFAULT_REPEATS;
 
 /// Plays bandits on a server: creates them, asks for decisions and returns rewards.
 ///
@@ -68,6 +69,8 @@ pub(crate) enum Command {
         pending: Option<PathBuf>,
         #[command(flatten)]
         opening: BundleOptions,
+        #[command(flatten)]
+        repeats: Repeats,
     },
     /// Returns the reward of a decision.
     ///
@@ -149,6 +152,8 @@ pub(crate) enum Command {
         opening: BundleOptions,
         #[command(flatten)]
         answers: TraceAnswers,
+        #[command(flatten)]
+        repeats: Repeats,
     },
 }
 
@@ -182,6 +187,15 @@ pub(crate) struct TraceAnswers {
     /// number, by at most 1000, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) trace_answers: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Repeats {
+    /// Number of times that this device asks again under its key for a packed decision whose answer cannot be
+    /// relied on. Each tells the server a bit of a decryption. The parameters bound the number, by at most
+    /// 62, and devices that share a key share the bound.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
+    pub(crate) repeats: u64,
 }
 
 /// The rule by which a batch of an encrypted bandit ends.

@@ -1,5 +1,5 @@
 use crate::Error;
-use crate::answers::{Answers, AnswersSpent};
+use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
 use ckks::{KeyId, Params, Plaintext, Security};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase, SecretKey};
 use num_complex::Complex64;
@@ -20,6 +20,7 @@ pub struct Device {
     shape: Shape,
     token: AccessToken,
     answers: Answers,
+    repeats: Answers,
 }
 
 /// Options for opening a secret bundle.
@@ -39,7 +40,7 @@ pub(crate) struct Agreement {
 
 impl Device {
     /// A device with keys that were generated in this process, `scores` those of the ring of scores. Trace
-    /// answers are counted in memory.
+    /// answers and repeats are counted in memory.
     pub fn new(
         secret: SecretKey,
         key_id: KeyId,
@@ -48,11 +49,12 @@ impl Device {
         token: AccessToken,
     ) -> Self {
         let answers = Answers::new(key_id, secret.params());
-        Device { secret, key_id, scores, shape, token, answers }
+        let repeats = Answers::of_repeats(key_id, secret.params());
+        Device { secret, key_id, scores, shape, token, answers, repeats }
     }
 
     /// Loads a secret bundle. On Unix, only the owner may be able to read the file. Trace answers are counted
-    /// in the file `KEY-ID.answers` beside it.
+    /// in the file `KEY-ID.answers` beside it, and repeats in `KEY-ID.repeats`.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Permissions`], [`Error::Toy`]; [`Error::Sealed`] for a sealed bundle without a
@@ -92,10 +94,11 @@ impl Device {
             return Err(Error::Toy { path: path.into() });
         }
         device.answers = device.answers.beside(path);
+        device.repeats = device.repeats.beside(path);
         Ok(device)
     }
 
-    /// Reads a secret bundle, also of toy keys. Trace answers are counted in memory.
+    /// Reads a secret bundle, also of toy keys. Trace answers and repeats are counted in memory.
     ///
     /// # Errors
     /// [`Error::Wire`] for bytes that are no secret bundle, [`Error::Secret`] for its content.
@@ -122,9 +125,34 @@ impl Device {
         self
     }
 
+    /// Allows `most` repeats of packed decisions under this key, or [`crate::most_repeats`] if that is less;
+    /// by default [`crate::DEFAULT_REPEATS`]. A repeat tells the server that an answer could not be relied
+    /// on, which is a bit of a decryption. If devices share a key, each must take its part of the bound. A
+    /// device that allows trace answers asks again only for what these leave of their bound.
+    pub fn with_most_repeats(mut self, most: u64) -> Self {
+        self.repeats = self.repeats.at_most(most);
+        self
+    }
+
+    /// The notice for the user that the key has reached its limit of repeats. It is returned once.
+    pub fn repeats_spent(&self) -> Option<RepeatsSpent> {
+        self.repeats.notice().map(|given| RepeatsSpent { given })
+    }
+
+    /// Whether the device may ask again for a packed decision. If so, it is counted on disk before this
+    /// returns. [`crate::PackedDevice::decide`] asks by itself; this is for programs that speak HTTP themselves.
+    ///
+    /// # Errors
+    /// [`Error::RepeatCount`].
+    pub fn may_repeat(&self) -> Result<bool, Error> {
+        // What trace answers and repeats tell adds up.
+        let left = crate::most_answers(self.params()).saturating_sub(self.answers.most());
+        self.repeats.count_within(left / REPEAT_ANSWERS)
+    }
+
     /// The notice for the user that the key has reached its limit of trace answers. It is returned once.
     pub fn answers_spent(&self) -> Option<AnswersSpent> {
-        self.answers.notice()
+        self.answers.notice().map(|given| AnswersSpent { given })
     }
 
     /// The parameters of the key.

@@ -44,6 +44,14 @@ pub enum Error {
         /// The cause.
         error: std::io::Error,
     },
+    /// The count of repeats could not be stored, so that no decision was asked for again.
+    #[error("cannot store the count of repeats in {}: {error}; make the file writable for its owner", path.display())]
+    RepeatCount {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: std::io::Error,
+    },
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {

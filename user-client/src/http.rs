@@ -11,9 +11,9 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    AccessToken, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
+    AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
     MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView,
-    PolicyCard, PolicyCreated, PolicyView, Problem, ShuffledBatch,
+    PolicyCard, PolicyCreated, PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -27,6 +27,8 @@ pub struct Client {
     agent: Agent,
     server: String,
     token: Option<AccessToken>,
+    /// Sent with requests for packed decisions.
+    sender: Option<SenderTag>,
 }
 
 /// The configuration and the state of a bandit.
@@ -90,7 +92,16 @@ impl Client {
             // A busy server queues decisions.
             .timeout_global(Some(Duration::from_secs(300)))
             .build();
-        Ok(Client { agent: config.new_agent(), server: server.into(), token: None })
+        // Without random numbers the server knows this client by its address alone.
+        let sender = host::os_rng().ok().map(|mut rng| SenderTag::generate(&mut rng));
+        Ok(Client { agent: config.new_agent(), server: server.into(), token: None, sender })
+    }
+
+    /// Sends `tag` with requests for packed decisions, in place of the random one that every client makes. A
+    /// server evaluates the contexts of a sender alone if they have spoilt an evaluation.
+    pub fn with_sender(mut self, tag: SenderTag) -> Self {
+        self.sender = Some(tag);
+        self
     }
 
     /// Sends `token` with every request: [`Device::token`](crate::Device::token) for encrypted bandits, or
@@ -291,7 +302,26 @@ impl Client {
     /// # Errors
     /// As [`Self::bandit`].
     pub fn decide_packed(&self, id: &str, limits: &PackedLimits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut response = self.send(&format!("bandits/{}/decisions", checked(id)?), contexts)?;
+        let mut response = self.send_as_sender(&format!("bandits/{}/decisions", checked(id)?), contexts)?;
+        self.body(&mut response, limits.reply())
+    }
+
+    /// Asks a packed bandit for another answer to `decision`, of which `answers` came before and the last one
+    /// cannot be relied on. Waits until others have asked too, and returns the reply for
+    /// [`crate::PackedDevice::read`]. [`crate::PackedDevice::decide`] does this by itself, and counts how
+    /// often.
+    ///
+    /// # Errors
+    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
+    pub fn ask_again(
+        &self,
+        id: &str,
+        limits: &PackedLimits,
+        decision: DecisionId,
+        answers: u32,
+    ) -> Result<Vec<u8>, Error> {
+        let path = format!("bandits/{}/decisions/{decision}/again", checked(id)?);
+        let mut response = self.send_as_sender(&path, &AskAgain { answers }.to_bytes())?;
         self.body(&mut response, limits.reply())
     }
 
@@ -333,6 +363,16 @@ impl Client {
     /// The response to a binary body.
     fn send(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
         let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
+        self.accepted(request.send(body))
+    }
+
+    /// As [`Self::send`], with the tag of this sender.
+    fn send_as_sender(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
+        let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
+        let request = match &self.sender {
+            Some(tag) => request.header(SENDER_HEADER, tag.to_string()),
+            None => request,
+        };
         self.accepted(request.send(body))
     }
 

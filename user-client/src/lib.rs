@@ -23,7 +23,7 @@ mod raiser;
 mod reward;
 
 pub use action::Decision;
-pub use answers::{AnswersSpent, MOST_ANSWERS, most_answers};
+pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;

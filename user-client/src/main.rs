@@ -60,10 +60,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             contexts: Some(contexts),
             pending,
             opening,
-            ..
+            repeats,
         } => {
             let pending = pending.unwrap_or_else(|| contexts.with_extension("pending"));
-            let device = opening.device(&secret)?;
+            let device = opening.device(&secret)?.with_most_repeats(repeats.repeats);
             rounds::decide(&server.client(Some(&device))?, &bandit, &device, &contexts, &pending)?;
         }
         Command::Decide { server, bandit, contexts, .. } => {
@@ -113,9 +113,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             eprintln!("deleted {bandit}");
         }
         Command::Status { caller, bandit } => status(&caller.client()?, &bandit)?,
-        Command::Replay { server, secret, data, rounds, bandit, tuning, opening, answers } => {
+        Command::Replay { server, secret, data, rounds, bandit, tuning, opening, answers, repeats } => {
             let purchases = replay::read(&data)?;
             let device = opening.device(&secret)?.with_most_answers(answers.trace_answers);
+            let device = device.with_most_repeats(repeats.repeats);
             let client = server.client(Some(&device))?;
             replay::run(&client, (&secret, &device), &purchases, rounds, bandit.as_deref(), &tuning)?;
         }
@@ -267,9 +268,12 @@ fn label(config: &BanditConfig) {
     }
 }
 
-/// Prints the notice that the device gives no further trace answers, once.
+/// Prints the notices that the device gives no further trace answers, and does not ask again, each once.
 fn note(device: &Device) {
     if let Some(spent) = device.answers_spent() {
+        eprintln!("helba-client: {spent}");
+    }
+    if let Some(spent) = device.repeats_spent() {
         eprintln!("helba-client: {spent}");
     }
 }

@@ -57,8 +57,24 @@ fn decide_packed(
         let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
         Ok((round, Waiting::Packed { created, decision, arm, question }))
     })?;
+    note_repeats(device, &round);
     announce(round.choice.arm, round.choice.reliable, pending)?;
     answer_tasks(client, &packed, &mut round)
+}
+
+/// Says how often the device asked again, and why it did not any more.
+fn note_repeats(device: &Device, round: &PackedRound) {
+    if round.repeats > 0 {
+        eprintln!(
+            "helba-client: asked {} times again for an answer that could not be relied on, each of which told the server a bit of a \
+             decryption (docs/threat-model.md)",
+            round.repeats
+        );
+    }
+    if let Some(error) = &round.unrepeated {
+        eprintln!("helba-client: the decision is not repeated: {error}");
+    }
+    crate::note(device);
 }
 
 /// Answers what the server asks besides, after the arm was printed.

@@ -13,7 +13,7 @@ mod listen;
 mod origin;
 
 pub use body::{Bodies, Body, Content, DISCARDED_BYTES, Pace, discard};
-pub use listen::{Connections, serve, stop_signal};
+pub use listen::{Connections, Peer, serve, stop_signal};
 pub use origin::Hosts;
 
 /// Why a request was refused before it reached a route.

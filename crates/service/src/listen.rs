@@ -30,6 +30,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
+/// The site that a request comes from, an extension of every request: the IPv4 address of the other end of
+/// the connection, or the first 64 bits of its IPv6 address. Behind a proxy it is that of the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
 /// Bounds on the number of open connections and on their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
@@ -127,8 +132,10 @@ async fn answer(
     let _ = stream.set_nodelay(true);
     let routes = TowerToHyperService::new(app);
     let of_requests = slot.clone();
-    let service = service_fn(move |request| {
+    let peer = Peer(slot.address);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         of_requests.enter();
+        request.extensions_mut().insert(peer);
         let (answer, slot) = (routes.call(request), of_requests.clone());
         async move {
             let answer = answer.await;

@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     PackedReply,
     Raises,
     PackedFeedback,
+    AskAgain,
 }
 
 pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {

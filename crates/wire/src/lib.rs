@@ -35,8 +35,8 @@ pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
 pub use limits::Limits;
 pub use packed::{
-    PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply, PackedView, RaiseTask, Raised,
-    Raises, Ticket, TraceQuestion,
+    AskAgain, PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply, PackedView,
+    RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};

@@ -3,14 +3,18 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `POST …/decisions` | frame of the contexts in the ring of scores | [`PackedReply`] |
+//! | `POST …/decisions/{decision}/again` | [`AskAgain`] | [`PackedReply`] |
 //! | `GET …/raises` | | [`PackedReply`] with tasks, or 204 |
 //! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
 //! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`PackedFeedback`] | receipt, JSON |
+//!
+//! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`].
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
 use protocol::{Answers, BanditConfig, DecisionId, PackedPlan, QuestionId, ScoreLayout, Status, TaskKind};
+use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 
 /// The most tasks of a message.
@@ -137,6 +141,67 @@ impl PackedLimits {
     /// The longest [`Raises`].
     pub fn raises(&self) -> usize {
         frame::overhead(2 * MOST_TASKS) + MOST_TASKS * (self.raised + self.scores)
+    }
+}
+
+/// The header of a [`SenderTag`].
+pub const SENDER_HEADER: &str = "helba-sender";
+
+/// A random number by which a server tells senders of contexts apart that use one token. It is written as 32
+/// lower-case hexadecimal digits. Whoever makes a new one is a new sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SenderTag(pub [u8; 16]);
+
+impl SenderTag {
+    /// A new tag.
+    pub fn generate<R: CryptoRng>(rng: &mut R) -> Self {
+        let mut tag = [0; 16];
+        rng.fill_bytes(&mut tag);
+        SenderTag(tag)
+    }
+}
+
+impl std::fmt::Display for SenderTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", ckks::Hex(&self.0))
+    }
+}
+
+impl std::str::FromStr for SenderTag {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self, Error> {
+        let tag: DecisionId =
+            s.parse().map_err(|_| Error::Malformed("a sender tag has 32 hexadecimal digits"))?;
+        Ok(SenderTag(tag.0))
+    }
+}
+
+/// A request for another answer to a decision, from a user whose answer cannot be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskAgain {
+    /// The number of answers to this decision so far, at least 1. The request is about the last of them.
+    pub answers: u32,
+}
+
+impl AskAgain {
+    /// The most bytes of the message.
+    pub const MOST_BYTES: usize = frame::overhead(0);
+
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        frame::write(Kind::AskAgain, self, &[])
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// As [`PackedReply::read`].
+    pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, Self::MOST_BYTES)?;
+        let message = reader.header(Kind::AskAgain)?;
+        reader.end()?;
+        Ok(message)
     }
 }
 
@@ -446,6 +511,11 @@ mod tests {
             assert_eq!(Raises::read(&raises.to_bytes(), &LIMITS).unwrap(), raises);
         }
         assert!(Raises::read(&reply().to_bytes(), &LIMITS).is_err(), "another kind");
+        let again = AskAgain { answers: 3 };
+        assert_eq!(AskAgain::read(&again.to_bytes()).unwrap(), again);
+        assert!(AskAgain::read(&reply().to_bytes()).is_err(), "another kind");
+        let tag = SenderTag([0x5a; 16]);
+        assert_eq!(tag.to_string().parse::<SenderTag>().unwrap(), tag);
     }
 
     /// No prefix, no flipped byte and no longer message is read as this one, and none panics.
@@ -467,6 +537,13 @@ mod tests {
         }
         for end in 0..b.len() {
             assert!(Raises::read(&b[..end], &LIMITS).is_err());
+        }
+        let again = AskAgain { answers: 3 }.to_bytes();
+        assert!((0..again.len()).all(|end| AskAgain::read(&again[..end]).is_err()));
+        assert!(AskAgain::read(&[again, vec![0]].concat()).is_err());
+        let tag = "5a".repeat(16);
+        for bad in ["", &tag[1..], &format!("{tag}0"), &tag.to_uppercase(), "é".repeat(16).as_str()] {
+            assert!(bad.parse::<SenderTag>().is_err(), "{bad}");
         }
         for i in 0..a.len() {
             let mut bad = a.clone();

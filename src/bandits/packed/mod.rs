@@ -3,17 +3,21 @@
 //! tier the scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the
 //! log has them on disk.
 //!
-//! Locks are taken in the order pool, live. Neither is held while something is computed that takes long.
+//! Locks are taken in the order pool, live, and no other while one of `keeping` and `senders` is held. None is
+//! held while something is computed that takes long.
 
+mod again;
 mod audit;
 mod pace;
 mod pool;
+mod senders;
 mod state;
 mod trace;
 
 use super::{BodyLimit, Listed, Reply, Served};
 use crate::error::{Error, Kind};
 use crate::jobs::{Updates, Work};
+use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
@@ -22,6 +26,8 @@ pub(crate) use pool::Stages;
 use pool::{Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
 use rand::Rng;
+pub(crate) use senders::Sender;
+use senders::Senders;
 use service::{Body, Content};
 use state::{Live, Pending, SNAPSHOT, listed};
 use std::path::PathBuf;
@@ -35,6 +41,9 @@ use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView,
 
 /// The longest time for which a request for tasks may wait.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The most users of a bandit that wait to be evaluated alone.
+const MOST_ALONE: usize = 64;
 
 /// The parts that all packed bandits of a server share.
 #[derive(Clone)]
@@ -61,6 +70,15 @@ pub(crate) struct PackedServed {
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
     asked: Mutex<Asked>,
+    /// Evaluations whose users may ask again.
+    keeping: Mutex<Keeping>,
+    /// One permit, held while an evaluation is repeated in parts.
+    searches: Arc<Semaphore>,
+    senders: Mutex<Senders>,
+    /// One permit, held by the evaluation of a sender that is evaluated alone, and for a pause after it.
+    alone: Arc<Semaphore>,
+    /// Users of such senders who wait.
+    alone_waiting: Arc<Semaphore>,
     /// Locked while a snapshot is written.
     snapshots: Mutex<()>,
 }
@@ -100,8 +118,24 @@ impl PackedServed {
         let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
-        let asked = Mutex::default();
-        Ok(PackedServed { created, limits, exchanges, shared, live, pool, turns, pace, asked, snapshots })
+        let [searches, alone] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
+        Ok(PackedServed {
+            created,
+            limits,
+            exchanges,
+            shared,
+            live,
+            pool,
+            turns,
+            pace,
+            asked: Mutex::default(),
+            keeping: Mutex::default(),
+            searches,
+            senders: Mutex::default(),
+            alone,
+            alone_waiting: Arc::new(Semaphore::new(MOST_ALONE)),
+            snapshots,
+        })
     }
 
     fn deleted(&self) -> Error {
@@ -118,7 +152,7 @@ impl PackedServed {
     /// # Errors
     /// [`Error::Helba`] for contexts that are not those of this bandit; [`Error::Overloaded`];
     /// [`Error::NotEvaluated`].
-    pub(crate) async fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+    pub(crate) async fn decide(self: Arc<Self>, body: Body, sender: Sender) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         lock(&self.pace).ask(Instant::now());
@@ -126,7 +160,7 @@ impl PackedServed {
         let served = self.clone();
         let joined = blocking(move || {
             let _upload = upload;
-            served.score(body, place)
+            served.score(body, sender, place)
         });
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
@@ -137,13 +171,21 @@ impl PackedServed {
     }
 
     /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
-    fn score(self: &Arc<Self>, body: Body, place: OwnedSemaphorePermit) -> Result<Scored, Error> {
+    fn score(
+        self: &Arc<Self>,
+        body: Body,
+        sender: Sender,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Scored, Error> {
         let mut place = Some(place);
         let engine = &self.shared.engine;
         let small = engine.params();
         let stages = &self.shared.stages;
         let read = || ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body);
         let contexts = stages.beside(read)?;
+        let alone = lock(&self.senders).is_alone(&sender, Instant::now());
+        let repeatable = self.created.config.answers == Answers::Arm && !alone;
+        let sent: Option<Sent> = if repeatable { stages.keep(sender, &body) } else { None };
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -172,7 +214,11 @@ impl PackedServed {
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
                 return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
             }
-            if let Some(outcome) = self.join(scores, &model, model_feedbacks, &mut place)? {
+            let outcome = match alone {
+                true => Some(self.join_alone(scores, &model, model_feedbacks, &mut place)?),
+                false => self.join(scores, &model, model_feedbacks, &mut place, &sent)?,
+            };
+            if let Some(outcome) = outcome {
                 return Ok(Scored::Waits(outcome));
             }
         }

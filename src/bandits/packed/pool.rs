@@ -11,6 +11,7 @@
 //! asked of the next one. All are asked for the same masked ciphertext, which says no more twice than once.
 
 use super::PackedServed;
+use super::again::{Group, Sent, UNIT};
 use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
@@ -35,6 +36,8 @@ const RETURN: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time for which a task waits for a raiser who was there this long ago and is busy.
 const RAISER_RETURNS: Duration = Duration::from_secs(1);
+/// The pause after an evaluation of a user alone whose contexts spoilt others, in times of its length.
+const ALONE_PAUSES: u32 = 9;
 /// The most evaluations of a server that have left their turns.
 const MOST_LATE: usize = 16;
 /// The time after which a task of the bandit's own is given to the next raiser.
@@ -64,6 +67,10 @@ pub(crate) struct Stages {
     raise_turn: Duration,
     /// The time that the last one who can be asked for a raise gets.
     last_raise: Duration,
+    /// Memory for the contexts of evaluations that may be repeated.
+    pub(super) contexts: Arc<Semaphore>,
+    /// The time after its answer in which a user may ask again.
+    pub(super) ask_again: Duration,
 }
 
 impl Stages {
@@ -88,6 +95,8 @@ impl Stages {
             longest_raise: settings.raise_timeout,
             raise_turn: settings.raise_turn,
             last_raise: settings.last_raise,
+            contexts: semaphore(settings.context_memory / UNIT),
+            ask_again: settings.ask_again,
         })
     }
 
@@ -98,7 +107,7 @@ impl Stages {
 }
 
 /// The turn of an evaluation, or its place among those whose raise is late.
-struct Turn {
+pub(super) struct Turn {
     /// `None` if the raise is late: the next evaluation of the bandit may begin.
     _bandit: Option<OwnedSemaphorePermit>,
     _server: OwnedSemaphorePermit,
@@ -137,11 +146,26 @@ struct Gathering {
 }
 
 /// A user who waits.
-struct User {
+pub(super) struct User {
     /// Its number in the evaluation.
-    number: usize,
-    sender: oneshot::Sender<Outcome>,
-    _place: Option<OwnedSemaphorePermit>,
+    pub(super) number: usize,
+    /// Its round, 0 until the evaluation is sealed.
+    pub(super) round: u64,
+    /// The number of answers that it has had.
+    pub(super) answers: u32,
+    pub(super) sender: oneshot::Sender<Outcome>,
+    pub(super) _place: Option<OwnedSemaphorePermit>,
+    /// Its contexts, if they are kept.
+    pub(super) sent: Option<Sent>,
+}
+
+/// What an evaluation needs besides its users, to be repeated.
+struct Rest {
+    model: Arc<Ciphertext>,
+    /// The contexts of users who do not wait. `None` if some are not kept, so that there is no repeat.
+    others: Option<Vec<Sent>>,
+    /// Whether this is a repeat.
+    repeat: bool,
 }
 
 /// The frames of the answers of an evaluation, and seconds of its parts.
@@ -185,7 +209,7 @@ struct Sealed {
     factor: f64,
     seed: ckks::MaskSeed,
     masked: Vec<u8>,
-    first_round: u64,
+    last_round: u64,
     model_feedbacks: u64,
     test: Option<TraceTest>,
 }
@@ -272,6 +296,7 @@ impl PackedServed {
         model: &Arc<Ciphertext>,
         model_feedbacks: u64,
         place: &mut Option<OwnedSemaphorePermit>,
+        sent: &Option<Sent>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
@@ -289,13 +314,9 @@ impl PackedServed {
             pool.gathering =
                 Some(Gathering { packer, model: model.clone(), model_feedbacks, test, users: Vec::new() });
         }
-        let (sender, receiver) = oneshot::channel();
-        let mut full = false;
+        let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
-            let packer = &mut gathering.packer;
-            let position = self.shared.stages.beside(|| packer.push(scores)).map_err(helba::Error::from)?;
-            let number = self.exchanges.layout.user_at(position);
-            gathering.users.push(User { number, sender, _place: place.take() });
+            receiver = Some(self.add(gathering, scores, place, sent)?);
             full = gathering.users.len() == self.created.packed.users;
         }
         if full {
@@ -304,7 +325,53 @@ impl PackedServed {
             let served = self.clone();
             tokio::spawn(async move { served.close_later(Instant::now()).await });
         }
-        Ok(Some(receiver))
+        Ok(receiver)
+    }
+
+    /// Evaluates the scores of a user alone, and returns where its outcome comes. At most one such evaluation
+    /// waits for its turn, and they take at most a tenth of the time, so that they hold up no other user.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] if too many wait; [`Error::Helba`] never after the keys were found.
+    pub(super) fn join_alone(
+        self: &Arc<Self>,
+        scores: Ciphertext,
+        model: &Arc<Ciphertext>,
+        model_feedbacks: u64,
+        place: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<oneshot::Receiver<Outcome>, Error> {
+        let waits = self.alone_waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        // Its contexts may spoil what the trace is compared with.
+        let (packer, model) = (self.packer_without_trace()?, model.clone());
+        let mut gathering = Gathering { packer, model, model_feedbacks, test: None, users: Vec::new() };
+        let receiver = self.add(&mut gathering, scores, place, &None)?;
+        let served = self.clone();
+        tokio::spawn(async move {
+            let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
+            drop(waits);
+            let Some(turn) = served.turn().await else { return };
+            let began = Instant::now();
+            served.evaluate(gathering, turn).await;
+            tokio::time::sleep(ALONE_PAUSES * began.elapsed()).await;
+            drop(alone);
+        });
+        Ok(receiver)
+    }
+
+    fn add(
+        &self,
+        gathering: &mut Gathering,
+        scores: Ciphertext,
+        place: &mut Option<OwnedSemaphorePermit>,
+        sent: &Option<Sent>,
+    ) -> Result<oneshot::Receiver<Outcome>, Error> {
+        let packer = &mut gathering.packer;
+        let position = self.shared.stages.beside(|| packer.push(scores)).map_err(helba::Error::from)?;
+        let number = self.exchanges.layout.user_at(position);
+        let (sender, receiver) = oneshot::channel();
+        let (sent, place) = (sent.clone(), place.take());
+        gathering.users.push(User { number, round: 0, answers: 0, sender, _place: place, sent });
+        Ok(receiver)
     }
 
     /// The number of users in the open pack.
@@ -341,15 +408,30 @@ impl PackedServed {
 
     /// Seals a pack, has it raised, evaluates it and answers its users.
     async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
-        let Gathering { packer, users, model_feedbacks, test, .. } = gathering;
-        let mut users: Vec<User> = users.into_iter().filter(|user| !user.sender.is_closed()).collect();
+        let Gathering { packer, users, model_feedbacks, model, test } = gathering;
+        // The contexts of users who left are in the pack.
+        let (gone, mut users): (Vec<User>, Vec<User>) =
+            users.into_iter().partition(|user| user.sender.is_closed());
         if users.is_empty() {
             return;
         }
         let count = users.len();
+        let kept = users.iter().all(|user| user.sent.is_some());
+        let others = gone.into_iter().map(|user| user.sent).collect::<Option<Vec<Sent>>>().filter(|_| kept);
+        let rest = Rest { model, others, repeat: false };
         let served = self.clone();
         let began = Instant::now();
-        let sealed = blocking(move || served.seal(packer, count, model_feedbacks, test)).await;
+        let sealed = blocking(move || {
+            let sealed = served.take_rounds(count as u64).and_then(|first| {
+                users.iter_mut().zip(first..).for_each(|(user, round)| user.round = round);
+                served.seal(packer, first + count as u64 - 1, model_feedbacks, test)
+            });
+            Ok((sealed, users))
+        });
+        let (sealed, mut users) = match sealed.await {
+            Ok(sealed) => sealed,
+            Err(error) => (Err(error), Vec::new()),
+        };
         tracing::debug!(
             bandit = self.created.id,
             users = count,
@@ -357,7 +439,7 @@ impl PackedServed {
             "sealed"
         );
         let done = match sealed {
-            Ok(sealed) => self.raise_and_answer(sealed, &mut users, &mut turn).await,
+            Ok(sealed) => self.raise_and_answer(sealed, &mut users, rest, &mut turn).await,
             Err(error) => Err(error),
         };
         if count > 1 {
@@ -365,13 +447,49 @@ impl PackedServed {
         }
         drop(turn);
         if let Err(error) = done {
-            tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");
-            let deleted = lock(&self.live).deleted;
-            for user in users {
-                let why = error.to_string();
-                let error = if deleted { self.deleted() } else { Error::NotEvaluated { why } };
-                let _ = user.sender.send(Err(error));
+            self.refuse(users, &error);
+        }
+    }
+
+    /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
+    /// number under which they are kept, or `None` if they were refused.
+    pub(super) async fn evaluate_again(self: &Arc<Self>, group: Group) -> Option<u64> {
+        let mut turn = self.turn().await?;
+        let (model, model_feedbacks, last) = (group.model.clone(), group.model_feedbacks, group.last);
+        let served = self.clone();
+        let sealed = blocking(move || {
+            let (packer, users, others) = served.pack_again(group)?;
+            Ok((served.seal(packer, last, model_feedbacks, None), users, others))
+        });
+        let (sealed, mut users, others) = match sealed.await {
+            Ok((Ok(sealed), users, others)) => (sealed, users, others),
+            Ok((Err(error), users, _)) => {
+                self.refuse(users, &error);
+                return None;
             }
+            Err(error) => {
+                self.refuse(Vec::new(), &error);
+                return None;
+            }
+        };
+        let rest = Rest { model, others: Some(others), repeat: true };
+        match self.raise_and_answer(sealed, &mut users, rest, &mut turn).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                self.refuse(users, &error);
+                None
+            }
+        }
+    }
+
+    /// Answers users whose evaluation ended with `error`.
+    fn refuse(&self, users: Vec<User>, error: &Error) {
+        tracing::warn!(bandit = self.created.id, users = users.len(), %error, "an evaluation ended");
+        let deleted = lock(&self.live).deleted;
+        for user in users {
+            let why = error.to_string();
+            let error = if deleted { self.deleted() } else { Error::NotEvaluated { why } };
+            let _ = user.sender.send(Err(error));
         }
     }
 
@@ -388,41 +506,45 @@ impl PackedServed {
         }
     }
 
-    /// `model_feedbacks` belongs to the model of the scores, which may have been replaced since.
+    fn take_rounds(&self, count: u64) -> Result<u64, Error> {
+        let mut live = lock(&self.live);
+        if live.deleted {
+            return Err(self.deleted());
+        }
+        live.take_rounds(&self.shared.engine, count)
+    }
+
+    /// `last` is the last round of the users. `model_feedbacks` belongs to the model of the scores, which may
+    /// have been replaced since.
     fn seal(
         &self,
         packer: Packer,
-        users: usize,
+        last: u64,
         model_feedbacks: u64,
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
-        let first_round = {
-            let mut live = lock(&self.live);
-            if live.deleted {
-                return Err(self.deleted());
-            }
-            live.take_rounds(engine, users as u64)?
-        };
-        let last = first_round + users as u64 - 1;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factor = circuit.factor(self.exchanges.layout.log_range());
         let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
         let frame = self.small_frame(masked.ciphertext);
-        Ok(Sealed { circuit, factor, seed: masked.seed, masked: frame, first_round, model_feedbacks, test })
+        let (seed, masked, last_round) = (masked.seed, frame, last);
+        Ok(Sealed { circuit, factor, seed, masked, last_round, model_feedbacks, test })
     }
 
-    /// `turn` is the turn of the evaluation, and another one when its raise was late.
+    /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number under
+    /// which a repeat is kept.
     async fn raise_and_answer(
         self: &Arc<Self>,
         sealed: Sealed,
         users: &mut Vec<User>,
+        rest: Rest,
         turn: &mut Turn,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, factor, seed, masked, first_round, model_feedbacks, test } = sealed;
+        let Sealed { circuit, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
@@ -473,7 +595,8 @@ impl PackedServed {
         };
         let (waiting, answers) =
             tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
-        let count = waiting.len() as u32;
+        // Those who left are in the evaluation too.
+        let count = (waiting.len() + rest.others.as_ref().map_or(0, Vec::len)) as u32;
         let Computed { frames, mut question, circuit, answers } = match answers {
             Ok(computed) => computed,
             Err(error) => {
@@ -482,8 +605,10 @@ impl PackedServed {
             }
         };
         let seconds = began.elapsed().as_secs_f64();
+        // Kept before the first answer leaves, so that its user may ask again at once.
+        let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
         for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
-            let round = first_round + at as u64;
+            let round = user.round;
             let id = lock(&self.live).bandit.decision_id(round);
             let number = user.number as u32;
             let question = match (&test, question.take_if(|(asked, _)| *asked == at)) {
@@ -505,7 +630,28 @@ impl PackedServed {
             seconds,
             "evaluated"
         );
-        Ok(())
+        Ok(kept)
+    }
+
+    /// Keeps an evaluation whose users are answered now. Returns the number of a repeat.
+    fn keep(
+        self: &Arc<Self>,
+        users: &[User],
+        rest: Rest,
+        (model_feedbacks, last): (u64, u64),
+    ) -> Option<u64> {
+        let Rest { model, others, repeat } = rest;
+        let mut group = Group::new(model, model_feedbacks, last);
+        others?.into_iter().for_each(|sent| group.push(sent, None));
+        for user in users {
+            let answered = (!user.sender.is_closed()).then_some((user.round, user.answers + 1));
+            group.push(user.sent.clone()?, answered);
+        }
+        if repeat {
+            return self.keep_repeat(group);
+        }
+        self.keep_first(group);
+        None
     }
 
     /// Lets the raise of an evaluation come.
@@ -525,6 +671,7 @@ impl PackedServed {
         for user in gathering.into_iter().flat_map(|gathering| gathering.users) {
             let _ = user.sender.send(Err(self.deleted()));
         }
+        std::mem::take(&mut *lock(&self.keeping)).end(|| self.deleted());
     }
 
     /// The frames of the answers of `users`, in their order, and the trace question to one of them if the

@@ -58,6 +58,18 @@ impl PackedServed {
         Ok((packer, test))
     }
 
+    /// An empty pack where no trace is tested.
+    ///
+    /// # Errors
+    /// As [`Self::packer`].
+    pub(super) fn packer_without_trace(&self) -> Result<Packer, Error> {
+        let engine = &self.shared.engine;
+        match self.created.config.tests_trace() {
+            true => Ok(engine.packer_with_trace(None)?),
+            false => Ok(engine.packer()?),
+        }
+    }
+
     /// The user among `users` who is asked for the trace, and the frame of the question. Any of them may be
     /// one whose key has no answers left, so that chance decides.
     ///

@@ -2,6 +2,7 @@
 
 use super::{Choice, MaskedTask, PackedDevice, ReadReply};
 use crate::{Client, Error};
+use protocol::Answers;
 use rand::CryptoRng;
 use wire::ProblemType;
 
@@ -9,6 +10,8 @@ use wire::ProblemType;
 const MOST_REPEATS: usize = 3;
 /// The most answers to tasks for one decision.
 const MOST_RAISES: usize = 4;
+/// The most times that a device asks again for one decision: those of a search among 2048 senders.
+const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 
 /// A decision, and what the server asks for besides.
 pub struct PackedRound {
@@ -21,6 +24,10 @@ pub struct PackedRound {
     pub sent: usize,
     /// Bytes of all replies.
     pub received: usize,
+    /// How often the device asked again because an answer could not be relied on.
+    pub repeats: u32,
+    /// Why it did not ask again, if the answer cannot be relied on.
+    pub unrepeated: Option<Error>,
 }
 
 impl PackedDevice<'_> {
@@ -43,7 +50,9 @@ impl PackedDevice<'_> {
 
     /// Asks for a decision on `rows`. If the server waits for a holder of the key, the device raises first.
     /// If another one was faster, or the evaluation ended without an answer, it asks again with the same
-    /// contexts, up to three times.
+    /// contexts, up to three times. If the answer cannot be relied on and others share it, the device asks for
+    /// another answer to this decision, which is counted ([`crate::Device::with_most_repeats`]), until the
+    /// answer can be relied on or the server refuses.
     ///
     /// # Errors
     /// As [`Self::contexts`] and [`Self::read`]; those of [`Client`]; [`Error::BadAnswer`] from a server that
@@ -56,31 +65,76 @@ impl PackedDevice<'_> {
     ) -> Result<PackedRound, Error> {
         let contexts = self.contexts(rows, rng)?;
         let (mut sent, mut received) = (0, 0);
-        let mut repeats = 0;
-        loop {
-            let mut ask = || -> Result<(Choice, Vec<MaskedTask>), Error> {
-                sent += contexts.len();
-                let mut reply = client.decide_packed(&self.created.id, &self.limits, &contexts)?;
-                for raises in 0.. {
-                    received += reply.len();
-                    let ReadReply { choice, ticket, tasks } = self.read(&reply)?;
-                    if let Some(choice) = choice {
-                        return Ok((choice, tasks));
-                    }
-                    if ticket.is_none() || tasks.is_empty() || raises == MOST_RAISES {
-                        break;
-                    }
-                    let answers = self.raise(&tasks, ticket, rng)?;
-                    sent += answers.len();
-                    reply = client.post_raises(&self.created.id, &self.limits, &answers)?;
+        let mut asked = 0;
+        let mut round = loop {
+            sent += contexts.len();
+            let reply = client.decide_packed(&self.created.id, &self.limits, &contexts);
+            let done = reply.and_then(|reply| self.finish(client, reply, (&mut sent, &mut received), rng));
+            match done {
+                Err(error) if asked < MOST_REPEATS && has_ended(&error) => asked += 1,
+                done => {
+                    let (choice, tasks) = done?;
+                    break PackedRound { choice, tasks, sent, received, repeats: 0, unrepeated: None };
                 }
-                Err(Error::BadAnswer("it has no decision, and no task that must be answered first".into()))
-            };
-            match ask() {
-                Err(error) if repeats < MOST_REPEATS && has_ended(&error) => repeats += 1,
-                asked => return asked.map(|(choice, tasks)| PackedRound { choice, tasks, sent, received }),
+            }
+        };
+        while !round.choice.reliable {
+            if let Err(error) = self.repeat(client, &mut round, rng) {
+                round.unrepeated = error;
+                break;
             }
         }
+        Ok(round)
+    }
+
+    /// Asks for another answer to the decision of `round`. On an error the round stays as it is; it is `None`
+    /// if the device may not ask.
+    fn repeat<R: CryptoRng>(
+        &self,
+        client: &Client,
+        round: &mut PackedRound,
+        rng: &mut R,
+    ) -> Result<(), Option<Error>> {
+        // Nobody else can have spoilt an answer of one user, or one of the open tier.
+        let alone = round.choice.users < 2 || self.created.config.answers == Answers::Scores;
+        if alone || round.repeats == MOST_ANSWERS_OF_A_DECISION || !self.device.may_repeat()? {
+            return Err(None);
+        }
+        round.repeats += 1;
+        let (id, count) = (round.choice.id, &mut (round.sent, round.received));
+        let reply = client.ask_again(&self.created.id, &self.limits, id, round.repeats)?;
+        let (choice, tasks) = self.finish(client, reply, (&mut count.0, &mut count.1), rng)?;
+        (round.sent, round.received) = *count;
+        if choice.id != id {
+            return Err(Some(Error::BadAnswer("it answers another decision".into())));
+        }
+        round.choice = choice;
+        round.tasks.extend(tasks);
+        Ok(())
+    }
+
+    /// Raises until the server decides. Adds the bytes sent and received to `bytes`.
+    fn finish<R: CryptoRng>(
+        &self,
+        client: &Client,
+        mut reply: Vec<u8>,
+        bytes: (&mut usize, &mut usize),
+        rng: &mut R,
+    ) -> Result<(Choice, Vec<MaskedTask>), Error> {
+        for raises in 0.. {
+            *bytes.1 += reply.len();
+            let ReadReply { choice, ticket, tasks } = self.read(&reply)?;
+            if let Some(choice) = choice {
+                return Ok((choice, tasks));
+            }
+            if ticket.is_none() || tasks.is_empty() || raises == MOST_RAISES {
+                break;
+            }
+            let answers = self.raise(&tasks, ticket, rng)?;
+            *bytes.0 += answers.len();
+            reply = client.post_raises(&self.created.id, &self.limits, &answers)?;
+        }
+        Err(Error::BadAnswer("it has no decision, and no task that must be answered first".into()))
     }
 
     /// Answers the tasks of `round`, if there are any.

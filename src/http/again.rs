@@ -1,0 +1,33 @@
+//! `POST /v1/bandits/{id}/decisions/{decision}/again`: answers a packed decision again whose answer cannot be
+//! relied on.
+
+use super::decisions::sender_tag;
+use super::{AppState, refuse};
+use crate::bandits::{BodyLimit, Reply};
+use crate::error::Error;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use protocol::DecisionId;
+use service::Content;
+use wire::AskAgain;
+
+const BODY: BodyLimit = BodyLimit { bytes: AskAgain::MOST_BYTES, content: Content::Binary };
+
+pub(super) async fn again(
+    State(state): State<AppState>,
+    names: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Reply, Error> {
+    let find = || {
+        let Path((id, decision)) = names?;
+        let packed = state.find_for(&id, request.headers())?.packed();
+        let packed = packed.ok_or(Error::NotPacked { id })?;
+        Ok((packed, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
+    };
+    let (packed, decision, tag) = match find() {
+        Ok(found) => found,
+        Err(error) => return Err(refuse(request, error).await),
+    };
+    let body = state.body(request, BODY).await?;
+    packed.again(decision, tag, body).await
+}

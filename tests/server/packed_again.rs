@@ -1,0 +1,316 @@
+//! Users who ask again: contexts that are too long are found, and others get their right answers.
+
+use crate::fixture::*;
+use crate::packed::*;
+use ckks::Plaintext;
+use helba_server::Settings;
+use protocol::{Answers, Exchanges, LOG_FACTOR};
+use rand_chacha::ChaCha20Rng;
+use std::time::Duration;
+use tempfile::TempDir;
+use testkit::ClearTwin;
+use user_client::{Choice, Device as Keyed, Error, PackedRound};
+use wire::{AskAgain, PackedCreated};
+
+/// How much less than the best index of the twin that of the arm played may be.
+const RESOLUTION: f64 = 1e-2;
+
+/// No bound but the time for asking again depends on the speed of the machine.
+fn patient(ask_again: Duration) -> Settings {
+    let ages = Duration::from_secs(3600);
+    Settings { raise_timeout: ages, raise_turn: ages, last_raise: ages, ask_again, ..Settings::default() }
+}
+
+/// A user with a tag and a count of repeats of its own.
+fn user(server: &InProcess, created: &PackedCreated, repeats: u64) -> User {
+    let secret = std::fs::read(keys().secret_file()).unwrap();
+    let device = Box::leak(Box::new(Keyed::read(&secret[..]).unwrap().with_most_repeats(repeats)));
+    let joined = User::join(server.device(), created);
+    User { device: device.join(created).unwrap(), ..joined }
+}
+
+/// A bandit and `count` users of it.
+fn users(server: &InProcess, count: usize, repeats: u64) -> Vec<User> {
+    let first = User::create(server.device(), Answers::Arm);
+    (0..count).map(|_| user(server, first.device.created(), repeats)).collect()
+}
+
+/// Contexts with rows of norm 2, which no device would encrypt: from those of x and −x, whose products of
+/// features are equal and whose features are opposite.
+fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
+    let (created, rows) = (user.device.created(), random_rows(rng));
+    let small = keys().small().params();
+    let deep = user.http.keys.device().params();
+    let ring = keys().bundle.scores.as_ref().unwrap();
+    let exchanges = Exchanges::new(&created.config, &created.packed, ring.ring, small, deep).unwrap();
+    let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
+    let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(rows).unwrap());
+    let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();
+    let (level, scale) = (small.max_level(), f64::from(LOG_FACTOR).exp2());
+    let message = Plaintext::from_integers(small, &twice, level, scale).unwrap();
+    ckks_secret::encrypt(keys().small(), &message, rng).to_bytes(keys().small(), ring.key_id)
+}
+
+/// What a sender of contexts that are too long says of its answers.
+#[derive(Clone, Copy, PartialEq)]
+enum Liar {
+    AsksAgain,
+    IsSilent,
+}
+
+/// Plays a decision by hand with contexts that are too long, and asks again as long as the server allows it.
+fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choice {
+    let finish = |mut reply: Vec<u8>, rng: &mut ChaCha20Rng| loop {
+        let read = user.device.read(&reply).unwrap();
+        if let Some(choice) = read.choice {
+            return choice;
+        }
+        let body = user.device.raise(&read.tasks, read.ticket, rng).unwrap();
+        reply = user.client.post_raises(user.id(), user.device.limits(), &body).unwrap();
+    };
+    let reply = user.client.decide_packed(user.id(), user.device.limits(), contexts).unwrap();
+    let mut choice = finish(reply, rng);
+    for answers in 1.. {
+        if how == Liar::IsSilent {
+            break;
+        }
+        match user.client.ask_again(user.id(), user.device.limits(), choice.id, answers) {
+            Ok(reply) => choice = finish(reply, rng),
+            Err(Error::Refused(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    choice
+}
+
+/// What became of an evaluation.
+struct Evaluated {
+    /// The rounds of users who follow the protocol, with their contexts.
+    rounds: Vec<(Vec<Vec<f64>>, PackedRound)>,
+    /// The decision of the one who does not.
+    spoilt: Option<Choice>,
+}
+
+/// Gathers all users into one evaluation: another user holds its turn until they wait. `liar` sends contexts
+/// that are too long, and `gathers` says whether they are gathered with the others.
+fn evaluate(
+    server: &InProcess,
+    users: &[User],
+    liar: Option<(&User, Liar, bool)>,
+    rng: &mut ChaCha20Rng,
+) -> Evaluated {
+    let holder = user(server, users[0].device.created(), 0);
+    let held = holder.device.read(&ask(&holder, &holder.contexts(rng)).ok()).unwrap();
+    assert!(held.ticket.is_some());
+    std::thread::scope(|scope| {
+        let mut rng_of = |at: usize| self::rng(rand::Rng::next_u64(rng) ^ at as u64);
+        let play = |(at, user)| {
+            let mut rng = rng_of(at);
+            scope.spawn(move || {
+                let user: &User = user;
+                let rows = random_rows(&mut rng);
+                let round = user.device.decide(&user.client, &rows, &mut rng).unwrap();
+                (rows, round)
+            })
+        };
+        let threads: Vec<_> = users.iter().enumerate().map(play).collect();
+        let mut rng_of_liar = rng_of(users.len());
+        let spoilt = liar.map(|(liar, how, _)| {
+            scope.spawn(move || {
+                let contexts = long_contexts(liar, &mut rng_of_liar);
+                spoil(liar, &contexts, how, &mut rng_of_liar)
+            })
+        });
+        let all = users.len() + usize::from(liar.is_some_and(|(_, _, gathers)| gathers));
+        while server.state.users_waiting(users[0].id()) < all {
+            assert!(!threads.iter().any(|thread| thread.is_finished()), "nobody is answered yet");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let body = holder.device.raise(&held.tasks, held.ticket, rng).unwrap();
+        holder.client.post_raises(holder.id(), holder.device.limits(), &body).unwrap();
+        let rounds = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        Evaluated { rounds, spoilt: spoilt.map(|thread| thread.join().unwrap()) }
+    })
+}
+
+impl Evaluated {
+    /// Every answer can be relied on, and is that of the twin for an evaluation whose last round is `last`.
+    fn check(&self, twin: &mut ClearTwin, last: u64) {
+        for (rows, PackedRound { choice, .. }) in &self.rounds {
+            assert!(choice.reliable, "round {}: {:?}", choice.round, choice.values);
+            let indices = twin.indices(rows, last, choice.model_feedbacks);
+            let best = indices.iter().copied().fold(f64::MIN, f64::max);
+            assert!(best - indices[choice.arm] < RESOLUTION, "{indices:?} {:?}", choice.values);
+        }
+    }
+
+    /// The last round of an evaluation of all.
+    fn last(&self) -> u64 {
+        self.last_of_the_others().max(self.spoilt.as_ref().map_or(0, |choice| choice.round))
+    }
+
+    /// The last round of an evaluation without the sender of long contexts.
+    fn last_of_the_others(&self) -> u64 {
+        self.rounds.iter().map(|(_, round)| round.choice.round).max().unwrap()
+    }
+}
+
+/// A sender whose contexts have norm 2 spoils the answers of all. It is found in ⌈log₂ n⌉ + 1 repeats, the
+/// others get their right answers, and are evaluated together without it from then on. Without asking again
+/// nobody has an answer.
+#[test]
+fn attack_a_sender_of_long_contexts_is_found() {
+    let server =
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(600)), Default::default());
+    let mut rng = rng(21);
+    let all = users(&server, 8, 62);
+    let (liar, honest) = all.split_last().unwrap();
+    let mut twin = ClearTwin::new(packed(Answers::Arm));
+
+    // The control: devices that may not ask again.
+    let mute: Vec<User> = (0..3).map(|_| user(&server, liar.device.created(), 0)).collect();
+    let other = user(&server, liar.device.created(), 0);
+    let spoilt = evaluate(&server, &mute, Some((&other, Liar::IsSilent, true)), &mut rng);
+    assert!(spoilt.rounds.iter().all(|(_, round)| !round.choice.reliable && round.repeats == 0));
+
+    let found = evaluate(&server, honest, Some((liar, Liar::AsksAgain, true)), &mut rng);
+    found.check(&mut twin, found.last());
+    let repeats = found.rounds.iter().map(|(_, round)| round.repeats).max();
+    assert!((1..=4).contains(&repeats.unwrap()), "{repeats:?}");
+    assert!(!found.spoilt.as_ref().unwrap().reliable);
+
+    // A repeat has the rounds and ids of the first answers, and each counts once.
+    let mut ids: Vec<_> = found.rounds.iter().map(|(_, round)| round.choice.id.to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), honest.len());
+    let before = honest[0].status();
+    for (user, (rows, round)) in honest.iter().zip(&found.rounds) {
+        user.feedback(rows, &round.choice, &mut rng);
+        user.feedback(rows, &round.choice, &mut rng);
+        let again = AskAgain { answers: round.repeats + 1 }.to_bytes();
+        let path = user.path(&format!("/decisions/{}/again", round.choice.id));
+        refused(user.http.post(&path, &again), 409, "answered");
+    }
+    let after = honest[0].settle(&mut rng);
+    assert_eq!((after.feedbacks, after.round), (before.feedbacks + honest.len() as u64, before.round));
+
+    assert_eq!(server.state.senders_alone(liar.id()), 1);
+    for _ in 0..2 {
+        let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
+        for (_, PackedRound { choice, repeats, .. }) in &later.rounds {
+            assert!(choice.reliable && *repeats == 0, "{:?}", choice.values);
+            assert_eq!(choice.users as usize, honest.len(), "the others are together");
+        }
+        assert_eq!(later.spoilt.unwrap().users, 1);
+    }
+}
+
+/// A sender that does not ask again, as if it had a right answer, is found by elimination.
+#[test]
+fn attack_a_silent_sender_of_long_contexts_is_found() {
+    let server =
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(20)), Default::default());
+    let mut rng = rng(22);
+    let all = users(&server, 4, 62);
+    let (liar, honest) = all.split_last().unwrap();
+    let found = evaluate(&server, honest, Some((liar, Liar::IsSilent, true)), &mut rng);
+    found.check(&mut ClearTwin::new(packed(Answers::Arm)), found.last());
+    assert!(found.rounds.iter().all(|(_, round)| round.repeats <= 3));
+    // It is known when the time for asking again after the last repeat is over.
+    wait_for("the sender is found", || server.state.senders_alone(liar.id()) == 1);
+    let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
+    assert!(later.rounds.iter().all(|(_, round)| round.choice.users as usize == honest.len()));
+    later.check(&mut ClearTwin::new(packed(Answers::Arm)), later.last_of_the_others());
+}
+
+#[track_caller]
+fn refused(answer: Answer, status: u16, reason: &str) {
+    let problem = answer.problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (status, Some(reason)), "{}", problem.detail);
+}
+
+/// Asks again by hand.
+fn again(user: &User, choice: &Choice, answers: u32) -> Result<Vec<u8>, Error> {
+    user.client.ask_again(user.id(), user.device.limits(), choice.id, answers)
+}
+
+#[track_caller]
+fn reason(result: Result<Vec<u8>, Error>) -> String {
+    match result {
+        Err(Error::Refused(problem)) => problem.reason.unwrap(),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was repeated"),
+    }
+}
+
+/// A minority that asks again, without cause, is refused with the reason, and changes neither state nor log.
+/// So is who asks twice, for another's decision, for none, after its feedback, or too late.
+#[test]
+fn attack_a_minority_that_asks_again_changes_nothing() {
+    let server =
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(15)), Default::default());
+    let mut rng = rng(23);
+    let all = users(&server, 4, 62);
+    let evaluated = evaluate(&server, &all, None, &mut rng);
+    let choices: Vec<&Choice> = evaluated.rounds.iter().map(|(_, round)| &round.choice).collect();
+    let before = replay(server.folder.path(), all[0].id(), "snapshot");
+    std::thread::scope(|scope| {
+        // Two of four are no majority, and who asks twice has asked once.
+        let wishes = [0, 0, 2].map(|at| {
+            let (user, choice) = (&all[at], choices[at]);
+            scope.spawn(move || reason(again(user, choice, 1)))
+        });
+        let path = |choice: &Choice| all[0].path(&format!("/decisions/{}/again", choice.id));
+        // Another sender, who knows the id, and one without a tag.
+        assert_eq!(reason(again(&all[1], choices[3], 1)), "other_sender");
+        refused(
+            all[0].http.post(&path(choices[3]), &AskAgain { answers: 1 }.to_bytes()),
+            409,
+            "other_sender",
+        );
+        // For an answer that it has not had.
+        for answers in [0, 2, u32::MAX] {
+            assert_eq!(reason(again(&all[3], choices[3], answers)), "asked_again");
+        }
+        for bad in [&b""[..], b"HLB2", &[7; 9]] {
+            assert_eq!(all[0].http.post(&path(choices[3]), bad).problem().status, 400);
+        }
+        let unknown = all[0].path(&format!("/decisions/{}/again", "0".repeat(32)));
+        refused(all[0].http.post(&unknown, &AskAgain { answers: 1 }.to_bytes()), 404, "unknown_decision");
+        let stranger = all[0].http.with_token(None);
+        refused(stranger.post(&path(choices[3]), b"x"), 401, "unauthorized");
+        let [one, other, second] = wishes.map(|wish| wish.join().unwrap());
+        let mut both = [one, other];
+        both.sort();
+        assert_eq!((both, &*second), (["asked_again", "too_few_asked"].map(String::from), "too_few_asked"));
+    });
+    for (user, choice) in all.iter().zip(&choices) {
+        assert_eq!(reason(again(user, choice, 1)), "not_kept", "after the end");
+    }
+    let now = replay(server.folder.path(), all[0].id(), "snapshot");
+    assert!(now.head == before.head && now.bytes == before.bytes, "the state changed");
+    let (rows, round) = &evaluated.rounds[1];
+    all[1].feedback(rows, &round.choice, &mut rng);
+    assert_eq!(reason(again(&all[1], choices[1], 1)), "answered");
+    assert!(evaluate(&server, &all, None, &mut rng).rounds.iter().all(|(_, round)| round.choice.users == 4));
+}
+
+/// Without memory for their contexts, in the open tier, and alone, nobody is answered again.
+#[test]
+fn where_no_contexts_are_kept_nothing_is_repeated() {
+    let settings = Settings { context_memory: 1 << 10, ..patient(Duration::from_secs(600)) };
+    let server = InProcess::open_with(TempDir::new().unwrap(), settings, Default::default());
+    let mut rng = rng(24);
+    let all = users(&server, 3, 62);
+    let evaluated = evaluate(&server, &all, None, &mut rng);
+    assert_eq!(reason(again(&all[0], &evaluated.rounds[0].1.choice, 1)), "not_kept");
+    let alone = all[0].decide(&random_rows(&mut rng), &mut rng);
+    assert_eq!(reason(again(&all[0], &alone, 1)), "not_kept");
+    let open = User::create(server.device(), Answers::Scores);
+    let choice = open.decide(&random_rows(&mut rng), &mut rng);
+    assert_eq!(reason(again(&open, &choice, 1)), "alone");
+    let single = server.device().create(&protocol::BanditConfig::new(D, K));
+    let path = format!("/bandits/{}/decisions/{}/again", single.id, choice.id);
+    refused(server.device().post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_packed");
+}
