@@ -90,7 +90,9 @@ fn main() -> Result<()> {
     let (d, k) = (args.features, args.arms);
     let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
-    let config = BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(d, k) };
+    let open_model = answers == Answers::Scores;
+    let config =
+        BanditConfig { decisions: Decisions::Packed, answers, open_model, ..BanditConfig::new(d, k) };
     let device = deployment.device();
     let created = deployment.client().create_packed(&config)?;
     let joined = device.join(&created)?;

@@ -63,6 +63,8 @@ fn main() -> Result<()> {
         horizon: rounds as u64,
         decisions: Decisions::Packed,
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
+        // One device holds the key, and may see its model.
+        open_model: args.scores,
         ..BanditConfig::new(d, k)
     };
 

@@ -22,7 +22,8 @@ const THETA: [f64; D] = [0.8, -0.6];
 const RESOLUTION: f64 = 1e-2;
 
 pub(crate) fn packed(answers: Answers) -> BanditConfig {
-    BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(D, K) }
+    let open_model = answers == Answers::Scores;
+    BanditConfig { decisions: Decisions::Packed, answers, open_model, ..BanditConfig::new(D, K) }
 }
 
 pub(crate) fn rng(seed: u64) -> ChaCha20Rng {

@@ -5,7 +5,7 @@ use crate::fixture::*;
 use crate::packed::*;
 use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{Answers, LOG_FACTOR};
+use protocol::{Answers, BanditConfig, LOG_FACTOR};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
 use user_client::ReadReply;
@@ -294,6 +294,38 @@ fn deletion_ends_what_waits() {
         refused_as(answer, 404, "unknown_bandit");
     }
     assert!(!s.server.folder.path().join("packed").join(user.id()).exists());
+}
+
+/// A bandit whose answers show the model is created by who says so alone, and states it wherever it is shown.
+#[test]
+fn attack_no_model_is_shown_unless_the_creator_says_so() {
+    let server = InProcess::start(Settings::default());
+    let device = server.device();
+    let open = packed(Answers::Scores);
+    let post = |config: &BanditConfig| device.post("/bandits", &serde_json::to_vec(config).unwrap());
+    for config in [
+        BanditConfig { open_model: false, ..open.clone() },
+        BanditConfig { open_model: true, ..packed(Answers::Arm) },
+        BanditConfig { open_model: true, ..BanditConfig::new(D, K) },
+    ] {
+        let problem = post(&config).problem();
+        assert!(problem.status == 400 && problem.detail.contains("open_model"), "{problem:?}");
+        let says = problem.detail.contains("everyone who holds the key can compute the whole model");
+        assert_eq!(says, config.answers == Answers::Scores);
+    }
+    let mut unsaid = serde_json::to_value(&open).unwrap();
+    unsaid.as_object_mut().unwrap().remove("open_model");
+    assert_eq!(device.post("/bandits", &serde_json::to_vec(&unsaid).unwrap()).status, 400);
+    assert_eq!(device.get("/bandits").ok(), b"[]");
+    let json = |bytes: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    let created = json(post(&open).ok());
+    let view = json(device.get(&format!("/bandits/{}", created["id"].as_str().unwrap())).ok());
+    let listed = json(device.get("/bandits").ok());
+    for shown in [&created, &view["created"], &listed[0]] {
+        assert!(shown["label"].as_str().unwrap().contains("compute the model"), "{shown}");
+    }
+    let closed = json(post(&packed(Answers::Arm)).ok());
+    assert!(closed["label"].is_null());
 }
 
 /// Without the token, or with one of other keys, nothing of a packed bandit can be asked for.

@@ -32,10 +32,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -144,7 +144,7 @@ pub(crate) enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
         /// Id of an existing bandit [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers"])]
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
@@ -266,6 +266,9 @@ pub(crate) struct Tuning {
     /// What a device learns from a packed decision [default: arm].
     #[arg(long)]
     pub(crate) answers: Option<Learnt>,
+    /// States that everyone who holds the key may see the model, which `--answers scores` shows them.
+    #[arg(long, requires = "answers")]
+    pub(crate) open_model: bool,
 }
 
 /// The number of users that an evaluation decides for.
@@ -291,6 +294,7 @@ impl Tuning {
     pub(crate) fn apply(&self, config: &mut BanditConfig) {
         config.linear.lambda = self.lambda.unwrap_or(config.linear.lambda);
         config.horizon = self.horizon.unwrap_or(config.horizon);
+        config.open_model = self.open_model;
         config.unanswered = self.unanswered.unwrap_or(config.unanswered);
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;

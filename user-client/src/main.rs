@@ -229,7 +229,7 @@ fn line(bandit: &serde_json::Value) -> String {
                 _ => "",
             };
             let kind = match (bandit["packed"].is_object(), bandit["config"]["answers"].as_str()) {
-                (true, Some("scores")) => "packed, devices learn their scores",
+                (true, Some("scores")) => "packed, holders of the key see the model",
                 (true, _) => "packed",
                 (false, _) => "encrypted",
             };

@@ -54,6 +54,10 @@ pub struct BanditConfig {
     /// What a user learns from a packed decision.
     #[serde(default)]
     pub answers: Answers,
+    /// That everyone who holds the key may see the model, which [`Answers::Scores`] shows to each of them. A
+    /// server does not know whether a key is one user's or shared by many, so that the creator must say it.
+    #[serde(default)]
+    pub open_model: bool,
 }
 
 /// How many users an evaluation decides for.
@@ -76,7 +80,7 @@ pub enum Answers {
     #[default]
     Arm,
     /// z and u of every arm, from which the device computes the arm. No deep circuit runs and nothing is
-    /// raised. Only for a key whose holder may know the model.
+    /// raised. From one answer the model can be computed, so that [`BanditConfig::open_model`] must be set.
     Scores,
 }
 
@@ -117,6 +121,7 @@ impl BanditConfig {
             sqrt_degree: default_sqrt_degree(),
             decisions: Decisions::Single,
             answers: Answers::Arm,
+            open_model: false,
         }
     }
 
@@ -189,10 +194,29 @@ impl BanditConfig {
         })
     }
 
+    /// Whether everyone who holds the key learns the model, which is stated wherever the bandit is.
+    pub fn shows_model(&self) -> bool {
+        self.answers == Answers::Scores
+    }
+
+    /// Checks that the creator has said who may see the model.
+    fn check_open_model(&self) -> Result<(), Error> {
+        let want = match (self.answers, self.open_model) {
+            (Answers::Scores, false) => {
+                "true for answers: scores: everyone who holds the key can compute the whole model from one answer, and with it what the \
+                 model has learnt from others; the server cannot tell a key of one user from one that many share"
+            }
+            (Answers::Arm, true) => "false unless answers: scores shows the model",
+            _ => return Ok(()),
+        };
+        Err(OutOfRange::new("open_model", self.open_model, want).into())
+    }
+
     /// Checks everything but the depth, and returns the longest batch that updates are planned for.
     fn check(&self, params: &Params, shape: Shape) -> Result<u64, Error> {
         let linear = &self.linear;
         linear.validate()?;
+        self.check_open_model()?;
         let field =
             |field, got: String, want: &'static str| Error::OutOfRange(OutOfRange::new(field, got, want));
         // Newton's iteration needs a bound on the statistics of a batch. Growth alone gives none, and neither

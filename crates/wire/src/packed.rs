@@ -38,7 +38,12 @@ pub struct PackedCreated {
     pub scores_key_id: String,
     /// The fingerprint of its parameters, in hexadecimal.
     pub scores_fingerprint: String,
+    /// What holders of the key learn beyond their arms, in a sentence; `None` if that is nothing.
+    pub label: Option<String>,
 }
+
+/// The label of a bandit with answers: scores.
+const SHOWS_MODEL: &str = "everyone who holds the key can compute the model from the answer to a decision";
 
 impl PackedCreated {
     /// The bandit with this configuration and plan under the keys of both rings.
@@ -49,8 +54,10 @@ impl PackedCreated {
         deep: (&Params, KeyId),
         scores: (&Params, KeyId),
     ) -> Self {
+        let label = config.shows_model().then(|| SHOWS_MODEL.to_string());
         PackedCreated {
             id,
+            label,
             config,
             packed,
             key_id: deep.1.to_string(),

@@ -31,6 +31,8 @@ pub struct Choice {
     /// The question that the feedback answers ([`PackedDevice::feedback`]), under the trace condition and if
     /// this device is asked.
     pub question: Option<TraceQuestion>,
+    /// Whether everyone who holds the key can compute the model from such an answer.
+    pub shows_model: bool,
 }
 
 impl Drop for Choice {
@@ -81,6 +83,7 @@ impl PackedDevice<'_> {
             users: decision.users,
             reliable,
             question: decision.question.clone(),
+            shows_model: self.created.config.shows_model(),
         })
     }
 

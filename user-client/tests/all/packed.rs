@@ -50,8 +50,9 @@ struct Server {
 impl Server {
     fn new(answers: Answers) -> Self {
         let engine = &world().engine;
-        let config =
-            BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(FEATURES, ARMS) };
+        let open_model = answers == Answers::Scores;
+        let base = BanditConfig::new(FEATURES, ARMS);
+        let config = BanditConfig { decisions: Decisions::Packed, answers, open_model, ..base };
         let bandit = PackedBandit::create(engine, config.clone(), [9; 32]).unwrap();
         let keys = (engine.deep(), engine);
         let created = PackedCreated::new(

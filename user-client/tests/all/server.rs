@@ -74,8 +74,9 @@ impl Server {
     }
 
     pub(crate) fn create(&self, answers: Answers) -> PackedCreated {
-        let config =
-            BanditConfig { decisions: Decisions::Packed, answers, ..BanditConfig::new(FEATURES, ARMS) };
+        let open_model = answers == Answers::Scores;
+        let base = BanditConfig::new(FEATURES, ARMS);
+        let config = BanditConfig { decisions: Decisions::Packed, answers, open_model, ..base };
         self.client().create_packed(&config).unwrap()
     }
 }

@@ -44,9 +44,10 @@ fn the_tool_plays_packed_bandits() {
     let server = Server::start("127.0.0.1:0");
     let tool = Tool(&server);
     std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
-    for (answers, kind) in
-        [(&[][..], "packed"), (&["--answers", "scores"], "packed, devices learn their scores")]
-    {
+    for (answers, kind) in [
+        (&[][..], "packed"),
+        (&["--answers", "scores", "--open-model"], "packed, holders of the key see the model"),
+    ] {
         let (id, warning) = tool.create(answers);
         assert_eq!(warning.contains("compute the model"), !answers.is_empty(), "{warning}");
         let line = format!("{id}  helba, {kind}, 4 features, 2 arms");
@@ -103,5 +104,8 @@ fn the_tool_replays_on_packed_bandits() {
         assert!(!out.status.success() && text.contains(says), "{text}");
     };
     refused(&["--bandit", id, "--decisions", "packed"], "--bandit");
-    refused(&["--decisions", "single", "--answers", "scores"], "answers");
+    refused(&["--decisions", "single", "--answers", "scores", "--open-model"], "answers");
+    // Who creates a bandit that shows its model says so.
+    refused(&["--decisions", "packed", "--answers", "scores"], "compute the whole model");
+    refused(&["--decisions", "packed", "--answers", "arm", "--open-model"], "open_model");
 }
