@@ -16,11 +16,13 @@ use service::Content;
 /// The limit of a configuration, which has about a dozen numbers.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
-/// Lists the bandits that the token permits to change.
+/// Lists the bandits that the token permits to change. A token that the server does not know is refused, so that
+/// its bearer does not take it for one without bandits.
 pub(super) async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,
 ) -> Result<Json<Vec<Listed>>, Error> {
+    state.0.access.check_known(&headers)?;
     jobs::run(None, move || {
         let bandits = state.0.bandits.loaded().into_iter();
         let may = bandits.filter(|bandit| state.0.access.check(&headers, bandit.kind()).is_ok());

@@ -88,7 +88,8 @@ impl Raiser {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::NoScoreKeys`] for a server with other keys or parameters;
-    /// [`Error::Refused`], [`Error::BadAnswer`] if the server has no keys or is no server of bandits.
+    /// [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no keys or is no server
+    /// of bandits.
     pub fn run(mut self) -> Result<(), Error> {
         let shared = self.shared.clone();
         let ended = self.run_until_stopped();
@@ -104,6 +105,10 @@ impl Raiser {
         let shared = self.shared.clone();
         let Some(manifest) = shared.patiently(|| shared.client.keys())? else { return Ok(()) };
         shared.device.check_manifest(&manifest)?;
+        // A server that does not know the token refuses this, where it would list no bandit to strangers.
+        if shared.patiently(|| shared.client.bandits())?.is_none() {
+            return Ok(());
+        }
         shared.log(&format!("raising for {} with key {}", shared.client.server(), manifest.key_id));
         loop {
             let Some(found) = shared.patiently(|| self.find())? else { return Ok(()) };

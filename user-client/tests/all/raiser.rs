@@ -219,3 +219,20 @@ fn the_raiser_says_what_is_wrong() {
     assert!(run(&url, &secret, &["--toy", "--waiting", "9"]).contains("--waiting"));
     assert!(run(&url, &secret, &["--toy", "--passphrase-file", "/none"]).contains("/none"));
 }
+
+/// A raiser whose token the server does not know says so and stops. Without that it would wait for bandits that
+/// are not shown to it.
+#[test]
+fn a_raiser_with_an_unknown_token_stops() {
+    let server = Server::start("127.0.0.1:0");
+    let created = server.create(Answers::Arm);
+    let token = Device::read(&other_keys().1[..]).unwrap().token().clone();
+    for bandits in [BTreeSet::new(), BTreeSet::from([created.id.clone()])] {
+        let client = Client::new(&server.url()).unwrap().with_token(token.clone());
+        let options = RaiserOptions { bandits, waiting: 1 };
+        let raiser = Raiser::new(client, server.device(), options, Stop::default(), rng(8), |_| ());
+        let error = raiser.run().unwrap_err();
+        assert!(matches!(&error, Error::Refused(problem) if problem.status == 401), "{error}");
+        assert!(error.to_string().contains("token"), "{error}");
+    }
+}
