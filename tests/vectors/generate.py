@@ -407,8 +407,70 @@ def frames():
     write("frame_bad_public_keys.json", {**head, "cases": cases})
 
 
+def truncated_frames():
+    """A ciphertext of which some coefficients of c0 are sent, as residues and not as values of the transform, and all of c1."""
+    params, rng = Params(), random.Random(4)
+    n, key, level, count = params.n, b"\x11" * 16, 1, 5
+    seed, primes = b"\6" * 32, params.q[:2]
+    c0 = [[rng.randrange(q) for _ in range(count)] for q in primes]
+    c1 = pack([(q.bit_length(), uniform(q, n, seed, i)) for i, q in enumerate(primes)])
+
+    def coefficients(c0, spare=0):
+        out = b""
+        for q, residues in zip(primes, c0):
+            bits = q.bit_length()
+            word = sum(x << (bits * k) for k, x in enumerate(residues)) | spare << (bits * count)
+            out += word.to_bytes((bits * count + 7) // 8, "little")
+        return out
+
+    common = dict(kind=8, key=key, level=level, parts=2, element=count, scale=params.scales[level])
+    good = frame(params, c1 + coefficients(c0), **common)
+    large = [[q] + residues[1:] for q, residues in zip(primes, c0)]
+    all_ones = (2 ** primes[0].bit_length() - 1).to_bytes(8, "little")
+    bad = [
+        ("kind of a partial ciphertext", c1 + coefficients(c0), {"kind": 6}, "BadFrame"),
+        ("one part", c1 + coefficients(c0), {"parts": 1}, "BadFrame"),
+        ("another number of coefficients", c1 + coefficients(c0), {"element": count + 1}, "BadFrame"),
+        ("another level", c1 + coefficients(c0), {"level": 0}, "WrongLevel"),
+        ("another scale", c1 + coefficients(c0), {"scale": 1.0}, "WrongLevel"),
+        ("another key", c1 + coefficients(c0), {"key": b"\x12" * 16}, "WrongKey"),
+        ("a coefficient equal to its prime", c1 + coefficients(large), {}, "ResidueTooLarge"),
+        ("a value of c1 of all ones", all_ones[:4] + b"\xff" + c1[5:] + coefficients(c0), {}, "ResidueTooLarge"),
+        ("bits behind the last coefficient", c1 + coefficients(c0, spare=1), {}, "BadFrame"),
+        ("a byte less", c1 + coefficients(c0)[:-1], {}, "BadFrame"),
+        ("a byte more", c1 + coefficients(c0) + b"\0", {}, "BadFrame"),
+    ]
+    sums = []
+    for name, log_n, log_q in (("logn10-logq25-sum", 10, 25), ("logn11-logq50-sum", 11, 50)):
+        q = largest_prime(log_q, 2 << log_n)
+        # Ring degree, no level above 0, bits of primes there, security; the prime; sigma; one digit of one prime, twice; scale 2^0.
+        text = b"ckks parameters v2" + struct.pack("<4QQd2Q", log_n, 0, 20, 128, q, 3.2, 1, 1)
+        text += b"unrescaled" + struct.pack("<I", 0)
+        sums.append({"name": name, "prime": q, "fingerprint": blake3.blake3(text).digest()[:16].hex()})
+    write(
+        "frame_truncated.json",
+        {
+            "maker": version("blake3") + " and Python integers",
+            "sums": sums,
+            "spec": params.spec(),
+            "key": key.hex(),
+            "level": level,
+            "seed": seed.hex(),
+            "c0": c0,
+            "good": good.hex(),
+            # The payload of c1 is that of the good frame but for its first eight bytes: what stands behind it is stored.
+            "cases": [
+                {"name": name, "error": error, "header": f[:56].hex(), "first": f[56:64].hex(), "rest": f[56 + len(c1) :].hex()}
+                for name, payload, change, error in bad
+                for f in [frame(params, payload, **{**common, **change})]
+            ],
+        },
+    )
+
+
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
     encode_seal()
     encode_mpmath()
     frames()
+    truncated_frames()

@@ -10,8 +10,8 @@
 //!     24     16  key id
 //!     40      2  level
 //!     42      2  number of polynomials
-//!     44      4  Galois element of a key-switch key; number of coefficients of a partial ciphertext; number of
-//!                a key of a ring switch; 0 for relinearisation and all other kinds
+//!     44      4  Galois element of a key-switch key; number of coefficients of a partial or truncated ciphertext;
+//!                number of a key of a ring switch; 0 for relinearisation and all other kinds
 //!     48      8  scale, IEEE 754
 //!     56      …  seed (32 bytes, if the kind has one), then limb after limb; each residue has as many bits
 //!                as its prime, least significant bit first
@@ -56,6 +56,9 @@ pub enum FrameKind {
     PartialCiphertext = 6,
     /// As a key-switch key, for one of the keys of a [`crate::RingSwitch`].
     RingSwitchKey = 7,
+    /// The first coefficients of c₀ of a ciphertext that was encrypted under the public key, and all of c₁,
+    /// which no seed stands for.
+    TruncatedCiphertext = 8,
 }
 
 /// The fields of a header that depend on its object.
@@ -67,8 +70,8 @@ pub struct FrameHeader {
     pub level: usize,
     /// Number of polynomials.
     pub parts: usize,
-    /// The exponent of the Galois element, the number of coefficients of a partial ciphertext, the number of
-    /// a key of a ring switch, or 0.
+    /// The exponent of the Galois element, the number of coefficients of a partial or truncated
+    /// ciphertext, the number of a key of a ring switch, or 0.
     pub element: u64,
     /// The scale, or 0 for keys.
     pub scale: f64,
@@ -371,17 +374,7 @@ pub fn write_partial_ciphertext(
     let size = partial_ciphertext_bytes(params, level, count);
     write_frame(params, key, partial_header(level, count, scale), size, |out| {
         out.extend(seed);
-        let basis = params.q_basis(level);
-        for (i, size) in partial_limb_bytes(basis, count).enumerate() {
-            let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
-            out.resize(start + size, 0);
-            for (k, &x) in c0.limb(i)[..count].iter().enumerate() {
-                // A residue has at most 62 bits, so that it fills part of at most nine bytes.
-                let (byte, shift) = (start + k * bits / 8, k * bits % 8);
-                let word = (u128::from(x) << shift).to_le_bytes();
-                out[byte..].iter_mut().zip(word).for_each(|(o, w)| *o |= w);
-            }
-        }
+        pack_partial(out, params.q_basis(level), c0, count);
     })
 }
 
@@ -399,29 +392,102 @@ pub fn read_partial_ciphertext(
     bytes: &[u8],
 ) -> Result<Ciphertext, Error> {
     params.check_level(Op::Encrypt, level)?;
+    let size = partial_ciphertext_bytes(params, level, count);
+    let payload = read_first_coefficients(params, key, partial_header(level, count, scale), size, bytes)?;
+    let (seed, body) = split_seed(payload)?;
+    let c0 = unpack_partial(body, params.q_basis(level), count)?;
+    Ok(Ciphertext { c0, c1: uniform_c1(params, level, &seed), level, scale })
+}
+
+fn truncated_header(level: usize, count: usize, scale: f64) -> FrameHeader {
+    FrameHeader { kind: FrameKind::TruncatedCiphertext, parts: 2, ..partial_header(level, count, scale) }
+}
+
+/// Bytes of the frame of c₁ and the first `count` coefficients of c₀ of a ciphertext at `level`.
+pub fn truncated_ciphertext_bytes(params: &Params, level: usize, count: usize) -> usize {
+    partial_ciphertext_bytes(params, level, count) - SEED_BYTES + poly_bytes(params.q_basis(level))
+}
+
+/// Writes c₁ and the first `count` coefficients of c₀ of `ct`, the only coefficients of the message that can
+/// then be decrypted.
+pub fn write_truncated_ciphertext(params: &Params, key: KeyId, ct: &Ciphertext, count: usize) -> Vec<u8> {
+    let (level, basis) = (ct.level, params.q_basis(ct.level));
+    let size = truncated_ciphertext_bytes(params, level, count);
+    let c0 = ct.c0.truncated(basis.len()).into_coeff(basis);
+    write_frame(params, key, truncated_header(level, count, ct.scale), size, |out| {
+        pack(out, basis, &ct.c1);
+        pack_partial(out, basis, &c0, count);
+    })
+}
+
+/// Reads c₁ and the first `count` coefficients of c₀ of a ciphertext at `level` and its canonical scale, as
+/// [`read_partial_ciphertext`].
+///
+/// # Errors
+/// As [`read_partial_ciphertext`].
+pub fn read_truncated_ciphertext(
+    params: &Params,
+    key: KeyId,
+    level: usize,
+    count: usize,
+    bytes: &[u8],
+) -> Result<Ciphertext, Error> {
+    params.check_level(Op::Encrypt, level)?;
+    let (size, scale) = (truncated_ciphertext_bytes(params, level, count), params.scale(level));
+    let payload = read_first_coefficients(params, key, truncated_header(level, count, scale), size, bytes)?;
+    let basis = params.q_basis(level);
+    let (c1, body) = payload.split_at(poly_bytes(basis));
+    Ok(Ciphertext { c0: unpack_partial(body, basis, count)?, c1: unpack(c1, basis)?, level, scale })
+}
+
+/// The payload of a frame of `size` bytes with exactly this header, of some coefficients of a ciphertext.
+fn read_first_coefficients<'a>(
+    params: &Params,
+    key: KeyId,
+    want: FrameHeader,
+    size: usize,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Error> {
+    let count = want.element as usize;
     if count > params.n() {
         return Err(Error::CoefficientCount { got: count, max: params.n() });
     }
-    if bytes.len() != partial_ciphertext_bytes(params, level, count) {
+    if bytes.len() != size {
         return Err(Error::BadFrame("its length is not that of the expected number of coefficients"));
     }
-    let (header, _, payload) = read_frame(params, Some(key), &[FrameKind::PartialCiphertext], bytes)?;
-    if header.level != level || header.scale.to_bits() != scale.to_bits() {
+    let (header, _, payload) = read_frame(params, Some(key), &[want.kind], bytes)?;
+    if header.level != want.level || header.scale.to_bits() != want.scale.to_bits() {
         let (got_level, got_scale) = (header.level, header.scale.log2());
-        return Err(Error::WrongLevel { got_level, got_scale, want_level: level });
+        return Err(Error::WrongLevel { got_level, got_scale, want_level: want.level });
     }
-    if header != partial_header(level, count, scale) {
+    if header != want {
         return Err(Error::BadFrame("a header field does not belong to a partial ciphertext"));
     }
-    let (seed, mut body) = split_seed(payload)?;
-    let basis = params.q_basis(level);
-    let mut c0 = Poly::<Coeff>::zero(params.n(), basis.len());
+    Ok(payload)
+}
+
+fn pack_partial(out: &mut Vec<u8>, basis: &Basis, poly: &Poly<Coeff>, count: usize) {
     for (i, size) in partial_limb_bytes(basis, count).enumerate() {
-        let (limb_bytes, rest) = body.split_at(size);
-        body = rest;
+        let (bits, start) = (basis.modulus(i).bits() as usize, out.len());
+        out.resize(start + size, 0);
+        for (k, &x) in poly.limb(i)[..count].iter().enumerate() {
+            // A residue has at most 62 bits, so that it fills part of at most nine bytes.
+            let (byte, shift) = (start + k * bits / 8, k * bits % 8);
+            let word = (u128::from(x) << shift).to_le_bytes();
+            out[byte..].iter_mut().zip(word).for_each(|(o, w)| *o |= w);
+        }
+    }
+}
+
+/// The polynomial whose first `count` coefficients [`pack_partial`] wrote, and whose others are 0.
+fn unpack_partial(mut bytes: &[u8], basis: &Basis, count: usize) -> Result<Poly<Ntt>, Error> {
+    let mut out = Poly::<Coeff>::zero(basis.n(), basis.len());
+    for (i, size) in partial_limb_bytes(basis, count).enumerate() {
+        let (limb_bytes, rest) = bytes.split_at(size);
+        bytes = rest;
         let (bits, q) = (basis.modulus(i).bits() as usize, basis.modulus(i).value());
         let mut used = 0;
-        for (k, x) in c0.limb_mut(i)[..count].iter_mut().enumerate() {
+        for (k, x) in out.limb_mut(i)[..count].iter_mut().enumerate() {
             let (byte, shift) = (k * bits / 8, k * bits % 8);
             let mut word = [0; 16];
             word.iter_mut().zip(&limb_bytes[byte..]).for_each(|(w, b)| *w = *b);
@@ -435,7 +501,7 @@ pub fn read_partial_ciphertext(
             return Err(Error::BadFrame("bits after its last coefficient are not zero"));
         }
     }
-    Ok(Ciphertext { c0: c0.into_ntt(basis), c1: uniform_c1(params, level, &seed), level, scale })
+    Ok(out.into_ntt(basis))
 }
 
 fn split_seed(payload: &[u8]) -> Result<(Seed, &[u8]), Error> {

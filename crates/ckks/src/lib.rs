@@ -38,9 +38,10 @@ pub use evaluate::Evaluator;
 pub use frame::{
     FRAME_DIGEST_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameHeader, FrameKind,
     ciphertext_bytes, partial_ciphertext_bytes, read_ciphertext, read_frame, read_key_switch_key,
-    read_partial_ciphertext, read_public_key, read_ring_switch_key, uniform_c1, uniform_c1_limb,
-    write_ciphertext, write_frame, write_key_switch_key, write_partial_ciphertext, write_public_key,
-    write_ring_switch_key, write_seeded_ciphertext,
+    read_partial_ciphertext, read_public_key, read_ring_switch_key, read_truncated_ciphertext,
+    truncated_ciphertext_bytes, uniform_c1, uniform_c1_limb, write_ciphertext, write_frame,
+    write_key_switch_key, write_partial_ciphertext, write_public_key, write_ring_switch_key,
+    write_seeded_ciphertext, write_truncated_ciphertext,
 };
 pub use hex::Hex;
 pub use keys::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, PublicKey};
@@ -51,10 +52,10 @@ pub use mask::{
 };
 pub use pack::{Packer, pack_elements};
 pub use params::{
-    Fingerprint, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17, LOGN15_LOGQP842_DEPTH19,
-    LOGN15_LOGQP858_DEPTH18, LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23, LOGN16_LOGQP1130_DEPTH22,
-    Params, ParamsSpec, PrefixSpec, Products, Security, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21,
-    TOY_LOGN14_DEPTH22,
+    Fingerprint, LOGN10_LOGQ25_SUM, LOGN11_LOGQ50_SUM, LOGN13_LOGQP147_SCORES, LOGN15_LOGQP825_DEPTH17,
+    LOGN15_LOGQP842_DEPTH19, LOGN15_LOGQP858_DEPTH18, LOGN15_LOGQP858_DEPTH21, LOGN15_LOGQP866_DEPTH23,
+    LOGN16_LOGQP1130_DEPTH22, Params, ParamsSpec, PrefixSpec, Products, Security, TOY_LOGN11_SCORES,
+    TOY_LOGN12_DEPTH21, TOY_LOGN14_DEPTH22,
 };
 pub use raise::{Places, Raise, SlotsToCoefficients, Term};
 pub use ring_switch::{Fold, Move, RingSwitch};

@@ -41,6 +41,10 @@ impl Security {
             Security::None => return Some(u32::MAX),
         };
         let row = match log_n {
+            // 2¹⁰ has no row for 192 and 256 bits.
+            10 if column > 0 => return None,
+            10 => [26, 0, 0],
+            11 => [53, 36, 27],
             12 => [106, 73, 56],
             13 => [214, 147, 114],
             14 => [430, 297, 230],
@@ -88,7 +92,7 @@ pub struct ParamsSpec {
     pub depth: usize,
     /// Bits of each prime above q₀. The scale is just below 2^log_scale.
     pub log_scale: u32,
-    /// Bits of each special prime.
+    /// Bits of each special prime. A set whose ciphertexts are only added has none, and level 0 only.
     pub log_p: &'static [u32],
     /// What becomes of the scale of a product.
     pub products: Products,
@@ -113,6 +117,25 @@ pub const LOGN13_LOGQP147_SCORES: ParamsSpec = ParamsSpec {
 /// As [`LOGN13_LOGQP147_SCORES`] with N = 2¹¹, for tests: no security.
 pub const TOY_LOGN11_SCORES: ParamsSpec =
     ParamsSpec { name: "toy-logn11-scores", log_n: 11, security: Security::None, ..LOGN13_LOGQP147_SCORES };
+
+/// The ring of sums on ciphertexts: integers that are added, at scale 1 and level 0. There is no key switch,
+/// and so no special prime. log₂(Q) = 25 at N = 2¹⁰, where 26 is allowed for 128 bits of classical security,
+/// and 25 against quantum computers (Homomorphic Encryption Standard 2018).
+pub const LOGN10_LOGQ25_SUM: ParamsSpec = ParamsSpec {
+    name: "logn10-logq25-sum",
+    log_n: 10,
+    log_q0: 25,
+    depth: 0,
+    log_scale: 20,
+    log_p: &[],
+    products: Products::Unrescaled { log_scale: 0 },
+    security: Security::Classical128,
+};
+
+/// As [`LOGN10_LOGQ25_SUM`], for more summands. log₂(Q) = 50 at N = 2¹¹, where 53 is allowed for 128 bits of
+/// classical security, and 51 against quantum computers (Homomorphic Encryption Standard 2018).
+pub const LOGN11_LOGQ50_SUM: ParamsSpec =
+    ParamsSpec { name: "logn11-logq50-sum", log_n: 11, log_q0: 50, ..LOGN10_LOGQ25_SUM };
 
 /// 17 levels of 32 bits. log₂(QP) = 824.9 at N = 2¹⁵, where 868 is allowed for 128 bits of classical
 /// security. 825 is allowed for 128 bits against quantum computers (the quantum column of the generated
@@ -250,6 +273,11 @@ impl ParamsSpec {
         &[LOGN13_LOGQP147_SCORES, TOY_LOGN11_SCORES]
     }
 
+    /// The sets of sums on ciphertexts.
+    pub fn sums() -> &'static [ParamsSpec] {
+        &[LOGN10_LOGQ25_SUM, LOGN11_LOGQ50_SUM]
+    }
+
     /// Finds the primes, checks log₂(QP) against the published table, and builds every table.
     ///
     /// # Errors
@@ -266,15 +294,19 @@ impl ParamsSpec {
         if !(10..=16).contains(&log_n) {
             return bad(format!("log_n = {log_n} is not between 10 and 16"));
         }
-        if log_p.is_empty()
-            || log_p.iter().chain([&log_q0, &log_scale]).any(|&b| !(20..=Modulus::MAX_BITS).contains(&b))
-        {
-            return bad(
-                "every prime must have 20 to 50 bits, and there must be at least one special prime".into()
-            );
+        if log_p.iter().chain([&log_q0, &log_scale]).any(|&b| !(20..=Modulus::MAX_BITS).contains(&b)) {
+            return bad("every prime must have 20 to 50 bits".into());
         }
-        if depth == 0 || depth > 100 {
-            return bad(format!("depth {depth} is not between 1 and 100"));
+        if depth > 100 {
+            return bad(format!("depth {depth} is above 100"));
+        }
+        if log_p.is_empty() != (depth == 0) {
+            return bad(format!(
+                "a set of {} levels has {} special primes: sets for sums have one level and none, others \
+                 at least two levels and one special prime",
+                depth + 1,
+                log_p.len()
+            ));
         }
         if log_q0 < log_scale + 2 {
             return bad(format!(
@@ -373,6 +405,8 @@ impl Params {
         let least = chain[1..].iter().min().map_or(0.0, |&q| (q as f64).log2());
         let gadget = |room: f64| {
             let found = match products {
+                // Nothing is switched where ciphertexts are only added.
+                _ if special.is_empty() => Gadget::of_primes(&q, full, f64::INFINITY),
                 Products::Rescaled => Gadget::new(&q, full, room),
                 Products::Unrescaled { .. } => Gadget::of_primes(&q, full, p.log2()),
             };
@@ -624,8 +658,9 @@ mod tests {
     /// A name says which ring it is of, and no set is in both lists.
     #[test]
     fn names_are_of_one_set() {
-        let all = || ParamsSpec::named().iter().chain(ParamsSpec::scores());
+        let all = || ParamsSpec::named().iter().chain(ParamsSpec::scores()).chain(ParamsSpec::sums());
         assert!(ParamsSpec::scores().iter().all(|s| s.name.ends_with("scores")));
+        assert!(ParamsSpec::sums().iter().all(|s| s.name.ends_with("sum")));
         assert!(all().all(|spec| all().filter(|other| other.name == spec.name).count() == 1));
     }
 
@@ -646,6 +681,26 @@ mod tests {
         }
         let more = ParamsSpec { log_p: &[50], security: Security::Classical192, ..LOGN13_LOGQP147_SCORES };
         assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 147, .. })));
+    }
+
+    /// log₂(Q) is within the classical limits of 26 and 53 bits, and within the 25 and 51 bits of the quantum
+    /// column of the Homomorphic Encryption Standard (2018), the only one with rows for these rings. One bit
+    /// more exceeds the limit, and a special prime is for sets with products.
+    #[test]
+    fn sums_keep_every_column() {
+        for (spec, quantum, allowed) in [(LOGN10_LOGQ25_SUM, 25.0, 26), (LOGN11_LOGQ50_SUM, 51.0, 53)] {
+            let params = spec.validate().unwrap();
+            assert!(params.log_qp() <= quantum && spec.security.max_log_qp(spec.log_n) == Some(allowed));
+            assert!((params.scale(0), params.max_level(), params.p_basis().len()) == (1.0, 0, 0));
+            for bad in [ParamsSpec { log_p: &[20], ..spec }, ParamsSpec { depth: 1, ..spec }] {
+                assert!(matches!(bad.validate(), Err(Error::BadParams(_))), "{bad:?}");
+            }
+        }
+        let more = ParamsSpec { log_q0: 27, ..LOGN10_LOGQ25_SUM };
+        assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 26, .. })));
+        for security in [Security::Classical192, Security::Classical256] {
+            assert_eq!(security.max_log_qp(10), None);
+        }
     }
 
     /// A prefix has the primes and scales of its set, and a modulus that the quantum column allows at the

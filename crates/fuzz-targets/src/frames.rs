@@ -37,8 +37,11 @@ fn with_digest(input: &[u8], parse: impl Fn(&[u8])) {
     parse(&framed);
 }
 
-/// A ciphertext of either kind at every level. One that is read is written again with the same bytes, or with
-/// c₁ expanded if it was seeded.
+/// The number of coefficients in frames of truncated ciphertexts.
+pub const COEFFICIENTS: usize = 12;
+
+/// A ciphertext of any kind at every level. One that is read is written again with the same bytes, or with c₁
+/// expanded if it was seeded.
 pub(crate) fn ciphertext(input: &[u8]) {
     let (params, id) = fixture();
     with_digest(input, |bytes| {
@@ -47,6 +50,11 @@ pub(crate) fn ciphertext(input: &[u8]) {
             let written = ckks::write_ciphertext(params, *id, &read);
             let again = ckks::read_ciphertext(params, *id, level, &written).expect("it was written");
             assert!(again == read, "a ciphertext is read differently when it is written again");
+        }
+        for level in 0..=params.max_level() + 1 {
+            let read = ckks::read_truncated_ciphertext(params, *id, level, COEFFICIENTS, bytes);
+            let Ok(read) = read else { continue };
+            assert!(ckks::write_truncated_ciphertext(params, *id, &read, COEFFICIENTS) == bytes);
         }
     });
 }

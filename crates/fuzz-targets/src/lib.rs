@@ -9,7 +9,7 @@ mod frames;
 mod messages;
 mod rest;
 
-pub use frames::SPEC;
+pub use frames::{COEFFICIENTS, SPEC};
 
 /// A parser.
 pub struct Target {

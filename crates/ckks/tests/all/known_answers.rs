@@ -89,6 +89,20 @@ fn parameters_equal_those_derived_elsewhere() {
     assert_eq!(params.fingerprint().to_string(), all["fingerprint"].as_str().unwrap());
 }
 
+/// The sets of sums, for which frames are truncated, have the primes and fingerprints that were derived
+/// elsewhere.
+#[test]
+fn sets_of_sums_equal_those_derived_elsewhere() {
+    let all = vectors("frame_truncated");
+    assert_eq!(list(&all["sums"]).len(), ParamsSpec::sums().len());
+    for (spec, want) in ParamsSpec::sums().iter().zip(list(&all["sums"])) {
+        let params = spec.validate().unwrap();
+        let got = (spec.name, params.prime(0), params.fingerprint().to_string());
+        let [name, fingerprint] = ["name", "fingerprint"].map(|field| want[field].as_str().unwrap());
+        assert_eq!(got, (name, want["prime"].as_u64().unwrap(), fingerprint.to_string()));
+    }
+}
+
 /// A frame of another program is read, is written again with the same bytes, and its c₁ is expanded from the
 /// seed as there.
 #[test]
@@ -105,6 +119,38 @@ fn ciphertext_frames_equal_those_written_elsewhere() {
     let full = ckks::write_ciphertext(&params, id, &ct);
     assert_eq!(full[full.len() - 32..], hex(&all["full_digest"]));
     assert!(ckks::read_ciphertext(&params, id, level, &full).unwrap() == ct);
+}
+
+/// Some coefficients of c₀ and all of c₁ are those that another program wrote, and give the same bytes when
+/// they are written. Frames with one fault are refused.
+#[test]
+fn truncated_frames_equal_those_written_elsewhere() {
+    let (all, params) = (vectors("frame_truncated"), SMALL.validate().unwrap());
+    let (id, level, good) = (key(&all["key"]), all["level"].as_u64().unwrap() as usize, hex(&all["good"]));
+    let c0: Vec<Vec<u64>> = serde_json::from_value(all["c0"].clone()).unwrap();
+    let count = c0[0].len();
+    assert_eq!(good.len(), ckks::truncated_ciphertext_bytes(&params, level, count));
+    let read = |bytes: &[u8]| ckks::read_truncated_ciphertext(&params, id, level, count, bytes);
+    let ct = read(&good).unwrap();
+    assert!(*ct.c1() == ckks::uniform_c1(&params, level, &hex(&all["seed"]).try_into().unwrap()));
+    let coefficients = ct.c0().truncated(level + 1).into_coeff(params.q_basis(level));
+    for (i, want) in c0.iter().enumerate() {
+        let (first, rest) = coefficients.limb(i).split_at(count);
+        assert!(first == want && rest.iter().all(|x| *x == 0));
+    }
+    assert!(ckks::write_truncated_ciphertext(&params, id, &ct, count) == good);
+    let behind = good.len() - hex(&list(&all["cases"])[0]["rest"]).len();
+    for case in list(&all["cases"]) {
+        let [header, first, rest] = ["header", "first", "rest"].map(|part| hex(&case[part]));
+        let bad = [header.as_slice(), &first, &good[64..behind], &rest];
+        let name = case["name"].as_str().unwrap();
+        assert_eq!(variant(&read(&bad.concat()).expect_err(name)), case["error"].as_str().unwrap(), "{name}");
+    }
+    for (count, level) in [(count - 1, level), (count + 1, level), (count, 0), (count, 2)] {
+        assert!(ckks::read_truncated_ciphertext(&params, id, level, count, &good).is_err());
+    }
+    let beyond = ckks::read_truncated_ciphertext(&params, id, level, params.n() + 1, &good);
+    assert!(matches!(beyond, Err(Error::CoefficientCount { .. })));
 }
 
 /// Masks for primes of three to seven bytes, and for every digit and limb of a key. No two share a stream.

@@ -2,7 +2,7 @@
 
 use ckks::{FRAME_DIGEST_BYTES, GaloisElement, KeyId, Params, Plaintext};
 use ckks_secret::{SEALED_MAGIC, SecretKey};
-use fuzz_targets::SPEC;
+use fuzz_targets::{COEFFICIENTS, SPEC};
 use num_complex::Complex64;
 use protocol::BanditConfig;
 use rand::SeedableRng;
@@ -55,7 +55,9 @@ fn ciphertexts() -> Vec<Vec<u8>> {
         let message = Plaintext::encode(&params, &[Complex64::ONE], level).unwrap();
         let seeded = ckks_secret::encrypt(&secret, &message, &mut rng);
         frames.push(seeded.to_bytes(&secret, id));
-        frames.push(ckks::write_ciphertext(&params, id, &seeded.expand(&secret)));
+        let whole = seeded.expand(&secret);
+        frames.push(ckks::write_ciphertext(&params, id, &whole));
+        frames.push(ckks::write_truncated_ciphertext(&params, id, &whole, COEFFICIENTS));
     }
     and_undigested(frames)
 }
