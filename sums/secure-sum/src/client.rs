@@ -1,10 +1,10 @@
 //! The clients of the services: users and the collector.
 
-use crate::encrypted::{SUM_BYTES, encrypted_bytes, read_opened};
+use crate::encrypted::{SUM_BYTES, SumRing, read_opened};
 use crate::share::{BatchId, Report, ReportId, Sum, element, ids, join};
 use crate::shuffler::TaskDigest;
 use crate::{BanditTask, Error};
-use ckks::{KeyId, Params, PublicKey};
+use ckks::{KeyId, PublicKey};
 use std::time::Duration;
 use ureq::{Agent, Body, http};
 use wire::{AccessToken, OCTET_STREAM, Problem};
@@ -128,24 +128,24 @@ impl Party {
         self.post(&format!("batches/{}/{}", batch.number, batch.at_least), &[], 0).map(|_| ())
     }
 
-    /// User side: the public key of `batch` at this authority, and its id, under the parameters
-    /// [`LOGN12_LOGQP105_SUM`](crate::encrypted::LOGN12_LOGQP105_SUM).
+    /// User side: the public key of `batch` at this authority, and its id, in the ring of the batch.
     ///
     /// # Errors
-    /// As [`post`](Self::post); [`Error::Ckks`] for bytes that are no key.
-    pub fn key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
-        // A key is a seed and half a ciphertext.
-        let key = self.get(&key_path(batch), encrypted_bytes(params))?;
-        Ok(ckks::read_public_key(params, &key)?)
+    /// As [`post`](Self::post) and [`SumRing::for_users`]; [`Error::Ckks`] for bytes that are no key.
+    pub fn key(&self, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
+        let ring = SumRing::for_users(batch.at_least)?;
+        let key = self.get(&key_path(batch), ring.key_bytes())?;
+        Ok(ckks::read_public_key(ring.params(), &key)?)
     }
 
     /// Adder side: makes this authority generate a key for `batch`. Each call returns the same key.
     ///
     /// # Errors
     /// As [`key`](Self::key).
-    pub fn make_key(&self, params: &Params, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
-        let key = self.post(&key_path(batch), &[], encrypted_bytes(params))?;
-        Ok(ckks::read_public_key(params, &key)?)
+    pub fn make_key(&self, batch: BatchId) -> Result<(PublicKey, KeyId), Error> {
+        let ring = SumRing::for_users(batch.at_least)?;
+        let key = self.post(&key_path(batch), &[], ring.key_bytes())?;
+        Ok(ckks::read_public_key(ring.params(), &key)?)
     }
 
     /// User side: sends this adder an encrypted value under a fresh id.

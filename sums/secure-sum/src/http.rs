@@ -19,7 +19,7 @@
 use crate::Error;
 use crate::aggregator::Aggregator;
 use crate::client::Party;
-use crate::encrypted::{Server, encrypted_bytes, write_opened};
+use crate::encrypted::{Server, SumRing, max_value_bytes, write_opened};
 pub use crate::serve::{Gate, RequestLimits, accept, serve, serve_guarded};
 use crate::share::{BatchId, Report, element_bytes, ids};
 use crate::shuffler::{MAX_LABELS, Shuffler};
@@ -81,7 +81,10 @@ pub fn aggregator_within(state: Aggregator, token: Option<&AccessToken>, limits:
 
 /// The routes of an adder, which asks `authority` to generate a key for each batch and to open its sum.
 /// Without a token everybody may announce and open batches.
-pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Router {
+///
+/// # Errors
+/// As [`max_value_bytes`].
+pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Result<Router, Error> {
     type Shared = State<Arc<(Mutex<Server>, Party)>>;
     async fn announce(State(state): Shared, Path(batch): Path<BatchId>) -> Result<(), Error> {
         let announce = move || {
@@ -89,8 +92,9 @@ pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Ro
             if lock(server).knows(batch, Instant::now()) {
                 return Ok(());
             }
-            let params = lock(server).params().clone();
-            let (_, key) = authority.make_key(&params, batch).map_err(|e| e.of(authority))?;
+            // Batches that are too large are refused as the caller's fault, and not as the authority's.
+            SumRing::for_users(batch.at_least)?;
+            let (_, key) = authority.make_key(batch).map_err(|e| e.of(authority))?;
             lock(server).announce(batch, key, Instant::now())
         };
         tokio::task::spawn_blocking(announce).await.map_err(lost)?
@@ -107,14 +111,14 @@ pub fn adder(state: Server, authority: Party, token: Option<&AccessToken>) -> Ro
         };
         tokio::task::spawn_blocking(open).await.map_err(lost)?
     }
-    let (gate, limit) = (Gate::new(RequestLimits::default(), token), 16 + encrypted_bytes(state.params()));
-    service(
+    let (gate, limit) = (Gate::new(RequestLimits::default(), token), 16 + max_value_bytes()?);
+    Ok(service(
         Router::new()
             .route("/v1/batches/{number}/{at_least}", gate.guarded(0, post(announce)))
             .route("/v1/values/{number}/{at_least}", gate.open(limit, post(submit)))
             .route("/v1/values/{number}/{at_least}/open", gate.guarded(0, post(open)))
             .with_state(Arc::new((Mutex::new(state), authority))),
-    )
+    ))
 }
 
 fn lost(error: tokio::task::JoinError) -> Error {

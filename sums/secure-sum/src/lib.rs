@@ -8,7 +8,7 @@
 //! | method | parties that must not collude | bytes per user | code |
 //! |---|---|---|---|
 //! | two aggregators | both aggregators | 72 | [`Batch`], [`Aggregator`], [`Collector`] |
-//! | ciphertexts | adder and key authority | 65 thousand | [`encrypted`] |
+//! | ciphertexts | adder and key authority | 3342 | [`encrypted`] |
 //! | shuffler | shuffler and server | 32, and 8 per label | [`Shuffler`], [`BanditTask::count`], [`BanditTask::devices`] |
 //!
 //! # Rounds

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use privacy::Ratio;
 use privacy::budget::Delta;
 use secure_sum::aggregator::AggregatorLimits;
-use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM};
+use secure_sum::encrypted;
 use secure_sum::{Aggregator, BanditTask, BatchId, Collector, Party, Plan, http};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,7 +110,7 @@ enum Role {
     Demo(demo::Demo),
 }
 
-/// The most batches of an adder, opened ones included: about 130 kB each.
+/// The most batches of an adder, opened ones included: at most 40 kB each.
 const MAX_BATCHES: usize = 1 << 10;
 
 /// The bandit whose batch is summed, and the parties that compute the sum.
@@ -294,8 +294,8 @@ fn run(role: Role) -> Result<()> {
         Role::Adder { listen, authority, authority_token_file, hours, token: shown } => {
             let authority = Party::new(authority).with_token(token(authority_token_file.as_deref())?);
             let token = shown.read()?;
-            let state = encrypted::Server::new(&LOGN12_LOGQP105_SUM.validate()?, MAX_BATCHES, age(hours));
-            let routes = http::adder(state, authority, token.as_ref());
+            let state = encrypted::Server::new(MAX_BATCHES, age(hours));
+            let routes = http::adder(state, authority, token.as_ref())?;
             Ok(http::serve_guarded(&listen, routes, token.as_ref())?)
         }
         Role::Users(users) => users.run(),

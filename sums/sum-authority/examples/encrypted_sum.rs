@@ -1,19 +1,20 @@
 //! Time and bytes of encrypted sums: `cargo run --release -p sum-authority --example encrypted_sum -- 1000`.
 
-use secure_sum::encrypted::{Adder, encrypt};
+use secure_sum::encrypted::{Adder, SumRing, encrypt};
 use std::time::Instant;
 use sum_authority::Authority;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let users: u32 = std::env::args().nth(1).map_or(Ok(1000), |n| n.parse())?;
     let mut rng = host::os_rng()?;
-    let authority = Authority::generate(&mut rng)?;
-    let (params, key) = (authority.params(), authority.public_key());
-    let mut adder = Adder::new(params, key.id(params));
+    let ring = SumRing::for_users(users)?;
+    let authority = Authority::generate(ring, &mut rng);
+    let key = authority.public_key();
+    let mut adder = Adder::new(ring, key.id(ring.params()));
     let (mut encrypting, mut adding, mut bytes) = (0.0, 0.0, 0);
     for user in 0..users {
         let begin = Instant::now();
-        let value = encrypt(params, key, i128::from(user), &mut rng)?;
+        let value = encrypt(ring, key, i128::from(user), &mut rng)?;
         encrypting += begin.elapsed().as_secs_f64();
         bytes += value.len();
         let begin = Instant::now();

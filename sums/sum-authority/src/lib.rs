@@ -6,37 +6,41 @@
 //!
 //! # What an answer reveals about the key
 //! An authority cannot distinguish a sum from other ciphertexts. Its answer is two linear forms of the secret
-//! key, and the sender of the ciphertext chooses them. With weights of 3^j, an answer reveals 28 of the 4096
-//! coefficients, 14 in the total and 14 in the number of users, and 147 answers under one key reveal all of
-//! it (`attack_one_key_for_all_batches_is_learnt`). Therefore:
+//! key, and the sender of the ciphertext chooses them. Ciphertexts whose coefficients are next to where
+//! rounding changes, and whose c₁ is a small multiple of a power of X, reveal two bits of the 1024 ternary
+//! coefficients an answer, in the number of users: 1024 answers under one key reveal all of it
+//! (`attack_one_key_for_all_batches_is_learnt`). Therefore:
 //! - **Each batch has a key of its own.** It is generated when the adder announces the batch, and zeroed when
 //!   its sum is opened, so that it gives one answer.
-//! - This answer is one of at most 2 * 2^34 + 1 totals and 2^24 numbers of users, which is 59 bits, the
-//!   content of 37 coefficients. The key has 6492 bits (4096 times log2 3), of which at least 6433 remain
-//!   unknown.
+//! - This answer is one of at most 2 * 2^34 + 1 totals and 2^16 + 1 numbers of users, which is 51 bits. The
+//!   key has 1623 bits (1024 times log2 3), of which at least 1571 remain unknown. In the larger ring it is 59
+//!   of 3246 bits.
 //! - A refusal reveals which of two checks failed, the number of users or the range. The [fourth
-//!   refusal](service::AuthorityLimits) destroys the key. Three refusals and an answer have fewer than 2^63
-//!   outcomes together, so that they reveal at most 63 bits, the content of 40 coefficients. Refusals of
-//!   bytes that are no ciphertext depend on the bytes only, and reveal nothing about the key.
+//!   refusal](service::AuthorityLimits) destroys the key. Three refusals and an answer have fewer than 2^55
+//!   outcomes together (2^63 in the larger ring), so that they reveal at most 55 bits, the content of 35
+//!   coefficients. A ring of degree 1024 - 35 with 25 bits keeps the ratio of degree and modulus that the
+//!   table allows for 1024 and 26 bits (an estimate: known coefficients shorten the lattice by as many).
+//!   Refusals of bytes that are no ciphertext depend on the bytes only, and reveal nothing about the key.
 //!
 //! # What `at_least` protects against
 //! The number of users is in the ciphertext beside the total, and the adder can change it. The least number
 //! `at_least` therefore protects against users who drop out, and not against an adder that deviates. Such an
 //! adder adds 1000 to the number in the ciphertext of a single user and has it opened, once per batch, or it
-//! combines about three users with different weights within the 59 bits. It learns their values with each
+//! combines a few users with different weights within the bits of an answer. It learns their values with each
 //! user's own part of the noise. The other values of the batch stay hidden under a destroyed key. If the
 //! adder cannot be trusted with this, use two aggregators.
 //!
 //! A true sum reveals nothing about the key, because the answer is exact: it does not contain the noise of
-//! the ciphertexts (Li, Micciancio 2021 show what that noise would reveal).
+//! the ciphertexts (Li, Micciancio 2021 show what that noise would reveal). It is rounded off, so that there
+//! is nothing to flood.
 
 pub mod service;
 
-use ckks::{KeyId, Params, PublicKey};
+use ckks::{KeyId, PublicKey};
 use ckks_secret::SecretKey;
 use rand::CryptoRng;
 use secure_sum::Sum;
-use secure_sum::encrypted::{self, LOGN12_LOGQP105_SUM, MAX_TOTAL, MAX_USERS};
+use secure_sum::encrypted::{self, MAX_TOTAL, SumRing};
 
 /// The reason why a sum was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +49,6 @@ pub enum Error {
     /// Untrusted: bytes that are no ciphertext under this key, or a batch that is not announced.
     #[error(transparent)]
     Sum(#[from] secure_sum::Error),
-    /// From the parameters.
-    #[error(transparent)]
-    Ckks(#[from] ckks::Error),
     /// From the operating system.
     #[error(transparent)]
     Randomness(#[from] host::NoRandomness),
@@ -81,13 +82,13 @@ pub enum Error {
         refusals: u32,
     },
     /// Untrusted: numbers that are outside the range of sums.
-    #[error("the total or the number of users is outside the range of sums of up to {max_users} users", max_users = MAX_USERS)]
+    #[error("the total is above {max_total} in absolute value, or more users are counted than the ring of the batch holds", max_total = MAX_TOTAL)]
     OutOfRange,
 }
 
 /// The secret key of one batch. It is zeroed when this is dropped.
 pub struct Authority {
-    params: Params,
+    ring: &'static SumRing,
     secret: SecretKey,
     public: PublicKey,
     id: KeyId,
@@ -95,20 +96,16 @@ pub struct Authority {
 
 impl Authority {
     /// Generates a key with 128-bit security.
-    ///
-    /// # Errors
-    /// [`Error::Ckks`] if the parameters are not valid.
-    pub fn generate<R: CryptoRng>(rng: &mut R) -> Result<Self, Error> {
-        let params = LOGN12_LOGQP105_SUM.validate()?;
-        let secret = SecretKey::generate(&params, rng);
+    pub fn generate<R: CryptoRng>(ring: &'static SumRing, rng: &mut R) -> Self {
+        let secret = SecretKey::generate(ring.params(), rng);
         let public = ckks_secret::public_key(&secret, rng);
-        let id = public.id(&params);
-        Ok(Self { params, secret, public, id })
+        let id = public.id(ring.params());
+        Self { ring, secret, public, id }
     }
 
-    /// The parameters, for users and adder.
-    pub const fn params(&self) -> &Params {
-        &self.params
+    /// The ring, for users and adder.
+    pub const fn ring(&self) -> &'static SumRing {
+        self.ring
     }
 
     /// The public key, for users. The adder needs its [`id`](PublicKey::id).
@@ -122,15 +119,12 @@ impl Authority {
     /// # Errors
     /// [`Error::Sum`] for bytes that are no ciphertext, [`Error::TooFew`], [`Error::OutOfRange`].
     pub fn open(&self, sum: &[u8], at_least: u32) -> Result<Sum, Error> {
-        let sum = encrypted::read_sum(&self.params, self.id, sum)?;
-        let slot = ckks_secret::decrypt(&self.secret, &sum, 1).with(|slots| slots[0]);
-        let (total, users) = (slot.re.round() as i128, slot.im.round());
-        if !(0.0..=MAX_USERS as f64).contains(&users) || total.abs() > MAX_TOTAL {
-            return Err(Error::OutOfRange);
-        }
-        if users < f64::from(at_least) {
+        let sum = encrypted::read_sum(self.ring, self.id, sum)?;
+        let coefficients = ckks_secret::decrypt_coefficients(&self.secret, &sum);
+        let sum = coefficients.with(|c| self.ring.decode(c)).ok_or(Error::OutOfRange)?;
+        if sum.users < u64::from(at_least) {
             return Err(Error::TooFew { need: at_least });
         }
-        Ok(Sum { total, users: users as u64 })
+        Ok(sum)
     }
 }

@@ -23,7 +23,7 @@ struct Arguments {
     /// Least number of users of a batch. Smaller batches get no key, whatever the adder asks for.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
     at_least: u32,
-    /// The most batches with a key at a time, about 0.4 MB each.
+    /// The most batches with a key at a time, about 0.1 MB each.
     #[arg(long, default_value_t = 256)]
     keys: usize,
     /// Hours after which a key is destroyed, used or not.

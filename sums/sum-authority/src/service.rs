@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use host::lock;
 use rand::CryptoRng;
-use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes, write_opened};
+use secure_sum::encrypted::{SumRing, max_value_bytes, write_opened};
 use secure_sum::http::{Gate, RequestLimits};
 use secure_sum::register::Register;
 use secure_sum::{BatchId, Sum, http};
@@ -28,7 +28,7 @@ use wire::{AccessToken, ProblemType};
 pub struct AuthorityLimits {
     /// The least number of users of a batch, whatever the adder asks for.
     pub at_least: u32,
-    /// The most batches at a time, about 0.4 MB each. Opened batches make room for new ones.
+    /// The most batches at a time, about 0.1 MB each. Opened batches make room for new ones.
     pub keys: usize,
     /// The age at which a key is destroyed, by the next request.
     pub age: Duration,
@@ -72,7 +72,7 @@ impl Key {
     fn public(&self, batch: u64) -> Result<Vec<u8>, Error> {
         match self {
             Self::Whole { authority, .. } => {
-                Ok(ckks::write_public_key(authority.params(), authority.public_key()))
+                Ok(ckks::write_public_key(authority.ring().params(), authority.public_key()))
             }
             Self::Opened { .. } => Err(Error::Opened { batch }),
             Self::Destroyed { refusals } => Err(Error::Destroyed { batch, refusals: *refusals }),
@@ -89,7 +89,7 @@ impl Opener {
     /// Generates a key for `batch` and returns its public half. Each call returns the same key.
     ///
     /// # Errors
-    /// [`Error::FewerThanDemanded`]; [`Error::Opened`] and [`Error::Destroyed`] after the key was destroyed;
+    /// [`Error::FewerThanDemanded`]; [`Error::Sum`] as [`SumRing::for_users`]; [`Error::Opened`] and [`Error::Destroyed`] after the key was destroyed;
     /// as [`Register::announce`].
     pub fn make<R: CryptoRng>(
         &mut self,
@@ -100,7 +100,10 @@ impl Opener {
         if batch.at_least < self.limits.at_least {
             return Err(Error::FewerThanDemanded { got: batch.at_least, need: self.limits.at_least });
         }
-        let new = || Authority::generate(rng).map(|key| Key::Whole { authority: Box::new(key), refusals: 0 });
+        let ring = SumRing::for_users(batch.at_least)?;
+        let new = || -> Result<_, Error> {
+            Ok(Key::Whole { authority: Box::new(Authority::generate(ring, rng)), refusals: 0 })
+        };
         self.batches.announce(batch, now, Key::spent, drop, new)?;
         self.key(batch, now)
     }
@@ -169,7 +172,7 @@ impl Key {
 /// The routes of the authority.
 ///
 /// # Errors
-/// [`Error::Ckks`] if the parameters are not valid.
+/// [`Error::Sum`] if the parameters are not valid.
 pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Error> {
     type Shared = State<Arc<Mutex<Opener>>>;
     async fn make(State(state): Shared, Path(batch): Path<BatchId>) -> Result<Vec<u8>, Error> {
@@ -182,8 +185,7 @@ pub fn routes(opener: Opener, token: Option<&AccessToken>) -> Result<Router, Err
         let opened = lock(&state).open(batch, &body, Instant::now())?;
         Ok(write_opened(&opened).to_vec())
     }
-    let (gate, bytes) =
-        (Gate::new(RequestLimits::default(), token), encrypted_bytes(&LOGN12_LOGQP105_SUM.validate()?));
+    let (gate, bytes) = (Gate::new(RequestLimits::default(), token), max_value_bytes()?);
     let keys = gate.guarded(0, post(make)).merge(gate.open(0, get(key)));
     Ok(http::service(
         Router::new()
@@ -201,7 +203,7 @@ impl IntoResponse for Error {
             Error::Opened { .. } => ProblemType::Opened,
             Error::Destroyed { .. } => ProblemType::Destroyed,
             Error::OutOfRange => ProblemType::OutOfRange,
-            Error::Ckks(_) | Error::Randomness(_) => ProblemType::Internal,
+            Error::Randomness(_) => ProblemType::Internal,
         };
         http::problem(kind, self.to_string())
     }

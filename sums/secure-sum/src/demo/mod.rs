@@ -14,7 +14,7 @@ use clap::Args;
 use host::{lock, os_rng};
 use privacy::budget::Delta;
 use privacy::task::Task;
-use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypted_bytes};
+use secure_sum::encrypted::SumRing;
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, Collector, Error, Party};
 use std::path::Path;
@@ -308,7 +308,7 @@ impl Demo {
         let opened = Instant::now();
         let sum = Party::new(url(adder.address())).opened(batch.id(0)).context("opening the sum")?;
         let seconds = begin.elapsed().as_secs_f64();
-        let params = LOGN12_LOGQP105_SUM.validate()?;
+        let ring = SumRing::for_users(batch.at_least())?;
         // A user who drops out sends nothing.
         let each = |bytes: usize| format!("{:.0}", bytes as f64 / sum.users as f64);
         Self::row("ciphertexts: users asked", invited, "users");
@@ -318,7 +318,7 @@ impl Demo {
         Self::row("ciphertexts: time in all", format!("{seconds:.2}"), "s");
         Self::row("ciphertexts: time a user", format!("{:.0}", 1e6 * seconds / invited as f64), "us");
         Self::row("ciphertexts: time of opening", format!("{:.3}", opened.elapsed().as_secs_f64()), "s");
-        Self::row("ciphertexts: payload a user", 16 + encrypted_bytes(&params), "B");
+        Self::row("ciphertexts: payload a user", 16 + ring.value_bytes(), "B");
         Self::row("ciphertexts: user sends with HTTP", each(relay.passed().sent.len()), "B a user");
         Self::row("ciphertexts: server sends the authority", opening.passed().sent.len(), "B a batch");
         Ok(())

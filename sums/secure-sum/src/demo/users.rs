@@ -9,7 +9,7 @@ use glm::{GlmEnvironment, Instance};
 use privacy::source::Words;
 use privacy::task::DeviceBounds;
 use rand::CryptoRng;
-use secure_sum::encrypted::{LOGN12_LOGQP105_SUM, encrypt};
+use secure_sum::encrypted::{SumRing, encrypt};
 use secure_sum::shuffler::TaskDigest;
 use secure_sum::{BanditTask, Batch, Error, Party, ReportId, reports};
 use std::time::{Duration, Instant};
@@ -128,16 +128,15 @@ impl Users {
     }
 
     fn encrypt<R: CryptoRng>(&self, adder: &Party, authority: &Party, rng: &mut R) -> Result<()> {
-        let params = LOGN12_LOGQP105_SUM.validate()?;
         let (batch, invited, mean) = self.asked()?;
-        let id = batch.id(self.number()?);
-        let (key, _) = authority.key(&params, id)?;
+        let (id, ring) = (batch.id(self.number()?), SumRing::for_users(batch.at_least())?);
+        let (key, _) = authority.key(id)?;
         for _ in 0..invited {
             let value = batch.randomise(reward(mean, rng), rng)?;
             if rng.uniform() < self.dropout {
                 continue;
             }
-            adder.value(id, &random_id(rng), &encrypt(&params, &key, value, rng)?)?;
+            adder.value(id, &random_id(rng), &encrypt(ring, &key, value, rng)?)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use privacy::Ratio;
 use privacy::source::Words;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use secure_sum::encrypted::{Adder, LOGN12_LOGQP105_SUM, SUM_BYTES, Server, encrypt, encrypted_bytes};
+use secure_sum::encrypted::{Adder, SUM_BYTES, Server, SumRing, encrypt};
 use secure_sum::local::{Process, Relay};
 use secure_sum::{Batch, BatchId, Error, Party, Plan, http};
 use std::fmt::Debug;
@@ -48,11 +48,11 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     let process = Process::start(Path::new(PROGRAM), &["--listen", "127.0.0.1:0"]).unwrap();
     let to_authority = Relay::start(process.address()).unwrap();
     let authority = party(to_authority.address());
-    let params = LOGN12_LOGQP105_SUM.validate().unwrap();
+    let ring = SumRing::for_users(40).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let to_server = Relay::start(listener.local_addr().unwrap()).unwrap();
-    let routes = http::adder(Server::new(&params, 2, Duration::from_secs(3600)), authority.clone(), None);
+    let routes = http::adder(Server::new(2, Duration::from_secs(3600)), authority.clone(), None).unwrap();
     runtime.spawn(async move { axum::serve(listener, routes).await });
     let server = party(to_server.address());
 
@@ -68,11 +68,11 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     };
     let batch = Batch::new(&plan).unwrap();
     let id = batch.id(7);
-    refused(party(process.address()).key(&params, id), "not_announced");
-    refused(server.value(id, &[0; 16], &vec![0; encrypted_bytes(&params)]), "not_announced");
+    refused(party(process.address()).key(id), "not_announced");
+    refused(server.value(id, &[0; 16], &vec![0; ring.value_bytes()]), "not_announced");
     server.announce(id).unwrap();
     server.announce(id).unwrap();
-    let (key, _) = party(process.address()).key(&params, id).unwrap();
+    let (key, _) = party(process.address()).key(id).unwrap();
     let (mut steps, mut values, mut total, mut sent) = (0, Vec::new(), 0, Vec::new());
     for user in 0..36u64 {
         if user == 35 {
@@ -82,12 +82,12 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
         let value = step + batch.mechanism().noise(&mut rng).unwrap();
         (steps, total) = (steps + step, total + value);
         values.push(value);
-        let ciphertext = encrypt(&params, &key, value, &mut rng).unwrap();
+        let ciphertext = encrypt(ring, &key, value, &mut rng).unwrap();
         let name: [u8; 16] = std::array::from_fn(|_| rng.word() as u8);
         server.value(id, &name, &ciphertext).unwrap();
         // A retry changes nothing; another value under the name is refused.
         server.value(id, &name, &ciphertext).unwrap();
-        let other = encrypt(&params, &key, 5, &mut rng).unwrap();
+        let other = encrypt(ring, &key, 5, &mut rng).unwrap();
         refused(server.value(id, &name, &other), "duplicate");
         sent.push(ciphertext);
     }
@@ -102,17 +102,14 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
     let view = to_authority.passed();
     let asked = bodies(&view.sent);
     // First the key is made.
-    assert_eq!(
-        asked.iter().map(Vec::len).collect::<Vec<_>>(),
-        [0, encrypted_bytes(&params), encrypted_bytes(&params)]
-    );
+    assert_eq!(asked.iter().map(Vec::len).collect::<Vec<_>>(), [0, ring.value_bytes(), ring.value_bytes()]);
     assert_eq!(asked[1], asked[2]);
     assert!(!sent.contains(&asked[1]));
     let answers = bodies(&view.answered);
     assert_eq!(answers[1..].iter().map(Vec::len).collect::<Vec<_>>(), [SUM_BYTES; 2]);
     // The server: names and ciphertexts of one length.
     let to_server = bodies(&to_server.passed().sent);
-    let length = 16 + encrypted_bytes(&params);
+    let length = 16 + ring.value_bytes();
     assert!(to_server.iter().all(|b| b.is_empty() || b.len() == length));
     // In all that passed: no value, and no sum without its noise.
     let secret: Vec<i128> = values.into_iter().filter(|v| v.abs() > 1).chain([steps]).collect();
@@ -124,12 +121,12 @@ fn views_hold_ciphertexts_and_one_noised_sum() {
 
     // A server that strays: another sum of the batch, a single user, too few, another key, no ciphertext.
     refused(authority.open(id, &sent[0]), "opened");
-    refused(authority.key(&params, id), "opened");
+    refused(authority.key(id), "opened");
     let next = batch.id(8);
     refused(authority.open(next, &sent[0]), "not_announced");
     server.announce(next).unwrap();
-    let (key, _) = authority.key(&params, next).unwrap();
-    let one = encrypt(&params, &key, 1, &mut rng).unwrap();
+    let (key, _) = authority.key(next).unwrap();
+    let one = encrypt(ring, &key, 1, &mut rng).unwrap();
     refused(authority.open(next, &one), "too_few");
     refused(authority.open(BatchId { at_least: 1, ..next }, &one), "not_announced");
     refused(authority.open(next, &sent[0]), "bad_ciphertext");
@@ -153,7 +150,7 @@ fn attack_strangers_cannot_use_up_the_keys() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("token");
     std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
-    let params = LOGN12_LOGQP105_SUM.validate().unwrap();
+    let ring = SumRing::for_users(40).unwrap();
     let mut rng = ChaCha20Rng::seed_from_u64(42);
     for guarded in [true, false] {
         let mut arguments = vec!["--listen", "127.0.0.1:0", "--at-least", "2", "--keys", "2"];
@@ -165,21 +162,21 @@ fn attack_strangers_cannot_use_up_the_keys() {
         let adder = stranger.clone().with_token(Some(AccessToken::open(&file).unwrap()));
         let batch = |number| BatchId { number, at_least: 2 };
         for number in 100..102 {
-            assert_eq!(stranger.make_key(&params, batch(number)).is_err(), guarded);
+            assert_eq!(stranger.make_key(batch(number)).is_err(), guarded);
         }
         if !guarded {
-            refused(adder.make_key(&params, batch(200)), "full");
+            refused(adder.make_key(batch(200)), "full");
             continue;
         }
-        refused(stranger.make_key(&params, batch(100)), "no_token");
-        refused(adder.make_key(&params, BatchId { number: 1, at_least: 1 }), "too_few");
+        refused(stranger.make_key(batch(100)), "no_token");
+        refused(adder.make_key(BatchId { number: 1, at_least: 1 }), "too_few");
         for number in 1..=5 {
-            let (key, name) = adder.make_key(&params, batch(number)).unwrap();
+            let (key, name) = adder.make_key(batch(number)).unwrap();
             // Users show nothing, and get the same.
-            assert_eq!(stranger.key(&params, batch(number)).unwrap().1, name);
-            let mut sum = Adder::new(&params, name);
+            assert_eq!(stranger.key(batch(number)).unwrap().1, name);
+            let mut sum = Adder::new(ring, name);
             for value in [-3, -4] {
-                sum.add(&encrypt(&params, &key, value, &mut rng).unwrap()).unwrap();
+                sum.add(&encrypt(ring, &key, value, &mut rng).unwrap()).unwrap();
             }
             refused(stranger.open(batch(number), &sum.to_bytes()), "no_token");
             let opened = adder.open(batch(number), &sum.to_bytes()).unwrap();
@@ -187,9 +184,9 @@ fn attack_strangers_cannot_use_up_the_keys() {
             assert_eq!(adder.open(batch(number), &sum.to_bytes()).unwrap(), opened);
         }
         for number in 6..8 {
-            adder.make_key(&params, batch(number)).unwrap();
+            adder.make_key(batch(number)).unwrap();
         }
-        refused(adder.make_key(&params, batch(8)), "full");
+        refused(adder.make_key(batch(8)), "full");
     }
     // One user's value is no sum.
     for few in ["0", "1"] {
