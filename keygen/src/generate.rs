@@ -1,10 +1,10 @@
 use crate::Error;
 use ckks::{GaloisElement, KeyId, KeyStorage, Params, ParamsSpec, PublicKey, Security};
 use ckks_secret::SecretKey;
-use protocol::{GaloisKey, KeyPlan, ScoreRing, Shape};
+use protocol::{AnswerKeys, GaloisKey, KeyPlan, ScoreRing, Shape};
 use rand::CryptoRng;
 use std::io::Write;
-use wire::{AccessToken, BundleKind, BundleWriter, Manifest, ScoresManifest, SecretBundle};
+use wire::{AccessToken, AnswersManifest, BundleKind, BundleWriter, Manifest, ScoresManifest, SecretBundle};
 
 /// A request for a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +50,19 @@ pub fn generate<R: CryptoRng>(
     let large = RingKeys::large(&plan, rng)?;
     let scores = plan.scores.map(|ring| RingKeys::scores(ring, rng)).transpose()?;
     let token = AccessToken::generate(rng);
-    let stated = |frames: fn(&RingKeys) -> u32| {
-        let scores = scores.as_ref().map(|ring| ScoresManifest::new(&ring.params, ring.key_id, frames(ring)));
+    let answers = match (plan.answers, &scores) {
+        (Some(plan), Some(scores)) => Some((plan.params.validate()?, plan, scores)),
+        _ => None,
+    };
+    let stated = |frames: fn(&RingKeys) -> u32, of_answers: fn(&AnswerKeys) -> u32| {
+        let scores = answers.as_ref().map(|(params, plan, ring)| {
+            let answers = AnswersManifest::new(params, of_answers(plan));
+            ScoresManifest::new(&ring.params, ring.key_id, frames(ring), answers)
+        });
         (frames(&large), scores)
     };
     // A secret bundle has one key of each ring, and the token.
-    let (keys, of_scores) = stated(|_| 1);
+    let (keys, of_scores) = stated(|_| 1, |_| 0);
     let digest = token.digest();
     let (params, key_id) = (&large.params, large.key_id);
     let manifest = Manifest::new(params, key_id, shape, created, keys + 1, digest, of_scores);
@@ -64,15 +71,20 @@ pub fn generate<R: CryptoRng>(
     let frame = large.secret_key.to_bytes(key_id);
     let (_, secret_bytes) = SecretBundle::write(&manifest, &frame, frame_of_scores, &token, secret)?;
 
-    let (frames, of_scores) = stated(RingKeys::public_frames);
+    let of_answers = |plan: &AnswerKeys| (plan.switch + plan.rotations.len()) as u32;
+    let (frames, of_scores) = stated(RingKeys::public_frames, of_answers);
     let manifest = Manifest::new(params, key_id, shape, created, frames, digest, of_scores);
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest, public)?;
     let mut done = 0;
+    let mut progress = || {
+        done += 1;
+        progress(done, manifest.frames);
+    };
     for ring in [&large].into_iter().chain(&scores) {
-        ring.write(&mut writer, rng, || {
-            done += 1;
-            progress(done, manifest.frames);
-        })?;
+        ring.write(&mut writer, rng, &mut progress)?;
+    }
+    if let Some((params, plan, scores)) = &answers {
+        write_answer_keys(params, plan, &large.secret_key, scores, &mut writer, rng, &mut progress)?;
     }
     let (_, public_bytes) = writer.finish()?;
     let security = params.spec().security;
@@ -148,6 +160,31 @@ impl RingKeys {
         }
         Ok(())
     }
+}
+
+/// Generates and writes the keys of answers, whose parameters are `params`, one after the other.
+fn write_answer_keys<W: Write, R: CryptoRng>(
+    params: &Params,
+    plan: &AnswerKeys,
+    large: &SecretKey,
+    scores: &RingKeys,
+    writer: &mut BundleWriter<W>,
+    rng: &mut R,
+    mut progress: impl FnMut(),
+) -> Result<(), Error> {
+    let (secret, key_id) = (scores.secret_key.under(params), scores.key_id);
+    for number in 0..plan.switch {
+        let key = ckks_secret::ring_switch_key(large, &secret, number, rng);
+        writer.frame(&ckks::write_ring_switch_key(params, key_id, number, &key))?;
+        progress();
+    }
+    for &k in &plan.rotations {
+        let element = GaloisElement::rotation(params, k);
+        let key = ckks_secret::galois_key(&secret, element, params.max_level(), rng);
+        writer.frame(&ckks::write_key_switch_key(params, key_id, Some(element), &key))?;
+        progress();
+    }
+    Ok(())
 }
 
 fn check_security(params: &ParamsSpec, toy: bool) -> Result<(), Error> {

@@ -173,7 +173,11 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     print_manifest(reader.manifest())?;
     say!("frames        not checked here: server and device check them when they load the bundle");
     let large = reader.manifest().params().with_context(|| path.display().to_string())?;
-    reader.manifest().scores(&large).with_context(|| path.display().to_string())?;
+    if let Some((ring, stated, _)) =
+        reader.manifest().scores(&large).with_context(|| path.display().to_string())?
+    {
+        stated.answers(ring, &large).with_context(|| path.display().to_string())?;
+    }
     Ok(())
 }
 
@@ -189,6 +193,7 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
         say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
         say!("  fingerprint {}", scores.fingerprint);
         say!("  key id      {}", scores.key_id);
+        say!("  answers     log2(QP) {:.1}", scores.answers.log2_qp);
     }
     say!("created       {}", m.created_at());
     Ok(())

@@ -116,8 +116,8 @@ fn engines(bundle: PublicBundle) -> Result<(Engine, Option<PackedEngine>, Manife
     let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
     let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
     let packed = match scores {
-        Some(ScoreKeys { ring, params, public_key, key_id, keys }) => {
-            Some(PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys)?)
+        Some(ScoreKeys { ring, params, public_key, key_id, keys, switch }) => {
+            Some(PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?)
         }
         None => None,
     };

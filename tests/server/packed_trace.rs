@@ -250,7 +250,10 @@ fn trace_conditions_that_cannot_work_are_refused() {
         let problem = server.device().post("/bandits", &serde_json::to_vec(config).unwrap()).problem();
         assert!(problem.detail.contains(why), "{}", problem.detail);
     };
-    refused(&BanditConfig { answers: Answers::Scores, ..traced() }, "no circuit compares the trace");
+    refused(
+        &BanditConfig { answers: Answers::Scores, open_model: true, ..traced() },
+        "no circuit compares the trace",
+    );
     refused(&BanditConfig { unanswered: 64, ..traced() }, "the trace can reach");
     let mut other = traced();
     other.linear.schedule = Schedule::Trace;

@@ -204,22 +204,6 @@ impl Argmax {
         alg.mul_plain(products, &mask)
     }
 
-    /// Step 4 for one user: as [`Self::one_hot`], with the slots of all other users 0. Takes 1 level.
-    ///
-    /// # Errors
-    /// [`Error::Range`] unless there is a user `user`; otherwise those of the algebra.
-    pub fn one_hot_of<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        products: &A::Vector,
-        user: usize,
-    ) -> Result<A::Vector, A::Error> {
-        in_range("user", user as f64, 0.0, self.users as f64 - 1.0)?;
-        let mut mask = vec![Complex64::ZERO; self.stride()];
-        mask[user * self.block] = Complex64::ONE;
-        alg.mul_plain(products, &mask)
-    }
-
     /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, and near 0 otherwise. All other
     /// slots are 0. Takes 1 level.
     ///
@@ -380,11 +364,10 @@ mod tests {
         let v = alg.fresh_real(&[0.0], argmax.depth()).unwrap();
         let products = argmax.products(&alg, &v).unwrap();
         assert!(argmax.spare_result(&alg, &products, 1.0).is_err());
-        assert!(argmax.one_hot_of(&alg, &products, 1).is_err());
     }
 
-    /// The answer of every user of a full vector is that of the user alone, bit for bit, whatever the others
-    /// hold. The least block, of K slots, has room for the pairs.
+    /// The entries of every user of a full vector are those of the user alone, bit for bit, whatever the
+    /// others hold, and all other slots are 0. The least block, of K slots, has room for the pairs.
     #[test]
     fn users_side_by_side_get_what_each_gets_alone() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
@@ -405,16 +388,11 @@ mod tests {
             for (b, scores) in scores.iter().enumerate() {
                 let v = one.fresh_real(&place(scores, block, None), alone.depth()).unwrap();
                 let want = alone.one_hot(&one, &alone.products(&one, &v).unwrap()).unwrap().real();
-                let got = packed.one_hot_of(&all, &products, b).unwrap().real();
                 for (a, want) in want.iter().step_by(block).enumerate() {
-                    assert_eq!(
-                        (got[(a * users + b) * block], whole[(a * users + b) * block]),
-                        (*want, *want)
-                    );
+                    assert_eq!(whole[(a * users + b) * block], *want);
                 }
-                let mine = |j: &usize| j.is_multiple_of(block) && j / block % users == b;
-                assert!((0..got.len()).filter(|j| !mine(j)).all(|j| got[j] == 0.0), "user {b}");
             }
+            assert!((0..whole.len()).filter(|j| !j.is_multiple_of(block)).all(|j| whole[j] == 0.0));
         }
     }
 }

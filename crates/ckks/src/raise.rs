@@ -19,6 +19,7 @@ use crate::wide::from_wide;
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use std::sync::Arc;
 
 /// The coefficients of the small ring that become real and imaginary part of each slot of the large ring.
 pub type Places = Vec<[Option<usize>; 2]>;
@@ -29,8 +30,8 @@ pub type Places = Vec<[Option<usize>; 2]>;
 pub struct Raise {
     small: Params,
     large: Params,
-    encoder: WideEncoder,
-    places: Places,
+    encoder: Arc<WideEncoder>,
+    places: Arc<Places>,
     log_scale: u32,
     level: usize,
 }
@@ -51,7 +52,6 @@ impl Raise {
         log_scale: u32,
         level: usize,
     ) -> Result<Self, Error> {
-        large.check_level(Op::Encode, level)?;
         if places.len() != large.max_slots() {
             return Err(Error::SlotCount { op: Op::Encode, got: places.len(), max: large.max_slots() });
         }
@@ -64,13 +64,27 @@ impl Raise {
                 "q has {log_q:.1} bits, of which a raise takes at most {MAX_WIDE_BITS}"
             )));
         }
-        let (from, to) = (f64::from(log_scale), large.scale(level).log2());
+        let (small, large) = (small.clone(), large.clone());
+        let encoder = Arc::new(WideEncoder::new(large.spec().log_n));
+        Raise { small, large, encoder, places: Arc::new(places), log_scale, level }.at_level(level)
+    }
+
+    /// The same raise to another level. It shares the tables.
+    ///
+    /// # Errors
+    /// As [`Self::new`], for the level and its scale.
+    pub fn at_level(&self, level: usize) -> Result<Self, Error> {
+        self.large.check_level(Op::Encode, level)?;
+        let (from, to) = (f64::from(self.log_scale), self.large.scale(level).log2());
         if from < to {
             return Err(Error::ScaleMismatch { op: Op::Encode, left: from, right: to });
         }
-        let (small, large) = (small.clone(), large.clone());
-        let encoder = WideEncoder::new(large.spec().log_n);
-        Ok(Raise { small, large, encoder, places, log_scale, level })
+        Ok(Raise { level, ..self.clone() })
+    }
+
+    /// The level of raised ciphertexts.
+    pub fn level(&self) -> usize {
+        self.level
     }
 
     /// The parameters of the small ring.

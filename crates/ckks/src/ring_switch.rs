@@ -58,6 +58,11 @@ impl RingSwitch {
         self.keys.len()
     }
 
+    /// Bytes in memory of the keys of the switch and of the evaluator.
+    pub fn bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.bytes()).sum::<usize>() + self.small.keys().bytes()
+    }
+
     /// The evaluator of the small ring.
     pub fn small(&self) -> &Evaluator {
         &self.small

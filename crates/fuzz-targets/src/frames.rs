@@ -59,7 +59,8 @@ pub(crate) fn ciphertext(input: &[u8]) {
     });
 }
 
-/// A public key or a key-switch key. One that is read is written again with the same bytes.
+/// A public key, a key-switch key or a key of a ring switch. One that is read is written again with the same
+/// bytes.
 pub(crate) fn key(input: &[u8]) {
     let (params, id) = fixture();
     with_digest(input, |bytes| {
@@ -68,6 +69,9 @@ pub(crate) fn key(input: &[u8]) {
         }
         if let Ok((element, key)) = ckks::read_key_switch_key(params, *id, bytes) {
             assert!(ckks::write_key_switch_key(params, *id, element, &key) == bytes);
+        }
+        if let Ok((number, key)) = ckks::read_ring_switch_key(params, *id, bytes) {
+            assert!(ckks::write_ring_switch_key(params, *id, number, &key) == bytes);
         }
     });
 }

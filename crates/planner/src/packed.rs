@@ -7,7 +7,7 @@ use crate::{Error, kernel};
 use ckks::{Params, ciphertext_bytes, partial_ciphertext_bytes};
 use helba::Scalars;
 use helba::packed::circuit::PackedCircuit;
-use protocol::levels::DecisionLevels;
+use protocol::levels::{DecisionLevels, products_level};
 use protocol::{BanditConfig, Decisions, PackedPlan, ScoreLayout, ScoreRing, Shape};
 use rns::Kernel;
 use serde::Serialize;
@@ -19,7 +19,8 @@ pub struct PackedCosts {
     pub ring_degree: usize,
     /// The most users of an evaluation.
     pub users: usize,
-    /// Levels of an evaluation by step; they add up to the level of raised scores.
+    /// Levels of an evaluation of several users by step; they add up to the level of raised scores. A user
+    /// alone takes no mask.
     pub depth: Vec<Depth>,
     /// Messages.
     pub messages: Vec<MessageCost>,
@@ -57,7 +58,8 @@ impl PackedCosts {
             step("square root", levels.square_root),
             step("comparison", levels.comparison),
             step("product over a row of pairs", levels.row_product),
-            step("answers' masks", plan.scores_level + levels.answer_mask - levels.after_scores()),
+            step("fold of the answers", products_level(1)),
+            step("answers' masks", products_level(2) - products_level(1)),
         ];
         // The number of operations does not depend on values, so that any scalars serve.
         let circuit = PackedCircuit::new(&config, Scalars::new(&config, 1, 0), shape, params.max_slots())?;
@@ -80,7 +82,7 @@ impl PackedCosts {
             ring_degree: ring.n(),
             users: plan.users,
             depth,
-            messages: messages(&config, &plan, params, &small, ring),
+            messages: messages(&config, &plan, params, &small, ring)?,
             operations: circuit.operations(),
             seconds: [1, 2].into_iter().map(seconds).collect::<Result<_, _>>()?,
         })
@@ -93,16 +95,18 @@ fn messages(
     params: &Params,
     small: &Params,
     ring: ScoreRing,
-) -> Vec<MessageCost> {
+) -> Result<Vec<MessageCost>, Error> {
+    let answers = ring.answers(params.spec()).validate()?;
     let top = small.max_level();
     let numbers = ScoreLayout::new(config, plan, ring).numbers();
     let deep = |level, seeded| ciphertext_bytes(params, level, seeded);
-    [
+    let messages = [
         ("contexts, to the server", ciphertext_bytes(small, top, true)),
-        ("answer, to the device", deep(plan.answer_level, false)),
+        ("answer, to the device", ciphertext_bytes(&answers, plan.answer_level, false)),
         ("feedback, to the server", partial_ciphertext_bytes(small, top, numbers)),
         ("masked scores, to a raiser, once an evaluation", ciphertext_bytes(small, top, false)),
         ("raised scores, to the server, once an evaluation", deep(plan.scores_level, true)),
+        ("raised scores of a user alone, to the server", deep(plan.alone_level, true)),
         ("masked statistics, to a raiser, once a batch", ciphertext_bytes(small, top, false)),
         ("raised statistics, to the server, once a batch", deep(plan.statistics_level, true)),
         ("masked model, to a raiser, once a batch", deep(plan.refresh_level, false)),
@@ -110,9 +114,8 @@ fn messages(
             "model in both rings, to the server, once a batch",
             deep(plan.model_level, true) + ciphertext_bytes(small, top, true),
         ),
-    ]
-    .map(|(what, bytes)| MessageCost { what, bytes: bytes as u64 })
-    .into()
+    ];
+    Ok(messages.map(|(what, bytes)| MessageCost { what, bytes: bytes as u64 }).into())
 }
 
 impl std::fmt::Display for PackedCosts {

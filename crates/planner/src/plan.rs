@@ -340,6 +340,12 @@ fn key_costs(params: &Params, keys: &KeyPlan) -> Result<Vec<KeyCost>, Error> {
             switch_cost("packing of scores", &params, galois, &packing),
         ]);
     }
+    if let Some(answers) = &keys.answers {
+        let params = answers.params.validate()?;
+        let level = params.max_level();
+        let keys = vec![(level, KeyStorage::Expanded); answers.switch + answers.rotations.len()];
+        costs.push(switch_cost("ring switch and fold of answers", &params, params.galois_gadget(), &keys));
+    }
     Ok(costs)
 }
 

@@ -175,11 +175,13 @@ impl BanditConfig {
         self.check_threshold(batch)?;
         self.check_sizes()?;
         let top = params.max_level();
-        let decision = DecisionLevels::new(self, shape)?.after_scores();
-        self.check_depth(decision, top)?;
+        let levels = DecisionLevels::new(self, shape)?;
+        let [alone_level, scores_level] = [1, 2].map(|users| levels.packed(users));
+        self.check_depth(scores_level, top)?;
         let (steps, update) = self.update_levels(batch, shape, top)?;
         Ok(PackedPlan {
-            scores_level: decision,
+            alone_level,
+            scores_level,
             statistics_level: update,
             // A transform takes a level, so that the old model is one level above the statistics.
             model_level: update + 1,
@@ -412,7 +414,9 @@ pub struct Plan {
 /// The public levels and sizes of a bandit with packed decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedPlan {
-    /// The level of raised scores, which is the depth of what follows.
+    /// The level of raised scores of an evaluation with one user, which is the depth of what follows.
+    pub alone_level: usize,
+    /// The same with several users.
     pub scores_level: usize,
     /// The level of raised statistics.
     pub statistics_level: usize,
@@ -430,4 +434,11 @@ pub struct PackedPlan {
     pub model_slots: usize,
     /// The scaling s of the statistics V/s and g/s.
     pub design_scale: f64,
+}
+
+impl PackedPlan {
+    /// The level of raised scores of an evaluation with `users` users.
+    pub fn raise_level(&self, users: usize) -> usize {
+        if users > 1 { self.scores_level } else { self.alone_level }
+    }
 }

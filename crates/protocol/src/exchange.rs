@@ -24,10 +24,15 @@ pub const ANSWER_FLOOD_BITS: u32 = 11;
 /// noise, so that its answer does not depend on the noise of the ciphertext, which the server may know.
 pub const TRACE_FLOOD_BITS: u32 = 4;
 
-/// The bits b of the noise that the server adds to an answer of a packed decision. All slots of the ring are
-/// used there, so that this gives an entry the noise that [`ANSWER_FLOOD_BITS`] gives a few slots: a standard
-/// deviation of 0.009 at N = 2¹⁵. What a mask leaves of a neighbour's answer is below 2⁻²⁴.
-pub const PACKED_FLOOD_BITS: u32 = 13;
+/// The bits b of the noise that the server adds to an answer of a packed decision, in the ring of answers.
+/// All slots of it are used, so that this gives an entry the noise that [`ANSWER_FLOOD_BITS`] gives a few
+/// slots: a standard deviation of 0.009 at N' = 2¹³.
+///
+/// It is ± 2²⁰ units of a coefficient. The rounding of a mask leaves 0.3 units of its neighbours' values in a
+/// coefficient (root mean square, for values of 1), and that of the product half a unit at most: 0.8·N' units
+/// in all coefficients together. The distance of an answer from one without neighbours is therefore some 2⁻⁸,
+/// but for the error of the evaluation in the user's own slots, which the noise blurs and does not hide.
+pub const PACKED_FLOOD_BITS: u32 = 12;
 
 /// The bits b of the noise that the server adds to the scores of the open tier
 /// ([`Answers::Scores`](crate::Answers::Scores)), in units of their range. It is 2⁸ times the noise of a

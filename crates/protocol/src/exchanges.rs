@@ -11,6 +11,8 @@ pub enum TaskKind {
     Scores {
         /// The factor, above 0 and at most [`MOST_FACTOR`].
         factor: f64,
+        /// Whether the evaluation has one user, which takes a level less ([`PackedPlan::raise_level`]).
+        alone: bool,
     },
     /// Raise the sum of a batch ([`Exchanges::statistics`]).
     Sum,
@@ -26,8 +28,10 @@ pub const MOST_FACTOR: f64 = 4096.0;
 pub struct Exchanges {
     /// The coefficients of contexts, model and statistics.
     pub layout: ScoreLayout,
-    /// Scores become slots at the level of the plan.
-    pub scores: Raise,
+    /// Scores of one user become slots at the level of the plan for them.
+    pub alone: Raise,
+    /// Scores of several users become slots at the level of the plan for them.
+    pub shared: Raise,
     /// A sum of feedbacks becomes statistics.
     pub statistics: Raise,
     /// A model becomes the coefficients that contexts are multiplied by.
@@ -50,10 +54,16 @@ impl Exchanges {
         let layout = ScoreLayout::new(config, plan, ring);
         let slots = large.max_slots();
         let raise = |places, level| Raise::new(small, large, places, LOG_SCORE, level);
-        let scores = raise(layout.raised_scores(slots), plan.scores_level)?;
+        let shared = raise(layout.raised_scores(slots), plan.scores_level)?;
+        let alone = shared.at_level(plan.alone_level)?;
         let statistics = raise(layout.raised_statistics(slots), plan.statistics_level)?;
         let (level, count, scale) = (plan.refresh_level, plan.model_slots, large.scale(plan.model_level));
         let model = SlotsToCoefficients::new(large, small, level, count, scale, &layout.model())?;
-        Ok(Exchanges { layout, scores, statistics, model })
+        Ok(Exchanges { layout, alone, shared, statistics, model })
+    }
+
+    /// The raise of the scores of an evaluation with one user, or with several.
+    pub fn scores(&self, alone: bool) -> &Raise {
+        if alone { &self.alone } else { &self.shared }
     }
 }

@@ -4,8 +4,8 @@
 //! rotation has a key of its level.
 
 use crate::levels::DecisionLevels;
-use crate::{BanditConfig, Error, ScoreRing, Shape};
-use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec};
+use crate::{AnswerLayout, BanditConfig, Error, ScoreRing, Shape};
+use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec};
 use std::collections::BTreeMap;
 
 /// The parameter sets of keys, the fastest first.
@@ -32,6 +32,29 @@ pub struct KeyPlan {
     /// The ring of scores, if the shape fits into one. It has a secret key of its own, and keys of its top
     /// level: relinearisation and [`ckks::pack_elements`].
     pub scores: Option<ScoreRing>,
+    /// The keys of answers, if there is a ring of scores.
+    pub answers: Option<AnswerKeys>,
+}
+
+/// The keys that take the entries of a packed evaluation from the large ring into answers, all at the top
+/// level of their parameters and under the secret of the ring of scores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerKeys {
+    /// The parameters of answers ([`ScoreRing::answers`]).
+    pub params: PrefixSpec,
+    /// r, the number of keys of the [`ckks::RingSwitch`].
+    pub switch: usize,
+    /// The rotations of the fold ([`AnswerLayout::rotations`]).
+    pub rotations: Vec<i64>,
+}
+
+impl AnswerKeys {
+    /// The keys beside a large ring with the set `large`.
+    pub fn new(ring: ScoreRing, shape: Shape, large: &ParamsSpec) -> Self {
+        let slots = 1 << (large.log_n - 1);
+        let rotations = AnswerLayout::new(ring, shape, slots).rotations().collect();
+        AnswerKeys { params: ring.answers(large), switch: 2 * slots / ring.n(), rotations }
+    }
 }
 
 /// The map of the slots of a Galois key.
@@ -128,7 +151,8 @@ impl KeyPlan {
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
         let scores = ScoreRing::beside(&params, shape);
-        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect(), scores })
+        let answers = scores.map(|ring| AnswerKeys::new(ring, shape, &params));
+        Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect(), scores, answers })
     }
 }
 

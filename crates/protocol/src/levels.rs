@@ -13,6 +13,13 @@ pub const REFRESH_LEVEL: usize = 2;
 /// The level of an answer.
 pub const ANSWER_LEVEL: usize = 0;
 
+/// The level at which the entries of a packed evaluation leave the large ring: one for the fold into the
+/// small ring, and where several users share the evaluation, one for the mask of each. A user alone has no
+/// neighbour, and the fold keeps its entries alone.
+pub fn products_level(users: usize) -> usize {
+    ANSWER_LEVEL + if users > 1 { 2 } else { 1 }
+}
+
 /// The levels of each step of a decision, in their order. Their sum is the level of the contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionLevels {
@@ -56,12 +63,13 @@ impl DecisionLevels {
 
     /// The sum of all steps.
     pub fn total(&self) -> usize {
-        self.product + self.mask + self.after_scores()
+        self.product + self.mask + self.square_root + self.comparison + self.row_product + self.answer_mask
     }
 
-    /// The sum of the steps after the scores, which packed decisions compute in a ring of their own.
-    pub fn after_scores(&self) -> usize {
-        self.square_root + self.comparison + self.row_product + self.answer_mask
+    /// The levels of an evaluation of `users` users after the scores, which packed decisions compute in a
+    /// ring of their own. In place of the answer mask there are the steps after [`products_level`].
+    pub fn packed(&self, users: usize) -> usize {
+        self.square_root + self.comparison + self.row_product + products_level(users)
     }
 }
 

@@ -16,6 +16,7 @@
 //! | Σ xxᵀ of the batch | *trace statistics* |
 //! | s | scaling of the statistics, [`Plan::design_scale`] |
 
+mod answers;
 mod config;
 mod error;
 pub mod exchange;
@@ -28,11 +29,12 @@ mod newton;
 mod scores;
 mod shape;
 
+pub use answers::AnswerLayout;
 pub use config::{Answers, BanditConfig, Decisions, INVERSE_TOLERANCE, PackedPlan, Plan};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, QuestionId, Receipt, RefreshId, Status};
-pub use key_plan::{Automorphism, GaloisKey, KeyPlan};
+pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
 pub use newton::{Factors, warm_steps};
 pub use scores::{LOG_FACTOR, LOG_SCORE, ScoreLayout, ScoreRing};

@@ -23,8 +23,9 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::layout::check_features;
-use crate::{BanditConfig, Error, PackedPlan, Shape};
-use ckks::{ParamsSpec, Places, Security, Term};
+use crate::levels::products_level;
+use crate::{AnswerLayout, BanditConfig, Error, PackedPlan, Shape};
+use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 
 /// log₂ of the scale of contexts and model.
 pub const LOG_FACTOR: u32 = 22;
@@ -60,6 +61,19 @@ impl ScoreRing {
     /// N'.
     pub fn n(&self) -> usize {
         1 << self.params.log_n
+    }
+
+    /// The parameters of the answers beside a large ring with the set `large`: its three lowest primes in
+    /// this ring, and one special prime.
+    ///
+    /// Answers are encrypted under the secret of the ring of scores. The attacks that the security table
+    /// prices take samples (a, a·t + e) modulo q of one secret, as many as they like. Their cost falls with
+    /// q/σ, so that a sample of the smaller modulus in place of one of the larger is never of use to them,
+    /// and the larger modulus of both rings is what must be within the table. This is a statement about known
+    /// attacks. There is no reduction from one modulus, as there is between the levels of one chain: the
+    /// product of both moduli has some 300 bits.
+    pub fn answers(&self, large: &ParamsSpec) -> PrefixSpec {
+        PrefixSpec { large: *large, log_n: self.params.log_n, depth: products_level(2), log_p: &[50] }
     }
 
     /// B, the number of users of an evaluation of `slots` slots.
@@ -234,11 +248,12 @@ impl ScoreLayout {
     /// The coefficients of a pack that become the scores of its users.
     pub fn raised_scores(&self, slots: usize) -> Places {
         let (count, gap) = (self.shape.arm_slots, self.ring.gap);
+        let answers = self.answers(slots);
         let mut out = vec![[None; 2]; slots];
         for arm in 0..count {
             for user in self.first_user..self.places {
                 let z = 2 * arm * gap + self.position(user);
-                out[self.user_slot(arm, user, slots)] = [Some(z), Some(z + gap)];
+                out[answers.product_slot(arm, user)] = [Some(z), Some(z + gap)];
             }
         }
         if self.first_user > 0 {
@@ -262,11 +277,9 @@ impl ScoreLayout {
         self.first_user..self.places
     }
 
-    /// The slot of an arm of a user among `slots`.
-    fn user_slot(&self, arm: usize, user: usize, slots: usize) -> usize {
-        let count = self.shape.arm_slots;
-        // B is the number of users that the slots hold, which is more than a pack of two arms has.
-        (arm * (slots / (count * count)) + user) * count
+    /// The layout of the entries beside a large ring of `slots` slots.
+    pub fn answers(&self, slots: usize) -> AnswerLayout {
+        AnswerLayout::new(self.ring, self.shape, slots)
     }
 
     /// The coefficients of a sum of feedbacks that become slots of the statistics ([`crate::Layout`]).
@@ -291,9 +304,10 @@ impl ScoreLayout {
         1.0 / self.design_scale
     }
 
-    /// The entry of each arm of `user` in a decrypted answer of `slots` slots.
-    pub fn action_values(&self, slots: &[num_complex::Complex64], user: usize) -> Vec<f64> {
-        (0..self.arms).map(|arm| slots[self.user_slot(arm, user, slots.len())].re).collect()
+    /// The entry of each arm of `user` in a decrypted answer, beside a large ring of `large` slots.
+    pub fn action_values(&self, slots: &[num_complex::Complex64], user: usize, large: usize) -> Vec<f64> {
+        let layout = self.answers(large);
+        (0..self.arms).map(|arm| slots[layout.slot(arm, user)].re).collect()
     }
 
     /// z and u of each arm, from the decrypted coefficients of a product at the scale 2^[`LOG_SCORE`].
@@ -399,7 +413,7 @@ mod tests {
         let (with, without) = (traced.raised_scores(slots), public.raised_scores(slots));
         assert_eq!(with[0], [None, Some(0)]);
         let changed: Vec<usize> = (1..slots).filter(|&slot| with[slot] != without[slot]).collect();
-        assert_eq!(changed, [1, 2, 3].map(|arm| traced.user_slot(arm, 0, slots)));
+        assert_eq!(changed, [1, 2, 3].map(|arm| traced.answers(slots).product_slot(arm, 0)));
         assert!(changed.iter().all(|&slot| with[slot] == [None, None]));
         for user in traced.users() {
             assert_eq!(traced.user_at(traced.position(user)), user);

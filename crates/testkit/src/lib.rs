@@ -14,11 +14,12 @@ pub use twin::ClearTwin;
 use circuits::Chebyshev;
 use ckks::{
     Ciphertext, EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, Params, Plaintext, PublicKey,
+    RingSwitch,
 };
 use ckks_secret::SecretKey;
 use num_complex::Complex64;
-use protocol::KeyPlan;
-use rand::SeedableRng;
+use protocol::{AnswerKeys, KeyPlan};
+use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
 
@@ -87,6 +88,30 @@ impl Party {
         let message = Plaintext::encode(&self.params, slots, level).expect("values that fit");
         ckks_secret::encrypt(&self.secret, &message, &mut self.rng).expand(&self.secret)
     }
+}
+
+/// The ring switch of `plan` from the ring of `large` to answers, under the secret `scores` of the ring of
+/// scores.
+///
+/// # Panics
+/// If the plan is not one of these rings.
+pub fn ring_switch<R: CryptoRng>(
+    large: &SecretKey,
+    scores: &SecretKey,
+    plan: &AnswerKeys,
+    rng: &mut R,
+) -> RingSwitch {
+    let params = plan.params.validate().expect("parameters of answers");
+    let secret = scores.under(&params);
+    let switch = (0..plan.switch).map(|j| Arc::new(ckks_secret::ring_switch_key(large, &secret, j, rng)));
+    let switch = switch.collect();
+    let mut keys = EvaluationKeys::default();
+    for &k in &plan.rotations {
+        let element = GaloisElement::rotation(&params, k);
+        let key = ckks_secret::galois_key(&secret, element, params.max_level(), rng);
+        keys.galois.insert(element, Arc::new(key));
+    }
+    RingSwitch::new(large.params(), Evaluator::new(params, keys), switch).expect("a plan of these rings")
 }
 
 /// The best approximation of sqrt((u + 1)/2) for u in [-1, 1] by a polynomial of `degree`.

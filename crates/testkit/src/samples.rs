@@ -2,12 +2,12 @@
 
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
-use protocol::{DecisionId, RefreshId, Shape};
+use protocol::{DecisionId, RefreshId, ScoreRing, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, BundleKind, BundleWriter, DecideReply, FeedbackRequest, Manifest, ScoresManifest,
-    SecretBundle,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecideReply, FeedbackRequest, Manifest,
+    ScoresManifest, SecretBundle,
 };
 
 /// A reply with all parts. The parts are no ciphertexts.
@@ -43,9 +43,12 @@ pub fn bundles() -> (Vec<u8>, Vec<u8>) {
     let (params, secret, public, id) = key_pair(TOY_LOGN12_DEPTH21, &mut rng);
     let (small, small_secret, small_public, small_id) = key_pair(TOY_LOGN11_SCORES, &mut rng);
     let token = AccessToken::generate(&mut rng);
+    let shape = Shape::for_problem(2, 2);
+    let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
+    let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
     let manifest = |frames| {
-        let scores = ScoresManifest::new(&small, small_id, 1);
-        Manifest::new(&params, id, Shape::for_problem(2, 2), 0, frames, token.digest(), Some(scores))
+        let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));
+        Manifest::new(&params, id, shape, 0, frames, token.digest(), Some(scores))
     };
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest(1), Vec::new()).expect("a vector");
     writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");

@@ -10,8 +10,10 @@
 //!             …  first frame, and so on: as many frames as the manifest states, and no byte after them
 //! ```
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
-//! ring, then those of the ring of scores, if the keys have one. A secret bundle has the secret key, that of
-//! the ring of scores, if there is one, and the access token.
+//! ring, then those of the ring of scores, if the keys have one, and then those of answers: the keys of the
+//! ring switch by their numbers, and those of the rotations of the fold.
+//!
+//! A secret bundle has the secret key, that of the ring of scores, if there is one, and the access token.
 
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};
@@ -21,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
 /// The version of bundles that are written and read.
-pub const BUNDLE_VERSION: u16 = 3;
+pub const BUNDLE_VERSION: u16 = 4;
 /// The source of the bound on log₂(QP).
 pub const SECURITY_TABLE: &str = "Bossuat et al. 2024 (ePrint 2024/463), table 5.2, classical, ternary";
 const MAX_MANIFEST_BYTES: usize = 64 << 10;
@@ -91,11 +93,48 @@ pub struct ScoresManifest {
     pub log2_qp: f64,
     /// The number of frames of this ring, which are among those of the bundle.
     pub frames: u32,
+    /// The keys of answers, which are encrypted under the secret of this ring.
+    pub answers: AnswersManifest,
+}
+
+/// The description of the keys of answers in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswersManifest {
+    /// The fingerprint of the parameters ([`ScoreRing::answers`]), in hexadecimal.
+    pub fingerprint: String,
+    /// log₂ of the largest modulus of answers under which anything is encrypted.
+    pub log2_qp: f64,
+    /// The number of frames of these keys, which are among those of the bundle.
+    pub frames: u32,
+}
+
+impl AnswersManifest {
+    /// The description of `frames` frames of keys of answers.
+    pub fn new(params: &Params, frames: u32) -> Self {
+        let fingerprint = params.fingerprint().to_string();
+        AnswersManifest { fingerprint, log2_qp: params.log_qp(), frames }
+    }
 }
 
 impl ScoresManifest {
+    /// The parameters of answers beside the ring `large`, which must have the stated values.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] if a value differs.
+    pub fn answers(&self, ring: ScoreRing, large: &Params) -> Result<Params, Error> {
+        let params = ring.answers(large.spec()).validate()?;
+        let AnswersManifest { fingerprint, log2_qp, .. } = &self.answers;
+        let want = params.fingerprint().to_string();
+        if *fingerprint != want {
+            return Err(differs("scores.answers.fingerprint", fingerprint, &want));
+        }
+        same_log_qp("scores.answers.log2_qp", *log2_qp, params.log_qp())?;
+        Ok(params)
+    }
+
     /// The description of `frames` frames of the ring of scores.
-    pub fn new(params: &Params, key: KeyId, frames: u32) -> Self {
+    pub fn new(params: &Params, key: KeyId, frames: u32, answers: AnswersManifest) -> Self {
         ScoresManifest {
             params: params.spec().name.into(),
             fingerprint: params.fingerprint().to_string(),
@@ -103,7 +142,13 @@ impl ScoresManifest {
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             frames,
+            answers,
         }
+    }
+
+    /// The frames of this ring and of answers.
+    fn all_frames(&self) -> Option<u32> {
+        self.frames.checked_add(self.answers.frames)
     }
 
     /// As [`Manifest::params`], for the ring of scores.
@@ -153,7 +198,8 @@ impl Manifest {
             security_bits: params.spec().security.bits(),
             log2_qp: params.log_qp(),
             created,
-            frames: frames + scores.as_ref().map_or(0, |scores| scores.frames),
+            // A bundle has at most MAX_FRAMES.
+            frames: frames + scores.as_ref().and_then(ScoresManifest::all_frames).unwrap_or(0),
             token_digest,
             scores,
         }
@@ -207,9 +253,10 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] if more frames of the ring of scores are stated than frames in all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
-        let of_scores = self.scores.as_ref().map_or(0, |scores| scores.frames);
-        let most = || differs("scores.frames", &of_scores.to_string(), &format!("at most {}", self.frames));
-        self.frames.checked_sub(of_scores).ok_or_else(most)
+        let of_scores = self.scores.as_ref().map_or(Some(0), ScoresManifest::all_frames);
+        let got = || of_scores.map_or("above 2³²".into(), |frames| frames.to_string());
+        let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
+        of_scores.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)
     }
 
     fn stated(&self) -> StatedRing<'_> {
@@ -271,11 +318,7 @@ impl StatedRing<'_> {
         same(self.fields.fingerprint, self.fingerprint, params.fingerprint().to_string())?;
         let bits = spec.security.bits().to_string();
         same(self.fields.security_bits, &self.security_bits.to_string(), bits)?;
-        // JSON may lose the last bit.
-        if (self.log2_qp - params.log_qp()).abs() > 1e-6 || !self.log2_qp.is_finite() {
-            let (got, want) = (self.log2_qp.to_string(), params.log_qp().to_string());
-            return Err(differs(self.fields.log2_qp, &got, &want));
-        }
+        same_log_qp(self.fields.log2_qp, self.log2_qp, params.log_qp())?;
         Ok(params)
     }
 
@@ -285,6 +328,14 @@ impl StatedRing<'_> {
             false => Err(differs(self.fields.key_id, self.key_id, &key.to_string())),
         }
     }
+}
+
+fn same_log_qp(field: &'static str, got: f64, want: f64) -> Result<(), Error> {
+    // JSON may lose the last bit.
+    if (got - want).abs() > 1e-6 || !got.is_finite() {
+        return Err(differs(field, &got.to_string(), &want.to_string()));
+    }
+    Ok(())
 }
 
 pub(crate) fn differs(field: &'static str, got: &str, want: &str) -> Error {
@@ -363,7 +414,7 @@ impl<R: Read> BundleReader<R> {
     /// Reads the start of a bundle of either kind, with its manifest.
     ///
     /// # Errors
-    /// [`Error::Malformed`], [`Error::Version`], [`Error::TooLong`], [`Error::Truncated`],
+    /// [`Error::Malformed`], [`Error::BundleVersion`], [`Error::TooLong`], [`Error::Truncated`],
     /// [`Error::BadManifest`], [`Error::Io`].
     pub fn new(mut input: R) -> Result<Self, Error> {
         let magic: [u8; 8] = number(&mut input, "the magic number")?;
@@ -371,7 +422,7 @@ impl<R: Read> BundleReader<R> {
         let kind = kind.ok_or(Error::Malformed("not a key bundle, which `helba-keygen create` writes"))?;
         let version = u16::from_le_bytes(number(&mut input, "the version")?);
         if version != BUNDLE_VERSION {
-            return Err(Error::Version { what: "the bundle", got: version, want: BUNDLE_VERSION });
+            return Err(Error::BundleVersion { got: version, want: BUNDLE_VERSION });
         }
         let length = u32::from_le_bytes(number(&mut input, "the manifest's length")?) as usize;
         check_length("the manifest", length, MAX_MANIFEST_BYTES)?;

@@ -36,6 +36,16 @@ pub enum Error {
         /// The file.
         path: std::path::PathBuf,
     },
+    /// Untrusted: a bundle of another version of the format, which older or newer programs write.
+    #[error(
+        "the bundle has format version {got}, this program reads version {want}: generate new keys with `helba-keygen create`"
+    )]
+    BundleVersion {
+        /// The version of the bundle.
+        got: u16,
+        /// The version of this program.
+        want: u16,
+    },
     /// Untrusted: a format version that this program does not read.
     #[error("{what} has format version {got}, this program reads version {want}")]
     Version {
@@ -125,7 +135,7 @@ impl Error {
         match self {
             Error::TooLong { .. } => Fault::TooLong,
             Error::Truncated { .. } | Error::Trailing { .. } | Error::Malformed(_) => Fault::Malformed,
-            Error::Version { .. } => Fault::Version,
+            Error::Version { .. } | Error::BundleVersion { .. } => Fault::Version,
             Error::Ckks(error) => error.fault(),
             Error::Protocol(error) => error.fault(),
             Error::Level { .. }

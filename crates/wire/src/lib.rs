@@ -23,7 +23,8 @@ mod token;
 
 pub use action::DecideReply;
 pub use bundle::{
-    BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE, ScoresManifest,
+    AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE,
+    ScoresManifest,
 };
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,

@@ -102,29 +102,31 @@ impl PackedLimits {
     /// The limits of a bandit with this configuration, plan and layout.
     ///
     /// # Errors
-    /// [`Error::Level`] if the plan names a level that `deep` does not have.
+    /// [`Error::Level`] if the plan names a level that `deep`, or for answers `answers`, does not have.
     pub fn new(
         deep: &Params,
         small: &Params,
+        answers: &Params,
         config: &BanditConfig,
         plan: &PackedPlan,
         layout: &ScoreLayout,
     ) -> Result<Self, Error> {
-        let bytes = |what, level| match deep.max_level() {
+        let bytes_of = |params: &Params, what, level| match params.max_level() {
             max if level > max => Err(Error::Level { what, level, max }),
-            _ => Ok(ckks::ciphertext_bytes(deep, level, false)),
+            _ => Ok(ckks::ciphertext_bytes(params, level, false)),
         };
+        let bytes = |what, level| bytes_of(deep, what, level);
         let scores = ckks::ciphertext_bytes(small, small.max_level(), false);
-        let raised = bytes("raised scores", plan.scores_level)?
+        let raised = bytes("raised scores", plan.scores_level.max(plan.alone_level))?
             .max(bytes("statistics", plan.statistics_level)?)
             .max(bytes("model", plan.model_level)?);
-        let action = bytes("action", plan.answer_level)?;
+        let action = bytes_of(answers, "answer", plan.answer_level)?;
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         Ok(PackedLimits {
             contexts: scores,
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.numbers()),
             trace: traced(scores),
-            question: traced(action),
+            question: traced(bytes("trace question", plan.answer_level)?),
             answer: if config.answers == Answers::Scores { scores } else { action },
             task: scores.max(bytes("masked model", plan.refresh_level)?),
             raised,
@@ -480,7 +482,7 @@ mod tests {
         PackedReply {
             decision: Some(decision),
             ticket: Some(Ticket([4; 16])),
-            tasks: vec![task(8, TaskKind::Scores { factor: 0.5 }), task(9, TaskKind::Model)],
+            tasks: vec![task(8, TaskKind::Scores { factor: 0.5, alone: true }), task(9, TaskKind::Model)],
         }
     }
 
@@ -504,6 +506,31 @@ mod tests {
         assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
         assert!(PackedFeedback::read(&feedback().to_bytes(), &public).is_err());
         assert_eq!((public.feedback(), LIMITS.feedback()), (9, frame::overhead(2) + 17));
+    }
+
+    /// Bytes of the messages of packed bandits under the sets in use, which the pages state.
+    #[test]
+    fn sizes_are_those_that_the_pages_state() {
+        for (d, k, answer, alone, shared) in [
+            (2, 2, 84_056, 2_003_064, 2_134_136),
+            (8, 8, 86_104, 2_269_304, 2_400_376),
+            (16, 16, 86_104, 2_400_376, 2_531_448),
+        ] {
+            let shape = protocol::Shape::for_problem(d, k);
+            let keys = protocol::KeyPlan::new(shape, false).unwrap();
+            let (ring, plan) = (keys.scores.unwrap(), keys.answers.unwrap());
+            let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
+            let answers = plan.params.validate().unwrap();
+            let decisions = protocol::Decisions::Packed;
+            let config = BanditConfig { decisions, ..BanditConfig::new(d, k) };
+            let packed = config.packed_plan(&deep, shape, ring).unwrap();
+            let layout = ScoreLayout::new(&config, &packed, ring);
+            let limits = PackedLimits::new(&deep, &small, &answers, &config, &packed, &layout).unwrap();
+            assert_eq!(limits.answer, answer);
+            let raised = |users| ckks::ciphertext_bytes(&deep, packed.raise_level(users), true);
+            assert_eq!((raised(1), raised(2), raised(64)), (alone, shared, shared));
+            assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), 100_472);
+        }
     }
 
     #[test]

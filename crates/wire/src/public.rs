@@ -1,7 +1,9 @@
 use crate::Error;
-use crate::bundle::{BundleKind, BundleReader, Manifest, differs};
-use ckks::{EvaluationKeys, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey};
-use protocol::{KeyPlan, ScoreRing};
+use crate::bundle::{BundleKind, BundleReader, Manifest, ScoresManifest, differs};
+use ckks::{
+    EvaluationKeys, Evaluator, GaloisElement, KeyId, KeyStorage, KeySwitchKey, Params, PublicKey, RingSwitch,
+};
+use protocol::{AnswerKeys, KeyPlan, ScoreRing};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -38,6 +40,8 @@ pub struct ScoreKeys {
     pub key_id: KeyId,
     /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
     pub keys: EvaluationKeys,
+    /// The switch of answers from the large ring, with the rotations of the fold.
+    pub switch: RingSwitch,
 }
 
 impl PublicBundle {
@@ -75,15 +79,71 @@ impl PublicBundle {
                     RingKeys::read(&mut reader, &params, stated.frames, &wanted)?;
                 stated.check_key(key_id)?;
                 wanted.check_complete(&keys)?;
-                Some(ScoreKeys { ring, params, public_key, key_id, keys })
+                Some((ring, stated, params, RingKeys { public_key, key_id, keys }))
             }
         };
         wanted.check_complete(&large.keys)?;
+        let scores = match scores {
+            None => None,
+            Some((ring, stated, small, RingKeys { public_key, key_id, keys })) => {
+                let answers = stated.answers(ring, &params)?;
+                let plan = AnswerKeys::new(ring, manifest.shape, params.spec());
+                let switch = read_switch(&mut reader, stated, &plan, &params, answers, key_id)?;
+                Some(ScoreKeys { ring, params: small, public_key, key_id, keys, switch })
+            }
+        };
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
         let RingKeys { public_key, key_id, keys } = large;
         Ok(PublicBundle { manifest, params, public_key, key_id, keys, scores })
     }
+}
+
+/// Reads the keys of answers, which are encrypted under the secret of `key_id`: those of the ring switch by
+/// their numbers, and those of the rotations in the order of the plan.
+fn read_switch(
+    reader: &mut BundleReader<impl Read>,
+    stated: &ScoresManifest,
+    plan: &AnswerKeys,
+    large: &Params,
+    params: Params,
+    key_id: KeyId,
+) -> Result<RingSwitch, Error> {
+    let (got, want) = (stated.answers.frames as usize, plan.switch + plan.rotations.len());
+    if got != want {
+        return Err(differs("scores.answers.frames", &got.to_string(), &want.to_string()));
+    }
+    let limit = FrameLimits::new(&params).key_switch_key;
+    let mut frame = Vec::new();
+    let mut next = |frame: &mut Vec<u8>| match reader.next_frame(limit, frame)? {
+        true => Ok(()),
+        false => Err(Error::Truncated { what: "the keys of answers" }),
+    };
+    const OUT_OF_PLACE: Error = Error::Malformed("the bundle has a key of answers out of place");
+    let mut switch = Vec::new();
+    for number in 0..plan.switch {
+        next(&mut frame)?;
+        let (got, key) = ckks::read_ring_switch_key(&params, key_id, &frame)?;
+        if got != number {
+            return Err(OUT_OF_PLACE);
+        }
+        switch.push(Arc::new(key));
+    }
+    let mut keys = EvaluationKeys::default();
+    for &k in &plan.rotations {
+        next(&mut frame)?;
+        let (got, key) = ckks::read_key_switch_key(&params, key_id, &frame)?;
+        let element = GaloisElement::rotation(&params, k);
+        if got != Some(element) {
+            return Err(OUT_OF_PLACE);
+        }
+        let level = params.max_level();
+        if key.level() < level {
+            return Err(Error::MissingKey { what: format!("key for rotation by {k} of answers"), level });
+        }
+        keys.galois.insert(element, Arc::new(key));
+    }
+    Ok(RingSwitch::new(large, Evaluator::new(params, keys), switch)?)
 }
 
 /// The key plan of the shape of a bundle, with its parameters.

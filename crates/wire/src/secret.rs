@@ -43,6 +43,12 @@ impl SecretBundle {
         {
             return Err(differs("scores.frames", &stated.frames.to_string(), "1"));
         }
+        if let Some((ring, stated, _)) = &scores {
+            stated.answers(*ring, &params)?;
+            if stated.answers.frames != 0 {
+                return Err(differs("scores.answers.frames", &stated.answers.frames.to_string(), "0"));
+            }
+        }
         let frame = secret_key(&mut reader, &params)?;
         let scores = match scores {
             None => None,

@@ -33,9 +33,9 @@ fn bundles_are_read_as_they_were_written() {
     let read = PublicBundle::read(&public[..]).unwrap();
 
     let bundle = SecretBundle::read(&secret[..]).unwrap();
-    let (secret, id) = SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
+    let (deep, id) = SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
     assert_eq!(id, read.key_id);
-    assert_eq!(*secret.to_bytes(id), *bundle.frame);
+    assert_eq!(*deep.to_bytes(id), *bundle.frame);
     // Both halves name the same token, and the public one does not hold it.
     assert!(bundle.token.digest() == read.manifest.token_digest);
     assert!(memchr::memmem::find(&public, bundle.token.as_bytes()).is_none());
@@ -49,11 +49,28 @@ fn bundles_are_read_as_they_were_written() {
     assert!(small_id != id && scores.public_key.id(&scores.params) == small_id);
     assert_eq!(Some(scores.ring), ScoreRing::for_shape(request().shape, true));
     assert_eq!((&scores.params, scores.ring.gap), (secret.params(), 512));
-    assert_eq!((scores.keys.galois.len(), manifest.scores.unwrap().frames), (9, 11));
+    let stated = manifest.scores.unwrap();
+    assert_eq!((scores.keys.galois.len(), stated.frames), (9, 11));
+    // Answers take two keys of the ring switch, and one rotation.
+    assert_eq!((scores.switch.parts(), scores.switch.small().keys().galois.len()), (2, 1));
+    assert_eq!(stated.answers.frames, 3);
+    switching_works(&scores, &deep, &secret);
     packing_works(&scores, &secret);
 
     let engine = helba::Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
+}
+
+/// A number in every slot, encrypted in the large ring, is in every slot of the first part.
+fn switching_works(scores: &ScoreKeys, deep: &SecretKey, secret: &SecretKey) {
+    let message = ckks::Plaintext::encode(deep.params(), &[0.75.into()], 2).unwrap();
+    let encrypted = ckks_secret::encrypt(deep, &message, &mut rng(9)).expand(deep);
+    let parts = scores.switch.split(&encrypted).unwrap();
+    let secret = secret.under(scores.switch.small().params());
+    for (part, want) in parts.iter().zip([0.75, 0.0]) {
+        let slot = ckks_secret::decrypt(&secret, part, 1).with(|slots| slots[0]);
+        assert!((slot - want).norm() < 1e-5, "{slot} for {want}");
+    }
 }
 
 /// Two ciphertexts of one number each, multiplied by 1 and packed: both numbers come out.
@@ -167,6 +184,10 @@ fn contradictions_in_a_bundle_are_refused() {
     scores(|m| m.params = "toy-logn12-depth21".into(), "");
     field(&|m| m.scores = None, "scores");
     scores(|m| m.frames = 1000, ".frames");
+    scores(|m| m.frames = u32::MAX, ".frames");
+    scores(|m| m.answers.frames = 1000, ".frames");
+    scores(|m| m.answers.fingerprint = "00".into(), ".answers.fingerprint");
+    scores(|m| m.answers.log2_qp += 1.0, ".answers.log2_qp");
 
     let missing = |r| matches!(r, Err(wire::Error::MissingKey { .. }));
     for frame in 1..4 {
@@ -190,24 +211,26 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
     let [(ours, _), (other, _)] = [1, 2].map(bundles);
     let bundle = PublicBundle::read(&ours[..]).unwrap();
     let (whole, others) = (frames(&ours), frames(&other));
-    let count = bundle.manifest.scores.as_ref().unwrap().frames as usize;
-    let first = whole.len() - count;
+    let stated = bundle.manifest.scores.as_ref().unwrap();
+    let (count, of_answers) = (stated.frames as usize, stated.answers.frames as usize);
+    let end = whole.len() - of_answers;
+    let first = end - count;
     let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
         PublicBundle::read(&rewritten(&ours, change)[..]).map(drop)
     };
     let of_scores = |m: &mut Manifest, count: usize| m.scores.as_mut().unwrap().frames = count as u32;
 
     // Each evaluation key of the ring is needed: the relinearisation key, and one a stage of packing.
-    for frame in first + 1..whole.len() {
+    for frame in first + 1..end {
         let r = read(&|m, frames| {
             frames.remove(frame);
             of_scores(m, count - 1);
         });
         assert!(matches!(r, Err(wire::Error::MissingKey { level: 1, .. })), "{r:?}");
     }
-    for frame in [first + 1, whole.len() - 1] {
+    for frame in [first + 1, end - 1] {
         let r = read(&|m, frames| {
-            frames.push(frames[frame].clone());
+            frames.insert(end, frames[frame].clone());
             of_scores(m, count + 1);
         });
         assert!(matches!(r, Err(wire::Error::Malformed(_))), "{r:?}");
@@ -217,7 +240,7 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
         Err(wire::Error::Ckks(ckks::Error::BadFrame(_)) | wire::Error::TooLong { .. }) => (),
         other => panic!("{other:?}"),
     };
-    out_of_place(read(&|_, frames| frames.push(frames[first + 1].clone())));
+    out_of_place(read(&|_, frames| frames.insert(end, frames[first + 1].clone())));
     out_of_place(read(&|m, _| of_scores(m, count + 1)));
     out_of_place(read(&|m, _| of_scores(m, count - 1)));
     let none = read(&|m, frames| {
@@ -254,7 +277,7 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
     wrong_key(read(&|_, frames| frames[1].clone_from(&frame)));
     // A key, or the whole ring, of another pair.
     wrong_key(read(&|_, frames| frames[first + 1].clone_from(&others[first + 1])));
-    let swapped = read(&|_, frames| frames[first..].clone_from_slice(&others[first..]));
+    let swapped = read(&|_, frames| frames[first..end].clone_from_slice(&others[first..end]));
     assert!(matches!(swapped, Err(wire::Error::Manifest { field: "scores.key_id", .. })), "{swapped:?}");
     // A key below the top level of the ring.
     let secret = SecretKey::generate(&small.params, &mut rng);
@@ -262,6 +285,55 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
     let frame = ckks::write_key_switch_key(&small.params, small.key_id, None, &relin);
     let low = read(&|_, frames| frames[first + 1].clone_from(&frame));
     assert!(matches!(low, Err(wire::Error::MissingKey { level: 1, .. })), "{low:?}");
+}
+
+/// The keys of answers: all of them, in their order, under the secret of the ring of scores.
+#[test]
+fn contradictions_in_the_keys_of_answers_are_refused() {
+    let [(ours, _), (other, _)] = [1, 2].map(bundles);
+    let bundle = PublicBundle::read(&ours[..]).unwrap();
+    let (whole, others) = (frames(&ours), frames(&other));
+    let scores = bundle.scores.unwrap();
+    let first = whole.len() - 3;
+    let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
+        PublicBundle::read(&rewritten(&ours, change)[..]).map(drop)
+    };
+    for frame in first..whole.len() {
+        let r = read(&|m, frames| {
+            frames.remove(frame);
+            m.scores.as_mut().unwrap().answers.frames = 2;
+        });
+        let field = "scores.answers.frames";
+        assert!(matches!(r, Err(wire::Error::Manifest { field: got, .. }) if got == field), "{r:?}");
+        let foreign = read(&|_, frames| frames[frame].clone_from(&others[frame]));
+        assert!(matches!(foreign, Err(wire::Error::Ckks(ckks::Error::WrongKey { .. }))), "{foreign:?}");
+    }
+    let swapped = read(&|_, frames| frames.swap(first, first + 1));
+    assert!(matches!(swapped, Err(wire::Error::Malformed(_))), "{swapped:?}");
+    let twice = read(&|_, frames| frames[first + 1] = frames[first].clone());
+    assert!(matches!(twice, Err(wire::Error::Malformed(_))), "{twice:?}");
+    let kinds = read(&|_, frames| frames.swap(first + 1, first + 2));
+    assert!(matches!(kinds, Err(wire::Error::Ckks(ckks::Error::BadFrame(_)))), "{kinds:?}");
+    // A rotation below the top level, and another one.
+    let params = scores.switch.small().params();
+    let secret = SecretKey::generate(params, &mut rng(3));
+    for (k, level, missing) in [(-1, 1, true), (-2, 2, false)] {
+        let element = ckks::GaloisElement::rotation(params, k);
+        let key = ckks_secret::galois_key(&secret, element, level, &mut rng(4));
+        let frame = ckks::write_key_switch_key(params, scores.key_id, Some(element), &key);
+        let r = read(&|_, frames| frames[first + 2].clone_from(&frame));
+        match r {
+            Err(wire::Error::MissingKey { level: 2, .. }) if missing => {}
+            Err(wire::Error::Malformed(_)) if !missing => {}
+            other => panic!("{k}: {other:?}"),
+        }
+    }
+    // A bundle of the version before, which has no such keys.
+    let mut old = ours.clone();
+    old[8..10].copy_from_slice(&3u16.to_le_bytes());
+    let error = PublicBundle::read(&old[..]).map(drop).unwrap_err();
+    let says = "the bundle has format version 3, this program reads version 4: generate new keys";
+    assert!(error.to_string().starts_with(says), "{error}");
 }
 
 /// Shapes whose contexts do not fit have no ring of scores: nothing of it is stated or written.

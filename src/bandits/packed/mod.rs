@@ -113,7 +113,8 @@ impl PackedServed {
         let (deep, small) = (engine.deep(), engine.params());
         let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
         let exchanges = live.bandit.exchanges().clone();
-        let limits = PackedLimits::new(deep.params(), small, &config, &plan, &exchanges.layout)?;
+        let answers = engine.answer_params();
+        let limits = PackedLimits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
         let keys = ((deep.params(), deep.key_id()), (small, engine.key_id()));
         let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
@@ -315,8 +316,8 @@ impl PackedServed {
         // Nothing is read for an evaluation that does not wait.
         let waits = lock(&self.pool).waits(task);
         let raised = match waits {
-            Ok(()) => {
-                let (deep, level) = (self.shared.engine.deep(), self.created.packed.scores_level);
+            Ok(level) => {
+                let deep = self.shared.engine.deep();
                 let read = || ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame);
                 Ok(rayon::scope(|_| read())?)
             }

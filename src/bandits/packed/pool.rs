@@ -15,6 +15,7 @@ use super::again::{Group, Sent, UNIT};
 use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
+use helba::packed::circuit::PackedCircuit;
 use helba::packed::{Task, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
@@ -120,8 +121,8 @@ pub(super) type Outcome = Result<PackedReply, Error>;
 #[derive(Default)]
 pub(super) struct Pool {
     gathering: Option<Gathering>,
-    /// Where the raise of an evaluation goes.
-    raising: HashMap<u64, oneshot::Sender<Ciphertext>>,
+    /// Where the raise of an evaluation goes, and its level.
+    raising: HashMap<u64, (oneshot::Sender<Ciphertext>, usize)>,
     /// The places of users who were asked to raise.
     tickets: HashMap<Ticket, oneshot::Receiver<Outcome>>,
     /// Programs that wait for tasks.
@@ -205,7 +206,9 @@ impl Drop for Raising<'_> {
 
 /// A pack that is closed, and what its evaluation needs.
 struct Sealed {
-    circuit: helba::packed::circuit::PackedCircuit,
+    circuit: PackedCircuit,
+    /// How many users' scores are in the pack, those of users who left among them.
+    packed: usize,
     factor: f64,
     seed: ckks::MaskSeed,
     masked: Vec<u8>,
@@ -215,12 +218,12 @@ struct Sealed {
 }
 
 impl Pool {
-    /// Checks that an evaluation waits for its raise.
+    /// The level of the raise that an evaluation waits for.
     ///
     /// # Errors
     /// [`Error::TaskOver`].
-    pub(super) fn waits(&self, id: u64) -> Result<(), Error> {
-        if self.raising.contains_key(&id) { Ok(()) } else { Err(Error::TaskOver { task: id }) }
+    pub(super) fn waits(&self, id: u64) -> Result<usize, Error> {
+        self.raising.get(&id).map(|(_, level)| *level).ok_or(Error::TaskOver { task: id })
     }
 
     /// Gives an evaluation its raise.
@@ -229,7 +232,7 @@ impl Pool {
     /// [`Error::TaskOver`] if it was raised before, or has ended.
     pub(super) fn take_raise(&mut self, id: u64, raised: Ciphertext) -> Result<(), Error> {
         let over = Error::TaskOver { task: id };
-        let Some(sender) = self.raising.remove(&id) else { return Err(over) };
+        let Some((sender, _)) = self.raising.remove(&id) else { return Err(over) };
         sender.send(raised).map_err(|_| over)
     }
 
@@ -524,14 +527,15 @@ impl PackedServed {
         test: Option<TraceTest>,
     ) -> Result<Sealed, Error> {
         let engine = &self.shared.engine;
+        // Not `users`: the answer of a user alone is not masked, and those who left are in the pack.
+        let in_pack = packer.len();
         let packed = rayon::scope(|_| packer.finish()).map_err(helba::Error::from)?;
         let scalars = helba::Scalars::new(&self.created.config, last, model_feedbacks);
         let circuit = engine.circuit(&self.created.config, scalars)?;
         let factor = circuit.factor(self.exchanges.layout.log_range());
-        let masked = engine.mask(&self.exchanges.scores, packed, &mut os_rng()?)?;
-        let frame = self.small_frame(masked.ciphertext);
-        let (seed, masked, last_round) = (masked.seed, frame, last);
-        Ok(Sealed { circuit, factor, seed, masked, last_round, model_feedbacks, test })
+        let masked = engine.mask(self.exchanges.scores(in_pack == 1), packed, &mut os_rng()?)?;
+        let (masked, seed) = (self.small_frame(masked.ciphertext), masked.seed);
+        Ok(Sealed { circuit, packed: in_pack, factor, seed, masked, last_round: last, model_feedbacks, test })
     }
 
     /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number under
@@ -544,16 +548,17 @@ impl PackedServed {
         turn: &mut Turn,
     ) -> Result<Option<u64>, Error> {
         let began = Instant::now();
-        let Sealed { circuit, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let Sealed { circuit, packed, factor, seed, masked, last_round, model_feedbacks, test } = sealed;
+        let alone = packed == 1;
         // What the mask becomes is computed while the raiser works.
         let served = self.clone();
         let mask = tokio::task::spawn_blocking(move || {
-            rayon::scope(|_| served.exchanges.scores.encode_mask(&seed, factor))
+            rayon::scope(|_| served.exchanges.scores(alone).encode_mask(&seed, factor))
         });
         let id = os_rng()?.next_u64() | 1 << 63;
-        let task = RaiseTask { id, kind: TaskKind::Scores { factor }, masked };
+        let task = RaiseTask { id, kind: TaskKind::Scores { factor, alone }, masked };
         let (sender, mut raised) = oneshot::channel();
-        let mut raising = self.begin(id, sender)?;
+        let mut raising = self.begin(id, sender, self.exchanges.scores(alone).level())?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
         let raised = loop {
             let stages = &self.shared.stages;
@@ -590,7 +595,7 @@ impl PackedServed {
         let (served, tests) = (self.clone(), test.is_some());
         let work = move || {
             let _turn = turn;
-            let answers = served.compute(circuit, raised, &mask, &waiting, tests);
+            let answers = served.compute(&circuit, packed, raised, &mask, &waiting, tests);
             (waiting, answers)
         };
         let (waiting, answers) =
@@ -654,13 +659,18 @@ impl PackedServed {
         None
     }
 
-    /// Lets the raise of an evaluation come.
-    fn begin(&self, task: u64, sender: oneshot::Sender<Ciphertext>) -> Result<Raising<'_>, Error> {
+    /// Lets the raise of an evaluation come, at `level`.
+    fn begin(
+        &self,
+        task: u64,
+        sender: oneshot::Sender<Ciphertext>,
+        level: usize,
+    ) -> Result<Raising<'_>, Error> {
         let mut pool = lock(&self.pool);
         if lock(&self.live).deleted {
             return Err(self.deleted());
         }
-        pool.raising.insert(task, sender);
+        pool.raising.insert(task, (sender, level));
         drop(pool);
         Ok(Raising { pool: &self.pool, task, tickets: Vec::new() })
     }
@@ -674,23 +684,24 @@ impl PackedServed {
         std::mem::take(&mut *lock(&self.keeping)).end(|| self.deleted());
     }
 
-    /// The frames of the answers of `users`, in their order, and the trace question to one of them if the
-    /// evaluation `tests` the trace.
+    /// The frames of the answers of `users`, in their order, among the `packed` users of a pack, and the
+    /// trace question to one of them if the evaluation `tests` the trace, which has the place of a user.
     fn compute(
         &self,
-        circuit: helba::packed::circuit::PackedCircuit,
+        circuit: &PackedCircuit,
+        packed: usize,
         raised: Ciphertext,
         mask: &ckks::Plaintext,
         users: &[User],
         tests: bool,
     ) -> Result<Computed, Error> {
         let engine = &self.shared.engine;
-        let deep = engine.deep();
+        let raise = self.exchanges.scores(packed == 1);
         let mut rng = os_rng()?;
         rayon::scope(|_| {
             let mut clock = Instant::now();
             let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_secs_f64();
-            let evaluated = engine.evaluate(circuit, &self.exchanges.scores, raised, mask, &mut rng)?;
+            let evaluated = engine.evaluate(circuit, packed, raise, raised, mask, &mut rng)?;
             let circuit = lap();
             let seeds: Vec<[u8; 32]> = users
                 .iter()
@@ -703,7 +714,7 @@ impl PackedServed {
             let answer = |(user, seed): (&User, [u8; 32])| {
                 let mut rng = ChaCha20Rng::from_seed(seed);
                 let answer = engine.answer(&evaluated, user.number, &mut rng)?;
-                Ok(ckks::write_ciphertext(deep.params(), deep.key_id(), &answer))
+                Ok(ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer))
             };
             let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;
             let question =
@@ -815,7 +826,7 @@ mod tests {
             let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![1] };
             {
                 let mut pool = lock(&pool);
-                pool.raising.insert(id, sender);
+                pool.raising.insert(id, (sender, 0));
                 pool.tickets.insert(ticket, oneshot::channel().1);
                 pool.queued.push_back(vec![task]);
                 pool.asked = Some((id, Instant::now()));

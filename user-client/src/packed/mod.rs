@@ -36,6 +36,8 @@ pub struct PackedDevice<'a> {
     device: &'a Device,
     small: &'a SecretKey,
     small_id: KeyId,
+    /// The secret of the ring of scores under the primes of answers.
+    answers: SecretKey,
     created: PackedCreated,
     exchanges: Exchanges,
     limits: PackedLimits,
@@ -65,8 +67,11 @@ impl Device {
             return Err(Error::PlanMismatch);
         }
         let exchanges = Exchanges::new(config, plan, ring, small_params, params)?;
-        let limits = PackedLimits::new(params, small_params, config, plan, &exchanges.layout)?;
-        Ok(PackedDevice { device: self, small, small_id, created: created.clone(), exchanges, limits })
+        let answers = small.under(&ring.answers(params.spec()).validate()?);
+        let limits =
+            PackedLimits::new(params, small_params, answers.params(), config, plan, &exchanges.layout)?;
+        let created = created.clone();
+        Ok(PackedDevice { device: self, small, small_id, answers, created, exchanges, limits })
     }
 }
 

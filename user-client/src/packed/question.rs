@@ -35,7 +35,7 @@ mod tests {
     use crate::Device;
     use crate::answers::Answers;
     use bandit::Schedule;
-    use ckks::KeyId;
+    use ckks::{KeyId, Params};
     use ckks_secret::SecretKey;
     use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape, exchange};
     use rand::SeedableRng;
@@ -71,6 +71,18 @@ mod tests {
         (device, coefficients)
     }
 
+    /// A level 0 ciphertext of constants times monomials.
+    fn frame(params: &Params, key: KeyId, c0: i64, (power, c1): (usize, i64)) -> Vec<u8> {
+        let basis = params.q_basis(0);
+        let poly = |at: usize, value: i64| {
+            let mut coefficients = vec![0; params.n()];
+            coefficients[at] = value;
+            Poly::<Coeff>::from_signed(basis, &coefficients).into_ntt(basis)
+        };
+        let ct = Ciphertext::new(poly(0, c0), poly(power, c1), 0, params.scale(0));
+        ckks::write_ciphertext(params, key, &ct)
+    }
+
     struct Attacker<'a> {
         device: PackedDevice<'a>,
         answers: u64,
@@ -95,17 +107,9 @@ mod tests {
             Attacker { device: device.join(&created).unwrap(), answers: 0, entry: 0 }
         }
 
-        /// A level 0 ciphertext of constants times monomials.
-        fn frame(&self, c0: i64, (power, c1): (usize, i64)) -> Vec<u8> {
-            let (params, key) = (self.device.device.params(), self.device.device.key_id());
-            let basis = params.q_basis(0);
-            let poly = |at: usize, value: i64| {
-                let mut coefficients = vec![0; params.n()];
-                coefficients[at] = value;
-                Poly::<Coeff>::from_signed(basis, &coefficients).into_ntt(basis)
-            };
-            let ct = Ciphertext::new(poly(0, c0), poly(power, c1), 0, params.scale(0));
-            ckks::write_ciphertext(params, key, &ct)
+        /// A question: a level 0 ciphertext of constants times monomials.
+        fn frame(&self, c0: i64, c1: (usize, i64)) -> Vec<u8> {
+            frame(self.device.device.params(), self.device.device.key_id(), c0, c1)
         }
 
         /// The reply with the question whether 2³⁰·s_k is at least `bound`.
@@ -115,14 +119,15 @@ mod tests {
             // X⁻ᵏ = −Xᴺ⁻ᵏ.
             let monomial = if k == 0 { (0, STEP) } else { (params.n() - k, -STEP) };
             let question = TraceQuestion { id: ID, frame: self.frame(threshold - bound, monomial) };
-            let entry = self.entry * params.scale(0) as i64;
+            let (answers, key) = (self.device.answers.params(), self.device.small_id);
+            let entry = self.entry * answers.scale(0) as i64;
             let decision = PackedDecision {
                 id: DecisionId([0; 16]),
                 round: 1,
                 model_feedbacks: 0,
                 user: 1,
                 users: 1,
-                answer: self.frame(entry, (0, 0)),
+                answer: frame(answers, key, entry, (0, 0)),
                 question: Some(question),
             };
             PackedReply { decision: Some(decision), ..PackedReply::default() }.to_bytes()
@@ -215,6 +220,7 @@ mod tests {
         let good = attacker.frame(0, (0, STEP));
         let deeper = ckks::write_ciphertext(params, open.key_id(), &Ciphertext::zero(params, 1));
         let stranger = ckks::write_ciphertext(params, KeyId([9; 16]), &Ciphertext::zero(params, 0));
+        let answer = frame(attacker.device.answers.params(), attacker.device.small_id, 0, (0, 0));
         for (frame, accepted) in [
             (good.clone(), true),
             (deeper, false),
@@ -228,7 +234,7 @@ mod tests {
                 model_feedbacks: 0,
                 user: 1,
                 users: 1,
-                answer: attacker.frame(0, (0, 0)),
+                answer: answer.clone(),
                 question: Some(TraceQuestion { id: ID, frame }),
             };
             let reply = PackedReply { decision: Some(decision), ..PackedReply::default() };

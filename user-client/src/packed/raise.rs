@@ -34,7 +34,7 @@ impl PackedDevice<'_> {
                     "it asks to raise scores, which a bandit with answers: scores never does",
                 ));
             }
-            TaskKind::Scores { factor } if !(factor > 0.0 && factor <= MOST_FACTOR) => {
+            TaskKind::Scores { factor, .. } if !(factor > 0.0 && factor <= MOST_FACTOR) => {
                 return Err(Error::BadTask(
                     "it raises scores by a factor that is not above 0 and at most 4096",
                 ));
@@ -77,8 +77,9 @@ impl PackedDevice<'_> {
         let (deep, small, exchanges) = (self.device.secret(), self.small, &self.exchanges);
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         match task.kind {
-            TaskKind::Scores { factor } => {
-                let fresh = ckks_secret::raise(&exchanges.scores, small, deep, &task.masked, factor, rng)?;
+            TaskKind::Scores { factor, alone } => {
+                let raise = exchanges.scores(alone);
+                let fresh = ckks_secret::raise(raise, small, deep, &task.masked, factor, rng)?;
                 Ok(Raised::Scores(frame(fresh)))
             }
             TaskKind::Sum => {

@@ -96,10 +96,11 @@ impl PackedDevice<'_> {
             let what = format!("it names user {user} of an evaluation, whose users are {first} to {last}");
             return Err(Error::BadAnswer(what));
         }
-        let (params, level) = (self.device.params(), self.created.packed.answer_level);
-        let answer = ckks::read_ciphertext(params, self.device.key_id(), level, &decision.answer)?;
-        let values = ckks_secret::decrypt(self.device.secret(), &answer, params.max_slots())
-            .with(|slots| self.exchanges.layout.action_values(slots, user));
+        let (params, level) = (self.answers.params(), self.created.packed.answer_level);
+        let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
+        let large = self.device.params().max_slots();
+        let values = ckks_secret::decrypt(&self.answers, &answer, params.max_slots())
+            .with(|slots| self.exchanges.layout.action_values(slots, user, large));
         let range = -0.5..exchange::largest_entry(self.device.shape());
         let reliable = values.iter().all(|value| range.contains(value));
         Ok((values, reliable))

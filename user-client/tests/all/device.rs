@@ -393,8 +393,13 @@ fn other_bundles_are_refused() {
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let id = world().device.key_id();
     let stated = bundle.manifest.scores.clone();
-    let manifest =
-        wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), stated.clone());
+    // Answers have primes of the deep ring.
+    let others = stated.clone().map(|stated| {
+        let ring = protocol::ScoreRing::beside(spec.spec(), bundle.manifest.shape).unwrap();
+        let answers = wire::AnswersManifest::new(&ring.answers(spec.spec()).validate().unwrap(), 0);
+        wire::ScoresManifest { answers, ..stated }
+    });
+    let manifest = wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), others);
     let e = around(&manifest);
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });

@@ -31,8 +31,8 @@ fn world() -> &'static World {
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
         let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
         let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
-        let wire::ScoreKeys { ring, params, public_key, key_id, keys } = scores.unwrap();
-        let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys).unwrap();
+        let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores.unwrap();
+        let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();
         let [device, stranger] = [secret, other].map(|secret| Device::read(&secret[..]).unwrap());
         World { engine, device, stranger }
     })
@@ -109,10 +109,12 @@ impl Server {
             engine.circuit(self.bandit.config(), self.bandit.scalars(self.round + users.len() as u64));
         let circuit = circuit.unwrap();
         let factor = circuit.factor(exchanges.layout.log_range());
-        let masked = engine.mask(&exchanges.scores, packer.finish().unwrap(), &mut self.rng).unwrap();
+        let alone = users.len() == 1;
+        let raise = exchanges.scores(alone);
+        let masked = engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
         let task = RaiseTask {
             id: 7,
-            kind: TaskKind::Scores { factor },
+            kind: TaskKind::Scores { factor, alone },
             masked: self.small_frame(masked.ciphertext),
         };
         let asked = PackedReply { ticket: Some(TICKET), tasks: vec![task], ..PackedReply::default() };
@@ -122,14 +124,14 @@ impl Server {
         let Raises { ticket, raised } = Raises::read(&body, device.limits()).unwrap();
         assert_eq!(ticket, Some(TICKET));
         let [(7, Raised::Scores(frame))] = &raised[..] else { panic!("the answer to the task") };
-        let (deep, level) = (engine.deep(), self.created.packed.scores_level);
+        let (deep, level) = (engine.deep(), self.created.packed.raise_level(users.len()));
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
-        let mask = exchanges.scores.encode_mask(&masked.seed, factor).unwrap();
-        let evaluated = engine.evaluate(circuit, &exchanges.scores, raised, &mask, &mut self.rng).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
         let mut replies = Vec::new();
         for &user in &users {
             let answer = engine.answer(&evaluated, user, &mut self.rng).unwrap();
-            let frame = ckks::write_ciphertext(deep.params(), deep.key_id(), &answer);
+            let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
             self.round += 1;
             replies.push(self.decision(self.round, user, users.len(), frame));
         }
@@ -259,6 +261,7 @@ fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
     wrong("fingerprint of scores", error(device, &other));
     for change in [
         |c: &mut PackedCreated| c.packed.scores_level -= 1,
+        |c: &mut PackedCreated| c.packed.alone_level += 1,
         |c: &mut PackedCreated| c.packed.statistics_level -= 1,
         |c: &mut PackedCreated| c.packed.model_level = 1000,
         |c: &mut PackedCreated| c.packed.refresh_level = 0,
@@ -325,6 +328,13 @@ fn what_must_not_be_encrypted_for_a_packed_bandit_is_refused() {
     assert!(matches!(feedback(&[1.0, 1.0], 0.0), Err(Error::Protocol(Refused::NormAboveBound { .. }))));
 }
 
+/// A frame of the zero of answers at `level`.
+fn answer(level: usize) -> Vec<u8> {
+    let engine = &world().engine;
+    let params = engine.answer_params();
+    ckks::write_ciphertext(params, engine.key_id(), &Ciphertext::zero(params, level))
+}
+
 /// The frames of all kinds and levels that a hostile server can send instead of the right one.
 fn frames() -> (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>) {
     let engine = &world().engine;
@@ -335,7 +345,7 @@ fn frames() -> (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>) {
     };
     let in_small = |level| ckks::write_ciphertext(small, engine.key_id(), &Ciphertext::zero(small, level));
     let plan = Server::new(Answers::Arm).created.packed;
-    (in_small(small.max_level()), in_small(0), in_deep(plan.refresh_level), in_deep(plan.answer_level))
+    (in_small(small.max_level()), in_small(0), in_deep(plan.refresh_level), answer(plan.answer_level))
 }
 
 /// Nothing but a task of the plan is answered: no factor out of range, no frame of the other ring, of another
@@ -345,7 +355,7 @@ fn attack_hostile_tasks_are_refused() {
     let server = Server::new(Answers::Arm);
     let device = server.device();
     let (small, low, masked_model, answer) = frames();
-    let scores = |factor| TaskKind::Scores { factor };
+    let scores = |factor| TaskKind::Scores { factor, alone: factor < 1.0 };
     let read = |device: &PackedDevice, kind, masked: &[u8]| {
         let tasks = vec![RaiseTask { id: 1, kind, masked: masked.to_vec() }];
         device.read(&PackedReply { ticket: Some(TICKET), tasks, ..PackedReply::default() }.to_bytes())
@@ -431,24 +441,31 @@ fn attack_hostile_answers_are_refused() {
         assert!(matches!(read(&arms, user, &answer), Err(Error::BadAnswer(_))), "{user}");
     }
     assert!(read(&open, 0, &small).unwrap().reliable);
-    for (server, frames) in [(&arms, [&small, &low, &masked_model]), (&open, [&answer, &low, &masked_model])]
-    {
+    // An answer before its mask, one under the key of the large ring, and one in the large ring.
+    let engine = &world().engine;
+    let (params, deep) = (engine.answer_params(), engine.deep());
+    let foreign = ckks::write_ciphertext(params, deep.key_id(), &Ciphertext::zero(params, 0));
+    let large = ckks::write_ciphertext(deep.params(), deep.key_id(), &Ciphertext::zero(deep.params(), 0));
+    let unmasked = self::answer(1);
+    for (server, frames) in [
+        (&arms, vec![&small, &low, &masked_model, &unmasked, &foreign, &large]),
+        (&open, vec![&answer, &low, &masked_model]),
+    ] {
         for frame in frames {
             let e = read(server, 0, frame).map(drop).unwrap_err();
             assert!(matches!(e, Error::Ckks(_) | Error::Wire(wire::Error::TooLong { .. })), "{e}");
         }
     }
     // Uniform garbage decrypts to numbers that no score is.
-    let engine = &world().engine;
     let (params, top) = (engine.params(), engine.params().max_level());
     let uniform = |seed| ckks::uniform_c1(params, top, &[seed; 32]);
     let garbage = Ciphertext::new(uniform(1), uniform(2), top, params.scale(top));
     let garbage = ckks::write_ciphertext(params, engine.key_id(), &garbage);
     assert!(!read(&open, 0, &garbage).unwrap().reliable);
-    let (params, level) = (engine.deep().params(), arms.created.packed.answer_level);
+    let (params, level) = (engine.answer_params(), arms.created.packed.answer_level);
     let uniform = |seed| ckks::uniform_c1(params, level, &[seed; 32]);
     let garbage = Ciphertext::new(uniform(1), uniform(2), level, params.scale(level));
-    let garbage = ckks::write_ciphertext(params, engine.deep().key_id(), &garbage);
+    let garbage = ckks::write_ciphertext(params, engine.key_id(), &garbage);
     assert!(!read(&arms, 0, &garbage).unwrap().reliable);
     // Bytes that are no reply.
     let reply = arms.decision(1, 0, 1, answer).to_bytes();
@@ -478,7 +495,7 @@ fn a_decision_is_carried_through() {
     let (small, _, _, answer) = frames();
     let rows = vec![vec![0.5, 0.5], vec![0.25, 0.0]];
     let task = |id, kind| RaiseTask { id, kind, masked: small.clone() };
-    let scores = || task(7, TaskKind::Scores { factor: 1.0 });
+    let scores = || task(7, TaskKind::Scores { factor: 1.0, alone: false });
     let asked = PackedReply { ticket: Some(TICKET), tasks: vec![scores()], ..PackedReply::default() };
     let asked = || (200, asked.to_bytes());
     let mut decided = server.decision(4, 1, 2, answer);

@@ -82,7 +82,8 @@ impl PackedCircuit {
     }
 
     /// The products over the pairs of each arm: near 1 in the first slot of the block of the arm that a user
-    /// should play. Takes the levels of root, comparison and row product.
+    /// should play. Other slots hold intermediate results, which a [`ckks::Fold`] leaves out. Takes the
+    /// levels of root, comparison and row product.
     ///
     /// # Errors
     /// Those of the algebra.
@@ -109,28 +110,15 @@ impl PackedCircuit {
         self.argmax.products(alg, &alg.add_plain(&index, &self.offsets)?)
     }
 
-    /// The one-hot vector of `user`, with all other slots 0. Takes a level.
-    ///
-    /// # Errors
-    /// [`circuits::Error::Range`] if there is no such user; otherwise those of the algebra.
-    pub fn answer<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        products: &A::Vector,
-        user: usize,
-    ) -> Result<A::Vector, A::Error> {
-        self.argmax.one_hot_of(alg, products, user)
-    }
-
     /// The trace comparison in the constant coefficient of the message: near 1 if the trace has reached C,
     /// and near 0 otherwise. Takes a level.
     ///
     /// # Errors
     /// Those of the algebra.
-    pub fn trace<A: SlotAlgebra>(&self, alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
-        let mut mask = vec![Complex64::ZERO; self.offsets.len()];
+    pub fn trace<A: SlotAlgebra>(alg: &A, products: &A::Vector) -> Result<A::Vector, A::Error> {
+        let mut mask = vec![Complex64::ZERO; alg.slots()];
         // Times the number of slots, so that the entry is the constant coefficient.
-        mask[0].re = self.offsets.len() as f64;
+        mask[0].re = alg.slots() as f64;
         alg.mul_plain(products, &mask)
     }
 }
@@ -138,7 +126,7 @@ impl PackedCircuit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use circuits::Clear;
+    use circuits::{Clear, ClearVector};
     use protocol::levels::DecisionLevels;
     use testkit::ClearTwin;
 
@@ -154,7 +142,7 @@ mod tests {
             let shape = Shape::for_problem(d, k);
             let count = shape.arm_slots;
             let users = slots / (count * count);
-            let levels = DecisionLevels::new(&config, shape).unwrap().after_scores();
+            let levels = DecisionLevels::new(&config, shape).unwrap().packed(2);
             let mut twin = ClearTwin::new(config.clone());
             let unit = |seed: usize| {
                 let x: Vec<f64> = (0..d).map(|i| ((7 * seed + 3 * i + 1) as f64).sin()).collect();
@@ -180,11 +168,11 @@ mod tests {
             }
             let alg = Clear::new(slots).unwrap();
             let products = circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap();
-            assert_eq!(alg.level(&products), 1);
+            assert_eq!(alg.level(&products), 2);
+            let products = products.real();
             for user in 0..users - 1 {
-                let answer = circuit.answer(&alg, &products, user).unwrap().real();
                 let indices = twin.indices(&rows(user), 31, 30);
-                let values: Vec<f64> = (0..k).map(|arm| answer[(arm * users + user) * count]).collect();
+                let values: Vec<f64> = (0..k).map(|arm| products[(arm * users + user) * count]).collect();
                 let largest = |v: &[f64]| (0..k).fold(0, |b, a| if v[a] > v[b] { a } else { b });
                 let gap = indices[largest(&indices)] - indices[largest(&values)];
                 assert!(gap < config.resolution() * scalars.range, "{d} {k}, user {user}: {gap}");
@@ -224,7 +212,7 @@ mod tests {
                     *slot = Complex64::new(value(3).abs(), value(5)) * circuit.factor(0);
                 }
             }
-            let levels = DecisionLevels::new(&config, shape).unwrap().after_scores();
+            let levels = DecisionLevels::new(&config, shape).unwrap().packed(2);
             let alg = Clear::new(slots).unwrap();
             let products = |circuit: &PackedCircuit, raised: &[Complex64]| {
                 circuit.products(&alg, &alg.fresh(raised, levels).unwrap()).unwrap()
@@ -240,16 +228,15 @@ mod tests {
                 }
                 raised[0] = Complex64::new(0.0, trace / scalars.c2);
                 let with = products(&circuit, &raised);
-                assert_eq!((alg.level(&with), alg.level(&without)), (1, 1));
-                for user in 1..users {
-                    let answer = |circuit: &PackedCircuit, products| {
-                        circuit.answer(&alg, products, user).unwrap().real()
-                    };
-                    let pairs = answer(&circuit, &with).into_iter().zip(answer(&public, &without));
-                    assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-9), "user {user}");
-                }
-                let question = circuit.trace(&alg, &with).unwrap();
-                assert_eq!(alg.level(&question), 0);
+                assert_eq!((alg.level(&with), alg.level(&without)), (2, 2));
+                let entries = |products: &ClearVector| -> Vec<f64> {
+                    let slots = products.real().into_iter().step_by(count).enumerate();
+                    slots.filter(|(at, _)| at % users > 0).map(|(_, entry)| entry).collect()
+                };
+                let pairs = entries(&with).into_iter().zip(entries(&without));
+                assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-9), "{d} {k}");
+                let question = PackedCircuit::trace(&alg, &with).unwrap();
+                assert_eq!(alg.level(&question), 1);
                 let (first, rest) = question.values().split_first().unwrap();
                 let entry = first.re / slots as f64;
                 let want = if trace > c { 1.0 } else { 0.0 };

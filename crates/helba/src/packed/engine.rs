@@ -2,10 +2,12 @@ use super::circuit::PackedCircuit;
 use crate::{Engine, Error, Scalars, refresh};
 use circuits::{Encrypted, SlotAlgebra};
 use ckks::{
-    Ciphertext, EvaluationKeys, Evaluator, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, Raise,
+    Ciphertext, EvaluationKeys, Evaluator, Fold, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey,
+    Raise, RingSwitch, Rotations,
 };
 use protocol::exchange::{PACKED_FLOOD_BITS, SCORES_FLOOD_BITS, TRACE_FLOOD_BITS};
-use protocol::{BanditConfig, LOG_SCORE, ScoreRing};
+use protocol::levels::{ANSWER_LEVEL, products_level};
+use protocol::{AnswerLayout, BanditConfig, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
 
 /// Computes packed decisions and their updates on ciphertexts of both rings. All packed bandits of a key pair
@@ -19,6 +21,31 @@ pub struct PackedEngine {
     scores: Evaluator,
     public_key: PublicKey,
     key_id: KeyId,
+    answers: AnswerTables,
+}
+
+/// What takes the entries of all users into the ring of answers, and each user's own out of them.
+#[derive(Debug, Clone)]
+struct AnswerTables {
+    layout: AnswerLayout,
+    switch: RingSwitch,
+    /// The fold of the entries of a user alone.
+    alone: Fold,
+    /// The fold of the entries of all users.
+    shared: Fold,
+    /// The mask of every user.
+    masks: Rotations,
+}
+
+impl AnswerTables {
+    fn new(layout: AnswerLayout, switch: RingSwitch) -> Result<Self, Error> {
+        let fold = |users| Fold::new(&switch, products_level(users), &layout.moves(users));
+        let (alone, shared) = (fold(1)?, fold(layout.users().max(2))?);
+        let small = switch.small();
+        let mask = small.encode_factor(&layout.mask(), ANSWER_LEVEL + 1)?;
+        let masks = Rotations::new(small.params(), &mask)?;
+        Ok(AnswerTables { layout, switch, alone, shared, masks })
+    }
 }
 
 /// Ciphertexts of the ring of scores under a mask, for a holder of the key, and the seed of the mask.
@@ -33,15 +60,19 @@ pub struct Masked {
 /// The result of an evaluation, from which every user's answer is taken.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    circuit: PackedCircuit,
+    /// The entries of the users and nothing else, in the ring of answers: one level above answers, or of a
+    /// user alone its answer but for noise.
+    folded: Ciphertext,
+    /// The products, in the ring of the deep circuit, of which the trace question is taken.
     products: Ciphertext,
 }
 
 impl PackedEngine {
-    /// The engine of the keys of `deep`, and of those of the ring of scores.
+    /// The engine of the keys of `deep`, of those of the ring of scores, and of `switch`, which has the keys
+    /// of [`protocol::AnswerKeys`].
     ///
     /// # Errors
-    /// [`Error::Circuit`] never, since the slots are those of the ring.
+    /// [`Error::Ckks`] if `switch` is of other rings.
     pub fn new(
         deep: Engine,
         ring: ScoreRing,
@@ -49,9 +80,12 @@ impl PackedEngine {
         public_key: PublicKey,
         key_id: KeyId,
         keys: EvaluationKeys,
+        switch: RingSwitch,
     ) -> Result<Self, Error> {
         let slots = Encrypted::new(deep.evaluator().clone(), deep.params().max_slots())?;
-        Ok(PackedEngine { deep, slots, ring, scores: Evaluator::new(params, keys), public_key, key_id })
+        let answers = AnswerTables::new(AnswerLayout::new(ring, deep.shape(), slots.slots()), switch)?;
+        let scores = Evaluator::new(params, keys);
+        Ok(PackedEngine { deep, slots, ring, scores, public_key, key_id, answers })
     }
 
     /// The engine of the deep circuit.
@@ -67,6 +101,11 @@ impl PackedEngine {
     /// The parameters of the ring of scores.
     pub fn params(&self) -> &Params {
         self.scores.params()
+    }
+
+    /// The parameters of answers, which are encrypted under the secret of the ring of scores.
+    pub fn answer_params(&self) -> &Params {
+        self.answers.switch.small().params()
     }
 
     /// The id of the key pair of the ring of scores.
@@ -146,37 +185,69 @@ impl PackedEngine {
         Ok(Masked { ciphertext, seed })
     }
 
-    /// Square root, comparison and argmax of all users, from raised scores whose mask is `mask`.
+    /// Square root, comparison and argmax of the `users` users of a pack, from raised scores whose mask is
+    /// `mask`, and the fold of their entries. A user who left its pack before the answers counts.
     ///
     /// # Errors
-    /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing.
+    /// [`Error::Ckks`] for a ciphertext that is not one of this raise, or if a key is missing; as
+    /// [`Self::fold`].
     pub fn evaluate<R: CryptoRng>(
         &self,
-        circuit: PackedCircuit,
+        circuit: &PackedCircuit,
+        users: usize,
         raise: &Raise,
         mut raised: Ciphertext,
         mask: &Plaintext,
         rng: &mut R,
     ) -> Result<Evaluated, Error> {
         raise.unmask_assign(&mut raised, mask)?;
-        let mut products = circuit.products(&self.slots, &raised)?;
-        // One encryption of zero serves all answers: each is under a mask and noise of its own.
-        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
-        Ok(Evaluated { circuit, products })
+        self.fold(users, circuit.products(&self.slots, &raised)?, rng)
     }
 
-    /// The answer of `user`, flooded.
+    /// The entries of the `users` users of a pack, from the products of their evaluation
+    /// ([`PackedCircuit::products`]), re-randomised.
     ///
     /// # Errors
-    /// [`Error::Circuit`] if there is no such user.
+    /// [`Error::WrongLevel`] for products at another level than [`products_level`]: the answer of a user
+    /// alone is not masked.
+    pub fn fold<R: CryptoRng>(
+        &self,
+        users: usize,
+        mut products: Ciphertext,
+        rng: &mut R,
+    ) -> Result<Evaluated, Error> {
+        let (got, want) = (products.level(), products_level(users));
+        if got != want {
+            return Err(Error::WrongLevel { what: "products of an evaluation", got, want });
+        }
+        // One encryption of zero serves all answers: each is under a mask and noise of its own.
+        ckks::rerandomise_assign(self.deep.params(), self.deep.public_key(), &mut products, rng);
+        let AnswerTables { switch, alone, shared, .. } = &self.answers;
+        let fold = if users > 1 { shared } else { alone };
+        let folded = fold.apply(switch, &switch.split(&products)?)?;
+        Ok(Evaluated { folded, products })
+    }
+
+    /// The answer of `user` in the ring of answers, flooded.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if there is no such user.
     pub fn answer<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,
         user: usize,
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
-        let mut out = evaluated.circuit.answer(&self.slots, &evaluated.products, user)?;
-        ckks::flood_assign(self.deep.params(), &mut out, PACKED_FLOOD_BITS, rng);
+        let AnswerTables { layout, switch, masks, .. } = &self.answers;
+        let alone = evaluated.folded.level() == ANSWER_LEVEL;
+        if user >= if alone { 1 } else { layout.users() } {
+            return Err(Error::Broken("an answer to a user that the evaluation does not have"));
+        }
+        let mut out = match alone {
+            true => evaluated.folded.clone(),
+            false => switch.small().mul_plain(&evaluated.folded, &masks.rotated(layout.rotation_to(user)))?,
+        };
+        ckks::flood_assign(switch.small().params(), &mut out, PACKED_FLOOD_BITS, rng);
         Ok(out)
     }
 
@@ -184,14 +255,15 @@ impl PackedEngine {
     /// flooded and re-randomised, with all other coefficients under a mask that is uniform modulo q.
     ///
     /// # Errors
-    /// [`Error::Circuit`] never, since the mask has as many slots as the ring.
+    /// [`Error::Ckks`] never, since products are above the level of a question.
     pub fn trace_question<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
         let params = self.deep.params();
-        let mut out = evaluated.circuit.trace(&self.slots, &evaluated.products)?;
+        let products = self.slots.drop_to(&evaluated.products, ANSWER_LEVEL + 1)?;
+        let mut out = PackedCircuit::trace(&self.slots, &products)?;
         ckks::mask_all_but_constant_assign(params, &mut out, rng);
         Ok(refresh::flood(params, self.deep.public_key(), out, TRACE_FLOOD_BITS, rng))
     }

@@ -3,7 +3,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | contexts times model, packing, masks, answers | `engine` |
+//! | contexts times model, packing, masks, the fold of all entries, answers | `engine` |
 //! | square root, comparison and argmax of all users | [`circuit`] |
 //! | feedback, batches and models | `state` |
 //!

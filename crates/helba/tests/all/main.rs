@@ -2,6 +2,7 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
+mod answers;
 mod config;
 mod packed;
 mod rounds;

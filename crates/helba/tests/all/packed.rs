@@ -64,14 +64,16 @@ impl World {
     fn with(config: BanditConfig) -> Self {
         let (d, k) = (config.linear.d, config.linear.k);
         let shape = Shape::for_problem(d, k);
-        let party = Party::for_plan(&KeyPlan::new(shape, true).unwrap(), 7).unwrap();
+        let plan = KeyPlan::new(shape, true).unwrap();
+        let party = Party::for_plan(&plan, 7).unwrap();
         let ring = ScoreRing::for_shape(shape, true).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let small = Small::generate(ring, &mut rng);
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
         let deep = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
-        let (params, public) = (small.params.clone(), small.public.clone());
-        let engine = PackedEngine::new(deep, ring, params, public, small.id(), small.keys.clone()).unwrap();
+        let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers.unwrap(), &mut rng);
+        let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
+        let engine = PackedEngine::new(deep, ring, params, public, small.id(), keys, switch).unwrap();
         let config = BanditConfig { decisions: Decisions::Packed, ..config };
         let bandit = PackedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
@@ -121,10 +123,12 @@ impl World {
         }
         let circuit = self.engine.circuit(&self.config, self.bandit.scalars(self.round)).unwrap();
         let factor = circuit.factor(exchanges.layout.log_range());
+        let in_pack = packer.len();
         let packed = packer.finish().unwrap();
-        let masked = self.engine.mask(&exchanges.scores, packed, &mut self.rng).unwrap();
+        let raise = exchanges.scores(in_pack == 1);
+        let masked = self.engine.mask(raise, packed, &mut self.rng).unwrap();
         let raised = ckks_secret::raise(
-            &exchanges.scores,
+            raise,
             &self.small.secret,
             &self.party.secret,
             &masked.ciphertext,
@@ -132,20 +136,20 @@ impl World {
             &mut self.rng,
         );
         let raised = raised.unwrap().expand(&self.party.secret);
-        let mask = exchanges.scores.encode_mask(&masked.seed, factor).unwrap();
-        let evaluated =
-            self.engine.evaluate(circuit, &exchanges.scores, raised, &mask, &mut self.rng).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let evaluated = self.engine.evaluate(&circuit, in_pack, raise, raised, &mask, &mut self.rng).unwrap();
         let question = test.map(|test| {
             let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
             assert_eq!(question.level(), 0);
             (test, question)
         });
-        let slots = self.party.params.max_slots();
+        let (large, params) = (self.party.params.max_slots(), self.engine.answer_params());
+        let secret = self.small.secret.under(params);
         let answer = |(round, rows, user)| {
             let answer = self.engine.answer(&evaluated, user, &mut self.rng).unwrap();
             assert_eq!(answer.level(), 0);
-            let values = ckks_secret::decrypt(&self.party.secret, &answer, slots).with(|slots| {
-                let own = exchanges.layout.action_values(slots, user);
+            let values = ckks_secret::decrypt(&secret, &answer, params.max_slots()).with(|slots| {
+                let own = exchanges.layout.action_values(slots, user, large);
                 // Whatever else the answer holds is noise.
                 let sum: f64 = slots.iter().map(|z| z.norm_sqr()).sum();
                 let rest = sum - own.iter().map(|v| v * v).sum::<f64>();
@@ -255,7 +259,7 @@ fn largest(values: &[f64]) -> usize {
 /// largest of its own up to the resolution, for problems with and without padding.
 #[test]
 fn packed_rounds_decide_as_the_twin() {
-    for (d, k, rounds, users) in [(2, 2, 10, 4), (7, 4, 4, 6)] {
+    for (d, k, rounds, users) in [(2, 2, 10, 4), (7, 4, 4, 6), (2, 2, 4, 1)] {
         let mut world = World::new(d, k);
         let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, d).remove(0);
         let (mut same, mut all, mut models, mut worst) = (0, 0, 0, 0.0f64);
@@ -601,20 +605,21 @@ fn attack_a_question_shows_one_coefficient() {
         let exchanges = bandit.exchanges().clone();
         let circuit = world.engine.circuit(&world.config, bandit.scalars(5)).unwrap();
         let factor = circuit.factor(exchanges.layout.log_range());
-        let masked = world.engine.mask(&exchanges.scores, packed, &mut world.rng).unwrap();
+        // As for a user beside the trace.
+        let raise = exchanges.scores(false);
+        let masked = world.engine.mask(raise, packed, &mut world.rng).unwrap();
         let (small, deep) = (&world.small.secret, &world.party.secret);
-        let raised =
-            ckks_secret::raise(&exchanges.scores, small, deep, &masked.ciphertext, factor, &mut world.rng);
+        let raised = ckks_secret::raise(raise, small, deep, &masked.ciphertext, factor, &mut world.rng);
         let raised = raised.unwrap().expand(deep);
-        let mask = exchanges.scores.encode_mask(&masked.seed, factor).unwrap();
-        let evaluated =
-            world.engine.evaluate(circuit, &exchanges.scores, raised, &mask, &mut world.rng).unwrap();
+        let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let evaluated = world.engine.evaluate(&circuit, 2, raise, raised, &mask, &mut world.rng).unwrap();
+        let answers = world.small.secret.under(world.engine.answer_params());
         let mut decrypted = || {
-            let ct = match kind {
-                true => world.engine.trace_question(&evaluated, &mut world.rng).unwrap(),
-                false => world.engine.answer(&evaluated, 1, &mut world.rng).unwrap(),
+            let (ct, secret) = match kind {
+                true => (world.engine.trace_question(&evaluated, &mut world.rng), &world.party.secret),
+                false => (world.engine.answer(&evaluated, 1, &mut world.rng), &answers),
             };
-            ckks_secret::decrypt_coefficients(&world.party.secret, &ct).with(|values| values.to_vec())
+            ckks_secret::decrypt_coefficients(secret, &ct.unwrap()).with(|values| values.to_vec())
         };
         let pairs: Vec<(i128, i128)> = decrypted().into_iter().zip(decrypted()).collect();
         let q = i128::from(world.party.params.prime(0));

@@ -32,12 +32,17 @@ fn planned_bytes_are_those_made() {
 
     let bundle = wire::PublicBundle::read(&file[..]).unwrap();
     let of_public_keys = |kind: &str| kind.starts_with("public key");
-    let memory = |of_scores: bool| -> u64 {
+    let memory = |ring: &str| -> u64 {
+        let ring_of = |kind: &str| {
+            ["of scores", "of answers"].into_iter().find(|ring| kind.ends_with(ring)).unwrap_or("")
+        };
         let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
-        kinds.filter(|k| k.kind.ends_with("of scores") == of_scores).map(|k| k.memory).sum()
+        kinds.filter(|k| ring_of(k.kind) == ring).map(|k| k.memory).sum()
     };
-    assert_eq!(memory(false), bundle.keys.bytes() as u64);
-    assert_eq!(memory(true), bundle.scores.unwrap().keys.bytes() as u64);
+    let scores = bundle.scores.unwrap();
+    assert_eq!(memory(""), bundle.keys.bytes() as u64);
+    assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
+    assert_eq!(memory("of answers"), scores.switch.bytes() as u64);
 }
 
 /// Evaluation keys in a server's memory against the same keys as polynomials at the top of the chain, with a

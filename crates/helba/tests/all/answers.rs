@@ -1,0 +1,206 @@
+//! The fold of the entries of an evaluation into the ring of answers, and the mask of each user, against
+//! exact arithmetic and masks in the large ring.
+
+use circuits::{Clear, Complex64, Encrypted, SlotAlgebra};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, Fold, Plaintext, RingSwitch};
+use ckks_secret::SecretKey;
+use helba::packed::PackedEngine;
+use helba::packed::circuit::PackedCircuit;
+use helba::{Engine, Error, Scalars};
+use protocol::exchange::PACKED_FLOOD_BITS;
+use protocol::levels::{DecisionLevels, products_level};
+use protocol::{AnswerLayout, BanditConfig, Decisions, KeyPlan, Shape};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+/// An engine without the keys of the deep circuit, whose products are made in the clear.
+struct World {
+    engine: PackedEngine,
+    switch: RingSwitch,
+    large: SecretKey,
+    answers: SecretKey,
+    layout: AnswerLayout,
+    shape: Shape,
+    rng: ChaCha20Rng,
+}
+
+impl World {
+    fn new(d: usize, k: usize, toy: bool) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(17);
+        let shape = Shape::for_problem(d, k);
+        let plan = KeyPlan::new(shape, toy).unwrap();
+        let ring = plan.scores.unwrap();
+        let (params, small) = (plan.params.validate().unwrap(), ring.params.validate().unwrap());
+        let [large, scores] = [&params, &small].map(|params| SecretKey::generate(params, &mut rng));
+        let [public, public_scores] = [&large, &scores].map(|key| ckks_secret::public_key(key, &mut rng));
+        let (id, id_of_scores) = (public.id(&params), public_scores.id(&small));
+        let switch = testkit::ring_switch(&large, &scores, &plan.answers.unwrap(), &mut rng);
+        let layout = AnswerLayout::new(ring, shape, params.max_slots());
+        let deep = Engine::new(params, public, id, shape, EvaluationKeys::default()).unwrap();
+        let (keys, own) = (EvaluationKeys::default(), switch.clone());
+        let engine = PackedEngine::new(deep, ring, small, public_scores, id_of_scores, keys, own).unwrap();
+        let answers = scores.under(engine.answer_params());
+        World { engine, switch, large, answers, layout, shape, rng }
+    }
+
+    /// The products of a full evaluation with random scores, in the clear.
+    fn products(&mut self, d: usize, k: usize) -> Vec<f64> {
+        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let slots = self.large.params().max_slots();
+        let scalars = Scalars::new(&config, 31, 30);
+        let circuit = PackedCircuit::new(&config, scalars, self.shape, slots).unwrap();
+        let mut raised = vec![Complex64::ZERO; slots];
+        for user in 0..self.layout.users() {
+            for arm in 0..k {
+                let [z, u] = [self.rng.random_range(0.0..0.9), self.rng.random_range(-0.9..0.9)];
+                raised[self.layout.product_slot(arm, user)] = Complex64::new(z, u) * circuit.factor(0);
+            }
+        }
+        let alg = Clear::new(slots).unwrap();
+        let levels = DecisionLevels::new(&config, self.shape).unwrap().packed(2);
+        circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
+    }
+
+    fn encrypt(&self, products: &[f64], level: usize, rng: &mut ChaCha20Rng) -> Ciphertext {
+        let slots: Vec<Complex64> = products.iter().map(|&v| v.into()).collect();
+        let message = Plaintext::encode(self.large.params(), &slots, level).unwrap();
+        ckks_secret::encrypt(&self.large, &message, rng).expand(&self.large)
+    }
+
+    fn slots(&self, answer: &Ciphertext) -> Vec<Complex64> {
+        let slots = self.answers.params().max_slots();
+        ckks_secret::decrypt(&self.answers, answer, slots).with(|slots| slots.to_vec())
+    }
+
+    /// The deviation of the noise of an answer in the real part of a slot: √(N'/2) times that of a
+    /// coefficient, which is uniform.
+    fn noise(&self) -> f64 {
+        let slots = self.answers.params().max_slots() as f64;
+        (-f64::from(PACKED_FLOOD_BITS)).exp2() / 3f64.sqrt() * slots.sqrt()
+    }
+}
+
+/// In full evaluations of the circuit every user gets its own entries: those of the clear twin, those that a
+/// mask in the large ring gives, and noise in all other slots. With 2 · 10⁶ slots in all, a noise of seven
+/// deviations has a probability below 10⁻⁴.
+#[test]
+fn every_user_gets_its_own_entries() {
+    for (d, k) in [(2, 2), (8, 8), (8, 16)] {
+        let mut world = World::new(d, k, true);
+        let products = world.products(d, k);
+        let mut rng = world.rng.clone();
+        let encrypted = world.encrypt(&products, products_level(2), &mut rng);
+        let users = world.layout.users();
+        let evaluated = world.engine.fold(users, encrypted.clone(), &mut rng).unwrap();
+        let params = world.large.params().clone();
+        let alg =
+            Encrypted::new(Evaluator::new(params.clone(), EvaluationKeys::default()), params.max_slots());
+        let alg = alg.unwrap();
+        let lower = alg.drop_to(&encrypted, 1).unwrap();
+        let bound = 7.0 * world.noise();
+        for user in 0..users {
+            let answer = world.engine.answer(&evaluated, user, &mut rng).unwrap();
+            assert_eq!((answer.level(), answer.c0().n()), (0, world.engine.answer_params().n()));
+            let mut slots = world.slots(&answer);
+            let mut mask = vec![Complex64::ZERO; params.max_slots()];
+            (0..k).for_each(|arm| mask[world.layout.product_slot(arm, user)] = Complex64::ONE);
+            let old = alg.mul_plain(&lower, &mask).unwrap();
+            let old = ckks_secret::decrypt(&world.large, &old, params.max_slots()).with(|slots| {
+                (0..k).map(|arm| slots[world.layout.product_slot(arm, user)]).collect::<Vec<_>>()
+            });
+            for arm in 0..k {
+                let got = std::mem::take(&mut slots[world.layout.slot(arm, user)]);
+                let want = products[world.layout.product_slot(arm, user)];
+                assert!((got - want).norm() < bound, "{d} {k}, user {user}, arm {arm}: {got} for {want}");
+                assert!((old[arm] - want).norm() < 1e-4, "{d} {k}, user {user}: {} for {want}", old[arm]);
+            }
+            // The padding of the arms has slots of its own.
+            (k..world.shape.arm_slots).for_each(|arm| slots[world.layout.slot(arm, user)] = Complex64::ZERO);
+            assert!(slots.iter().all(|slot| slot.norm() < bound), "{d} {k}, user {user}");
+        }
+        assert!(matches!(world.engine.answer(&evaluated, users, &mut rng), Err(Error::Broken(_))));
+    }
+}
+
+/// A user alone gets its entries one level earlier, under no mask, and nobody else is answered from there.
+#[test]
+fn a_user_alone_gets_its_entries_without_a_mask() {
+    let mut world = World::new(8, 8, true);
+    let products = world.products(8, 8);
+    let mut rng = world.rng.clone();
+    let encrypted = world.encrypt(&products, products_level(1), &mut rng);
+    let evaluated = world.engine.fold(1, encrypted, &mut rng).unwrap();
+    let answer = world.engine.answer(&evaluated, 0, &mut rng).unwrap();
+    let mut slots = world.slots(&answer);
+    let bound = 7.0 * world.noise();
+    for arm in 0..8 {
+        let got = std::mem::take(&mut slots[world.layout.slot(arm, 0)]);
+        assert!((got - products[world.layout.product_slot(arm, 0)]).norm() < bound);
+    }
+    assert!(slots.iter().all(|slot| slot.norm() < bound), "the entries of others are left out");
+    assert!(matches!(world.engine.answer(&evaluated, 1, &mut rng), Err(Error::Broken(_))));
+    // Products at the level of another number of users are refused.
+    for (users, level) in [(1, 2), (2, 1), (2, 3), (1, 0)] {
+        let encrypted = world.encrypt(&products, level, &mut rng);
+        let refused = world.engine.fold(users, encrypted, &mut rng).map(drop);
+        assert!(matches!(refused, Err(Error::WrongLevel { got, .. }) if got == level), "{users}, {level}");
+    }
+}
+
+/// Neighbours' entries change an answer by less than 2⁻²⁰ of them, on ciphertexts of the toy and of the ring
+/// in use: the same encryptions with the entries of neighbours 64 larger, and with the same noise. The noise
+/// of an entry has the deviation that the protocol states.
+#[test]
+fn a_mask_leaves_nothing_of_a_neighbour() {
+    for (toy, noise) in [(true, 0.0045), (false, 0.009)] {
+        let world = World::new(2, 2, toy);
+        assert!((world.noise() / noise - 1.0).abs() < 0.02, "{}", world.noise());
+        let users = world.layout.users();
+        let (user, neighbours) = (users / 3, [0, users / 3 - 1, users / 3 + 1, users - 1]);
+        let answer = |more: f64| {
+            let mut rng = world.rng.clone();
+            let mut products = vec![0.0; world.large.params().max_slots()];
+            products[world.layout.product_slot(0, user)] = 1.0;
+            for neighbour in neighbours {
+                (0..2).for_each(|arm| products[world.layout.product_slot(arm, neighbour)] += more);
+            }
+            let encrypted = world.encrypt(&products, products_level(2), &mut rng);
+            let evaluated = world.engine.fold(users, encrypted, &mut rng).unwrap();
+            world.slots(&world.engine.answer(&evaluated, user, &mut rng).unwrap())
+        };
+        let (without, with) = (answer(0.0), answer(64.0));
+        let worst = without.iter().zip(&with).map(|(a, b)| (a - b).norm()).fold(0.0, f64::max);
+        assert!(worst / 64.0 < (-20f64).exp2(), "{:.1} bits", -(worst / 64.0).log2());
+        assert!(worst > 0.0, "roundings at least");
+        let variance = without.iter().map(|slot| slot.im * slot.im).sum::<f64>() / without.len() as f64;
+        // A twentieth is three deviations of it for 1024 slots, and six for 4096.
+        assert!((variance.sqrt() / world.noise() - 1.0).abs() < 0.05, "{}", variance.sqrt());
+    }
+}
+
+/// Without the masks an answer holds the arms of all neighbours. With them, guesses at 511 arms of two from
+/// an answer are right no more often than by chance: 60 % have a probability of 4 · 10⁻⁶.
+#[test]
+fn attack_a_neighbours_arm_is_not_in_an_answer() {
+    let world = World::new(2, 2, true);
+    let mut rng = world.rng.clone();
+    let users = world.layout.users();
+    let arms: Vec<usize> = (0..users).map(|_| rng.random_range(0..2)).collect();
+    let mut products = vec![0.0; world.large.params().max_slots()];
+    for (user, arm) in arms.iter().enumerate() {
+        products[world.layout.product_slot(*arm, user)] = 1.0;
+    }
+    let encrypted = world.encrypt(&products, products_level(2), &mut rng);
+    let right = |answer: &Ciphertext| {
+        let slots = world.slots(answer);
+        let entry = |arm: usize, user: usize| slots[world.layout.slot(arm, user)].re;
+        (1..users).filter(|&user| usize::from(entry(1, user) > entry(0, user)) == arms[user]).count()
+    };
+    let fold = Fold::new(&world.switch, products_level(2), &world.layout.moves(users)).unwrap();
+    let mut unmasked = fold.apply(&world.switch, &world.switch.split(&encrypted).unwrap()).unwrap();
+    ckks::flood_assign(world.answers.params(), &mut unmasked, PACKED_FLOOD_BITS, &mut rng);
+    assert_eq!(right(&unmasked), users - 1, "the control reads every arm");
+    let evaluated = world.engine.fold(users, encrypted, &mut rng).unwrap();
+    let masked = right(&world.engine.answer(&evaluated, 0, &mut rng).unwrap());
+    assert!(masked * 10 < users * 6, "{masked} of {users}");
+}
