@@ -9,18 +9,19 @@
 
 mod support;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bandit::toy::{FIGURE_1_CONTEXTS, FIGURE_1_ROUNDS, Toy};
 use bandit::{
     Arithmetic, Environment, Features, HelbaClear, LinearConfig, Oful, Policy, Ridge, Schedule, Summary,
     Width,
 };
 use clap::Parser;
-use protocol::BanditConfig;
+use protocol::{BanditConfig, Decisions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use support::{Deployment, Log, median, percentile};
 use testkit::ClearTwin;
@@ -92,6 +93,8 @@ struct Encrypted {
     farthest_index: f64,
     refreshes: u64,
     server_peak_bytes: u64,
+    /// The bytes that the raiser sent, in all rounds together.
+    raised_bytes: u64,
     deployment: Deployment,
 }
 
@@ -122,6 +125,7 @@ fn main() -> Result<()> {
         linear: scaled,
         horizon: args.rounds,
         unanswered: 1,
+        decisions: Decisions::Packed,
         ..BanditConfig::new(helba.d, helba.k)
     };
     let mut encrypted = if args.encrypted_seeds > 0 { Some(encrypted(&args, &config, bound)?) } else { None };
@@ -184,18 +188,20 @@ fn curve<P: Policy<Context = Features, Feedback = f64>>(
 /// HELBA on ciphertexts, on the first seeds; one set of keys, a bandit a seed.
 fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted> {
     let start = Instant::now();
-    let mut deployment =
+    let deployment =
         Deployment::start(config.linear.d, config.linear.k, false, args.json, user_client::MOST_ANSWERS)?;
     let progress =
         support::progress(args.rounds * args.encrypted_seeds, "learning on ciphertexts", args.json);
     let (mut log, mut runs) = (Log::default(), Vec::new());
     let (mut farthest_index, mut refreshes) = (0f64, 0);
+    let mut rounds_rng = user_client::os_rng()?;
+    let raised = AtomicU64::new(0);
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
-        let bandit = deployment.create(config)?;
+        let bandit = deployment.device().join(&deployment.client().create_packed(config)?)?;
         let mut twin = ClearTwin::new(config.clone());
         let (mut regret, mut sum) = (Vec::new(), 0.0);
-        for _ in 0..args.rounds {
+        let mut play_round = || -> Result<()> {
             toy.begin(&mut rng);
             let rows: Vec<Vec<f64>> = toy.context()?.rows().map(<[f64]>::to_vec).collect();
             // An error of `play` is returned after the round, because the arm is played within it.
@@ -206,7 +212,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
                 outcome = Some(played);
                 reward
             };
-            let round = deployment.round(&bandit, &rows, play, true)?;
+            let round = deployment.round(&bandit, &rows, play, true, &mut rounds_rng)?;
             let outcome = outcome.context("the round ended without an arm played")??;
             sum += outcome.regret;
             regret.push(sum);
@@ -218,8 +224,16 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
             twin.learn(&rows[round.arm], round.reward);
             log.push(round, &indices, scalars.range);
             progress.inc(1);
-        }
-        let status = deployment.status(&bandit)?;
+            Ok(())
+        };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| -> Result<()> {
+            let raiser = scope.spawn(|| deployment.raise(&bandit, &stop, &raised));
+            let played = (0..args.rounds).try_for_each(|_| play_round());
+            stop.store(true, Relaxed);
+            raiser.join().map_err(|_| anyhow!("the raiser panicked"))?.and(played)
+        })?;
+        let status = deployment.client().packed(&bandit.created().id)?.status;
         refreshes += status.refreshes;
         runs.push(Run { seed, regret, updates: status.batches });
     }
@@ -231,6 +245,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
         farthest_index,
         refreshes,
         server_peak_bytes: deployment.server_peak_bytes(),
+        raised_bytes: raised.into_inner(),
         deployment,
     })
 }
@@ -280,6 +295,7 @@ fn json(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bound: f64
             "farthest_index": e.farthest_index, "widest_miss": e.log.widest_miss(), "refreshes": e.refreshes,
             "bytes_up_median": median(&e.log.bytes_up()), "bytes_down_median": median(&e.log.bytes_down()),
             "public_bundle_bytes": e.deployment.public_bundle_bytes, "server_peak_bytes": e.server_peak_bytes,
+            "raised_bytes_mean": e.raised_bytes as f64 / seconds.len() as f64,
             "parameters": params.spec().name, "ring_degree": params.n(), "log2_qp": params.log_qp(),
             "security_bits": params.spec().security.bits(),
         })
@@ -342,8 +358,9 @@ fn print_table(args: &Args, curves: &[Curve], encrypted: Option<&Encrypted>, bou
         println!("      {name:<30} {:.3}   {:>8.3}", median(&values), percentile(&values, 0.95));
     }
     println!(
-        "    up {} and down {} a round (median), public bundle {}, server's peak memory {}",
+        "    up {} (and {} from the raiser, in the mean) and down {} a round (median), public bundle {}, server's peak memory {}",
         mib(median(&e.log.bytes_up())),
+        mib(e.raised_bytes as f64 / seconds.len() as f64),
         mib(median(&e.log.bytes_down())),
         mib(e.deployment.public_bundle_bytes as f64),
         mib(e.server_peak_bytes as f64)

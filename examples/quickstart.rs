@@ -86,7 +86,7 @@ fn main() -> Result<()> {
             for (features, bought) in &purchases.rounds()[..rounds] {
                 let rows: Vec<Vec<f64>> = features.rows().map(<[f64]>::to_vec).collect();
                 let play = |arm| f64::from(arm == *bought);
-                let round = deployment.packed_round(&bandit, &rows, play, args.synchronous, &mut rng)?;
+                let round = deployment.round(&bandit, &rows, play, args.synchronous, &mut rng)?;
                 let indices = twin.indices(&rows, round.round, round.model_feedbacks);
                 let scalars = helba::Scalars::new(&config, round.round, round.model_feedbacks);
                 twin.learn(&rows[round.arm], round.reward);

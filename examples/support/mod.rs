@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::{BanditConfig, Shape, Status};
+use protocol::Shape;
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{Client, Device, Opening, PackedDevice};
-use wire::{Created, Limits, PublicBundle};
+use wire::PublicBundle;
 
 const SERVE: &str = "--serve";
 
@@ -52,7 +52,6 @@ pub(crate) struct Deployment {
     server: Child,
     client: Client,
     device: &'static Device,
-    rng: ChaCha20Rng,
     /// Seconds of key generation.
     pub(crate) keygen_seconds: f64,
     /// The bytes of the public bundle.
@@ -68,12 +67,6 @@ impl Drop for Deployment {
     }
 }
 
-/// A bandit and the limits of its messages.
-pub(crate) struct Handle {
-    created: Created,
-    limits: Limits,
-}
-
 /// One round as the device saw it.
 pub(crate) struct Round {
     pub(crate) arm: usize,
@@ -82,8 +75,7 @@ pub(crate) struct Round {
     pub(crate) model_feedbacks: u64,
     pub(crate) bytes_up: usize,
     pub(crate) bytes_down: usize,
-    /// Seconds of wall time in each phase. The phases of the server are parts of "decide: server and
-    /// transfer".
+    /// Seconds of wall time in each phase.
     pub(crate) phases: Vec<(String, f64)>,
 }
 
@@ -128,7 +120,6 @@ impl Deployment {
             server,
             client: client.with_token(device.token().clone()),
             device,
-            rng: user_client::os_rng()?,
             keygen_seconds,
             public_bundle_bytes: summary.public_bytes,
             _folder: folder,
@@ -148,7 +139,7 @@ impl Deployment {
     /// Plays one round of a packed bandit over HTTP, with the reward that `play` returns for an arm. If
     /// `synchronous`, it waits until a model whose update the feedback started is in use, for which a raiser
     /// must be there.
-    pub(crate) fn packed_round(
+    pub(crate) fn round(
         &self,
         bandit: &PackedDevice<'_>,
         rows: &[Vec<f64>],
@@ -211,64 +202,6 @@ impl Deployment {
         self.device.params()
     }
 
-    /// Creates a bandit on the server.
-    pub(crate) fn create(&self, config: &BanditConfig) -> Result<Handle> {
-        let created = self.client.create_bandit(config)?;
-        let limits = self.device.limits(&created)?;
-        Ok(Handle { created, limits })
-    }
-
-    /// Plays one round over HTTP, with the reward that `play` returns for an arm. If `synchronous`, it waits
-    /// for a batch update that the answer started.
-    pub(crate) fn round(
-        &mut self,
-        bandit: &Handle,
-        rows: &[Vec<f64>],
-        play: impl FnOnce(usize) -> f64,
-        synchronous: bool,
-    ) -> Result<Round> {
-        let Handle { created, limits } = bandit;
-        let mut phases = Vec::new();
-        let mut last = Instant::now();
-        let mut lap = |name: &str, phases: &mut Vec<(String, f64)>| {
-            let now = Instant::now();
-            phases.push((name.to_string(), (now - last).as_secs_f64()));
-            last = now;
-        };
-        let contexts = self.device.encrypt_contexts(created, rows, &mut self.rng)?;
-        lap("encrypt contexts", &mut phases);
-        let reply = self.client.decide(created, limits, &contexts)?;
-        lap("decide: server and transfer", &mut phases);
-        let decision = self.device.read_decision(created, &reply)?;
-        lap("decrypt action", &mut phases);
-        let reward = play(decision.arm);
-        let answer = self.device.answer(created, &decision, &rows[decision.arm], reward, &mut self.rng)?;
-        lap("encrypt answer", &mut phases);
-        self.client.feedback(created, decision.id, &answer)?;
-        lap("feedback: server and transfer", &mut phases);
-        while synchronous && self.status(bandit)?.updating {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if synchronous {
-            lap("wait for the batch update", &mut phases);
-        }
-        phases.extend(decision.seconds.iter().map(|(name, s)| (format!("  server: {name}"), *s)));
-        Ok(Round {
-            arm: decision.arm,
-            reward,
-            round: decision.round,
-            model_feedbacks: decision.model_feedbacks,
-            bytes_up: contexts.len() + answer.len(),
-            bytes_down: reply.len(),
-            phases,
-        })
-    }
-
-    /// The counters and the phase of the bandit.
-    pub(crate) fn status(&self, bandit: &Handle) -> Result<Status> {
-        Ok(self.client.status(&bandit.created.id)?)
-    }
-
     /// The id of the server process.
     pub(crate) fn server_id(&self) -> u32 {
         self.server.id()
@@ -324,7 +257,7 @@ impl Log {
 
     /// Seconds of each round.
     pub(crate) fn seconds(&self) -> Vec<f64> {
-        let total = |r: &Round| r.phases.iter().filter(|(n, _)| !n.starts_with(' ')).map(|(_, s)| s).sum();
+        let total = |r: &Round| r.phases.iter().map(|(_, s)| s).sum();
         self.rounds.iter().map(|(r, _)| total(r)).collect()
     }
 
