@@ -5,8 +5,8 @@
 //! cargo run --release --example load -- --features 8 --arms 8 --rate 400 --seconds 30 [--closed 64] [--json]
 //! ```
 //! Contexts and feedback are encrypted before the measurement. A raiser runs in this process and takes
-//! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check` the
-//! clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
+//! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check`
+//! the clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
 
 mod support;
 

@@ -16,8 +16,8 @@ use service::Content;
 /// The limit of a configuration, which has about a dozen numbers.
 const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
-/// Lists the bandits that the token permits to change. A token that the server does not know is refused, so that
-/// its bearer does not take it for one without bandits.
+/// Lists the bandits that the token permits to change. A token that the server does not know is refused, so
+/// that its bearer does not take it for one without bandits.
 pub(super) async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,

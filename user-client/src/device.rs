@@ -140,7 +140,8 @@ impl Device {
     }
 
     /// Whether the device may ask again for a packed decision. If so, it is counted on disk before this
-    /// returns. [`crate::PackedDevice::decide`] asks by itself; this is for programs that speak HTTP themselves.
+    /// returns. [`crate::PackedDevice::decide`] asks by itself; this is for programs that speak HTTP
+    /// themselves.
     ///
     /// # Errors
     /// [`Error::RepeatCount`].

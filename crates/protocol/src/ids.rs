@@ -47,14 +47,15 @@ pub struct QuestionId {
     pub code: [u8; 16],
 }
 
-/// The receipt of a counted feedback. A repeated feedback counts nothing. It gets the same receipt from a bandit
-/// of single decisions, and one with the present counters from a packed bandit, which does not store receipts.
+/// The receipt of a counted feedback. A repeated feedback counts nothing. It gets the same receipt from a
+/// bandit of single decisions, and one with the present counters from a packed bandit, which does not store
+/// receipts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The decision, in hexadecimal.
     pub decision: String,
-    /// The number of feedbacks counted so far, including this one and, if it is repeated to a packed bandit, later
-    /// ones.
+    /// The number of feedbacks counted so far, including this one and, if it is repeated to a packed bandit,
+    /// later ones.
     pub feedbacks: u64,
     /// The number of batches closed so far.
     pub batches: u64,

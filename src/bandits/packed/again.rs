@@ -377,8 +377,8 @@ impl PackedServed {
         tracing::info!(bandit = self.created.id, users, evaluations, seconds, "repeated");
     }
 
-    /// Repeats an evaluation in halves. If it is a repeat itself, one of them holds the cause, if the users say
-    /// what is true; a first evaluation may have been spoilt by the trace that was in its pack.
+    /// Repeats an evaluation in halves. If it is a repeat itself, one of them holds the cause, if the users
+    /// say what is true; a first evaluation may have been spoilt by the trace that was in its pack.
     async fn split(self: Arc<Self>, group: Group, left: Arc<AtomicUsize>, is_repeat: bool) {
         let halves = group.halves();
         let senders = halves.each_ref().map(Group::senders);

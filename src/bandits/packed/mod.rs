@@ -3,8 +3,8 @@
 //! tier the scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the
 //! log has them on disk.
 //!
-//! Locks are taken in the order pool, live, and no other while one of `keeping` and `senders` is held. None is
-//! held while something is computed that takes long.
+//! Locks are taken in the order pool, live, and no other while one of `keeping` and `senders` is held. None
+//! is held while something is computed that takes long.
 
 mod again;
 mod audit;

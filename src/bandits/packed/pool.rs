@@ -538,8 +538,8 @@ impl PackedServed {
         Ok(Sealed { circuit, packed: in_pack, factor, seed, masked, last_round: last, model_feedbacks, test })
     }
 
-    /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number under
-    /// which a repeat is kept.
+    /// `turn` is the turn of the evaluation, and another one when its raise was late. Returns the number
+    /// under which a repeat is kept.
     async fn raise_and_answer(
         self: &Arc<Self>,
         sealed: Sealed,

@@ -17,8 +17,8 @@
 //!   opened, so that answers do not add up to a key; the crate `sum-authority` states how much one answer
 //!   reveals. Where one value is too much, use the two aggregators. They check the set of users themselves,
 //!   and take a fiftieth of the bytes.
-//! - What the authority learns: the sum, the number of users, and the errors of the residues of the sum. These
-//!   are independent of the values: the noise of encryption is, and the random rounding has a Gaussian of
+//! - What the authority learns: the sum, the number of users, and the errors of the residues of the sum.
+//!   These are independent of the values: the noise of encryption is, and the random rounding has a Gaussian of
 //!   standard deviation √5 steps of the ciphertext, so that the distribution of its error is the same for all
 //!   values within e^(−2π²·5) = 2⁻¹⁴² (Poisson summation). Rounding to the nearest integer would not do: all
 //!   users of one value would have the same error.
@@ -439,10 +439,10 @@ mod tests {
         ring.total.iter().zip(sums).map(error).collect()
     }
 
-    /// An authority that knows all other noise looks at the errors of a sum of 10 000 users. They are those of
-    /// independent rounding, with variance 5 + 1/12 each and mean 0, both if all users have one value and if
-    /// half of them have twice that value and half 0, which has the same sum. Of rounding to the nearest, the
-    /// errors add up and tell the two apart.
+    /// An authority that knows all other noise looks at the errors of a sum of 10 000 users. They are those
+    /// of independent rounding, with variance 5 + 1/12 each and mean 0, both if all users have one value and
+    /// if half of them have twice that value and half 0, which has the same sum. Of rounding to the nearest,
+    /// the errors add up and tell the two apart.
     #[test]
     fn attack_errors_of_rounding_do_not_tell_values() {
         let (mut rng, users) = (ChaCha20Rng::seed_from_u64(37), 10_000i128);

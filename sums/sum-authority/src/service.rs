@@ -89,8 +89,8 @@ impl Opener {
     /// Generates a key for `batch` and returns its public half. Each call returns the same key.
     ///
     /// # Errors
-    /// [`Error::FewerThanDemanded`]; [`Error::Sum`] as [`SumRing::for_users`]; [`Error::Opened`] and [`Error::Destroyed`] after the key was destroyed;
-    /// as [`Register::announce`].
+    /// [`Error::FewerThanDemanded`]; [`Error::Sum`] as [`SumRing::for_users`]; [`Error::Opened`] and
+    /// [`Error::Destroyed`] after the key was destroyed; as [`Register::announce`].
     pub fn make<R: CryptoRng>(
         &mut self,
         batch: BatchId,

@@ -50,9 +50,9 @@ impl PackedDevice<'_> {
 
     /// Asks for a decision on `rows`. If the server waits for a holder of the key, the device raises first.
     /// If another one was faster, or the evaluation ended without an answer, it asks again with the same
-    /// contexts, up to three times. If the answer cannot be relied on and others share it, the device asks for
-    /// another answer to this decision, which is counted ([`crate::Device::with_most_repeats`]), until the
-    /// answer can be relied on or the server refuses.
+    /// contexts, up to three times. If the answer cannot be relied on and others share it, the device asks
+    /// for another answer to this decision, which is counted ([`crate::Device::with_most_repeats`]), until
+    /// the answer can be relied on or the server refuses.
     ///
     /// # Errors
     /// As [`Self::contexts`] and [`Self::read`]; those of [`Client`]; [`Error::BadAnswer`] from a server that

@@ -88,8 +88,8 @@ impl Raiser {
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::NoScoreKeys`] for a server with other keys or parameters;
-    /// [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no keys or is no server
-    /// of bandits.
+    /// [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no keys or is no
+    /// server of bandits.
     pub fn run(mut self) -> Result<(), Error> {
         let shared = self.shared.clone();
         let ended = self.run_until_stopped();

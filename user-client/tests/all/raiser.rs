@@ -220,8 +220,8 @@ fn the_raiser_says_what_is_wrong() {
     assert!(run(&url, &secret, &["--toy", "--passphrase-file", "/none"]).contains("/none"));
 }
 
-/// A raiser whose token the server does not know says so and stops. Without that it would wait for bandits that
-/// are not shown to it.
+/// A raiser whose token the server does not know says so and stops. Without that it would wait for bandits
+/// that are not shown to it.
 #[test]
 fn a_raiser_with_an_unknown_token_stops() {
     let server = Server::start("127.0.0.1:0");

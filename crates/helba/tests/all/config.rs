@@ -140,7 +140,8 @@ fn packed_trace_conditions_that_cannot_work_are_refused_by_name() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(field(|c| c.answers = Answers::Scores), "linear.schedule");
+    let scores = |c: &mut BanditConfig| (c.answers, c.open_model) = (Answers::Scores, true);
+    assert_eq!(field(scores), "linear.schedule");
     assert_eq!(field(|c| c.linear.schedule = Schedule::Trace), "linear.schedule");
     assert_eq!(field(|c| c.unanswered = 64), "linear.c");
     assert_eq!(field(|c| c.linear.c = 100.0), "a batch update");

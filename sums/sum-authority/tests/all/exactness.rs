@@ -149,7 +149,8 @@ fn hostile_bytes_are_refused() {
     let before = adder.to_bytes();
     let mut flipped = good.clone();
     flipped[1000] ^= 1;
-    // Frames of other numbers of coefficients, of the other ring, and of whole ciphertexts under the same key.
+    // Frames of other numbers of coefficients, of the other ring, and of whole ciphertexts under the same
+    // key.
     let (params, id) = (ring.params(), id(&authority));
     let whole = read_sum(ring, id, &good).unwrap();
     let cut = |count| ckks::write_truncated_ciphertext(params, id, &whole, count);
