@@ -18,13 +18,13 @@
 //!   reveals. Where one value is too much, use the two aggregators. They check the set of users themselves,
 //!   and take a fiftieth of the bytes.
 //! - What the authority learns: the sum, the number of users, and the errors of the residues of the sum.
-//!   These are independent of the values: the noise of encryption is, and the random rounding has a Gaussian of
-//!   standard deviation √5 steps of the ciphertext, so that the distribution of its error is the same for all
-//!   values within e^(−2π²·5) = 2⁻¹⁴² (Poisson summation). Rounding to the nearest integer would not do: all
-//!   users of one value would have the same error.
+//!   These are independent of the values: the noise of encryption is, and the random rounding has a Gaussian
+//!   of standard deviation √5 steps of the ciphertext, so that the distribution of its error is the same for
+//!   all values within e^(−2π²·5) = 2⁻¹⁴² (Poisson summation). Rounding to the nearest integer would not do:
+//!   all users of one value would have the same error.
 //! - Cost: [`SumRing::value_bytes`] bytes per user, 3326 up to 2¹⁵ expected users and 12 913 above. c₁ is all
-//!   but 126 of the 3326: under the public key it is no expansion of a seed, and a secret key for users, which
-//!   would make it one, would let any of them decrypt with the adder.
+//!   but 126 of the 3326: under the public key it is no expansion of a seed, and a secret key for users,
+//!   which would make it one, would let any of them decrypt with the adder.
 
 use crate::Error;
 use crate::register::Register;

@@ -13,8 +13,8 @@
 //! - **Each batch has a key of its own.** It is generated when the adder announces the batch, and zeroed when
 //!   its sum is opened, so that it gives one answer.
 //! - This answer is one of at most 2 * 2^34 + 1 totals and 2^16 + 1 numbers of users, which is 51 bits. The
-//! key has 1623 bits (1024 times log2 3), of which at least 1571 remain unknown. In the larger ring it is 59
-//! of 3246 bits.
+//!   key has 1623 bits (1024 times log2 3), of which at least 1571 remain unknown. In the larger ring it is
+//!   59 of 3246 bits.
 //! - A refusal reveals which of two checks failed, the number of users or the range. The [fourth
 //!   refusal](service::AuthorityLimits) destroys the key. Three refusals and an answer have fewer than 2^55
 //!   outcomes together (2^63 in the larger ring), so that they reveal at most 55 bits, the content of 35
