@@ -1,33 +1,50 @@
 //! Messages between devices, servers and the parties of a sum.
 
-use ckks::TOY_LOGN12_DEPTH21;
-use protocol::{BanditConfig, Shape};
+use bandit::Schedule;
+use ckks::{TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
+use protocol::{BanditConfig, Decisions, ScoreLayout, ScoreRing, Shape};
 use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
-    BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, FeedbackRequest,
-    Limits, PolicyCard, PolicyCreated, PolicyView, Problem, ShuffledBatch, SummedBatch,
+    AskAgain, ClearFeedback, Counted, DecideRequest, Decided, PackedCreated, PackedFeedback, PackedLimits,
+    PackedReply, PackedView, PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag,
+    ShuffledBatch, SummedBatch,
 };
 
-fn limits() -> &'static Limits {
-    static LIMITS: OnceLock<Limits> = OnceLock::new();
+/// The limits of a bandit with the trace condition, whose messages have all parts.
+fn limits() -> &'static PackedLimits {
+    static LIMITS: OnceLock<PackedLimits> = OnceLock::new();
     LIMITS.get_or_init(|| {
-        let params = TOY_LOGN12_DEPTH21.validate().expect("a toy set");
-        let plan = BanditConfig::new(2, 2).plan(&params, Shape::for_problem(2, 2)).expect("it carries this");
-        Limits::new(&params, &plan).expect("levels of these parameters")
+        let [params, small] =
+            [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
+        let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(2, 2) };
+        config.linear.schedule = Schedule::TraceOrGrowth;
+        let shape = Shape::for_problem(2, 2);
+        let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
+        let plan = config.packed_plan(&params, shape, ring).expect("it carries this");
+        let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
+        let layout = ScoreLayout::new(&config, &plan, ring);
+        let limits = PackedLimits::new(&params, &small, &answers, &config, &plan, &layout);
+        limits.expect("levels of these parameters")
     })
 }
 
-/// A binary message of an encrypted bandit, in either direction. One that is read is written again with the
-/// same bytes.
+/// A binary message of an encrypted bandit, in either direction, or the tag of a sender. A message that is
+/// read is written with bytes that are read and written the same.
 pub(crate) fn device(input: &[u8]) {
-    if let Ok(request) = FeedbackRequest::read(input, limits()) {
-        assert!(FeedbackRequest::read(&request.to_bytes(), limits()).is_ok());
+    fn check(input: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        if let Some(written) = read(input) {
+            assert!(read(&written).as_ref() == Some(&written), "written messages are read as another");
+        }
     }
-    if let Ok(reply) = DecideReply::read(input, limits()) {
-        assert!(DecideReply::read(&reply.to_bytes(), limits()).is_ok());
+    check(input, |bytes| Some(PackedReply::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(Raises::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(PackedFeedback::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
+    if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {
+        assert!(tag.to_string().as_bytes() == input);
     }
 }
 
@@ -47,8 +64,8 @@ pub(crate) fn json(input: &[u8]) {
     check::<PolicyCreated>(input);
     check::<PolicyView>(input);
     check::<Vec<PolicyCard>>(input);
-    check::<Created>(input);
-    check::<BanditView>(input);
+    check::<PackedCreated>(input);
+    check::<PackedView>(input);
     check::<Problem>(input);
     check::<BanditConfig>(input);
     for most in [0, 1, 10] {

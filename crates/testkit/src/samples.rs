@@ -1,36 +1,97 @@
 //! Valid messages and bundles, the same in every run.
 
+use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
-use protocol::{DecisionId, RefreshId, ScoreRing, Shape};
+use protocol::{
+    BanditConfig, DecisionId, Decisions, PackedPlan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, DecideReply, FeedbackRequest, Manifest,
-    ScoresManifest, SecretBundle,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, Manifest, PackedCreated, PackedDecision,
+    PackedFeedback, PackedLimits, PackedReply, RaiseTask, Raised, Raises, ScoresManifest, SecretBundle,
+    Ticket, TraceQuestion,
 };
 
+/// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
+/// parts.
+///
+/// # Panics
+/// Never: the keys carry the problem.
+pub fn created() -> PackedCreated {
+    let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = Schedule::TraceOrGrowth;
+    let (ring, params, small) = rings();
+    let plan = config.packed_plan(&params, shape(), ring).expect("a plan of these rings");
+    let [id, small_id] = [1, 2].map(|byte| KeyId([byte; 16]));
+    PackedCreated::new("bandit".into(), config, plan, (&params, id), (&small, small_id))
+}
+
+/// The limits of messages of [`created`] with another plan.
+///
+/// # Errors
+/// As [`PackedLimits::new`].
+///
+/// # Panics
+/// Never: the rings are valid.
+pub fn limits_of(plan: &PackedPlan) -> Result<PackedLimits, wire::Error> {
+    let (config, (ring, params, small)) = (created().config, rings());
+    let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
+    let layout = ScoreLayout::new(&config, plan, ring);
+    PackedLimits::new(&params, &small, &answers, &config, plan, &layout)
+}
+
+/// The limits of messages of [`created`].
+///
+/// # Panics
+/// Never: the plan is one of these rings.
+pub fn limits() -> PackedLimits {
+    limits_of(&created().packed).expect("levels of these rings")
+}
+
+fn shape() -> Shape {
+    Shape::for_problem(2, 2)
+}
+
+/// The rings of the bundles and of [`created`].
+fn rings() -> (ScoreRing, Params, Params) {
+    let [params, small] =
+        [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
+    (ScoreRing::for_shape(shape(), true).expect("a ring of scores"), params, small)
+}
+
+/// A trace question.
+pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
+
 /// A reply with all parts. The parts are no ciphertexts.
-pub fn reply() -> DecideReply {
-    DecideReply {
-        decision: DecisionId([1; 16]),
-        round: 1,
-        model_feedbacks: 0,
-        seconds: vec![("score".into(), 0.5)],
-        action: vec![1; 50],
-        trace: Some(vec![2; 40]),
-        refresh: Some((RefreshId(3), vec![3; 30])),
+pub fn reply() -> PackedReply {
+    let decision = PackedDecision {
+        id: DecisionId([1; 16]),
+        round: 3,
+        model_feedbacks: 2,
+        user: 5,
+        users: 9,
+        answer: vec![1; 50],
+        question: Some(TraceQuestion { id: QUESTION, frame: vec![2; 40] }),
+    };
+    let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 30] };
+    PackedReply {
+        decision: Some(decision),
+        ticket: Some(Ticket([4; 16])),
+        tasks: vec![task(8, TaskKind::Scores { factor: 0.5, alone: true }), task(9, TaskKind::Model)],
     }
 }
 
+/// Answers to tasks, with all parts. The parts are no ciphertexts.
+pub fn raises() -> Raises {
+    let model = Raised::Model { deep: vec![1; 30], scores: vec![2; 20] };
+    Raises { ticket: Some(Ticket([1; 16])), raised: vec![(1, Raised::Sum(vec![5; 10])), (2, model)] }
+}
+
 /// A feedback with all parts. The parts are no ciphertexts.
-pub fn request() -> FeedbackRequest {
-    FeedbackRequest {
-        statistics: vec![1; 50],
-        trace: vec![2; 40],
-        trace_answer: Some(true),
-        refreshed: Some((RefreshId(3), vec![3; 30])),
-    }
+pub fn feedback() -> PackedFeedback {
+    PackedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
 }
 
 /// The bytes of a public and a secret bundle of toy keys. The public one has the public keys of both rings
@@ -43,8 +104,7 @@ pub fn bundles() -> (Vec<u8>, Vec<u8>) {
     let (params, secret, public, id) = key_pair(TOY_LOGN12_DEPTH21, &mut rng);
     let (small, small_secret, small_public, small_id) = key_pair(TOY_LOGN11_SCORES, &mut rng);
     let token = AccessToken::generate(&mut rng);
-    let shape = Shape::for_problem(2, 2);
-    let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
+    let (shape, (ring, ..)) = (shape(), rings());
     let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
     let manifest = |frames| {
         let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));

@@ -478,21 +478,7 @@ mod tests {
         let answer = vec![1, 2];
         let decision =
             PackedDecision { id, round: 3, model_feedbacks: 2, user: 5, users: 9, answer, question };
-        let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 3] };
-        PackedReply {
-            decision: Some(decision),
-            ticket: Some(Ticket([4; 16])),
-            tasks: vec![task(8, TaskKind::Scores { factor: 0.5, alone: true }), task(9, TaskKind::Model)],
-        }
-    }
-
-    fn raises() -> Raises {
-        let model = Raised::Model { deep: vec![1; 8], scores: vec![2; 3] };
-        Raises { ticket: Some(Ticket([1; 16])), raised: vec![(1, Raised::Sum(vec![5])), (2, model)] }
-    }
-
-    fn feedback() -> PackedFeedback {
-        PackedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) }
+        PackedReply { decision: Some(decision), ..PackedReply::default() }
     }
 
     /// Under a public schedule no message has a question.
@@ -504,7 +490,10 @@ mod tests {
         let alone = ReplyHeader { decision: None, question: Some(QUESTION), ticket: None, tasks: vec![] };
         let alone = frame::write(Kind::PackedReply, &alone, &[&[1]]);
         assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
-        assert!(PackedFeedback::read(&feedback().to_bytes(), &public).is_err());
+        let feedback =
+            PackedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) };
+        assert!(PackedFeedback::read(&feedback.to_bytes(), &LIMITS).is_ok());
+        assert!(PackedFeedback::read(&feedback.to_bytes(), &public).is_err());
         assert_eq!((public.feedback(), LIMITS.feedback()), (9, frame::overhead(2) + 17));
     }
 
@@ -534,60 +523,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_round_trip() {
-        for feedback in [feedback(), PackedFeedback { answer: None, ..feedback() }] {
-            assert_eq!(PackedFeedback::read(&feedback.to_bytes(), &LIMITS).unwrap(), feedback);
-        }
-        for reply in [reply(), PackedReply::default()] {
-            assert_eq!(PackedReply::read(&reply.to_bytes(), &LIMITS).unwrap(), reply);
-        }
-        for raises in [raises(), Raises::default()] {
-            assert_eq!(Raises::read(&raises.to_bytes(), &LIMITS).unwrap(), raises);
-        }
-        assert!(Raises::read(&reply().to_bytes(), &LIMITS).is_err(), "another kind");
-        let again = AskAgain { answers: 3 };
-        assert_eq!(AskAgain::read(&again.to_bytes()).unwrap(), again);
-        assert!(AskAgain::read(&reply().to_bytes()).is_err(), "another kind");
+    fn tags_have_one_form() {
         let tag = SenderTag([0x5a; 16]);
         assert_eq!(tag.to_string().parse::<SenderTag>().unwrap(), tag);
-    }
-
-    /// No prefix, no flipped byte and no longer message is read as this one, and none panics.
-    #[test]
-    fn bad_bytes_are_refused() {
-        let (a, b, c) = (reply().to_bytes(), raises().to_bytes(), feedback().to_bytes());
-        for end in 0..c.len() {
-            assert!(PackedFeedback::read(&c[..end], &LIMITS).is_err());
-        }
-        for i in 0..c.len() {
-            let mut bad = c.clone();
-            bad[i] ^= 0x41;
-            assert!(PackedFeedback::read(&bad, &LIMITS).ok() != Some(feedback()));
-        }
-        let long = PackedFeedback { trace: vec![0; 9], ..feedback() };
-        assert!(matches!(PackedFeedback::read(&long.to_bytes(), &LIMITS), Err(Error::TooLong { .. })));
-        for end in 0..a.len() {
-            assert!(PackedReply::read(&a[..end], &LIMITS).is_err());
-        }
-        for end in 0..b.len() {
-            assert!(Raises::read(&b[..end], &LIMITS).is_err());
-        }
-        let again = AskAgain { answers: 3 }.to_bytes();
-        assert!((0..again.len()).all(|end| AskAgain::read(&again[..end]).is_err()));
-        assert!(AskAgain::read(&[again, vec![0]].concat()).is_err());
-        let tag = "5a".repeat(16);
+        let tag = tag.to_string();
         for bad in ["", &tag[1..], &format!("{tag}0"), &tag.to_uppercase(), "é".repeat(16).as_str()] {
             assert!(bad.parse::<SenderTag>().is_err(), "{bad}");
         }
-        for i in 0..a.len() {
-            let mut bad = a.clone();
-            bad[i] ^= 0x41;
-            assert!(PackedReply::read(&bad, &LIMITS).ok() != Some(reply()));
-        }
-        assert!(matches!(PackedReply::read(&[a, vec![0]].concat(), &LIMITS), Err(Error::Trailing { .. })));
-        let many = Raises { raised: vec![(1, Raised::Sum(vec![])); 3], ticket: None };
-        assert!(matches!(Raises::read(&many.to_bytes(), &LIMITS), Err(Error::Malformed(_))));
-        let long = Raises { raised: vec![(1, Raised::Sum(vec![0; 9]))], ticket: None };
-        assert!(matches!(Raises::read(&long.to_bytes(), &LIMITS), Err(Error::TooLong { .. })));
     }
 }

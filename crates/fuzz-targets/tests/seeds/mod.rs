@@ -4,12 +4,11 @@ use ckks::{FRAME_DIGEST_BYTES, GaloisElement, KeyId, Params, Plaintext};
 use ckks_secret::{SEALED_MAGIC, SecretKey};
 use fuzz_targets::{COEFFICIENTS, SPEC};
 use num_complex::Complex64;
-use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
 use testkit::samples;
-use wire::{AccessToken, FeedbackRequest};
+use wire::{AccessToken, AskAgain, PackedFeedback, PackedReply, SenderTag};
 
 /// The inputs of the target `name`.
 pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -101,9 +100,16 @@ fn access_tokens() -> Vec<Vec<u8>> {
 }
 
 fn device_messages() -> Vec<Vec<u8>> {
-    let (reply, request) = (samples::reply(), samples::request());
-    let short = FeedbackRequest { trace: Vec::new(), trace_answer: None, refreshed: None, ..request.clone() };
-    vec![reply.to_bytes(), request.to_bytes(), short.to_bytes()]
+    let unanswered = PackedFeedback { answer: None, ..samples::feedback() };
+    vec![
+        samples::reply().to_bytes(),
+        PackedReply::default().to_bytes(),
+        samples::raises().to_bytes(),
+        samples::feedback().to_bytes(),
+        unanswered.to_bytes(),
+        AskAgain { answers: 3 }.to_bytes(),
+        SenderTag([0x5a; 16]).to_string().into_bytes(),
+    ]
 }
 
 fn json_messages() -> Vec<Vec<u8>> {
@@ -116,8 +122,9 @@ fn json_messages() -> Vec<Vec<u8>> {
         r#"{"exchange": 1, "users": 2, "labels": [[1, 2, 3], [0], []]}"#,
         r#"{"type": "about:blank", "title": "Bad Request", "status": 400, "detail": "no", "reason": "range"}"#,
     ];
-    let config = serde_json::to_vec(&BanditConfig::new(2, 2)).unwrap();
-    texts.into_iter().map(|text| text.as_bytes().to_vec()).chain([config]).collect()
+    let created = samples::created();
+    let encrypted = [serde_json::to_vec(&created.config).unwrap(), serde_json::to_vec(&created).unwrap()];
+    texts.into_iter().map(|text| text.as_bytes().to_vec()).chain(encrypted).collect()
 }
 
 fn policy_requests() -> Vec<Vec<u8>> {

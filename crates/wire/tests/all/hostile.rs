@@ -1,19 +1,20 @@
 //! Whatever the bytes: no panic, no memory beyond the limits, and what was changed is not taken for the
 //! original.
 
-use ckks::TOY_LOGN12_DEPTH21;
 use ckks_secret::SecretKey;
 use proptest::prelude::*;
-use protocol::{BanditConfig, Shape};
 use std::process::Command;
 use std::sync::OnceLock;
 use testkit::samples;
-use wire::{BundleReader, DecideReply, Error, FeedbackRequest, Limits, PublicBundle, SecretBundle};
+use wire::{
+    AskAgain, BundleReader, Error, MAGIC, PackedFeedback, PackedLimits, PackedReply, PublicBundle, Raises,
+    SecretBundle,
+};
 
 struct Samples {
-    limits: Limits,
-    reply: Vec<u8>,
-    request: Vec<u8>,
+    limits: PackedLimits,
+    /// One of each kind.
+    messages: [Vec<u8>; 4],
     /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
@@ -22,29 +23,36 @@ struct Samples {
 fn samples() -> &'static Samples {
     static SAMPLES: OnceLock<Samples> = OnceLock::new();
     SAMPLES.get_or_init(|| {
-        let params = TOY_LOGN12_DEPTH21.validate().unwrap();
-        let plan = BanditConfig::new(2, 2).plan(&params, Shape::for_problem(2, 2)).unwrap();
         let (public, secret) = samples::bundles();
-        Samples {
-            limits: Limits::new(&params, &plan).unwrap(),
-            reply: samples::reply().to_bytes(),
-            request: samples::request().to_bytes(),
-            public,
-            secret,
-        }
+        let messages = [
+            samples::reply().to_bytes(),
+            samples::raises().to_bytes(),
+            samples::feedback().to_bytes(),
+            AskAgain { answers: 3 }.to_bytes(),
+        ];
+        Samples { limits: samples::limits(), messages, public, secret }
     })
+}
+
+/// What each decoder of messages makes of the bytes, written again.
+fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 4] {
+    let limits = &samples().limits;
+    [
+        PackedReply::read(bytes, limits).map(|message| message.to_bytes()),
+        Raises::read(bytes, limits).map(|message| message.to_bytes()),
+        PackedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
+        AskAgain::read(bytes).map(|message| message.to_bytes()),
+    ]
 }
 
 /// Every decoder of this crate; true if one of them took the bytes.
 fn any_accepts(bytes: &[u8]) -> bool {
-    let limits = &samples().limits;
-    let messages = [DecideReply::read(bytes, limits).is_ok(), FeedbackRequest::read(bytes, limits).is_ok()];
     let bundles = [PublicBundle::read(bytes).is_ok(), SecretBundle::read(bytes).is_ok()];
-    messages.into_iter().chain(bundles).any(|ok| ok)
+    read_messages(bytes).iter().any(Result::is_ok) || bundles.contains(&true)
 }
 
 fn with_magic() -> impl Strategy<Value = Vec<u8>> {
-    let magic = prop::sample::select(vec![&b""[..], b"HLB1", b"HELBAPUB\x01\0", b"HELBASEC\x01\0"]);
+    let magic = prop::sample::select(vec![&b""[..], &MAGIC, b"HELBAPUB\x01\0", b"HELBASEC\x01\0"]);
     // Small numbers where lengths are, so that readers get past them.
     let length = prop_oneof![Just(None), (0u32..64).prop_map(Some)];
     (magic, length, prop::collection::vec(any::<u8>(), 0..200)).prop_map(|(magic, length, rest)| {
@@ -69,25 +77,11 @@ proptest! {
     #[test]
     fn truncated_and_longer_bytes_are_refused(cut in any::<prop::sample::Index>(), more in 1usize..100) {
         let s = samples();
-        for bytes in [&s.reply, &s.request, &s.secret, &s.public] {
+        for bytes in s.messages.iter().chain([&s.secret, &s.public]) {
             prop_assert!(!any_accepts(&bytes[..cut.index(bytes.len())]));
             let mut longer = bytes.clone();
             longer.resize(bytes.len() + more, 0);
             prop_assert!(!any_accepts(&longer));
-        }
-    }
-
-    #[test]
-    fn flipped_bits_do_not_panic(at in any::<prop::sample::Index>(), bit in 0u8..8) {
-        let s = samples();
-        for bytes in [&s.reply, &s.request] {
-            let mut changed = bytes.clone();
-            changed[at.index(bytes.len())] ^= 1 << bit;
-            // Blobs are opaque here, so many a change is another valid message; then it reads back as it is.
-            if let Ok(m) = DecideReply::read(&changed, &s.limits) {
-                prop_assert_eq!(DecideReply::read(&m.to_bytes(), &s.limits).unwrap().action, m.action);
-            }
-            let _ = FeedbackRequest::read(&changed, &s.limits);
         }
     }
 
@@ -123,11 +117,30 @@ proptest! {
     }
 }
 
+/// No prefix of a message is one, and no message with a flipped bit is read as the original. Parts are opaque
+/// here, so that many a change is another valid message, which then reads back as it is.
+#[test]
+fn flipped_bits_do_not_panic() {
+    for bytes in &samples().messages {
+        assert!((0..bytes.len()).all(|end| read_messages(&bytes[..end]).iter().all(Result::is_err)));
+        for at in 0..8 * bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at / 8] ^= 1 << (at % 8);
+            for (reader, written) in read_messages(&changed).into_iter().enumerate() {
+                let Ok(written) = written else { continue };
+                assert_ne!(written, *bytes, "bit {at}");
+                assert_eq!(read_messages(&written)[reader].as_ref().ok(), Some(&written), "bit {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn samples_are_what_they_should_be() {
     let s = samples();
-    assert!(DecideReply::read(&s.reply, &s.limits).is_ok());
-    assert!(FeedbackRequest::read(&s.request, &s.limits).is_ok());
+    for (i, bytes) in s.messages.iter().enumerate() {
+        assert_eq!(read_messages(bytes)[i].as_ref().unwrap(), bytes);
+    }
     assert!(SecretBundle::read(&s.secret[..]).is_ok());
     // Read to its end: the public keys are good, the others are not there.
     assert!(matches!(PublicBundle::read(&s.public[..]), Err(Error::MissingKey { .. })));
@@ -224,7 +237,7 @@ fn breaks_a_memory_limit() {
 fn under_a_memory_limit() {
     let s = samples();
     // All places where a length can stand, and all others.
-    for bytes in [&s.reply, &s.request] {
+    for bytes in &s.messages {
         for at in 4..bytes.len() - 4 {
             let mut changed = bytes.clone();
             changed[at..at + 4].fill(0xff);
@@ -232,7 +245,8 @@ fn under_a_memory_limit() {
         }
         let mut changed = bytes.clone();
         changed[4..8].fill(0xff);
-        assert!(matches!(DecideReply::read(&changed, &s.limits), Err(Error::TooLong { .. })));
+        let too_long = |read: &Result<Vec<u8>, Error>| matches!(read, Err(Error::TooLong { .. }));
+        assert!(read_messages(&changed).iter().all(too_long));
     }
     for bytes in [&s.secret, &s.public] {
         let manifest = u32::from_le_bytes(bytes[10..14].try_into().unwrap()) as usize;

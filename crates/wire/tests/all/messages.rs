@@ -1,120 +1,147 @@
 //! Messages come back as they went, and nothing else is taken for one.
 
-use ckks::{Params, TOY_LOGN12_DEPTH21};
-use protocol::{BanditConfig, DecisionId, Plan, RefreshId, Shape};
-use wire::{BanditView, Created, DecideReply, Error, FeedbackRequest, Limits, Problem};
-
-fn plan() -> (Params, BanditConfig, Plan) {
-    let params = TOY_LOGN12_DEPTH21.validate().unwrap();
-    let config = BanditConfig::new(2, 2);
-    let plan = config.plan(&params, Shape::for_problem(2, 2)).unwrap();
-    (params, config, plan)
-}
-
-fn limits() -> Limits {
-    let (params, _, plan) = plan();
-    Limits::new(&params, &plan).unwrap()
-}
-
-fn reply() -> DecideReply {
-    DecideReply {
-        decision: DecisionId([7; 16]),
-        round: 3,
-        model_feedbacks: 2,
-        seconds: vec![("parse".into(), 0.001), ("score".into(), 0.2)],
-        action: vec![1, 2, 3],
-        trace: Some(vec![4]),
-        refresh: Some((RefreshId(9), vec![5, 6])),
-    }
-}
-
-fn request() -> FeedbackRequest {
-    FeedbackRequest {
-        statistics: vec![1; 10],
-        trace: vec![2; 20],
-        trace_answer: Some(true),
-        refreshed: Some((RefreshId(1), vec![3; 30])),
-    }
-}
+use testkit::samples::{self, feedback, limits, raises, reply};
+use wire::{
+    AskAgain, Error, PackedDecision, PackedFeedback, PackedReply, PackedView, Problem, RaiseTask, Raised,
+    Raises, Ticket, TraceQuestion,
+};
 
 #[test]
 fn every_message_round_trips() {
     let limits = limits();
-    for trace in [None, Some(vec![4])] {
-        for refresh in [None, Some((RefreshId(u64::MAX), vec![5, 6])), Some((RefreshId(0), vec![]))] {
-            let message = DecideReply { trace: trace.clone(), refresh: refresh.clone(), ..reply() };
-            assert_eq!(DecideReply::read(&message.to_bytes(), &limits).unwrap(), message);
-            let message = FeedbackRequest { refreshed: refresh, ..request() };
-            assert_eq!(FeedbackRequest::read(&message.to_bytes(), &limits).unwrap(), message);
+    let sample = reply();
+    let decision = sample.decision.clone();
+    let silent = decision.clone().map(|decision| PackedDecision { question: None, ..decision });
+    for decision in [None, silent, decision] {
+        for ticket in [None, sample.ticket] {
+            for tasks in 0..=sample.tasks.len() {
+                let (decision, tasks) = (decision.clone(), sample.tasks[..tasks].to_vec());
+                let message = PackedReply { decision, ticket, tasks };
+                assert_eq!(PackedReply::read(&message.to_bytes(), &limits).unwrap(), message);
+            }
         }
     }
-    let message = FeedbackRequest { trace_answer: None, ..request() };
-    assert_eq!(FeedbackRequest::read(&message.to_bytes(), &limits).unwrap(), message);
+    let scores = (u64::MAX, Raised::Scores(vec![]));
+    for message in [raises(), Raises::default(), Raises { ticket: None, raised: vec![scores] }] {
+        assert_eq!(Raises::read(&message.to_bytes(), &limits).unwrap(), message);
+    }
+    for message in [feedback(), PackedFeedback { answer: None, ..feedback() }] {
+        assert_eq!(PackedFeedback::read(&message.to_bytes(), &limits).unwrap(), message);
+    }
+    for answers in [0, 3, u32::MAX] {
+        let message = AskAgain { answers };
+        assert_eq!(AskAgain::read(&message.to_bytes()).unwrap(), message);
+    }
 }
 
 #[test]
 fn one_message_is_not_taken_for_another() {
     let limits = limits();
-    let other = |r: Result<(), Error>| matches!(r, Err(Error::Malformed("a message of another kind")));
-    assert!(other(DecideReply::read(&request().to_bytes(), &limits).map(drop)));
-    assert!(other(FeedbackRequest::read(&reply().to_bytes(), &limits).map(drop)));
-
-    let mut bytes = request().to_bytes();
-    bytes[3] = b'1';
-    assert!(matches!(FeedbackRequest::read(&bytes, &limits), Err(Error::Version { .. })));
-    bytes[0] = b'X';
-    assert!(matches!(FeedbackRequest::read(&bytes, &limits), Err(Error::Malformed(_))));
+    let bytes =
+        [reply().to_bytes(), raises().to_bytes(), feedback().to_bytes(), AskAgain { answers: 1 }.to_bytes()];
+    let read = |bytes: &[u8]| {
+        [
+            PackedReply::read(bytes, &limits).map(drop),
+            Raises::read(bytes, &limits).map(drop),
+            PackedFeedback::read(bytes, &limits).map(drop),
+            AskAgain::read(bytes).map(drop),
+        ]
+    };
+    for (sent, bytes) in bytes.iter().enumerate() {
+        for (reader, read) in read(bytes).into_iter().enumerate() {
+            match read {
+                Ok(()) => assert_eq!(reader, sent),
+                Err(Error::Malformed("a message of another kind")) => assert_ne!(reader, sent),
+                Err(other) => panic!("{sent} as {reader}: {other:?}"),
+            }
+        }
+        let mut bytes = bytes.clone();
+        bytes[3] = b'1';
+        assert!(matches!(read(&bytes)[sent], Err(Error::Version { .. })));
+        bytes[0] = b'X';
+        assert!(matches!(read(&bytes)[sent], Err(Error::Malformed(_))));
+    }
 }
 
 #[test]
 fn every_part_has_its_limit() {
     let limits = limits();
-    let too_long = |r: Result<FeedbackRequest, Error>, part: &str| match r {
-        Err(Error::TooLong { what, got, limit }) => {
-            assert!(what.contains(part) && got == limit + 1, "{what}")
+    fn too_long<T: std::fmt::Debug>(read: Result<T, Error>, part: &str) {
+        match read {
+            Err(Error::TooLong { what, got, limit }) => {
+                assert!(what.contains(part) && got == limit + 1, "{what}")
+            }
+            other => panic!("{part}: {other:?}"),
         }
-        other => panic!("{part}: {other:?}"),
-    };
-    let read = |m: FeedbackRequest| FeedbackRequest::read(&m.to_bytes(), &limits);
-    let most = FeedbackRequest {
-        statistics: vec![0; limits.statistics],
-        trace: vec![0; limits.trace],
-        refreshed: Some((RefreshId(0), vec![0; limits.refreshed])),
-        ..request()
-    };
+    }
+    let read = |message: PackedFeedback| PackedFeedback::read(&message.to_bytes(), &limits);
+    let most =
+        PackedFeedback { statistics: vec![0; limits.statistics], trace: vec![0; limits.trace], ..feedback() };
     assert_eq!(read(most.clone()).unwrap(), most);
-    too_long(read(FeedbackRequest { statistics: vec![0; limits.statistics + 1], ..request() }), "statistics");
-    too_long(read(FeedbackRequest { trace: vec![0; limits.trace + 1], ..request() }), "trace");
-    too_long(
-        read(FeedbackRequest { refreshed: Some((RefreshId(0), vec![0; limits.refreshed + 1])), ..request() }),
-        "refreshed",
-    );
-    too_long(FeedbackRequest::read(&vec![0; limits.feedback_request() + 1], &limits), "message");
+    let long = vec![0; limits.statistics + 1];
+    too_long(read(PackedFeedback { statistics: long, ..feedback() }), "the statistics");
+    too_long(read(PackedFeedback { trace: vec![0; limits.trace + 1], ..feedback() }), "the trace statistics");
+    too_long(PackedFeedback::read(&vec![0; limits.feedback() + 1], &limits), "a message");
 
-    let most = DecideReply {
-        action: vec![0; limits.action],
-        trace: Some(vec![0; limits.trace_question]),
-        refresh: Some((RefreshId(0), vec![0; limits.refresh])),
-        ..reply()
+    let read = |message: PackedReply| PackedReply::read(&message.to_bytes(), &limits);
+    let with = |answer: usize, question: usize, task: usize| {
+        let mut message = reply();
+        let decision = message.decision.as_mut().unwrap();
+        decision.answer = vec![0; answer];
+        decision.question = Some(TraceQuestion { id: samples::QUESTION, frame: vec![0; question] });
+        message.tasks.iter_mut().for_each(|sent| sent.masked = vec![0; task]);
+        message
     };
-    assert_eq!(DecideReply::read(&most.to_bytes(), &limits).unwrap(), most);
-    let long = DecideReply { seconds: vec![("x".repeat(5000), 0.0)], ..reply() };
-    assert!(matches!(
-        DecideReply::read(&long.to_bytes(), &limits),
-        Err(Error::TooLong { what: "the header", .. })
-    ));
+    let most = with(limits.answer, limits.question, limits.task);
+    assert_eq!(read(most.clone()).unwrap(), most);
+    too_long(read(with(limits.answer + 1, 1, 1)), "the answer");
+    too_long(read(with(1, limits.question + 1, 1)), "the trace question");
+    too_long(read(with(1, 1, limits.task + 1)), "a task");
+    too_long(PackedReply::read(&vec![0; limits.reply() + 1], &limits), "a message");
+
+    let read = |message: Raises| Raises::read(&message.to_bytes(), &limits);
+    let model = |deep, scores| Raised::Model { deep: vec![0; deep], scores: vec![0; scores] };
+    let raised = |raised: Vec<Raised>| Raises { ticket: None, raised: (1..).zip(raised).collect() };
+    let most = raised(vec![model(limits.raised, limits.scores), model(limits.raised, limits.scores)]);
+    assert_eq!(read(most.clone()).unwrap(), most);
+    for long in [Raised::Scores, Raised::Sum] {
+        too_long(read(raised(vec![long(vec![0; limits.raised + 1])])), "a raised ciphertext");
+    }
+    too_long(read(raised(vec![model(limits.raised + 1, 1)])), "a raised ciphertext");
+    too_long(read(raised(vec![model(1, limits.scores + 1)])), "a model in the ring of scores");
+    too_long(Raises::read(&vec![0; limits.raises() + 1], &limits), "a message");
+    too_long(AskAgain::read(&[0; AskAgain::MOST_BYTES + 1]), "a message");
+}
+
+/// No message has more than two tasks.
+#[test]
+fn the_number_of_tasks_is_bounded() {
+    let limits = limits();
+    let raised = vec![(1, Raised::Sum(vec![])); 3];
+    let many = Raises { ticket: Some(Ticket([1; 16])), raised }.to_bytes();
+    assert!(matches!(Raises::read(&many, &limits), Err(Error::Malformed(_))));
+    let task = RaiseTask { masked: vec![], ..reply().tasks[0].clone() };
+    let many = PackedReply { tasks: vec![task; 3], ..PackedReply::default() }.to_bytes();
+    assert!(matches!(PackedReply::read(&many, &limits), Err(Error::Malformed(_))));
 }
 
 #[test]
 fn a_plan_above_the_parameters_has_no_limits() {
-    let (params, _, plan) = plan();
-    let wrong = Plan { refresh_level: params.max_level() + 1, ..plan };
-    assert!(matches!(Limits::new(&params, &wrong), Err(Error::Level { level: 22, max: 21, .. })));
+    let plan = samples::created().packed;
+    assert!(samples::limits_of(&plan).is_ok());
+    for change in [
+        |plan: &mut protocol::PackedPlan| plan.refresh_level = 22,
+        |plan: &mut protocol::PackedPlan| plan.scores_level = 22,
+        |plan: &mut protocol::PackedPlan| plan.model_level = 22,
+    ] {
+        let mut wrong = plan.clone();
+        change(&mut wrong);
+        assert!(matches!(samples::limits_of(&wrong), Err(Error::Level { level: 22, max: 21, .. })));
+    }
 }
 
 #[test]
 fn json_round_trips() {
-    let (_, config, plan) = plan();
     let status = protocol::Status {
         round: 1,
         feedbacks: 2,
@@ -125,10 +152,9 @@ fn json_round_trips() {
         refresh_due: false,
         pending_decisions: 6,
     };
-    let created = Created { id: "a".into(), config, plan, key_id: "b".into(), fingerprint: "c".into() };
-    let view = BanditView { created, status };
+    let view = PackedView { created: samples::created(), status };
     let json = serde_json::to_string(&view).unwrap();
-    assert_eq!(serde_json::from_str::<BanditView>(&json).unwrap(), view);
+    assert_eq!(serde_json::from_str::<PackedView>(&json).unwrap(), view);
 
     let problem = Problem::new(400, "Bad Request", "why").with_reason("wrong_level");
     let json = serde_json::to_string(&problem).unwrap();
