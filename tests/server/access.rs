@@ -1,15 +1,10 @@
 //! Requests without a token, or with the token of other keys, change nothing.
 
 use crate::fixture::*;
+use crate::packed::*;
 use helba_server::Settings;
-use protocol::BanditConfig;
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
-use wire::{AccessToken, Created, PolicyCreated, Problem};
-
-fn rng() -> ChaCha20Rng {
-    ChaCha20Rng::seed_from_u64(7)
-}
+use protocol::Answers;
+use wire::{AccessToken, PolicyCreated, Problem};
 
 fn ids(device: &Device) -> Vec<String> {
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
@@ -22,40 +17,51 @@ fn unauthorized(answer: Answer) {
     assert_eq!((status, reason.as_deref()), (401, Some("unauthorized")));
 }
 
-/// A stranger who knows names, ids and well-formed ciphertexts, but no token: it can neither make a bandit,
-/// nor spoil one, nor delete it, nor find its id. With the token every one of these requests succeeds.
+/// A stranger who knows names, ids and well-formed messages, but no token: it can neither make a bandit, nor
+/// spoil one, nor take its tasks, nor delete it, nor find its id. With the token every one of these requests
+/// succeeds.
 #[test]
 fn attack_strangers_change_no_encrypted_bandit() {
     let server = InProcess::start(Settings::default());
-    let (device, mut rng) = (server.device(), rng());
-    let created: Created = device.create(&BanditConfig::new(D, K));
-    device.round(&created, &mut rng);
-    device.wait_for_update(&created);
-    let decision = device.decide(&created, &mut rng);
-    let request = device.answer(&created, &decision, 0, &mut rng);
-    let contexts = device.contexts(&created, &mut rng);
-    let config = serde_json::to_vec(&BanditConfig::new(D, K)).unwrap();
-    let before = device.status(&created);
+    let (user, mut rng) = (User::create(server.device(), Answers::Arm), rng(7));
+    let device = &user.http;
+    user.round(&History::default(), &mut rng);
+    user.settle(&mut rng);
+    let rows = random_rows(&mut rng);
+    let choice = user.decide(&rows, &mut rng);
+    let frame = user.device.feedback(&rows[choice.arm], 0.5, None, &mut rng).unwrap();
+    let contexts = user.contexts(&mut rng);
+    // A user is asked to raise, and its evaluation waits.
+    let asked = user.device.read(&ask(&user, &contexts).ok()).unwrap();
+    let raises = user.device.raise(&asked.tasks, asked.ticket, &mut rng).unwrap();
+    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let before = replay(server.folder.path(), user.id(), "snapshot");
 
     let other = other_keys().token();
     for token in [None, Some(other), Some(&AccessToken::generate(&mut rng))] {
         let stranger = device.with_token(token);
         unauthorized(stranger.post("/bandits", &config));
-        unauthorized(stranger.post(&decisions_path(&created), &contexts));
-        unauthorized(stranger.feedback(&created, &decision, &request));
-        unauthorized(stranger.delete(&format!("/bandits/{}", created.id)));
+        unauthorized(stranger.post(&user.path("/decisions"), &contexts));
+        unauthorized(stranger.post(&user.path(&format!("/decisions/{}/feedback", choice.id)), &frame));
+        unauthorized(stranger.get(&user.path("/raises")));
+        unauthorized(stranger.get(&user.path("/raises?wait=1000")));
+        unauthorized(stranger.post(&user.path("/raises"), &raises));
+        unauthorized(stranger.delete(&user.path("")));
         match token {
             None => assert_eq!(ids(&stranger), [""; 0]),
             Some(_) => unauthorized(stranger.get("/bandits")),
         }
-        assert_eq!(device.status(&created), before);
+        let now = replay(server.folder.path(), user.id(), "snapshot");
+        assert!(now.head == before.head && now.bytes == before.bytes, "the state changed");
     }
 
-    assert_eq!(ids(&device), std::slice::from_ref(&created.id));
-    device.feedback(&created, &decision, &request).ok();
-    device.post(&decisions_path(&created), &contexts).ok();
+    assert_eq!(ids(device), [user.id()]);
+    user.send(&choice, &frame).ok();
+    device.post(&user.path("/raises"), &raises).ok();
+    device.get(&user.path("/raises")).ok();
+    ask(&user, &contexts).ok();
     device.post("/bandits", &config).ok();
-    device.delete(&format!("/bandits/{}", created.id)).ok();
+    device.delete(&user.path("")).ok();
 }
 
 /// Strangers fill half of the room with policies in the clear, and bearers of the token make their bandits
@@ -71,12 +77,12 @@ fn attack_strangers_leave_room_for_encrypted_bandits() {
     }
     full(stranger.post("/bandits", policy));
     for _ in 0..2 {
-        device.create(&BanditConfig::new(D, K));
+        device.create(&packed(Answers::Arm));
     }
-    let config = serde_json::to_vec(&BanditConfig::new(D, K)).unwrap();
+    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
     full(device.post("/bandits", &config));
 
-    let operator = AccessToken::generate(&mut rng());
+    let operator = AccessToken::generate(&mut rng(8));
     let settings = Settings { max_bandits: 4, operator: Some(operator.digest()), ..Settings::default() };
     let server = InProcess::start(settings);
     let operator = server.device().with_token(Some(&operator));
@@ -89,7 +95,7 @@ fn attack_strangers_leave_room_for_encrypted_bandits() {
 /// Where an operator's token is set, policies in the clear are its bearers' alone; without one they are open.
 #[test]
 fn attack_strangers_change_no_policy_of_an_operator() {
-    let operator = AccessToken::generate(&mut rng());
+    let operator = AccessToken::generate(&mut rng(9));
     let server = InProcess::start_operated(&operator);
     let participant = server.device();
     let [operator, stranger] = [Some(&operator), None].map(|token| participant.with_token(token));
@@ -108,7 +114,7 @@ fn attack_strangers_change_no_policy_of_an_operator() {
         assert_eq!(ids(sender), [""; 0]);
     }
     // The operator's token admits to encrypted bandits too.
-    let encrypted: Created = operator.create(&BanditConfig::new(D, K));
+    let encrypted = operator.create(&packed(Answers::Arm));
     assert_eq!(ids(&participant), [encrypted.id]);
     assert_eq!(ids(&operator).len(), 2);
     operator.post(&feedback, br#"{"reward": 1}"#).ok();

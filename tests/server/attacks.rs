@@ -1,11 +1,10 @@
 //! What a stranger who reaches the port, or a page in somebody's browser, cannot do to others.
 
 use crate::clear::{create, decided, feedback, refused, view};
-use crate::fixture::{D, Device, InProcess, K, Program, blobs, decisions_path, keys, read_head};
+use crate::fixture::{Device, InProcess, Program, files_below, keys, read_head};
+use crate::packed::{User, every_round, packed, random_rows, rng};
 use helba_server::{Connections, Settings};
-use protocol::BanditConfig;
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use protocol::Answers;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,14 +41,15 @@ fn slowest(device: &Device, path: &str, body: &[u8]) -> Duration {
 #[test]
 fn attack_slow_senders_hold_up_nobody() {
     let server = InProcess::start(Settings { max_in_flight: 2, ..Settings::default() });
-    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(1));
-    let created = device.create(&BanditConfig::new(D, K));
-    let (path, contexts) = (decisions_path(&created), device.contexts(&created, &mut rng));
-    let before = slowest(&device, &path, &contexts);
+    // Answered at once, without a raise.
+    let user = User::create(server.device(), Answers::Scores);
+    let (device, path, contexts) = (&user.http, user.path("/decisions"), user.contexts(&mut rng(1)));
+    let before = slowest(device, &path, &contexts);
     let head = format!(
-        "POST /v1{path} HTTP/1.1\r\nHost: x\r\n{}\r\nContent-Type: {}\r\nContent-Length: 100000\r\n",
+        "POST /v1{path} HTTP/1.1\r\nHost: x\r\n{}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
         device.authorization(),
-        wire::OCTET_STREAM
+        wire::OCTET_STREAM,
+        contexts.len()
     );
     let begun = Instant::now();
     let slow: Vec<TcpStream> = (0..40).map(|_| send(server.address, &head, b"x")).collect();
@@ -61,7 +61,7 @@ fn attack_slow_senders_hold_up_nobody() {
         stream.write_all(b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-").unwrap();
         half.push(stream);
     }
-    let during = slowest(&device, &path, &contexts);
+    let during = slowest(device, &path, &contexts);
     assert!(during < 5 * before + Duration::from_millis(500), "{before:?}, then {during:?}");
     // Bodies time out, and never take a permit.
     for stream in slow {
@@ -217,8 +217,8 @@ fn attack_log_lines_cannot_be_forged() {
     assert!(!said.contains(['\u{1b}', '\u{202e}', '\r']), "{said}");
 }
 
-/// State is its owner's alone, also in a folder that was made beforehand for everybody; one that holds other
-/// things is not touched.
+/// State is its owner's alone, in a folder that the server makes and in one that was made beforehand for
+/// everybody; one that holds other things is not touched.
 #[cfg(unix)]
 #[test]
 fn attack_state_is_unreadable_by_others() {
@@ -227,15 +227,18 @@ fn attack_state_is_unreadable_by_others() {
     let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     let folder = TempDir::new().unwrap();
     let state = folder.path().join("state");
-    std::fs::create_dir(&state).unwrap();
-    for old in [0o755, 0o777] {
-        set(&state, old);
+    for old in [None, Some(0o755), Some(0o777)] {
+        if let Some(old) = old {
+            set(&state, old);
+            set(&state.join("state.redb"), 0o644);
+        }
         let server = Program::start(&state);
-        server.device().create(&BanditConfig::new(D, K));
+        let created = server.device().create(&packed(Answers::Arm));
         server.kill();
-        assert_eq!((mode(&state), mode(&state.join("state.redb"))), (0o700, 0o600));
-        assert!(blobs(&state).iter().all(|blob| mode(blob) == 0o600));
-        set(&state.join("state.redb"), 0o644);
+        assert_eq!((mode(&state), mode(&state.join("packed"))), (0o700, 0o700));
+        assert_eq!(mode(&state.join("packed").join(created.id)), 0o700);
+        let files = files_below(&state);
+        assert!(files.len() > 3 && files.iter().all(|file| mode(file) == 0o600), "{files:?}");
     }
     let shared = folder.path().join("shared");
     std::fs::create_dir(&shared).unwrap();
@@ -334,7 +337,7 @@ fn peak(pid: u32) -> u64 {
 #[ignore = "takes minutes at real parameters"]
 fn attack_forty_updates_fit_into_memory() {
     let (state, keys) = (TempDir::new().unwrap(), crate::fixture::real_keys());
-    let mut rng = ChaCha20Rng::seed_from_u64(2);
+    let mut rng = rng(2);
     let start = |limit: &str| {
         let mut command = Command::new("prlimit");
         command.arg(limit).arg(env!("CARGO_BIN_EXE_helba-server")).arg("--keys").arg(keys.public_file());
@@ -342,28 +345,32 @@ fn attack_forty_updates_fit_into_memory() {
         Program::spawn(&mut command)
     };
     let server = start("--as=unlimited");
-    let device = Device::new(server.address, keys);
-    let due: Vec<_> = (0..40).map(|_| device.create(&crate::fixture::every_round())).collect();
-    // All answers are at hand before the first is sent: they close their batches faster than these are worked
-    // off.
-    let answers: Vec<_> = due
+    let config = every_round(Answers::Scores);
+    let due: Vec<User> =
+        (0..40).map(|_| User::create_with(Device::new(server.address, keys), &config)).collect();
+    // All sums are raised before the first is sent: they come faster than their updates are worked off.
+    let raised: Vec<_> = due
         .iter()
-        .map(|created| {
-            let decision = device.decide(created, &mut rng);
-            (device.answer(created, &decision, decision.arm, &mut rng), decision)
+        .map(|user| {
+            let rows = random_rows(&mut rng);
+            let choice = user.decide(&rows, &mut rng);
+            user.feedback(&rows, &choice, &mut rng);
+            let tasks = user.client.raises(user.id(), user.device.limits(), 1).unwrap();
+            let tasks = user.device.read(&tasks.expect("the sum of a batch")).unwrap().tasks;
+            user.device.raise(&tasks, None, &mut rng).unwrap()
         })
         .collect();
-    for (created, (answer, decision)) in due.iter().zip(&answers) {
-        device.feedback(created, decision, answer).ok();
+    for (user, raised) in due.iter().zip(&raised) {
+        user.http.post(&user.path("/raises"), raised).ok();
     }
     println!("{} kB at most with {} bandits", peak(server.child.id()), due.len());
     // Not worked off yet, most of them.
     server.kill();
 
     let server = start(&format!("--as={}", 4u64 << 30));
-    let device = Device::new(server.address, keys);
+    let due: Vec<User> = due.into_iter().map(|user| user.at(server.address)).collect();
     let begun = Instant::now();
-    let left = || due.iter().filter(|created| device.status(created).updating).count();
+    let left = || due.iter().filter(|user| user.status().updating).count();
     println!("{} kB at the start, {} due", peak(server.child.id()), left());
     assert!(left() > 20);
     while left() > 0 {

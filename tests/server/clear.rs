@@ -2,6 +2,7 @@
 //! after a kill.
 
 use crate::fixture::*;
+use crate::packed::packed;
 use bandit::distributed::{EliminationConfig, Model};
 use bandit::stochastic::Ucb1;
 use bandit::{Features, Policy};
@@ -145,13 +146,13 @@ fn every_policy_plays() {
 fn helba_is_the_default() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let mut request = serde_json::to_value(protocol::BanditConfig::new(D, K)).unwrap();
-    let plain: wire::Created =
-        serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
+    let config = packed(protocol::Answers::Arm);
+    let plain = device.create(&config);
+    let mut request = serde_json::to_value(&config).unwrap();
     request["policy"] = "helba".into();
-    let named: wire::Created =
+    let named: wire::PackedCreated =
         serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
-    assert_eq!((plain.config, plain.plan), (named.config, named.plan));
+    assert_eq!((plain.config, plain.packed), (named.config, named.packed));
     refused(shuffled(&device, &named.id, &json!({})), 409, "takes_feedback", &named.id);
 }
 

@@ -1,10 +1,10 @@
 //! Toy keys, a device, and servers in process and out of it.
 
-use ckks::{FrameHeader, FrameKind, KeyId, Plaintext};
+use ckks::Plaintext;
 use ckks_secret::SecretKey;
 use helba_server::{AppState, Connections, Settings, app, serve};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Receipt, Shape, Status};
+use protocol::{BanditConfig, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::io::{BufRead, BufReader, Read};
@@ -14,8 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
-use user_client::Decision;
-use wire::{AccessToken, BanditView, Created, FeedbackRequest, Problem, PublicBundle, SecretBundle};
+use wire::{AccessToken, PackedCreated, Problem, PublicBundle, SecretBundle};
 
 /// Features and arms of every bandit here.
 pub(crate) const D: usize = 2;
@@ -179,70 +178,15 @@ impl Device {
         answer(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call().unwrap())
     }
 
-    pub(crate) fn create(&self, config: &BanditConfig) -> Created {
+    pub(crate) fn create(&self, config: &BanditConfig) -> PackedCreated {
         serde_json::from_slice(&self.post("/bandits", &serde_json::to_vec(config).unwrap()).ok()).unwrap()
     }
 
-    pub(crate) fn status(&self, created: &Created) -> Status {
-        let body = self.get(&format!("/bandits/{}", created.id)).ok();
-        serde_json::from_slice::<BanditView>(&body).unwrap().status
-    }
-
-    /// A frame at any level.
+    /// A frame of the deep ring at any level.
     pub(crate) fn encrypt(&self, level: usize, rng: &mut ChaCha20Rng) -> Vec<u8> {
         let plaintext = Plaintext::encode(&self.keys.bundle.params, &[Complex64::ONE], level).unwrap();
         ckks_secret::encrypt(&self.keys.secret, &plaintext, rng)
             .to_bytes(&self.keys.secret, self.keys.bundle.key_id)
-    }
-
-    pub(crate) fn contexts(&self, created: &Created, rng: &mut ChaCha20Rng) -> Vec<u8> {
-        self.keys.device.encrypt_contexts(created, &rows(), rng).unwrap()
-    }
-
-    pub(crate) fn decide(&self, created: &Created, rng: &mut ChaCha20Rng) -> Decision {
-        let reply = self.post(&decisions_path(created), &self.contexts(created, rng)).ok();
-        self.keys.device.read_decision(created, &reply).unwrap()
-    }
-
-    /// What is returned after `arm` was played.
-    pub(crate) fn answer(
-        &self,
-        created: &Created,
-        d: &Decision,
-        arm: usize,
-        rng: &mut ChaCha20Rng,
-    ) -> FeedbackRequest {
-        let reward = if arm == 0 { 1.0 } else { -1.0 };
-        let message = self.keys.device.answer(created, d, &rows()[arm], reward, rng).unwrap();
-        FeedbackRequest::read(&message, &self.keys.device.limits(created).unwrap()).unwrap()
-    }
-
-    pub(crate) fn feedback(
-        &self,
-        created: &Created,
-        decision: &Decision,
-        request: &FeedbackRequest,
-    ) -> Answer {
-        self.post(&feedback_path(created, decision), &request.to_bytes())
-    }
-
-    /// A whole round; the first arm pays.
-    pub(crate) fn round(&self, created: &Created, rng: &mut ChaCha20Rng) -> Receipt {
-        let decision = self.decide(created, rng);
-        let request = self.answer(created, &decision, decision.arm, rng);
-        serde_json::from_slice(&self.feedback(created, &decision, &request).ok()).unwrap()
-    }
-
-    /// Until no batch update runs.
-    pub(crate) fn wait_for_update(&self, created: &Created) -> Status {
-        for _ in 0..4000 {
-            let status = self.status(created);
-            if !status.updating {
-                return status;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("a batch update does not end");
     }
 }
 
@@ -264,25 +208,6 @@ fn answer(mut response: ureq::http::Response<ureq::Body>) -> Answer {
     }
 }
 
-pub(crate) fn decisions_path(created: &Created) -> String {
-    format!("/bandits/{}/decisions", created.id)
-}
-
-pub(crate) fn feedback_path(created: &Created, decision: &Decision) -> String {
-    format!("{}/{}/feedback", decisions_path(created), decision.id)
-}
-
-pub(crate) fn rows() -> Vec<Vec<f64>> {
-    vec![vec![0.8, 0.3], vec![0.2, 0.7]]
-}
-
-/// A batch ends after every feedback, so that two rounds see every phase.
-pub(crate) fn every_round() -> BanditConfig {
-    let mut config = BanditConfig::new(D, K);
-    config.linear.schedule = serde_json::from_str("\"every_round\"").unwrap();
-    config
-}
-
 /// `frame` after `change`, with a digest that fits again: what a forger would send.
 pub(crate) fn forged(frame: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut out = frame.to_vec();
@@ -291,15 +216,6 @@ pub(crate) fn forged(frame: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let digest = blake3::hash(&out[..end]);
     out[end..].copy_from_slice(digest.as_bytes());
     out
-}
-
-/// A well-formed ciphertext frame of another ring.
-pub(crate) fn foreign_frame() -> Vec<u8> {
-    let params = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
-    let scale = params.scale(0);
-    let header = FrameHeader { kind: FrameKind::Ciphertext, level: 0, parts: 2, element: 0, scale };
-    let payload = 2 * params.q_basis(0).modulus(0).bits() as usize * params.n() / 8;
-    ckks::write_frame(&params, KeyId([7; 16]), header, payload, |out| out.resize(out.len() + payload, 0))
 }
 
 /// A server in this process.
@@ -435,14 +351,11 @@ pub(crate) fn busy_port() -> (TcpListener, String) {
     (listener, address)
 }
 
-/// Every file below the blobs of a state folder.
-pub(crate) fn blobs(state: &Path) -> Vec<PathBuf> {
-    let folders = std::fs::read_dir(state.join("blobs")).unwrap().map(|e| e.unwrap().path());
-    folders
-        .filter(|f| f.is_dir())
-        .flat_map(|f| std::fs::read_dir(f).unwrap())
-        .map(|e| e.unwrap().path())
-        .collect()
+/// Every file below a folder.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
+    entries.flat_map(below).collect()
 }
 
 /// Reads until the peer closes or says nothing more, for tests that speak HTTP by hand.

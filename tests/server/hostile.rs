@@ -1,52 +1,20 @@
 //! Bytes from outside: refused with the reason, nothing changed, memory bounded.
 
 use crate::fixture::*;
+use crate::packed::*;
+use crate::packed_hostile::{Setting, refused_as, setting};
+use crate::packed_trace::traced;
+use ckks::Plaintext;
 use helba_server::Settings;
-use protocol::{BanditConfig, Status};
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use protocol::Answers;
 use std::io::Write;
 use std::net::TcpStream;
-use user_client::Decision;
-use wire::Created;
+use wire::{PackedCreated, PackedFeedback, Raised, Raises};
 
-struct Setting {
-    server: InProcess,
-    device: Device,
-    created: Created,
-    pending: Decision,
-    before: Status,
-    rng: ChaCha20Rng,
-}
-
-fn setting() -> Setting {
-    let server = InProcess::start(Settings::default());
-    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(4));
-    let created = device.create(&BanditConfig::new(D, K));
-    device.round(&created, &mut rng);
-    device.wait_for_update(&created);
-    let pending = device.decide(&created, &mut rng);
-    let before = device.status(&created);
-    Setting { server, device, created, pending, before, rng }
-}
-
-impl Setting {
-    fn decisions(&self) -> String {
-        decisions_path(&self.created)
-    }
-
-    /// Nothing changed, and the server still works.
-    fn check(mut self) {
-        assert_eq!(self.device.status(&self.created), self.before);
-        let request = self.device.answer(&self.created, &self.pending, 0, &mut self.rng);
-        self.device.feedback(&self.created, &self.pending, &request).ok();
-        assert_eq!(self.device.status(&self.created).feedbacks, self.before.feedbacks + 1);
-    }
-}
-
-/// Ways to spoil a seeded ciphertext frame of `level`, and the reason each must be refused with.
+/// Ways to spoil a ciphertext frame of `level`, and the reason each must be refused with.
 fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let half = frame.len() / 2;
+    // Behind the seed, if there is one.
     let body = ckks::FRAME_HEADER_BYTES + 32;
     vec![
         ("empty", vec![], "malformed"),
@@ -66,7 +34,7 @@ fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static s
         ("level one lower", forged(frame, |b| b[40] = level as u8 - 1), "wrong_level"),
         ("level beyond the chain", forged(frame, |b| b[40] = 200), "malformed"),
         ("parts", forged(frame, |b| b[42] = 9), "malformed"),
-        ("Galois element", forged(frame, |b| b[44] = 5), "malformed"),
+        ("Galois element or number of coefficients", forged(frame, |b| b[44] ^= 5), "malformed"),
         ("scale", forged(frame, |b| b[48] ^= 1), "wrong_level"),
         ("scale not a number", forged(frame, |b| b[48..56].fill(0xff)), "wrong_level"),
         (
@@ -79,149 +47,217 @@ fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static s
             [&frame[..half], &[frame[half] ^ 1], &frame[half + 1..]].concat(),
             "malformed",
         ),
-        ("another ring", foreign_frame(), "wrong_parameters"),
     ]
+}
+
+/// Sends each form of `frame` that [`spoiled`] makes, in a place for at most `limit` bytes.
+#[track_caller]
+fn refuses(frame: &[u8], level: usize, limit: usize, send: impl Fn(Vec<u8>) -> Answer) {
+    for (what, bytes, reason) in spoiled(frame, level) {
+        let want = if bytes.len() > limit { (413, Some("too_large")) } else { (400, Some(reason)) };
+        let problem = send(bytes).problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), want, "{what}: {}", problem.detail);
+    }
 }
 
 #[test]
 fn contexts_are_refused() {
     let mut s = setting();
-    let good = s.device.contexts(&s.created, &mut s.rng);
-    let level = s.created.plan.context_level;
-    for (what, body, reason) in spoiled(&good, level) {
-        let problem = s.device.post(&s.decisions(), &body).problem();
-        assert_eq!(
-            (problem.status, problem.reason.as_deref()),
-            (400, Some(reason)),
-            "{what}: {}",
-            problem.detail
-        );
-    }
+    let good = s.user.contexts(&mut s.rng);
+    let small = keys().small().params();
+    let top = small.max_level();
+    refuses(&good, top, s.user.device.limits().contexts, |body| ask(&s.user, &body));
     // Honestly encrypted, but at another level, or by somebody else.
-    let low = s.device.encrypt(level - 1, &mut s.rng);
-    let theirs = Created { key_id: other_keys().bundle.key_id.to_string(), ..s.created.clone() };
-    let stranger = Device::new(s.server.address, other_keys()).contexts(&theirs, &mut s.rng);
-    for (body, reason) in [(low, "wrong_level"), (stranger, "wrong_key")] {
-        let problem = s.device.post(&s.decisions(), &body).problem();
-        assert_eq!((problem.status, problem.reason.as_deref()), (400, Some(reason)), "{}", problem.detail);
-    }
-    s.check();
+    let low = {
+        let plaintext = Plaintext::from_integers(small, &[1; 8], top - 1, small.scale(top - 1)).unwrap();
+        let id = keys().bundle.scores.as_ref().unwrap().key_id;
+        ckks_secret::encrypt(keys().small(), &plaintext, &mut s.rng).to_bytes(keys().small(), id)
+    };
+    let theirs = &other_keys().bundle;
+    let theirs = PackedCreated {
+        key_id: theirs.key_id.to_string(),
+        scores_key_id: theirs.scores.as_ref().unwrap().key_id.to_string(),
+        ..s.user.device.created().clone()
+    };
+    let stranger = other_keys().device().join(&theirs).unwrap();
+    let stranger = stranger.contexts(&random_rows(&mut s.rng), &mut s.rng).unwrap();
+    refused_as(ask(&s.user, &low), 400, "wrong_level");
+    refused_as(ask(&s.user, &stranger), 400, "wrong_key");
+    s.unchanged();
+    assert!(s.user.decide(&random_rows(&mut s.rng), &mut s.rng).reliable);
 }
 
-#[test]
-fn feedback_is_refused() {
-    let mut s = setting();
-    let good = s.device.answer(&s.created, &s.pending, 0, &mut s.rng);
-    let send = |request: &wire::FeedbackRequest| s.device.feedback(&s.created, &s.pending, request).problem();
-    for (what, statistics, reason) in spoiled(&good.statistics, s.created.plan.statistics_level) {
-        let problem = send(&wire::FeedbackRequest { statistics, ..good.clone() });
-        assert_eq!(
-            (problem.status, problem.reason.as_deref()),
-            (400, Some(reason)),
-            "{what}: {}",
-            problem.detail
-        );
-    }
-    for (what, trace, reason) in spoiled(&good.trace, s.created.plan.trace_level) {
-        let problem = send(&wire::FeedbackRequest { trace, ..good.clone() });
-        assert_eq!(
-            (problem.status, problem.reason.as_deref()),
-            (400, Some(reason)),
-            "{what}: {}",
-            problem.detail
-        );
-    }
-    let refreshed = s.device.encrypt(s.created.plan.model_level, &mut s.rng);
-    for (what, frame, reason) in spoiled(&refreshed, s.created.plan.model_level) {
-        let problem =
-            send(&wire::FeedbackRequest { refreshed: Some((protocol::RefreshId(1), frame)), ..good.clone() });
-        assert_eq!(
-            (problem.status, problem.reason.as_deref()),
-            (400, Some(reason)),
-            "{what}: {}",
-            problem.detail
-        );
-    }
-    // The message around the frames.
-    let path = feedback_path(&s.created, &s.pending);
-    let message = good.to_bytes();
+/// The bytes of a message around its frames.
+fn spoiled_messages(message: &[u8]) -> Vec<(Vec<u8>, &'static str)> {
     let mut messages = vec![
         (vec![], "malformed"),
         (b"HLB9".to_vec(), "wrong_version"),
         (b"GET /".to_vec(), "malformed"),
-        ([&message[..], &[0]].concat(), "malformed"),
+        ([message, &[0]].concat(), "malformed"),
         // A header, and then a blob, that claims four gigabytes.
         ([&message[..4], &[0xff; 4], &message[8..]].concat(), "too_large"),
     ];
     messages.extend(
         [1, 7, 20, message.len() / 3, message.len() - 1].map(|n| (message[..n].to_vec(), "malformed")),
     );
-    for (body, reason) in messages {
-        let problem = s.device.post(&path, &body).problem();
-        let status = if reason == "too_large" { 413 } else { 400 };
-        assert_eq!((problem.status, problem.reason.as_deref()), (status, Some(reason)), "{}", problem.detail);
+    messages
+}
+
+/// The frames of a feedback under both kinds of schedules, and the message around them.
+#[test]
+fn feedback_is_refused() {
+    let mut s = setting();
+    let top = keys().small().params().max_level();
+    let rows = random_rows(&mut s.rng);
+    let choice = s.user.decide(&rows, &mut s.rng);
+    s.before = replay(s.server.folder.path(), s.user.id(), "snapshot");
+    let good = s.user.device.feedback(&rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
+    refuses(&good, top, s.user.device.limits().statistics, |body| s.user.send(&choice, &body));
+    s.unchanged();
+    let feedbacks = s.user.status().feedbacks;
+    s.user.send(&choice, &good).ok();
+    assert_eq!(s.user.status().feedbacks, feedbacks + 1);
+
+    let user = User::create_with(s.server.device(), &traced());
+    let choice = user.decide(&rows, &mut s.rng);
+    let before = replay(s.server.folder.path(), user.id(), "snapshot");
+    let good = user.device.feedback(&rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
+    let limits = user.device.limits();
+    let read = PackedFeedback::read(&good, limits).unwrap();
+    let send = |feedback: PackedFeedback| user.send(&choice, &feedback.to_bytes());
+    refuses(&read.statistics, top, limits.statistics, |statistics| {
+        send(PackedFeedback { statistics, ..read.clone() })
+    });
+    refuses(&read.trace, top, limits.trace, |trace| send(PackedFeedback { trace, ..read.clone() }));
+    for (body, reason) in spoiled_messages(&good) {
+        refused_as(user.send(&choice, &body), if reason == "too_large" { 413 } else { 400 }, reason);
     }
-    s.check();
+    let now = replay(s.server.folder.path(), user.id(), "snapshot");
+    assert!(now.head == before.head && now.bytes == before.bytes, "the state changed");
+    user.send(&choice, &good).ok();
+    assert_eq!(user.status().feedbacks, 1);
+}
+
+/// The frames of every kind of raise, and the message around them. What waits is raised all the same.
+#[test]
+fn raises_are_refused() {
+    let mut s = setting();
+    let limits = *s.user.device.limits();
+    let asked = s.asked();
+    let (task, good) = s.raised(&asked);
+    let level = s.user.device.created().packed.alone_level;
+    refuses(&good, level, limits.raised, |frame| {
+        s.post_raises(asked.ticket, vec![(task, Raised::Scores(frame))])
+    });
+    let message = Raises { ticket: asked.ticket, raised: vec![(task, Raised::Scores(good))] }.to_bytes();
+    for (body, reason) in spoiled_messages(&message) {
+        let answer = s.user.http.post(&s.user.path("/raises"), &body);
+        refused_as(answer, if reason == "too_large" { 413 } else { 400 }, reason);
+    }
+    let reply = s.user.http.post(&s.user.path("/raises"), &message).ok();
+    assert!(s.user.device.read(&reply).unwrap().choice.unwrap().reliable);
+    s.unchanged();
+
+    // The sum of a batch, and then its model.
+    let Setting { server, mut rng, .. } = s;
+    let user = User::create_with(server.device(), &every_round(Answers::Scores));
+    user.round(&History::default(), &mut rng);
+    let (limits, plan) = (user.device.limits(), &user.device.created().packed);
+    let post = |task, raised| {
+        let body = Raises { ticket: None, raised: vec![(task, raised)] };
+        user.http.post(&user.path("/raises"), &body.to_bytes())
+    };
+    for refreshes in [false, true] {
+        wait_for("the task", || user.status().refresh_due == refreshes);
+        let reply = user.client.raises(user.id(), limits, 1).unwrap().expect("a task");
+        let tasks = user.device.read(&reply).unwrap().tasks;
+        let body = user.device.raise(&tasks, None, &mut rng).unwrap();
+        let before = replay(server.folder.path(), user.id(), "snapshot");
+        let raised = Raises::read(&body, limits).unwrap().raised.remove(0);
+        match &raised {
+            (task, Raised::Sum(frame)) => {
+                refuses(frame, plan.statistics_level, limits.raised, |frame| post(*task, Raised::Sum(frame)));
+            }
+            (task, Raised::Model { deep, scores }) => {
+                refuses(deep, plan.model_level, limits.raised, |deep| {
+                    post(*task, Raised::Model { deep, scores: scores.clone() })
+                });
+                let top = keys().small().params().max_level();
+                refuses(scores, top, limits.scores, |scores| {
+                    post(*task, Raised::Model { deep: deep.clone(), scores })
+                });
+            }
+            _ => panic!("scores of an open bandit"),
+        }
+        let now = replay(server.folder.path(), user.id(), "snapshot");
+        assert!(now.head == before.head && now.bytes == before.bytes, "the state changed");
+        user.http.post(&user.path("/raises"), &body).ok();
+    }
+    assert_eq!((user.status().refreshes, user.status().model_feedbacks), (1, 1));
 }
 
 /// Any one bit of a message.
 #[test]
 fn flipped_bits_are_refused() {
     let mut s = setting();
-    let contexts = s.device.contexts(&s.created, &mut s.rng);
-    let mut request = s.device.answer(&s.created, &s.pending, 0, &mut s.rng);
-    // Without an answer, no bit is free: its number may be any.
-    request.trace_answer = None;
-    let feedback = request.to_bytes();
-    let path = feedback_path(&s.created, &s.pending);
-    for (path, message) in [(s.decisions(), contexts), (path, feedback)] {
+    let contexts = s.user.contexts(&mut s.rng);
+    let choice = s.user.decide(&random_rows(&mut s.rng), &mut s.rng);
+    let feedback = s.user.device.feedback(&[0.6, 0.8], 0.5, None, &mut s.rng).unwrap();
+    let asked = s.asked();
+    // Without a ticket: one that nobody has does no harm to a raise.
+    let raises = s.user.device.raise(&asked.tasks, None, &mut s.rng).unwrap();
+    s.before = replay(s.server.folder.path(), s.user.id(), "snapshot");
+    let feedback_path = s.user.path(&format!("/decisions/{}/feedback", choice.id));
+    for (path, message) in
+        [(s.user.path("/decisions"), contexts), (feedback_path, feedback), (s.user.path("/raises"), raises)]
+    {
         for i in (0..64).chain((64..message.len()).step_by(message.len() / 50)) {
             let mut body = message.clone();
             body[i] ^= 1 << (i % 8);
-            let problem = s.device.post(&path, &body).problem();
-            assert!([400, 413].contains(&problem.status), "byte {i}: {problem:?}");
+            let problem = s.user.http.post(&path, &body).problem();
+            // A raise may name a task that does not wait.
+            let other_task = path.ends_with("/raises") && problem.status == 409;
+            assert!(other_task || [400, 413].contains(&problem.status), "{path}, byte {i}: {problem:?}");
         }
     }
-    s.check();
+    s.unchanged();
 }
 
 #[test]
 fn unknown_names() {
     let s = setting();
-    let id = &s.created.id;
+    let id = s.user.id();
     let zero = "0".repeat(32);
+    let device = &s.user.http;
     // More than fits into the buffers on the way: an answer before its end must not be lost.
     let body = &[0; 4 << 20];
     let not_found = [
-        (s.device.get("/nothing"), "unknown_path"),
-        (s.device.get(&format!("/bandits/{zero}")), "unknown_bandit"),
-        (s.device.get("/bandits/..%2f..%2fetc"), "unknown_bandit"),
-        (s.device.get("/bandits/%ff%fe"), "unknown_path"),
-        (s.device.post("/bandits/%ff/decisions", body), "unknown_path"),
-        (s.device.post("/bandits/%ff/decisions/%ff/feedback", body), "unknown_path"),
-        (s.device.post(&format!("/bandits/{zero}/decisions"), body), "unknown_bandit"),
-        (s.device.post(&format!("/bandits/{zero}/decisions/{zero}/feedback"), body), "unknown_bandit"),
-        (s.device.post(&format!("/bandits/{id}/decisions/short/feedback"), body), "unknown_decision"),
+        (device.get("/nothing"), "unknown_path"),
+        (device.get(&format!("/bandits/{zero}")), "unknown_bandit"),
+        (device.get("/bandits/..%2f..%2fetc"), "unknown_bandit"),
+        (device.get("/bandits/%ff%fe"), "unknown_path"),
+        (device.post("/bandits/%ff/decisions", body), "unknown_path"),
+        (device.post("/bandits/%ff/decisions/%ff/feedback", body), "unknown_path"),
+        (device.post("/bandits/%ff/raises", body), "unknown_path"),
+        (device.post(&format!("/bandits/{zero}/decisions"), body), "unknown_bandit"),
+        (device.post(&format!("/bandits/{zero}/decisions/{zero}/feedback"), body), "unknown_bandit"),
+        (device.post(&format!("/bandits/{zero}/decisions/{zero}/again"), body), "unknown_bandit"),
+        (device.post(&format!("/bandits/{zero}/raises"), body), "unknown_bandit"),
+        (device.post(&format!("/bandits/{id}/decisions/short/feedback"), body), "unknown_decision"),
+        (device.post(&format!("/bandits/{id}/decisions/short/again"), body), "unknown_decision"),
     ];
     for (answer, reason) in not_found {
-        let problem = answer.problem();
-        assert_eq!((problem.status, problem.reason.as_deref()), (404, Some(reason)), "{}", problem.detail);
+        refused_as(answer, 404, reason);
     }
-    let mut rng = s.rng.clone();
-    let request = s.device.answer(&s.created, &s.pending, 0, &mut rng);
-    let problem =
-        s.device.post(&format!("/bandits/{id}/decisions/{zero}/feedback"), &request.to_bytes()).problem();
-    assert_eq!((problem.status, problem.reason.as_deref()), (404, Some("unknown_decision")));
-    let problem = s.device.get(&s.decisions()).problem();
-    assert_eq!((problem.status, problem.reason.as_deref()), (405, Some("wrong_method")));
-    s.check();
+    refused_as(device.get(&s.user.path("/decisions")), 405, "wrong_method");
+    s.unchanged();
 }
 
 #[test]
 fn configurations_are_refused() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let good = serde_json::to_value(BanditConfig::new(D, K)).unwrap();
+    let good = serde_json::to_value(packed(Answers::Arm)).unwrap();
     let with = |pointer: &str, value: serde_json::Value| {
         let mut config = good.clone();
         *config.pointer_mut(pointer).unwrap() = value;
@@ -251,24 +287,28 @@ fn configurations_are_refused() {
         assert_eq!((problem.status, problem.reason.as_deref()), (400, Some("bad_configuration")), "{body}");
         assert!(problem.detail.contains(named), "{body}: {}", problem.detail);
     }
-    let problem = device.post("/bandits", &vec![b' '; 20_000]).problem();
-    assert_eq!((problem.status, problem.reason.as_deref()), (413, Some("too_large")));
+    refused_as(device.post("/bandits", &vec![b' '; 20_000]), 413, "too_large");
     assert_eq!(device.get("/bandits").ok(), b"[]");
-    assert!(blobs(server.folder.path()).is_empty());
+    assert!(!server.folder.path().join("packed").exists());
 }
 
 /// Refused by its announced length, before it is sent; and cut off where no length is announced.
 #[test]
 fn oversized_bodies_are_not_read() {
-    let s = setting();
-    let token = s.device.authorization();
+    let mut s = setting();
+    let choice = s.user.decide(&random_rows(&mut s.rng), &mut s.rng);
+    s.before = replay(s.server.folder.path(), s.user.id(), "snapshot");
+    let token = s.user.http.authorization();
     let head = |path: &str, header: &str| {
         let content = if path == "/bandits" { "application/json" } else { wire::OCTET_STREAM };
         format!(
             "POST /v1{path} HTTP/1.1\r\nHost: x\r\n{token}\r\nContent-Type: {content}\r\n{header}\r\n\r\n"
         )
     };
-    for path in [s.decisions(), feedback_path(&s.created, &s.pending), "/bandits".into()] {
+    let paths = ["/decisions", "/raises"].map(|rest| s.user.path(rest));
+    let of_decision =
+        ["feedback", "again"].map(|rest| s.user.path(&format!("/decisions/{}/{rest}", choice.id)));
+    for path in paths.into_iter().chain(of_decision).chain(["/bandits".into()]) {
         let mut stream = TcpStream::connect(s.server.address).unwrap();
         stream.write_all(head(&path, "Content-Length: 1099511627776").as_bytes()).unwrap();
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 413"));
@@ -284,26 +324,28 @@ fn oversized_bodies_are_not_read() {
         assert!(answer.join().unwrap().starts_with("HTTP/1.1 413"));
         assert!(sent < 1000, "{path}: the server read on");
     }
-    s.check();
+    s.unchanged();
+    s.user.feedback(&random_rows(&mut s.rng), &choice, &mut s.rng);
 }
 
-/// One request too many is told so at once, and the place is free again after the first.
+/// One request too many is told so at once, and the place is free again after the first: decisions have
+/// places of those who wait, creations have those of requests that compute.
 #[test]
 fn overload_is_answered() {
-    let server = InProcess::start(Settings { max_in_flight: 1, ..Settings::default() });
-    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(5));
-    let created = device.create(&BanditConfig::new(D, K));
-    let (path, body) = (decisions_path(&created), device.contexts(&created, &mut rng));
-    let ask = || (0..6).map(|_| device.post(&path, &body)).collect::<Vec<_>>();
-    let answers: Vec<Answer> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 200);
-    assert!(!done.is_empty() && !refused.is_empty(), "{} and {}", done.len(), refused.len());
-    for answer in refused {
-        let problem = answer.problem();
-        assert_eq!((problem.status, problem.reason.as_deref()), (503, Some("overloaded")));
+    let settings = Settings { max_in_flight: 1, max_waiting: 1, ..Settings::default() };
+    let server = InProcess::start(settings);
+    let user = User::create(server.device(), Answers::Scores);
+    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let contexts = user.contexts(&mut rng(5));
+    for (path, body) in [(user.path("/decisions"), contexts), ("/bandits".to_string(), config)] {
+        let send = || (0..6).map(|_| user.http.post(&path, &body)).collect::<Vec<_>>();
+        let answers: Vec<Answer> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status < 300);
+        assert!(!done.is_empty() && !refused.is_empty(), "{path}: {} and {}", done.len(), refused.len());
+        refused.into_iter().for_each(|answer| refused_as(answer, 503, "overloaded"));
+        user.http.post(&path, &body).ok();
     }
-    assert_eq!(device.post(&path, &body).status, 200);
 }

@@ -4,7 +4,6 @@ mod access;
 mod attacks;
 mod batches;
 mod clear;
-mod durable;
 mod fixture;
 mod hostile;
 mod packed;
@@ -16,5 +15,4 @@ mod packed_rounds;
 mod packed_trace;
 #[cfg(target_os = "linux")]
 mod power_loss;
-mod rounds;
 mod start;

@@ -26,6 +26,13 @@ pub(crate) fn packed(answers: Answers) -> BanditConfig {
     BanditConfig { decisions: Decisions::Packed, answers, open_model, ..BanditConfig::new(D, K) }
 }
 
+/// A batch ends after every feedback, so that two rounds see every phase.
+pub(crate) fn every_round(answers: Answers) -> BanditConfig {
+    let mut config = packed(answers);
+    config.linear.schedule = bandit::Schedule::EveryRound;
+    config
+}
+
 pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
@@ -45,8 +52,7 @@ impl User {
     }
 
     pub(crate) fn create_with(http: Device, config: &BanditConfig) -> Self {
-        let body = serde_json::to_vec(config).unwrap();
-        let created: PackedCreated = serde_json::from_slice(&http.post("/bandits", &body).ok()).unwrap();
+        let created = http.create(config);
         Self::join(http, &created)
     }
 

@@ -296,7 +296,8 @@ fn attack_a_minority_that_asks_again_changes_nothing() {
     assert!(evaluate(&server, &all, None, &mut rng).rounds.iter().all(|(_, round)| round.choice.users == 4));
 }
 
-/// Without memory for their contexts, in the open tier, and alone, nobody is answered again.
+/// Without memory for their contexts, in the open tier, alone, and by a policy in the clear, nobody is
+/// answered again.
 #[test]
 fn where_no_contexts_are_kept_nothing_is_repeated() {
     let settings = Settings { context_memory: 1 << 10, ..patient(Duration::from_secs(600)) };
@@ -310,7 +311,10 @@ fn where_no_contexts_are_kept_nothing_is_repeated() {
     let open = User::create(server.device(), Answers::Scores);
     let choice = open.decide(&random_rows(&mut rng), &mut rng);
     assert_eq!(reason(again(&open, &choice, 1)), "alone");
-    let single = server.device().create(&protocol::BanditConfig::new(D, K));
-    let path = format!("/bandits/{}/decisions/{}/again", single.id, choice.id);
-    refused(server.device().post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_packed");
+    let device = server.device();
+    let clear = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
+    let path = format!("/bandits/{}/decisions/{}/again", clear.id, choice.id);
+    refused(device.post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_packed");
+    refused(device.post(&format!("/bandits/{}/raises", clear.id), b"x"), 409, "not_packed");
 }

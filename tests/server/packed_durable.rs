@@ -1,9 +1,10 @@
-//! Acknowledged means durable for packed bandits: after kills at any point, in every phase, and against
-//! damage.
+//! Acknowledged means durable for packed bandits: after kills at any point, in every phase, on a disk that is
+//! full, and against damage.
 
 use crate::fixture::*;
 use crate::packed::*;
 use helba::packed::Event;
+use helba_server::Settings;
 use protocol::{Answers, Receipt};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
@@ -267,4 +268,125 @@ fn files(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         .collect();
     files.sort();
     files
+}
+
+/// No write beyond the first byte of a file succeeds any more, whoever the user is: as on a full disk.
+#[cfg(target_os = "linux")]
+fn fill_disk(server: &Program, full: bool) {
+    let limit = if full { "--fsize=1:unlimited" } else { "--fsize=unlimited:unlimited" };
+    let pid = server.child.id().to_string();
+    let set = std::process::Command::new("prlimit").args(["--pid", &pid, limit]).status();
+    assert!(set.expect("prlimit is part of util-linux").success());
+}
+
+/// A full disk refuses feedback and new bandits, and changes nothing that is stored. Decisions go on while
+/// reserved rounds last. Policies in the clear go on when there is room again, and a packed bandit after the
+/// next start, since its log takes nothing after a failed write.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk() {
+    let state = TempDir::new().unwrap();
+    let mut rng = rng(44);
+    let server = Program::start_ignoring_file_size_signal(state.path());
+    let user = User::create(server.device(), Answers::Scores);
+    user.round(&History::default(), &mut rng);
+    user.settle(&mut rng);
+    let rows = random_rows(&mut rng);
+    let choice = user.decide(&rows, &mut rng);
+    let frame = user.device.feedback(&rows[choice.arm], 0.5, None, &mut rng).unwrap();
+    let contexts = user.contexts(&mut rng);
+    let config = serde_json::to_vec(&every_round(Answers::Arm)).unwrap();
+    // And one in the clear.
+    let device = &user.http;
+    let clear = device.post("/bandits", br#"{"policy": "dp-se", "arms": 2, "epsilon": 1, "beta": 0.1}"#).ok();
+    let clear = serde_json::from_slice::<wire::PolicyCreated>(&clear).unwrap().id;
+    let clear = (format!("/bandits/{clear}"), format!("/bandits/{clear}/decisions"));
+    let now = || (device.get("/bandits").ok(), device.get(&clear.0).ok());
+    let (before, feedbacks) = (now(), user.status().feedbacks);
+    let stored = files(&state.path().join("packed").join(user.id()));
+    let full = |answer: Answer| {
+        let problem = answer.problem();
+        assert_eq!((problem.status, problem.reason.as_deref()), (507, Some("disk_full")), "{problem:?}");
+    };
+
+    fill_disk(&server, true);
+    for _ in 0..2 {
+        full(user.send(&choice, &frame));
+        full(device.post("/bandits", &config));
+        full(device.post(&clear.1, b""));
+        full(device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#));
+        ask(&user, &contexts).ok();
+        assert!(now() == before, "it has changed");
+    }
+    fill_disk(&server, false);
+    device.post(&clear.1, b"").ok();
+    device.create(&every_round(Answers::Arm));
+    full(user.send(&choice, &frame));
+    assert_eq!(files(&state.path().join("packed").join(user.id())), stored);
+    server.kill();
+
+    let server = Program::start(state.path());
+    let user = user.at(server.address);
+    assert_eq!(user.status().feedbacks, feedbacks);
+    let receipt: Receipt = serde_json::from_slice(&user.send(&choice, &frame).ok()).unwrap();
+    assert_eq!(receipt.feedbacks, feedbacks + 1);
+    assert_eq!(user.round(&History::default(), &mut rng).feedbacks, feedbacks + 2);
+}
+
+/// Deleted, a bandit of either kind is gone, also after a restart and with a batch update under way, with
+/// every file that was its own; the others stay, and there is room for a new one.
+#[test]
+fn deleted_is_gone() {
+    let mut rng = rng(45);
+    let server = InProcess::start(Settings { max_bandits: 3, ..Settings::default() });
+    let stays = User::create(server.device(), Answers::Scores);
+    let goes = User::create_with(server.device(), &every_round(Answers::Scores));
+    let device = server.device();
+    let clear = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
+    let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
+    stays.round(&History::default(), &mut rng);
+    let choice = goes.decide(&random_rows(&mut rng), &mut rng);
+    let frame = goes.device.feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+    goes.round(&History::default(), &mut rng);
+    assert!(goes.raise_once(&mut rng), "an update is due");
+
+    for id in [goes.id(), &clear.id] {
+        let path = format!("/bandits/{id}");
+        let answer = device.delete(&path);
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        for answer in
+            [device.delete(&path), device.get(&path), device.post(&format!("{path}/decisions"), b"")]
+        {
+            assert_eq!(answer.problem().status, 404);
+        }
+    }
+    assert_eq!(goes.send(&choice, &frame).problem().status, 404);
+    let folders = || std::fs::read_dir(server.folder.path().join("packed")).unwrap().count();
+    assert_eq!(folders(), 1);
+    assert_eq!(stays.status().feedbacks, 1);
+    device.create(&every_round(Answers::Arm));
+
+    let server = server.restart();
+    let stays = stays.at(server.address);
+    let listed: Vec<serde_json::Value> =
+        serde_json::from_slice(&server.device().get("/bandits").ok()).unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(stays.status().feedbacks, 1);
+}
+
+/// What interrupted creations and deletions leave is removed at the next start, and nothing else.
+#[test]
+fn leftovers_are_removed() {
+    let state = TempDir::new().unwrap();
+    let server = Program::start(state.path());
+    let user = User::create(server.device(), Answers::Arm);
+    server.kill();
+    let root = state.path().join("packed");
+    for name in [format!("{}.new", "0".repeat(32)), format!("{}.deleted", "1".repeat(32))] {
+        std::fs::create_dir(root.join(&name)).unwrap();
+        std::fs::write(root.join(name).join("snapshot"), b"half").unwrap();
+    }
+    let server = Program::start(state.path());
+    assert_eq!(user.at(server.address).status().round, 0);
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 1);
 }

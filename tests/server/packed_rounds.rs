@@ -273,3 +273,22 @@ fn attack_users_who_leave_take_no_more_than_their_places() {
     wait_for("a place", || ask(&user, &contexts).status == 200);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
+
+#[test]
+fn documents() {
+    let server = InProcess::start(Settings { max_bandits: 2, ..Settings::default() });
+    let device = server.device();
+    assert_eq!(device.get("/health").ok(), br#"{"status":"ok"}"#);
+    let manifest: wire::Manifest = serde_json::from_slice(&device.get("/keys").ok()).unwrap();
+    assert_eq!(manifest, keys().bundle.manifest);
+    assert_eq!(device.get("/bandits").ok(), b"[]");
+    let first = device.create(&packed(Answers::Arm));
+    assert_eq!((&first.key_id, &first.fingerprint), (&manifest.key_id, &manifest.fingerprint));
+    let second = device.create(&every_round(Answers::Arm));
+    let mut list: Vec<wire::PackedCreated> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
+    list.sort_by_key(|created| created.id == second.id);
+    assert_eq!(list, [first, second]);
+    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let problem = device.post("/bandits", &config).problem();
+    assert_eq!((problem.status, problem.reason.as_deref()), (507, Some("too_many_bandits")));
+}

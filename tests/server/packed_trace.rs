@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use wire::PackedFeedback;
 
 /// The paper's schedule with C = 1 and η = 1, under which the trace ends most batches of features of norm 1.
-fn traced() -> BanditConfig {
+pub(crate) fn traced() -> BanditConfig {
     let mut config = packed(Answers::Arm);
     (config.linear.schedule, config.linear.eta) = (Schedule::TraceOrGrowth, 1.0);
     config

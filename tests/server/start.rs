@@ -1,8 +1,8 @@
 //! Starts that must fail: with a sentence that says what to do, and an exit code that is not 0.
 
 use crate::fixture::*;
-use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use crate::packed::*;
+use protocol::Answers;
 use tempfile::TempDir;
 
 const ANY: &str = "127.0.0.1:0";
@@ -120,8 +120,16 @@ fn one_server_a_folder() {
 #[test]
 fn a_folder_belongs_to_its_keys() {
     let state = TempDir::new().unwrap();
-    Program::start(state.path()).kill();
+    let server = Program::start(state.path());
+    let created = server.device().create(&packed(Answers::Arm));
+    server.kill();
+    let stored = || {
+        let read = |path| (std::fs::read(&path).unwrap(), path);
+        files_below(&state.path().join("packed").join(&created.id)).into_iter().map(read).collect::<Vec<_>>()
+    };
+    let before = stored();
     let message = refused(&other_keys().public_file(), state.path(), ANY);
+    assert!(stored() == before, "a file changed");
     says(
         &message,
         &[
@@ -146,7 +154,7 @@ fn keys_are_for_encrypted_bandits() {
         assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("no_keys")));
         says(&problem.detail, &["--keys", "policies in the clear"]);
     };
-    let config = serde_json::to_vec(&every_round()).unwrap();
+    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
 
     let server = Program::start_without_keys(&state);
     server.device().post("/bandits", clear).ok();
@@ -156,10 +164,9 @@ fn keys_are_for_encrypted_bandits() {
     assert_eq!(std::fs::read_to_string(state.with_extension("log")).unwrap(), "");
 
     let server = Program::start(&state);
-    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(7));
-    let created = device.create(&every_round());
-    device.round(&created, &mut rng);
-    device.wait_for_update(&created);
+    let (user, history, mut rng) = (User::create(server.device(), Answers::Arm), History::default(), rng(7));
+    user.round(&history, &mut rng);
+    user.settle(&mut rng);
     server.kill();
 
     let server = Program::start_without_keys(&state);
@@ -168,10 +175,11 @@ fn keys_are_for_encrypted_bandits() {
         &std::fs::read_to_string(state.with_extension("log")).unwrap(),
         &["1 encrypted bandits", "409", "--keys"],
     );
-    let path = format!("/bandits/{}", created.id);
+    let path = user.path("");
     no_keys(device.get(&path));
     no_keys(device.delete(&path));
-    no_keys(device.post(&decisions_path(&created), b"contexts"));
+    no_keys(device.post(&format!("{path}/decisions"), b"contexts"));
+    no_keys(device.post(&format!("{path}/raises"), b"raises"));
     no_keys(device.post(&format!("{path}/decisions/{}/feedback", "0".repeat(32)), b"statistics"));
     no_keys(device.post(&format!("{path}/shuffled"), b"{}"));
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
@@ -181,8 +189,9 @@ fn keys_are_for_encrypted_bandits() {
     server.kill();
 
     let server = Program::start(&state);
-    assert_eq!(server.device().status(&created).feedbacks, 1);
-    server.device().round(&created, &mut rng);
+    let user = user.at(server.address);
+    assert_eq!(user.status().feedbacks, 1);
+    user.round(&history, &mut rng);
     server.device().get(&format!("/bandits/{id}")).ok();
 }
 
@@ -198,65 +207,14 @@ fn a_state_that_is_no_folder() {
     says(&refused(&keys().public_file(), &state, ANY), &["cannot be used"]);
 }
 
-#[test]
-fn damaged_blobs_name_the_bandit() {
-    let state = TempDir::new().unwrap();
-    let server = Program::start(state.path());
-    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(6));
-    let created = device.create(&every_round());
-    device.round(&created, &mut rng);
-    device.wait_for_update(&created);
-    server.kill();
-    // Removes what the commits have replaced, so that every file left is the bandit's.
-    Program::start(state.path()).kill();
-    let blob = blobs(state.path()).pop().unwrap();
-    let good = std::fs::read(&blob).unwrap();
-    let mut flipped = good.clone();
-    flipped[good.len() / 2] ^= 1;
-    let message = |bytes: Option<&[u8]>| {
-        match bytes {
-            Some(bytes) => std::fs::write(&blob, bytes).unwrap(),
-            None => std::fs::remove_file(&blob).unwrap(),
-        }
-        refused(&keys().public_file(), state.path(), ANY)
-    };
-    let name = blob.file_name().unwrap().to_str().unwrap();
-    for bytes in [Some(flipped.as_slice()), Some(&good[..100]), Some(&[]), None] {
-        says(&message(bytes), &[&created.id, name, "damaged", "backup"]);
-    }
-    // What is whole again is taken.
-    std::fs::write(&blob, &good).unwrap();
-    assert_eq!(Program::start(state.path()).device().status(&created).feedbacks, 1);
-}
-
-/// What crashed writes leave is removed at the next start, what bandits name is not.
-#[test]
-fn leftovers_are_removed() {
-    let state = TempDir::new().unwrap();
-    let server = Program::start(state.path());
-    let created = server.device().create(&every_round());
-    server.kill();
-    let mut before = blobs(state.path());
-    let folder = before[0].parent().unwrap();
-    std::fs::write(state.path().join("blobs/7.new"), b"half a frame").unwrap();
-    std::fs::write(folder.join("f".repeat(64)), b"nobody's").unwrap();
-    let server = Program::start(state.path());
-    assert_eq!(server.device().status(&created).round, 0);
-    let mut after = blobs(state.path());
-    before.sort();
-    after.sort();
-    assert_eq!(after, before);
-    assert!(!state.path().join("blobs/7.new").exists());
-}
-
 #[cfg(unix)]
 #[test]
 fn sigterm_ends_well() {
     let state = TempDir::new().unwrap();
     let mut server = Program::start(state.path());
-    let created = server.device().create(&every_round());
+    let user = User::create(server.device(), Answers::Arm);
     let kill = std::process::Command::new("kill").args(["-TERM", &server.child.id().to_string()]).status();
     assert!(kill.unwrap().success());
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
-    assert_eq!(Program::start(state.path()).device().status(&created).round, 0);
+    assert_eq!(user.at(Program::start(state.path()).address).status().round, 0);
 }
