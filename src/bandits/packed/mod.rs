@@ -21,7 +21,7 @@ use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
 use host::{lock, os_rng};
-use pace::Pace;
+use pace::{Arrivals, OnTheWay, Pace};
 pub(crate) use pool::Stages;
 use pool::{Outcome, Pool, blocking};
 use protocol::{Answers, BanditConfig, DecisionId, Exchanges};
@@ -69,6 +69,7 @@ pub(crate) struct PackedServed {
     /// next one.
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
+    arrivals: Arc<Arrivals>,
     asked: Mutex<Asked>,
     /// Evaluations whose users may ask again.
     keeping: Mutex<Keeping>,
@@ -129,6 +130,7 @@ impl PackedServed {
             pool,
             turns,
             pace,
+            arrivals: Arc::default(),
             asked: Mutex::default(),
             keeping: Mutex::default(),
             searches,
@@ -157,10 +159,11 @@ impl PackedServed {
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         lock(&self.pace).ask(Instant::now());
+        let on_the_way = OnTheWay::new(self.arrivals.clone());
         let upload = stages.uploads.clone().acquire_owned().await;
         let served = self.clone();
         let joined = blocking(move || {
-            let _upload = upload;
+            let _until_placed = (upload, on_the_way);
             served.score(body, sender, place)
         });
         let outcome = match joined.await? {

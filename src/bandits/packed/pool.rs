@@ -3,7 +3,7 @@
 //! | stage | begins |
 //! |---|---|
 //! | gathering | with the first user who waits |
-//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most one of the server is under way |
+//! | sealed: packed, masked, handed to a raiser | [`WINDOW`] later, when no other evaluation of the bandit and at most one of the server is under way, and all contexts are in the pack that had arrived by then |
 //! | evaluated and answered | when the raised scores are there and no other evaluation computes |
 //!
 //! A raiser is a program that waits at `GET …/raises`, or was there a moment ago, or else a user of the
@@ -31,6 +31,8 @@ use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
+/// The longest time for which an evaluation whose turn has come waits for contexts that had arrived before.
+const GATHERING: Duration = Duration::from_millis(500);
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
 /// The time after which a raise is asked of the next raiser.
@@ -121,6 +123,8 @@ pub(super) type Outcome = Result<PackedReply, Error>;
 #[derive(Default)]
 pub(super) struct Pool {
     gathering: Option<Gathering>,
+    /// The number of packs that were opened.
+    opened: u64,
     /// Where the raise of an evaluation goes, and its level.
     raising: HashMap<u64, (oneshot::Sender<Ciphertext>, usize)>,
     /// The places of users who were asked to raise.
@@ -137,6 +141,8 @@ pub(super) struct Pool {
 
 /// A pack that is still open.
 struct Gathering {
+    /// Which pack of the bandit it is.
+    number: u64,
     packer: Packer,
     model: Arc<Ciphertext>,
     /// The number of feedbacks in this model.
@@ -314,8 +320,9 @@ impl PackedServed {
         let fresh = pool.gathering.is_none();
         if fresh {
             let (packer, test) = self.packer(model)?;
-            pool.gathering =
-                Some(Gathering { packer, model: model.clone(), model_feedbacks, test, users: Vec::new() });
+            pool.opened += 1;
+            let (number, model, users) = (pool.opened, model.clone(), Vec::new());
+            pool.gathering = Some(Gathering { number, packer, model, model_feedbacks, test, users });
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
@@ -325,8 +332,8 @@ impl PackedServed {
         if full {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
         } else if fresh {
-            let served = self.clone();
-            tokio::spawn(async move { served.close_later(Instant::now()).await });
+            let (served, number) = (self.clone(), pool.opened);
+            tokio::spawn(async move { served.close_later(number, Instant::now()).await });
         }
         Ok(receiver)
     }
@@ -346,7 +353,8 @@ impl PackedServed {
         let waits = self.alone_waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         // Its contexts may spoil what the trace is compared with.
         let (packer, model) = (self.packer_without_trace()?, model.clone());
-        let mut gathering = Gathering { packer, model, model_feedbacks, test: None, users: Vec::new() };
+        let (number, users) = (0, Vec::new());
+        let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
         let receiver = self.add(&mut gathering, scores, place, &None)?;
         let served = self.clone();
         tokio::spawn(async move {
@@ -382,14 +390,25 @@ impl PackedServed {
         lock(&self.pool).gathering.as_ref().map_or(0, |gathering| gathering.users.len())
     }
 
-    /// Closes the pack that was opened before `opened` after the window, when its turn comes. More users join
-    /// it until then.
-    async fn close_later(self: Arc<Self>, opened: Instant) {
+    /// Closes the pack with this number after the window, when its turn comes. More users join it until then.
+    /// A pack that was full has been closed before.
+    async fn close_later(self: Arc<Self>, number: u64, opened: Instant) {
         tokio::time::sleep(WINDOW.saturating_sub(opened.elapsed())).await;
         let Some(turn) = self.turn().await else { return };
-        let gathering = lock(&self.pool).gathering.take();
+        self.wait_for_arrived(number).await;
+        let gathering = lock(&self.pool).gathering.take_if(|open| open.number == number);
         if let Some(gathering) = gathering {
             self.evaluate(gathering, turn).await;
+        }
+    }
+
+    /// Waits until the contexts that have arrived are in the pack with this number, or it is closed. Under
+    /// load, uploads get half of the processors while another evaluation computes, and all of them here.
+    async fn wait_for_arrived(&self, number: u64) {
+        let (arrived, began) = (self.arrivals.arrived(), Instant::now());
+        let is_open = || lock(&self.pool).gathering.as_ref().is_some_and(|open| open.number == number);
+        while self.arrivals.placed() < arrived && began.elapsed() < GATHERING && is_open() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
@@ -411,7 +430,7 @@ impl PackedServed {
 
     /// Seals a pack, has it raised, evaluates it and answers its users.
     async fn evaluate(self: &Arc<Self>, gathering: Gathering, mut turn: Turn) {
-        let Gathering { packer, users, model_feedbacks, model, test } = gathering;
+        let Gathering { number: _, packer, users, model_feedbacks, model, test } = gathering;
         // The contexts of users who left are in the pack.
         let (gone, mut users): (Vec<User>, Vec<User>) =
             users.into_iter().partition(|user| user.sender.is_closed());
