@@ -1,5 +1,5 @@
-//! Load on a packed bandit: prepared contexts arrive as a Poisson process, or from clients that each wait for
-//! their answer, and every decision gets its feedback.
+//! Load on an encrypted bandit: prepared contexts arrive as a Poisson process, or from clients that each
+//! wait for their answer, and every decision gets its feedback.
 //!
 //! ```text
 //! cargo run --release --example load -- --features 8 --arms 8 --rate 400 --seconds 30 [--closed 64] [--json]
@@ -26,7 +26,7 @@ use user_client::{Device, PackedDevice};
 use wire::{AskAgain, PackedLimits, PackedReply, SENDER_HEADER, SenderTag};
 
 #[derive(Parser)]
-#[command(about = "Load on a packed bandit, with prepared bodies")]
+#[command(about = "Load on an encrypted bandit, with prepared bodies")]
 struct Args {
     /// Features.
     #[arg(long, default_value_t = 2)]

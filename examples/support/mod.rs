@@ -136,7 +136,7 @@ impl Deployment {
         &self.client
     }
 
-    /// Plays one round of a packed bandit over HTTP, with the reward that `play` returns for an arm. If
+    /// Plays one round of an encrypted bandit over HTTP, with the reward that `play` returns for an arm. If
     /// `synchronous`, it waits until a model whose update the feedback started is in use, for which a raiser
     /// must be there.
     pub(crate) fn round(
@@ -183,7 +183,7 @@ impl Deployment {
         })
     }
 
-    /// Answers the tasks of a packed bandit until `stop`, and adds the bytes of the answers to `sent`.
+    /// Answers the tasks of an encrypted bandit until `stop`, and adds the bytes of the answers to `sent`.
     pub(crate) fn raise(&self, bandit: &PackedDevice<'_>, stop: &AtomicBool, sent: &AtomicU64) -> Result<()> {
         let (id, limits) = (&bandit.created().id, bandit.limits());
         let mut rng = user_client::os_rng()?;

@@ -1,4 +1,4 @@
-//! Counts what a device tells servers about decryptions under a key: trace answers, and repeats of packed
+//! Counts what a device tells servers about decryptions under a key: trace answers, and repeats of
 //! decisions. Each tells a bit of a decryption, and a server that deviates from the protocol chooses the
 //! ciphertext. The bits add up to the secret key, so that a device counts them and stops
 //! (docs/threat-model.md).
@@ -68,7 +68,7 @@ impl std::fmt::Display for RepeatsSpent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "packed decisions were asked for again {} times under this key, which is the limit: answers that cannot be relied on \
+            "decisions were asked for again {} times under this key, which is the limit: answers that cannot be relied on \
              are reported, and not asked for again; allow more with --repeats, or generate new keys",
             self.given
         )

@@ -32,10 +32,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         tuning: Tuning,
         /// JSON file with the whole configuration, instead of the options above.
-        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model"])]
+        #[arg(long, conflicts_with_all = ["features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
         config: Option<PathBuf>,
         /// Name of a clear policy, as `policies` lists them, instead of encrypted HELBA.
-        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model", "secret"])]
+        #[arg(long, conflicts_with_all = ["config", "features", "arms", "lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model", "secret"])]
         policy: Option<String>,
         /// Parameters of the policy, as a JSON object such as {"arms": 5, "epsilon": 1.0}.
         #[arg(long, value_name = "JSON")]
@@ -144,7 +144,7 @@ pub(crate) enum Command {
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rounds: Option<u64>,
         /// Id of an existing bandit [default: a new one].
-        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "decisions", "answers", "open_model"])]
+        #[arg(long, conflicts_with_all = ["lambda", "alpha", "horizon", "unanswered", "schedule", "answers", "open_model"])]
         bandit: Option<String>,
         #[command(flatten)]
         tuning: Tuning,
@@ -191,8 +191,8 @@ pub(crate) struct TraceAnswers {
 
 #[derive(Args)]
 pub(crate) struct Repeats {
-    /// Number of times that this device asks again under its key for a packed decision whose answer cannot be
-    /// relied on. Each tells the server a bit of a decryption. The parameters bound the number, by at most
+    /// Number of times that this device asks again under its key for a decision whose answer cannot be relied
+    /// on. Each tells the server a bit of a decryption. The parameters bound the number, by at most
     /// 62, and devices that share a key share the bound.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_REPEATS)]
     pub(crate) repeats: u64,
@@ -260,10 +260,7 @@ pub(crate) struct Tuning {
     /// growth_or_every].
     #[arg(long)]
     pub(crate) schedule: Option<Rule>,
-    /// Number of users that an evaluation decides for [default: packed].
-    #[arg(long)]
-    pub(crate) decisions: Option<UsersAtOnce>,
-    /// What a device learns from a packed decision [default: arm].
+    /// What a device learns from a decision [default: arm].
     #[arg(long)]
     pub(crate) answers: Option<Learnt>,
     /// States that everyone who holds the key may see the model, which `--answers scores` shows them.
@@ -271,17 +268,7 @@ pub(crate) struct Tuning {
     pub(crate) open_model: bool,
 }
 
-/// The number of users that an evaluation decides for.
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum UsersAtOnce {
-    /// One, who sends some MB.
-    Single,
-    /// All who wait. Each sends 100 kB, and a holder of the key raises the scores of all: a device, or
-    /// helba-raiser.
-    Packed,
-}
-
-/// What a device learns from a packed decision.
+/// What a device learns from a decision.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Learnt {
     /// Its arm.
@@ -299,10 +286,7 @@ impl Tuning {
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;
         }
-        config.decisions = match self.decisions {
-            Some(UsersAtOnce::Packed) | None => Decisions::Packed,
-            Some(UsersAtOnce::Single) => Decisions::Single,
-        };
+        config.decisions = Decisions::Packed;
         config.answers = match self.answers {
             Some(Learnt::Scores) => Answers::Scores,
             Some(Learnt::Arm) => Answers::Arm,

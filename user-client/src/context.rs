@@ -1,29 +1,5 @@
-//! Encrypts contexts: rows of features in one ciphertext at the context level of the plan.
-
-use crate::{Device, Error};
-use rand::CryptoRng;
+use crate::Error;
 use std::io::Read;
-use wire::Created;
-
-impl Device {
-    /// The body of a decision request. `rows` has the features of each arm: K rows of d features with norms
-    /// of at most L.
-    ///
-    /// # Errors
-    /// [`Error::Protocol`] for the rows and for the configuration of the bandit; [`Error::WrongKeys`],
-    /// [`Error::PlanMismatch`] for a bandit that does not fit this device.
-    pub fn encrypt_contexts<R: CryptoRng>(
-        &self,
-        created: &Created,
-        rows: &[Vec<f64>],
-        rng: &mut R,
-    ) -> Result<Vec<u8>, Error> {
-        let mut slots = self.agree(created)?.layout.contexts(rows)?;
-        let encrypted = self.encrypt(&slots, created.plan.context_level, rng);
-        ckks::zero_slots(&mut slots);
-        encrypted
-    }
-}
 
 /// Reads contexts as CSV, with one line for each arm and no header.
 ///

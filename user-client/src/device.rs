@@ -1,15 +1,12 @@
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
-use ckks::{KeyId, Params, Plaintext, Security};
+use ckks::{KeyId, Params, Security};
 use ckks_secret::{MAX_SEALED_BYTES, Passphrase, SecretKey};
-use num_complex::Complex64;
-use protocol::{Layout, Shape};
-use rand::CryptoRng;
+use protocol::Shape;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{AccessToken, BundleKind, BundleReader, Created, Limits, Manifest, SecretBundle};
-use zeroize::Zeroizing;
+use wire::{AccessToken, BundleKind, BundleReader, Manifest, SecretBundle};
 
 /// A device with the secret key. It has no Debug and no Clone.
 pub struct Device {
@@ -30,12 +27,6 @@ pub struct Opening {
     pub toy: bool,
     /// The passphrase of a sealed bundle.
     pub passphrase: Option<Passphrase>,
-}
-
-/// The layout and limits of a bandit whose keys and plan a device has checked.
-pub(crate) struct Agreement {
-    pub(crate) layout: Layout,
-    pub(crate) limits: Limits,
 }
 
 impl Device {
@@ -125,7 +116,7 @@ impl Device {
         self
     }
 
-    /// Allows `most` repeats of packed decisions under this key, or [`crate::most_repeats`] if that is less;
+    /// Allows `most` repeats of decisions under this key, or [`crate::most_repeats`] if that is less;
     /// by default [`crate::DEFAULT_REPEATS`]. A repeat tells the server that an answer could not be relied
     /// on, which is a bit of a decryption. If devices share a key, each must take its part of the bound. A
     /// device that allows trace answers asks again only for what these leave of their bound.
@@ -139,7 +130,7 @@ impl Device {
         self.repeats.notice().map(|given| RepeatsSpent { given })
     }
 
-    /// Whether the device may ask again for a packed decision. If so, it is counted on disk before this
+    /// Whether the device may ask again for a decision. If so, it is counted on disk before this
     /// returns. [`crate::PackedDevice::decide`] asks by itself; this is for programs that speak HTTP
     /// themselves.
     ///
@@ -181,15 +172,6 @@ impl Device {
         &self.token
     }
 
-    /// The limits of the messages of a bandit.
-    ///
-    /// # Errors
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`] if the bandit does not fit this
-    /// device.
-    pub fn limits(&self, created: &Created) -> Result<Limits, Error> {
-        Ok(self.agree(created)?.limits)
-    }
-
     /// Checks that the server with this manifest has the public half of the keys of this device, in both
     /// rings.
     ///
@@ -221,31 +203,6 @@ impl Device {
     /// The secret key of the ring of scores with its id, if the shape has one.
     pub(crate) fn scores(&self) -> Option<(&SecretKey, KeyId)> {
         self.scores.as_ref().map(|(secret, key_id)| (secret, *key_id))
-    }
-
-    /// Checks that `created` is a bandit of this key, and that its plan follows from its configuration, so
-    /// that the server cannot choose levels.
-    pub(crate) fn agree(&self, created: &Created) -> Result<Agreement, Error> {
-        same("fingerprint", &created.fingerprint, self.params().fingerprint().to_string())?;
-        same("key id", &created.key_id, self.key_id.to_string())?;
-        if created.config.plan(self.params(), self.shape)? != created.plan {
-            return Err(Error::PlanMismatch);
-        }
-        Ok(Agreement {
-            layout: Layout::new(&created.config, &created.plan),
-            limits: Limits::new(self.params(), &created.plan)?,
-        })
-    }
-
-    /// Encodes and encrypts `slots`. Returns the frame of a seeded ciphertext at `level`.
-    pub(crate) fn encrypt<R: CryptoRng>(
-        &self,
-        slots: &[Complex64],
-        level: usize,
-        rng: &mut R,
-    ) -> Result<Vec<u8>, Error> {
-        let message = Zeroizing::new(Plaintext::encode(self.params(), slots, level)?);
-        Ok(ckks_secret::encrypt(&self.secret, &message, rng).to_bytes(&self.secret, self.key_id))
     }
 }
 

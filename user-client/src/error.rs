@@ -96,9 +96,9 @@ pub enum Error {
         "the plan of the server does not follow from the configuration of the bandit: client and server have different versions, or the server deviates from the protocol"
     )]
     PlanMismatch,
-    /// Misuse: a packed bandit, and keys without a ring of scores.
+    /// Misuse: an encrypted bandit, and keys without a ring of scores.
     #[error(
-        "the secret bundle has no keys of the ring of scores, which packed bandits need: generate new keys with `helba-keygen \
+        "the secret bundle has no keys of the ring of scores, which encrypted bandits need: generate new keys with `helba-keygen \
          create`"
     )]
     NoScoreKeys,

@@ -1,5 +1,5 @@
 use crate::Error;
-use protocol::{BanditConfig, DecisionId, Receipt, Status};
+use protocol::{BanditConfig, DecisionId, Receipt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -11,9 +11,9 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DecideRequest, Decided, Limits,
-    MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView,
-    PolicyCard, PolicyCreated, PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
+    AccessToken, AskAgain, ClearFeedback, Counted, DecideRequest, Decided, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
+    Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView, PolicyCard, PolicyCreated, PolicyView,
+    Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -27,16 +27,14 @@ pub struct Client {
     agent: Agent,
     server: String,
     token: Option<AccessToken>,
-    /// Sent with requests for packed decisions.
+    /// Sent with requests for encrypted decisions.
     sender: Option<SenderTag>,
 }
 
 /// The configuration and the state of a bandit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnyBandit {
-    /// Of an encrypted bandit with single decisions.
-    Single(Box<BanditView>),
-    /// Of a packed bandit.
+    /// Of an encrypted bandit.
     Packed(Box<PackedView>),
     /// Of a bandit with a clear policy.
     Clear(Box<PolicyView>),
@@ -97,8 +95,8 @@ impl Client {
         Ok(Client { agent: config.new_agent(), server: server.into(), token: None, sender })
     }
 
-    /// Sends `tag` with requests for packed decisions, in place of the random one that every client makes. A
-    /// server evaluates the contexts of a sender alone if they have spoilt an evaluation.
+    /// Sends `tag` with requests for encrypted decisions, in place of the random one that every client makes.
+    /// A server evaluates the contexts of a sender alone if they have spoilt an evaluation.
     pub fn with_sender(mut self, tag: SenderTag) -> Self {
         self.sender = Some(tag);
         self
@@ -134,13 +132,11 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
-    /// with another schedule; as [`Self::keys`].
-    pub fn create_bandit(&self, config: &BanditConfig) -> Result<Created, Error> {
-        let created: Created = self.post("bandits", config)?;
-        let [made, asked] = [&created.config, config].map(|config| config.linear.schedule);
-        if made != asked {
-            let what = format!("the bandit has the schedule {made:?} and not {asked:?}");
-            return Err(Error::BadAnswer(what));
+    /// with another configuration; as [`Self::keys`].
+    pub fn create_packed(&self, config: &BanditConfig) -> Result<PackedCreated, Error> {
+        let created: PackedCreated = self.post("bandits", config)?;
+        if created.config != *config {
+            return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
         }
         Ok(created)
     }
@@ -169,7 +165,7 @@ impl Client {
     /// The state of a bandit with a clear policy.
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
         self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
     }
@@ -177,7 +173,7 @@ impl Client {
     /// Asks a bandit with a clear policy for a decision. The server reads `contexts`.
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn decide_clear(&self, id: &str, contexts: Option<Vec<Vec<f64>>>) -> Result<Decided, Error> {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
@@ -186,7 +182,7 @@ impl Client {
     /// once.
     ///
     /// # Errors
-    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
+    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
     pub fn feedback_clear(
         &self,
         id: &str,
@@ -199,17 +195,9 @@ impl Client {
     /// Intermediary side: delivers a batch. The same batch counts once.
     ///
     /// # Errors
-    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
+    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
     pub fn shuffled(&self, id: &str, batch: &ShuffledBatch) -> Result<Counted, Error> {
         self.post(&format!("bandits/{}/shuffled", checked(id)?), batch)
-    }
-
-    /// The configuration and the state of an encrypted bandit.
-    ///
-    /// # Errors
-    /// [`Error::BadId`]; as [`Self::keys`].
-    pub fn bandit(&self, id: &str) -> Result<BanditView, Error> {
-        self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
     /// The bandits of both kinds that the token gives access to, as they were created.
@@ -231,88 +219,46 @@ impl Client {
         .map(drop)
     }
 
-    /// The status of an encrypted bandit.
+    /// The configuration and the state of a bandit of either kind.
     ///
     /// # Errors
-    /// As [`Self::bandit`].
-    pub fn status(&self, id: &str) -> Result<Status, Error> {
-        Ok(self.bandit(id)?.status)
-    }
-
-    /// Asks for a decision on encrypted `contexts`. Returns the reply, of at most the length in `limits`, for
-    /// [`crate::Device::read_decision`].
-    ///
-    /// # Errors
-    /// [`Error::BadId`]; as [`Self::keys`].
-    pub fn decide(&self, created: &Created, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut response = self.send(&format!("bandits/{}/decisions", checked(&created.id)?), contexts)?;
-        self.body(&mut response, limits.decide_reply())
-    }
-
-    /// Sends the answer of [`crate::Device::answer`]. The same answer counts once.
-    ///
-    /// # Errors
-    /// [`Error::BadId`]; as [`Self::keys`].
-    pub fn feedback(&self, created: &Created, decision: DecisionId, answer: &[u8]) -> Result<Receipt, Error> {
-        let path = format!("bandits/{}/decisions/{decision}/feedback", checked(&created.id)?);
-        self.json_of(MAX_JSON_BYTES, &mut self.send(&path, answer)?)
-    }
-
-    /// Creates a packed bandit.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
-    /// with another configuration; as [`Self::keys`].
-    pub fn create_packed(&self, config: &BanditConfig) -> Result<PackedCreated, Error> {
-        let created: PackedCreated = self.post("bandits", config)?;
-        if created.config != *config {
-            return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
-        }
-        Ok(created)
-    }
-
-    /// The configuration and the state of a bandit of any kind.
-    ///
-    /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn any_bandit(&self, id: &str) -> Result<AnyBandit, Error> {
         let request = self.get(&format!("bandits/{}", checked(id)?));
         let view: Value = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
-        let has = |field: &str| view["created"].get(field).is_some();
-        let (clear, packed) = (has("policy"), has("packed"));
-        let read = match () {
-            () if clear => serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view))),
-            () if packed => serde_json::from_value(view).map(|view| AnyBandit::Packed(Box::new(view))),
-            () => serde_json::from_value(view).map(|view| AnyBandit::Single(Box::new(view))),
+        let read = if view["created"].get("policy").is_some() {
+            serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
+        } else {
+            serde_json::from_value(view).map(|view| AnyBandit::Packed(Box::new(view)))
         };
         read.map_err(|e| Error::BadAnswer(e.to_string()))
     }
 
-    /// The configuration and the state of a packed bandit.
+    /// The configuration and the state of an encrypted bandit.
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// [`Error::BadId`]; as [`Self::keys`].
     pub fn packed(&self, id: &str) -> Result<PackedView, Error> {
         self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
-    /// Asks a packed bandit for a decision on the frame of `contexts`. Returns the reply, of at most the
+    /// Asks an encrypted bandit for a decision on the frame of `contexts`. Returns the reply, of at most the
     /// length in `limits`, for [`crate::PackedDevice::read`].
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn decide_packed(&self, id: &str, limits: &PackedLimits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send_as_sender(&format!("bandits/{}/decisions", checked(id)?), contexts)?;
         self.body(&mut response, limits.reply())
     }
 
-    /// Asks a packed bandit for another answer to `decision`, of which `answers` came before and the last one
-    /// cannot be relied on. Waits until others have asked too, and returns the reply for
+    /// Asks an encrypted bandit for another answer to `decision`, of which `answers` came before and the last
+    /// one cannot be relied on. Waits until others have asked too, and returns the reply for
     /// [`crate::PackedDevice::read`]. [`crate::PackedDevice::decide`] does this by itself, and counts how
     /// often.
     ///
     /// # Errors
-    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
+    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
     pub fn ask_again(
         &self,
         id: &str,
@@ -325,11 +271,11 @@ impl Client {
         self.body(&mut response, limits.reply())
     }
 
-    /// The tasks of a packed bandit that wait for a holder of the key, or `None` if there was none within
+    /// The tasks of an encrypted bandit that wait for a holder of the key, or `None` if there was none within
     /// `wait` seconds, at most 30. The reply is for [`crate::PackedDevice::read`].
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn raises(&self, id: &str, limits: &PackedLimits, wait: u64) -> Result<Option<Vec<u8>>, Error> {
         let request = self.get(&format!("bandits/{}/raises?wait={wait}", checked(id)?));
         // A server that is gone without a word must not hold the caller for as long as a decision may take.
@@ -345,7 +291,7 @@ impl Client {
     /// [`crate::PackedDevice::read`], which has a decision if the answers came under a ticket.
     ///
     /// # Errors
-    /// As [`Self::bandit`]; [`Error::Refused`] with status 409 if a task does not wait any more.
+    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if a task does not wait any more.
     pub fn post_raises(&self, id: &str, limits: &PackedLimits, raises: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
         self.body(&mut response, limits.reply())
@@ -354,7 +300,7 @@ impl Client {
     /// Sends the feedback of [`crate::PackedDevice::feedback`]. The same feedback counts once.
     ///
     /// # Errors
-    /// As [`Self::bandit`].
+    /// As [`Self::packed`].
     pub fn feedback_packed(&self, id: &str, decision: DecisionId, feedback: &[u8]) -> Result<Receipt, Error> {
         let path = format!("bandits/{}/decisions/{decision}/feedback", checked(id)?);
         self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)

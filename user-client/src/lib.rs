@@ -4,14 +4,9 @@
 //! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not
 //! depend on this crate.
 //!
-//! One round: [`Device::encrypt_contexts`] → [`Client::decide`] → [`Device::read_decision`] → play the arm →
-//! [`Device::answer`] → [`Client::feedback`].
-//!
-//! One round of a packed bandit, after [`Device::join`]: [`PackedDevice::play`] → play the arm →
-//! [`PackedDevice::feedback`] → [`Client::feedback_packed`].
+//! One round, after [`Device::join`]: [`PackedDevice::play`] → play the arm → [`PackedDevice::feedback`] →
+//! [`Client::feedback_packed`].
 
-mod action;
-mod answer;
 mod answers;
 mod context;
 mod device;
@@ -20,16 +15,14 @@ mod http;
 mod packed;
 mod pending;
 mod raiser;
-mod reward;
 
-pub use action::Decision;
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
 pub use http::{AnyBandit, Client};
 pub use packed::{Choice, MaskedTask, PackedDevice, PackedRound, ReadReply};
-pub use pending::{Pending, Waiting};
+pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop};
 
 pub use ckks_secret::Passphrase;

@@ -9,7 +9,7 @@ use arguments::{Arguments, BundleOptions, Caller, Command, Outcome, Server};
 use bandit::Schedule;
 use clap::Parser;
 use host::say;
-use protocol::{Answers, BanditConfig, Decisions};
+use protocol::{Answers, BanditConfig};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 }
             };
             label(&config);
-            say!("{}", create(&client, &config)?);
+            say!("{}", client.create_packed(&config)?.id);
         }
         Command::Decide {
             server,
@@ -179,14 +179,6 @@ fn connect(
     Ok(client)
 }
 
-/// Creates an encrypted bandit of either kind, and returns its id.
-fn create(client: &Client, config: &BanditConfig) -> anyhow::Result<String> {
-    Ok(match config.decisions {
-        Decisions::Single => client.create_bandit(config)?.id,
-        Decisions::Packed => client.create_packed(config)?.id,
-    })
-}
-
 fn create_policy(server: &Server, policy: &str, parameters: Option<&str>) -> anyhow::Result<()> {
     if policy == "helba" {
         bail!("helba is not a clear policy: use --features and --arms, or --config FILE");
@@ -203,7 +195,7 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
     let rows = contexts.map(|path| read_contexts(open(path)?).with_context(|| path.display().to_string()));
     let decided = client.decide_clear(bandit, rows.transpose()?);
     if matches!(decided, Err(Error::Refused(_)))
-        && matches!(client.any_bandit(bandit), Ok(AnyBandit::Single(_) | AnyBandit::Packed(_)))
+        && matches!(client.any_bandit(bandit), Ok(AnyBandit::Packed(_)))
     {
         bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
     }
@@ -212,7 +204,6 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
     match client.any_bandit(bandit)? {
-        AnyBandit::Single(view) => print(&view.status),
         AnyBandit::Packed(view) => print(&view.status),
         AnyBandit::Clear(view) => print(&view),
     }
@@ -228,12 +219,16 @@ fn line(bandit: &serde_json::Value) -> String {
                 Ok(schedule) if !schedule.is_public() => ", one bit of a decryption per feedback",
                 _ => "",
             };
-            let kind = match (bandit["packed"].is_object(), bandit["config"]["answers"].as_str()) {
-                (true, Some("scores")) => "packed, holders of the key see the model",
-                (true, _) => "packed",
-                (false, _) => "encrypted",
+            let open = match bandit["config"]["answers"].as_str() {
+                Some("scores") => ", holders of the key see the model",
+                _ => "",
             };
-            format!("{}  helba, {kind}, {} features, {} arms{bits}", text("id"), linear["d"], linear["k"])
+            format!(
+                "{}  helba, encrypted{open}, {} features, {} arms{bits}",
+                text("id"),
+                linear["d"],
+                linear["k"]
+            )
         }
         policy => format!("{}  {policy} {}", text("id"), bandit["parameters"]),
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use wire::{Created, PackedCreated, TraceQuestion};
+use wire::{PackedCreated, TraceQuestion};
 
 /// A decision that waits for its reward, for programs that end in between. The file contains features in the
 /// clear, so that only its owner can read it.
@@ -14,32 +14,14 @@ pub struct Pending {
     pub server: String,
     /// The features of each arm.
     pub contexts: Vec<Vec<f64>>,
+    /// The bandit.
+    pub created: PackedCreated,
     /// The decision.
-    pub waiting: Waiting,
-}
-
-/// A decision that waits for its reward.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Waiting {
-    /// Of a bandit with single decisions. The device reads the reply again, because the feedback answers what
-    /// the server asks in it.
-    Single {
-        /// The bandit.
-        created: Created,
-        /// The reply of the server.
-        reply: Vec<u8>,
-    },
-    /// Of a packed bandit.
-    Packed {
-        /// The bandit.
-        created: PackedCreated,
-        /// The decision.
-        decision: DecisionId,
-        /// The arm to play.
-        arm: usize,
-        /// The question that the feedback answers.
-        question: Option<TraceQuestion>,
-    },
+    pub decision: DecisionId,
+    /// The arm to play.
+    pub arm: usize,
+    /// The question that the feedback answers.
+    pub question: Option<TraceQuestion>,
 }
 
 impl Pending {

@@ -4,12 +4,11 @@ use crate::{label, open, print};
 use anyhow::{Context, bail};
 use host::say;
 use std::path::Path;
-use user_client::{
-    AnyBandit, Client, Device, PackedDevice, PackedRound, Pending, Waiting, os_rng, read_contexts,
-};
-use wire::{Created, PackedCreated};
+use user_client::{AnyBandit, Client, Device, PackedDevice, PackedRound, Pending, os_rng, read_contexts};
+use wire::PackedCreated;
 
-/// Asks for a decision, keeps it in `pending`, and prints the arm.
+/// Asks for a decision, keeps it in `pending`, and prints the arm. The file `pending` is created before the
+/// server is asked, because a decision whose reward cannot be returned is lost.
 pub(crate) fn decide(
     client: &Client,
     id: &str,
@@ -18,48 +17,36 @@ pub(crate) fn decide(
     pending: &Path,
 ) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
-    match client.any_bandit(id)? {
-        AnyBandit::Single(view) => decide_alone(client, device, view.created, rows, pending),
-        AnyBandit::Packed(view) => decide_packed(client, device, view.created, rows, pending),
-        AnyBandit::Clear(_) => bail!("bandit {id} has a clear policy: ask without --secret"),
+    let AnyBandit::Packed(view) = client.any_bandit(id)? else {
+        bail!("bandit {id} has a clear policy: ask without --secret")
+    };
+    label(&view.created.config);
+    let joined = device.join(&view.created)?;
+    let mut file = Pending::reserve(pending)?;
+    let kept = ask(client, &joined, &view.created, rows).and_then(|(round, waiting)| {
+        waiting.write(&mut file).with_context(|| format!("cannot write {}", pending.display()))?;
+        Ok(round)
+    });
+    if kept.is_err() {
+        std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
     }
-}
-
-fn decide_alone(
-    client: &Client,
-    device: &Device,
-    created: Created,
-    rows: Vec<Vec<f64>>,
-    pending: &Path,
-) -> anyhow::Result<()> {
-    label(&created.config);
-    let body = device.encrypt_contexts(&created, &rows, &mut os_rng()?)?;
-    let decision = keep(client, rows, pending, || {
-        let reply = client.decide(&created, &device.limits(&created)?, &body)?;
-        let decision = device.read_decision(&created, &reply)?;
-        Ok((decision, Waiting::Single { created, reply }))
-    })?;
-    announce(decision.arm, decision.reliable, pending)
-}
-
-fn decide_packed(
-    client: &Client,
-    device: &Device,
-    created: PackedCreated,
-    rows: Vec<Vec<f64>>,
-    pending: &Path,
-) -> anyhow::Result<()> {
-    label(&created.config);
-    let (packed, mut rng) = (device.join(&created)?, os_rng()?);
-    let contexts = rows.clone();
-    let mut round = keep(client, rows, pending, || {
-        let round = packed.decide(client, &contexts, &mut rng)?;
-        let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
-        Ok((round, Waiting::Packed { created, decision, arm, question }))
-    })?;
+    let mut round = kept?;
     note_repeats(device, &round);
     announce(round.choice.arm, round.choice.reliable, pending)?;
-    answer_tasks(client, &packed, &mut round)
+    answer_tasks(client, &joined, &mut round)
+}
+
+/// A decision, and what is kept of it until its reward is returned.
+fn ask(
+    client: &Client,
+    device: &PackedDevice,
+    created: &PackedCreated,
+    contexts: Vec<Vec<f64>>,
+) -> anyhow::Result<(PackedRound, Pending)> {
+    let round = device.decide(client, &contexts, &mut os_rng()?)?;
+    let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
+    let (server, created) = (client.server().into(), created.clone());
+    Ok((round, Pending { server, contexts, created, decision, arm, question }))
 }
 
 /// Says how often the device asked again, and why it did not any more.
@@ -87,26 +74,6 @@ fn answer_tasks(client: &Client, packed: &PackedDevice, round: &mut PackedRound)
     Ok(())
 }
 
-/// Creates the file `pending`, asks, and writes the decision into it. The file is created before the server
-/// is asked, because a decision whose reward cannot be returned is lost.
-fn keep<T>(
-    client: &Client,
-    contexts: Vec<Vec<f64>>,
-    pending: &Path,
-    ask: impl FnOnce() -> anyhow::Result<(T, Waiting)>,
-) -> anyhow::Result<T> {
-    let mut file = Pending::reserve(pending)?;
-    let kept = ask().and_then(|(asked, waiting)| {
-        let waiting = Pending { server: client.server().into(), contexts, waiting };
-        waiting.write(&mut file).with_context(|| format!("cannot write {}", pending.display()))?;
-        Ok(asked)
-    });
-    if kept.is_err() {
-        std::fs::remove_file(pending).with_context(|| format!("cannot remove {}", pending.display()))?;
-    }
-    kept
-}
-
 fn announce(arm: usize, reliable: bool, pending: &Path) -> anyhow::Result<()> {
     say!("{arm}");
     if !reliable {
@@ -127,28 +94,15 @@ pub(crate) fn feedback(
     reward: f64,
     arm: Option<usize>,
 ) -> anyhow::Result<()> {
-    let features = |proposed: usize| {
-        let arm = arm.unwrap_or(proposed);
-        pending.contexts.get(arm).with_context(|| {
-            let last = pending.contexts.len().saturating_sub(1);
-            format!("there is no arm {arm}: arms are numbered from 0 to {last}")
-        })
-    };
-    let receipt = match &pending.waiting {
-        Waiting::Single { created, reply } => {
-            let decision = device.read_decision(created, reply)?;
-            let features = features(decision.arm)?;
-            let answer = device.answer(created, &decision, features, reward, &mut os_rng()?)?;
-            crate::note(device);
-            client.feedback(created, decision.id, &answer)?
-        }
-        Waiting::Packed { created, decision, arm, question } => {
-            let (features, question) = (features(*arm)?, question.as_ref());
-            let body = device.join(created)?.feedback(features, reward, question, &mut os_rng()?)?;
-            crate::note(device);
-            client.feedback_packed(&created.id, *decision, &body)?
-        }
-    };
+    let arm = arm.unwrap_or(pending.arm);
+    let features = pending.contexts.get(arm).with_context(|| {
+        let last = pending.contexts.len().saturating_sub(1);
+        format!("there is no arm {arm}: arms are numbered from 0 to {last}")
+    })?;
+    let (created, question) = (&pending.created, pending.question.as_ref());
+    let body = device.join(created)?.feedback(features, reward, question, &mut os_rng()?)?;
+    crate::note(device);
+    let receipt = client.feedback_packed(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
 }

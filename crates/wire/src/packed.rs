@@ -1,4 +1,4 @@
-//! The messages of packed bandits.
+//! The messages of encrypted bandits.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// The most tasks of a message.
 const MOST_TASKS: usize = 2;
 
-/// A packed bandit as it was created. This is the answer to its creation request, and every device of the
+/// An encrypted bandit as it was created. This is the answer to its creation request, and every device of the
 /// bandit uses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedCreated {
@@ -68,7 +68,7 @@ impl PackedCreated {
     }
 }
 
-/// A packed bandit and its state.
+/// An encrypted bandit and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedView {
     /// The bandit as it was created.
@@ -77,7 +77,7 @@ pub struct PackedView {
     pub status: Status,
 }
 
-/// The most bytes of each part of the messages of a packed bandit.
+/// The most bytes of each part of the messages of an encrypted bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedLimits {
     /// The contexts, which are the whole body of a decision request.
@@ -497,7 +497,7 @@ mod tests {
         assert_eq!((public.feedback(), LIMITS.feedback()), (9, frame::overhead(2) + 17));
     }
 
-    /// Bytes of the messages of packed bandits under the sets in use, which the pages state.
+    /// Bytes of the messages of encrypted bandits under the sets in use, which the pages state.
     #[test]
     fn sizes_are_those_that_the_pages_state() {
         for (d, k, answer, alone, shared) in [

@@ -1,4 +1,4 @@
-//! `helba-raiser`: a holder of the key that answers the tasks of packed bandits, so that no device is asked.
+//! `helba-raiser`: a holder of the key that answers the tasks of bandits, so that no device is asked.
 
 use anyhow::Context;
 use clap::Parser;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use user_client::{Client, Device, MOST_WAITING, Opening, Passphrase, Raiser, RaiserOptions, Stop, os_rng};
 
-/// Raises scores and sums of packed bandits, and encrypts their models anew, for the server that has the
+/// Raises scores and sums of encrypted bandits, and encrypts their models anew, for the server that has the
 /// public bundle of these keys.
 ///
 /// It connects to the server and accepts no connection. Run it on a machine of the owner of the keys, near
@@ -32,7 +32,7 @@ struct Arguments {
     /// Accepts a bundle of toy keys, which protect nothing. For tests.
     #[arg(long)]
     toy: bool,
-    /// Id of a bandit to serve; may be given several times [default: all packed bandits of the server].
+    /// Id of a bandit to serve; may be given several times [default: all encrypted bandits of the server].
     #[arg(long = "bandit", value_name = "ID")]
     bandits: Vec<String>,
     /// Number of requests that wait for tasks of each bandit. Each answers one task at a time.

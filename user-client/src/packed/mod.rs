@@ -1,5 +1,5 @@
-//! A device's side of a packed bandit: contexts and feedback in the ring of scores, the answer, and the tasks
-//! of a holder of the key.
+//! A device's side of an encrypted bandit: contexts and feedback in the ring of scores, the answer, and the
+//! tasks of a holder of the key.
 //!
 //! | step | here | who learns what |
 //! |---|---|---|
@@ -30,7 +30,7 @@ use rand::CryptoRng;
 use wire::{PackedCreated, PackedFeedback, PackedLimits, TraceQuestion};
 use zeroize::Zeroizing;
 
-/// A device of one packed bandit, whose keys and plan it has checked. Build it once for each bandit: the
+/// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
 /// tables of the exchanges take tens of milliseconds.
 pub struct PackedDevice<'a> {
     device: &'a Device,
@@ -44,9 +44,9 @@ pub struct PackedDevice<'a> {
 }
 
 impl Device {
-    /// The device as one of the packed bandit `created`, after a check that the bandit has the keys of this
-    /// device in both rings, and that its plan follows from its configuration, so that the server cannot
-    /// choose levels.
+    /// The device as one of the bandit `created`, after a check that the bandit has the keys of this device
+    /// in both rings, and that its plan follows from its configuration, so that the server cannot choose
+    /// levels.
     ///
     /// # Errors
     /// [`Error::NoScoreKeys`] if the secret bundle has no key of the ring of scores; [`Error::WrongKeys`],

@@ -1,11 +1,14 @@
 //! Answers the trace question of a bandit with the trace condition: whether the trace of the batch has
-//! reached C. The answer is one bit of a decryption, counted for the key as those of single decisions are
+//! reached C. The answer is one bit of a decryption, counted for the key
 //! ([`crate::Device::with_most_answers`]).
+//!
+//! Source: Algorithm 10. Departure: the answer is one bit, counted ([`crate::answers`]), not the masked
+//! number.
 
 use super::PackedDevice;
 use crate::Error;
 use ckks::Ciphertext;
-use protocol::QuestionId;
+use protocol::{QuestionId, exchange};
 use rand::CryptoRng;
 use wire::TraceQuestion;
 
@@ -17,9 +20,16 @@ impl PackedDevice<'_> {
         question: &TraceQuestion,
         rng: &mut R,
     ) -> Result<Option<(QuestionId, bool)>, Error> {
-        let comparison = self.comparison(question)?;
-        let reached = self.device.answer_trace(&comparison, rng)?;
-        Ok(reached.map(|reached| (question.id, reached)))
+        let question_id = question.id;
+        let question = self.comparison(question)?;
+        if !self.device.answers().count()? {
+            return Ok(None);
+        }
+        let params = self.device.params();
+        let comparison = ckks_secret::constant_coefficient(self.device.secret(), &question);
+        let threshold = exchange::trace_threshold(params);
+        let bits = exchange::device_flood_bits(params);
+        Ok(Some((question_id, comparison.at_least(threshold, params.prime(0), bits, rng))))
     }
 
     /// The ciphertext of a trace question.
@@ -33,11 +43,11 @@ impl PackedDevice<'_> {
 mod tests {
     use super::*;
     use crate::Device;
-    use crate::answers::Answers;
+    use crate::answers::{Answers, most_answers};
     use bandit::Schedule;
     use ckks::{KeyId, Params};
     use ckks_secret::SecretKey;
-    use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape, exchange};
+    use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use rns::{Coeff, Poly};
@@ -163,11 +173,11 @@ mod tests {
         }
     }
 
-    /// As for single decisions: without a limit the answers give the key away, coefficient by coefficient,
-    /// and every decision looks like an honest one. The limit stops that. A device that refuses says so once,
-    /// and still sends its feedback.
+    /// Without a limit the answers give the key away, coefficient by coefficient, and every decision looks
+    /// like an honest one. The limit stops that. A device that refuses says so once, and still sends its
+    /// feedback.
     #[test]
-    fn attack_packed_trace_answers_give_the_key_away() {
+    fn attack_trace_answers_give_the_key_away() {
         // The control: everything comes out, in 5/3 answers a coefficient.
         let (open, secret) = device(Answers::unlimited);
         let mut attacker = Attacker::new(&open, Schedule::TraceOrGrowth);
@@ -181,6 +191,9 @@ mod tests {
         assert!(got == right && got <= 40, "{got}");
         assert_eq!(limited.answers_spent().map(|spent| spent.given), Some(40));
         assert_eq!(limited.answers_spent(), None, "told once");
+        // The bound of every device is far below the bits of a ternary key.
+        let params = limited.params();
+        assert!((most_answers(params) as f64) < 0.2 * 3f64.log2() * params.n() as f64);
 
         // By default none, since the server alone says which schedule a bandit has.
         let (silent, secret) = device(|answers| answers);
@@ -191,7 +204,7 @@ mod tests {
     /// Under a public schedule a reply with a question is refused before anything is decrypted, and a
     /// question that came another way is not answered. The open tier has no questions at all.
     #[test]
-    fn attack_packed_public_schedules_answer_nothing() {
+    fn attack_public_schedules_answer_nothing() {
         let (open, _) = device(Answers::unlimited);
         let attacker = Attacker::new(&open, BanditConfig::new(2, 2).linear.schedule);
         assert!(matches!(attacker.device.read(&attacker.reply(3, 0)), Err(Error::Wire(_))));
@@ -203,7 +216,7 @@ mod tests {
 
     /// Whether a question is answered depends on no decrypted value: answers of garbage count too.
     #[test]
-    fn attack_unreliable_packed_decisions_are_counted() {
+    fn attack_unreliable_decisions_are_counted() {
         let (limited, secret) = device(|answers| answers.at_most(40));
         let mut attacker = Attacker::new(&limited, Schedule::TraceOrGrowth);
         attacker.entry = 50;

@@ -2,7 +2,6 @@
 
 use super::{MaskedTask, PackedDevice};
 use crate::Error;
-use crate::action::first_largest;
 use protocol::exchange::{self, SCORES_FLOOD_BITS};
 use protocol::{Answers, DecisionId, LOG_SCORE};
 use wire::{PackedDecision, PackedReply, Ticket, TraceQuestion};
@@ -134,4 +133,9 @@ impl PackedDevice<'_> {
         let u = 1.0625 * linear.l * (feedbacks as f64 / linear.lambda).sqrt() / 2.0 + noise;
         [-noise..z, -u..u]
     }
+}
+
+/// The first of the largest values.
+fn first_largest(values: &[f64]) -> usize {
+    (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
 }

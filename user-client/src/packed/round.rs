@@ -1,4 +1,4 @@
-//! A whole decision of a packed bandit, over HTTP.
+//! A whole decision of an encrypted bandit, over HTTP.
 
 use super::{Choice, MaskedTask, PackedDevice, ReadReply};
 use crate::{Client, Error};

@@ -1,4 +1,4 @@
-//! A holder of the key that answers the tasks of packed bandits, beside their devices: the program
+//! A holder of the key that answers the tasks of encrypted bandits, beside their devices: the program
 //! `helba-raiser`.
 //!
 //! It opens connections and accepts none. It keeps no state, because a task whose answer is lost is given to
@@ -41,7 +41,7 @@ const SERVER: &str = "the server";
 /// What a raiser serves.
 #[derive(Debug, Clone)]
 pub struct RaiserOptions {
-    /// The ids of its bandits. If there are none, all packed bandits that the server lists.
+    /// The ids of its bandits. If there are none, all encrypted bandits that the server lists.
     pub bandits: BTreeSet<String>,
     /// The number of requests that wait for tasks of each bandit, from 1 to [`MOST_WAITING`]. Each answers
     /// one task at a time. With two, one waits while the other answers, so that no device is asked.
@@ -154,7 +154,7 @@ impl Raiser {
             }
             if self.threads.len() == MOST_BANDITS {
                 let text = format!(
-                    "there are more than {MOST_BANDITS} packed bandits: start another raiser for some, with --bandit"
+                    "there are more than {MOST_BANDITS} encrypted bandits: start another raiser for some, with --bandit"
                 );
                 return shared.fault(SERVER, &text);
             }

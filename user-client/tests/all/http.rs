@@ -1,11 +1,12 @@
 //! What a server may answer, and what the tool says to it.
 
-use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape};
+use protocol::DecisionId;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use user_client::{Client, Error, Pending, Waiting};
-use wire::{Created, Limits, PackedCreated};
+use testkit::samples;
+use user_client::{AnyBandit, Client, Error, Pending};
+use wire::PackedView;
 
 /// A server that gives one answer to one request; returns its address.
 fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
@@ -122,28 +123,37 @@ fn attack_servers_without_their_certificate_are_refused() {
     assert!(matches!(Client::with_ca("https://x", &folder.path().join("none")), Err(Error::Io { .. })));
 }
 
-fn created() -> (Created, Limits) {
-    let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
-    let config = BanditConfig::new(2, 2);
-    let plan = config.plan(&params, Shape::for_problem(2, 2)).unwrap();
-    let limits = Limits::new(&params, &plan).unwrap();
-    (Created { id: "b-1".into(), config, plan, key_id: "k".into(), fingerprint: "f".into() }, limits)
-}
-
 #[test]
 fn answers_become_values() {
-    let (created, limits) = created();
+    let (created, limits) = (samples::created(), samples::limits());
     let json = serde_json::to_vec(&created).unwrap();
     let client = Client::new(&one_answer("201 Created", "application/json", json)).unwrap();
-    assert_eq!(client.create_bandit(&created.config).unwrap(), created);
+    assert_eq!(client.create_packed(&created.config).unwrap(), created);
 
     let client = Client::new(&one_answer("200 OK", wire::OCTET_STREAM, vec![1, 2, 3])).unwrap();
-    assert_eq!(client.decide(&created, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
+    assert_eq!(client.decide_packed(&created.id, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
 
     let receipt = protocol::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
     let json = serde_json::to_vec(&receipt).unwrap();
     let client = Client::new(&one_answer("200 OK", "application/json", json)).unwrap();
-    assert_eq!(client.feedback(&created, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);
+    assert_eq!(client.feedback_packed(&created.id, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);
+
+    let status = protocol::Status {
+        round: 1,
+        feedbacks: 2,
+        model_feedbacks: 3,
+        batches: 4,
+        refreshes: 5,
+        updating: true,
+        refresh_due: false,
+        pending_decisions: 6,
+    };
+    let view = PackedView { created, status };
+    let client = || {
+        Client::new(&one_answer("200 OK", "application/json", serde_json::to_vec(&view).unwrap())).unwrap()
+    };
+    assert_eq!(client().packed("b").unwrap(), view);
+    assert_eq!(client().any_bandit("b").unwrap(), AnyBandit::Packed(Box::new(view.clone())));
 }
 
 #[test]
@@ -151,13 +161,13 @@ fn problems_become_errors() {
     let problem = wire::Problem::new(404, "Not Found", "no bandit x").with_reason("unknown_bandit");
     let json = serde_json::to_vec(&problem).unwrap();
     let client = Client::new(&one_answer("404 Not Found", wire::PROBLEM_JSON, json)).unwrap();
-    match client.status("x") {
+    match client.packed("x") {
         Err(Error::Refused(got)) => assert_eq!(got, problem),
         other => panic!("{other:?}"),
     }
     for (status, body) in [("502 Bad Gateway", "<html>"), ("307 Temporary Redirect", ""), ("500 Oh", "{}")] {
         let client = Client::new(&one_answer(status, "text/html", body.into())).unwrap();
-        match client.create_bandit(&created().0.config) {
+        match client.create_packed(&samples::created().config) {
             Err(Error::Refused(p)) => assert!(status.starts_with(&p.status.to_string()), "{p:?}"),
             other => panic!("{status}: {other:?}"),
         }
@@ -166,16 +176,12 @@ fn problems_become_errors() {
 
 #[test]
 fn answers_that_make_no_sense_are_refused() {
-    let (created, limits) = created();
     let bad = |r: Result<(), Error>| assert!(matches!(r, Err(Error::BadAnswer(_))), "{r:?}");
     let client = |body: Vec<u8>| Client::new(&one_answer("200 OK", "application/json", body)).unwrap();
     bad(client(b"{}".to_vec()).keys().map(drop));
-    bad(client(b"\xff".to_vec()).status("b").map(drop));
-    bad(client(vec![b' '; wire::MAX_JSON_BYTES + 1]).status("b").map(drop));
-    bad(client(vec![0; limits.decide_reply() + 1]).decide(&created, &limits, &[]).map(drop));
-    // As long as a reply may be: read whole, judged by the device.
-    let most = client(vec![0; limits.decide_reply()]).decide(&created, &limits, &[]).unwrap();
-    assert_eq!(most.len(), limits.decide_reply());
+    bad(client(b"\xff".to_vec()).packed("b").map(drop));
+    bad(client(vec![b' '; wire::MAX_JSON_BYTES + 1]).packed("b").map(drop));
+    bad(client(br#"{"created": {}}"#.to_vec()).any_bandit("b").map(drop));
 }
 
 #[test]
@@ -186,27 +192,20 @@ fn requests_that_cannot_be_are_not_sent() {
     // Nobody listens on a port that was just given back.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = Client::new(&format!("http://{free}/")).unwrap();
-    assert!(matches!(client.status("b"), Err(Error::Unreachable { .. })));
+    assert!(matches!(client.packed("b"), Err(Error::Unreachable { .. })));
     for id in ["", "../keys", "a/b", "a b", "ä", &"x".repeat(65)] {
-        assert!(matches!(client.status(id), Err(Error::BadId)), "{id}");
+        assert!(matches!(client.packed(id), Err(Error::BadId)), "{id}");
     }
-}
-
-fn packed_created() -> PackedCreated {
-    let params = ckks::TOY_LOGN12_DEPTH21.validate().unwrap();
-    let (shape, config) = (Shape::for_problem(2, 2), BanditConfig::new(2, 2));
-    let config = BanditConfig { decisions: Decisions::Packed, ..config };
-    let ring = ScoreRing::for_shape(shape, true).unwrap();
-    let plan = config.packed_plan(&params, shape, ring).unwrap();
-    let (small, id) = (ring.params.validate().unwrap(), ckks::KeyId([1; 16]));
-    PackedCreated::new("b-3".into(), config, plan, (&params, id), (&small, id))
 }
 
 fn pending() -> Pending {
     Pending {
         server: "http://x".into(),
         contexts: vec![vec![0.5, -0.25], vec![0.0, 1.0]],
-        waiting: Waiting::Single { created: created().0, reply: vec![1, 2, 3] },
+        created: samples::created(),
+        decision: DecisionId([3; 16]),
+        arm: 1,
+        question: samples::reply().decision.and_then(|decision| decision.question),
     }
 }
 
@@ -229,10 +228,7 @@ fn attack_power_loss_takes_no_pending_decision() {
 fn pending_decisions_round_trip_and_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.pending");
-    let single = pending();
-    let created = packed_created();
-    let waiting = Waiting::Packed { created, decision: DecisionId([3; 16]), arm: 1, question: None };
-    for pending in [Pending { waiting, ..single.clone() }, single] {
+    for pending in [Pending { question: None, ..pending() }, pending()] {
         let _ = std::fs::remove_file(&path);
         let mut file = Pending::reserve(&path).unwrap();
         pending.write(&mut file).unwrap();
@@ -289,7 +285,7 @@ fn the_tool_in_the_clear() {
 #[test]
 fn the_tool_lists_bandits() {
     let bandits = serde_json::json!([
-        created().0,
+        samples::created(),
         {"id": "b-2", "policy": "ucb1", "parameters": {"arms": 5}, "privacy": null},
     ]);
     let list = |stdout: Stdio| {
@@ -298,8 +294,8 @@ fn the_tool_lists_bandits() {
         tool.args(["list", "--server", &server]).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap()
     };
     let out = list(Stdio::piped()).wait_with_output().unwrap();
-    let lines =
-        format!("{}  helba, encrypted, 2 features, 2 arms\nb-2  ucb1 {{\"arms\":5}}\n", created().0.id);
+    let lines = "bandit  helba, encrypted, 2 features, 2 arms, one bit of a decryption per feedback\n\
+                 b-2  ucb1 {\"arms\":5}\n";
     assert_eq!(String::from_utf8(out.stdout).unwrap(), lines);
 
     let mut child = list(Stdio::piped());

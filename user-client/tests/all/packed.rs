@@ -1,6 +1,6 @@
-//! A device of a packed bandit against the server's engine, in one process and without HTTP.
+//! A device of an encrypted bandit against the server's engine, in one process and without HTTP.
 
-use crate::device::{bundles, rng};
+use crate::device::{keys, rng};
 use crate::http::{Requests, answers};
 use ckks::Ciphertext;
 use helba::Engine;
@@ -27,7 +27,7 @@ struct World {
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let [(public, secret), (_, other)] = [1, 2].map(bundles);
+        let [(public, secret), (_, other)] = keys();
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
         let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
         let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
@@ -206,7 +206,7 @@ fn rows(rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
 
 /// Three devices in each evaluation play the arms of the bandit in the clear, through batches and models.
 #[test]
-fn packed_rounds_play_the_arms_of_the_clear_bandit() {
+fn rounds_play_the_arms_of_the_clear_bandit() {
     let mut server = Server::new(Answers::Arm);
     let (device, mut rng) = (server.device(), rng(3));
     let mut models = 0;
@@ -245,7 +245,7 @@ fn open_rounds_play_the_arms_of_the_clear_bandit() {
 }
 
 #[test]
-fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
+fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     let (device, stranger) = (&world().device, &world().stranger);
     let created = Server::new(Answers::Arm).created;
     let error = |device: &Device, created: &PackedCreated| device.join(created).map(drop).unwrap_err();
@@ -287,7 +287,7 @@ fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
         assert!(matches!(error(device, &other), Error::Protocol(_)), "{other:?}");
     }
     // A bundle without keys of the ring of scores, and one whose keys are those of another ring.
-    let (_, secret) = bundles(1);
+    let secret = &keys()[0].1;
     let read = |name: &str| {
         let bundle = wire::SecretBundle::read(&secret[..]).unwrap();
         let (deep, id) = ckks_secret::SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
@@ -304,7 +304,7 @@ fn packed_bandits_of_other_keys_and_dishonest_plans_are_refused() {
 }
 
 #[test]
-fn what_must_not_be_encrypted_for_a_packed_bandit_is_refused() {
+fn what_must_not_be_encrypted_is_refused() {
     use protocol::Error as Refused;
     let device = Server::new(Answers::Arm).device();
     let contexts = |rows: &[Vec<f64>]| device.contexts(rows, &mut rng(1)).map(drop).unwrap_err();
@@ -314,9 +314,15 @@ fn what_must_not_be_encrypted_for_a_packed_bandit_is_refused() {
         Error::Protocol(Refused::ArmCount { got: 1, want: 2 })
     ));
     assert!(matches!(
-        contexts(&[good.clone(), vec![0.1, f64::NAN]]),
-        Error::Protocol(Refused::NotANumber { row: 2, column: 2 })
+        contexts(&[good.clone(), vec![0.1; 3]]),
+        Error::Protocol(Refused::FeatureCount { row: 2, got: 3, want: 2 })
     ));
+    for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(matches!(
+            contexts(&[good.clone(), vec![0.1, bad]]),
+            Error::Protocol(Refused::NotANumber { row: 2, column: 2 })
+        ));
+    }
     let long = contexts(&[vec![0.8, 0.7], good.clone()]);
     assert!(matches!(long, Error::Protocol(Refused::NormAboveBound { row: 1, .. })));
     assert!(!long.to_string().contains("0.8"), "a feature in a message: {long}");
@@ -324,8 +330,15 @@ fn what_must_not_be_encrypted_for_a_packed_bandit_is_refused() {
     for bad in [f64::NAN, 1.0 + 1e-12, -1.1, f64::INFINITY] {
         assert!(matches!(feedback(&good, bad), Err(Error::Protocol(Refused::RewardOutOfRange))));
     }
+    assert!(matches!(
+        feedback(&[f64::NAN, 0.0], 0.0),
+        Err(Error::Protocol(Refused::NotANumber { row: 1, column: 1 }))
+    ));
     assert!(matches!(feedback(&[1.0], 0.0), Err(Error::Protocol(Refused::FeatureCount { .. }))));
     assert!(matches!(feedback(&[1.0, 1.0], 0.0), Err(Error::Protocol(Refused::NormAboveBound { .. }))));
+    for reward in [-1.0, 1.0] {
+        feedback(&good, reward).unwrap();
+    }
 }
 
 /// A frame of the zero of answers at `level`.

@@ -1,4 +1,4 @@
-//! Raisers and devices against a server of packed bandits.
+//! Raisers and devices against a server of encrypted bandits.
 
 use crate::device::rng;
 use crate::server::{Server, keys, other_keys};

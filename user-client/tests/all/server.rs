@@ -1,6 +1,6 @@
 //! A server of bandits in this process, for devices and tools that speak HTTP.
 
-use crate::device::bundles_for;
+use crate::device::{Bundles, bundles};
 use helba_server::{AppState, Connections, Settings, app};
 use protocol::{Answers, BanditConfig, Decisions, Shape};
 use std::net::SocketAddr;
@@ -15,15 +15,15 @@ const FEATURES: usize = 4;
 const ARMS: usize = 2;
 
 /// Both bundles of the server's keys.
-pub(crate) fn keys() -> &'static (Vec<u8>, Vec<u8>) {
-    static KEYS: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
-    KEYS.get_or_init(|| bundles_for(Shape::for_problem(FEATURES, ARMS), 11))
+pub(crate) fn keys() -> &'static Bundles {
+    static KEYS: OnceLock<Bundles> = OnceLock::new();
+    KEYS.get_or_init(|| bundles(Shape::for_problem(FEATURES, ARMS), 11))
 }
 
 /// Another key pair of the same shape and parameters.
-pub(crate) fn other_keys() -> &'static (Vec<u8>, Vec<u8>) {
-    static KEYS: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
-    KEYS.get_or_init(|| bundles_for(Shape::for_problem(FEATURES, ARMS), 12))
+pub(crate) fn other_keys() -> &'static Bundles {
+    static KEYS: OnceLock<Bundles> = OnceLock::new();
+    KEYS.get_or_init(|| bundles(Shape::for_problem(FEATURES, ARMS), 12))
 }
 
 /// A server in this process, and the files of its keys.

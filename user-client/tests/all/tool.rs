@@ -1,4 +1,4 @@
-//! `helba-client` against a server of packed bandits.
+//! `helba-client` against a server of encrypted bandits.
 
 use crate::server::Server;
 use std::process::{Command, Output};
@@ -38,15 +38,15 @@ impl Tool<'_> {
     }
 }
 
-/// Creation, decision, feedback, status and list of a packed bandit, in both tiers.
+/// Creation, decision, feedback, status and list of an encrypted bandit, in both tiers.
 #[test]
-fn the_tool_plays_packed_bandits() {
+fn the_tool_plays_encrypted_bandits() {
     let server = Server::start("127.0.0.1:0");
     let tool = Tool(&server);
     std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
     for (answers, kind) in [
-        (&[][..], "packed"),
-        (&["--answers", "scores", "--open-model"], "packed, holders of the key see the model"),
+        (&[][..], "encrypted"),
+        (&["--answers", "scores", "--open-model"], "encrypted, holders of the key see the model"),
     ] {
         let (id, warning) = tool.create(answers);
         assert_eq!(warning.contains("compute the model"), !answers.is_empty(), "{warning}");
@@ -85,9 +85,9 @@ fn the_tool_plays_packed_bandits() {
     }
 }
 
-/// A file of purchases on a new packed bandit, and on the same one again.
+/// A file of purchases on a new bandit, and on the same one again.
 #[test]
-fn the_tool_replays_on_packed_bandits() {
+fn the_tool_replays_on_encrypted_bandits() {
     let server = Server::start("127.0.0.1:0");
     let tool = Tool(&server);
     let rows: String = (0..8).map(|t| format!("{},{}.5,2,{}\n", t % 3, t % 2, ["a", "b"][t % 2])).collect();
@@ -97,15 +97,14 @@ fn the_tool_replays_on_packed_bandits() {
     assert!(out.contains("8 feedbacks counted") && out.contains("round     8  matched"), "{out}");
     let (out, _) = tool.run("replay", &["--data", "p.csv", "--bandit", id, "--rounds", "2"]);
     assert!(out.contains("10 feedbacks counted"), "{out}");
-    // Options that a bandit has already, and an answer that single decisions do not give.
+    // Options that a bandit has already.
     let refused = |arguments: &[&str], says: &str| {
         let out = tool.output("replay", &[&["--data", "p.csv"], arguments].concat());
         let text = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(!out.status.success() && text.contains(says), "{text}");
     };
-    refused(&["--bandit", id, "--decisions", "packed"], "--bandit");
-    refused(&["--decisions", "single", "--answers", "scores", "--open-model"], "answers");
+    refused(&["--bandit", id, "--answers", "arm"], "--bandit");
     // Who creates a bandit that shows its model says so.
-    refused(&["--decisions", "packed", "--answers", "scores"], "compute the whole model");
-    refused(&["--decisions", "packed", "--answers", "arm", "--open-model"], "open_model");
+    refused(&["--answers", "scores"], "compute the whole model");
+    refused(&["--answers", "arm", "--open-model"], "open_model");
 }
