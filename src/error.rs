@@ -1,6 +1,5 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
-use helba::Part;
 use protocol::Shape;
 use service::Rejection;
 use std::path::{Path, PathBuf};
@@ -135,18 +134,18 @@ pub enum Error {
     /// From the bandit: a ciphertext or configuration was refused, or a decision is unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
-    /// Misuse: packed decisions with keys that have no ring of scores.
+    /// Misuse: an encrypted bandit with keys that have no ring of scores.
     #[error(
-        "keys for {shape} have no ring of scores, because the numbers of an arm do not fit into one: create the bandit \
-         with `decisions` single"
+        "keys for {shape} have no ring of scores, because the numbers of an arm do not fit into one: generate keys for fewer \
+         features or arms"
     )]
     NoScores {
         /// The shape of the keys.
         shape: Shape,
     },
-    /// Misuse: raises or repeats of a bandit that is not packed.
-    #[error("bandit {id} makes single decisions, which are neither raised nor repeated")]
-    NotPacked {
+    /// Misuse: raises or repeats of a bandit with a clear policy.
+    #[error("bandit {id} has a policy in the clear, whose decisions are neither raised nor repeated")]
+    NotEncrypted {
         /// The bandit.
         id: String,
     },
@@ -201,9 +200,9 @@ pub enum Error {
         "the answer depends on contexts of this sender alone: they are longer than the bound `linear.l`, or the raise was wrong"
     )]
     Alone,
-    /// The log of a packed bandit.
+    /// The log of an encrypted bandit.
     #[error(
-        "the log of a packed bandit: {0}; if this stays so after a restart of the server, see docs/DATA_MODEL.md"
+        "the log of an encrypted bandit: {0}; if this stays so after a restart of the server, see docs/DATA_MODEL.md"
     )]
     Log(#[from] hash_log::Error),
     /// Capacity: too many requests are being computed.
@@ -290,22 +289,6 @@ pub enum Error {
         /// The value of this program.
         want: u16,
     },
-    /// A stored ciphertext is damaged.
-    #[error(
-        "the stored ciphertext `{part}` of bandit {bandit} ({}) is damaged: {why}; restore the state folder from a backup, and \
-         start once with --restored, so that no private bandit releases a reward twice",
-        path.display()
-    )]
-    CorruptBlob {
-        /// The bandit.
-        bandit: String,
-        /// The part of the bandit that the ciphertext holds.
-        part: Part,
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        why: String,
-    },
     /// A stored state is damaged, or was written by another version.
     #[error(
         "the state of bandit {bandit} in {} cannot be read: {why}; restore the folder from a backup, and start once with \
@@ -319,7 +302,7 @@ pub enum Error {
         /// The fault.
         why: String,
     },
-    /// The log since the creation of a packed bandit and its last snapshot give different states.
+    /// The log since the creation of an encrypted bandit and its last snapshot give different states.
     #[error(
         "the log of bandit {bandit} in {} gives another state than its last snapshot and the records after it: one of them \
          was changed; restore the folder from a backup", folder.display()
@@ -422,7 +405,7 @@ impl Error {
             Error::Wire(error) => error.fault().into(),
             Error::Helba(error) => error.fault().into(),
             Error::NoScores { .. } => P::BadConfiguration,
-            Error::NotPacked { .. } => P::NotPacked,
+            Error::NotEncrypted { .. } => P::NotPacked,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
             Error::Returned { .. } => P::Answered,
@@ -440,7 +423,6 @@ impl Error {
             | Error::StateInUse { .. }
             | Error::OtherKeys { .. }
             | Error::StateFormat { .. }
-            | Error::CorruptBlob { .. }
             | Error::CorruptState { .. }
             | Error::AuditFailed { .. }
             | Error::Log(_)

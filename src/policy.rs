@@ -1,13 +1,15 @@
 //! The cards of all policies that the service offers.
 
 use crate::error::Error;
+use protocol::{BanditConfig, Decisions};
 use serde_json::Map;
 use wire::{FeedbackKind, PolicyCard};
 
 /// The card of every policy, HELBA first.
 pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
     let broken = |_| Error::Broken("an example that cannot be written");
-    let mut example = serde_json::to_value(protocol::BanditConfig::new(7, 4)).map_err(broken)?;
+    let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(7, 4) };
+    let mut example = serde_json::to_value(config).map_err(broken)?;
     example["policy"] = "helba".into();
     let about = "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \
                  (Garcelon, Perchet, Pirotta). This is the default";

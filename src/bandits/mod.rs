@@ -1,71 +1,101 @@
 //! The bandits by id, and their answers. This folder knows no HTTP.
 
 mod clear;
-mod encrypted;
 mod packed;
 
 use crate::error::{Error, Kind};
-use crate::jobs::{Updates, Work};
-use crate::store::{self, Store, Stored, Table};
-use encrypted::{EncryptedBandit, Shared};
+use crate::jobs::Updates;
+use crate::store::{self, Store};
+use clear::ClearBandit;
 use helba::Engine;
 use helba::packed::PackedEngine;
 use host::{lock, os_rng};
 pub use packed::{Audited, Audits};
 pub(crate) use packed::{PackedServed, Sender, Stages};
 use policies::PolicyConfig;
-use protocol::{BanditConfig, DecisionId, Decisions};
+use protocol::BanditConfig;
 use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use service::{Body, Content};
+use service::Content;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use wire::{Created, Manifest, PackedCreated, PolicyCreated, PublicBundle, ScoreKeys};
+use wire::{Manifest, PackedCreated, PolicyCreated, PublicBundle, ScoreKeys};
 
-/// The operations of a bandit of either kind. Bodies and replies are bytes. Every method except `kind` and
-/// those that return limits may wait for the disk.
-pub(crate) trait Served: Send + Sync {
+/// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
+/// return limits.
+#[derive(Clone)]
+pub(crate) enum Bandit {
+    Encrypted(Arc<PackedServed>),
+    Clear(Arc<ClearBandit>),
+}
+
+impl Bandit {
     /// The kind of the bandit, which decides the token that requests need.
-    fn kind(&self) -> Kind;
-
-    /// The answer to its creation request. `None` if it was deleted.
-    fn created(&self) -> Option<Listed>;
-
-    /// Its public state.
-    fn view(&self) -> Result<Reply, Error>;
-
-    /// The longest body of a decision request.
-    fn decision_body(&self) -> BodyLimit;
-
-    /// The kind of work of a decision.
-    fn decision_work(&self) -> Work;
-
-    /// The same bandit, if it is a packed one: its decisions wait for others.
-    fn packed(self: Arc<Self>) -> Option<Arc<PackedServed>> {
-        None
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Bandit::Encrypted(_) => Kind::Encrypted,
+            Bandit::Clear(_) => Kind::Clear,
+        }
     }
 
-    /// Makes a decision, which is durable when this returns. A packed bandit has another way
-    /// ([`PackedServed::decide`]).
-    fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error>;
+    /// The bandit, which requests know as `id`, if it is an encrypted one.
+    ///
+    /// # Errors
+    /// [`Error::NotEncrypted`].
+    pub(crate) fn encrypted(self, id: &str) -> Result<Arc<PackedServed>, Error> {
+        match self {
+            Bandit::Encrypted(bandit) => Ok(bandit),
+            Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
+        }
+    }
+
+    /// The answer to its creation request. `None` if it was deleted.
+    pub(crate) fn created(&self) -> Option<Listed> {
+        match self {
+            Bandit::Encrypted(bandit) => Some(bandit.created()),
+            Bandit::Clear(bandit) => bandit.created(),
+        }
+    }
+
+    /// Its public state.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBandit`] after it was deleted.
+    pub(crate) fn view(&self) -> Result<Reply, Error> {
+        match self {
+            Bandit::Encrypted(bandit) => bandit.view(),
+            Bandit::Clear(bandit) => bandit.view(),
+        }
+    }
+
+    /// The longest body of a decision request.
+    pub(crate) fn decision_body(&self) -> BodyLimit {
+        match self {
+            Bandit::Encrypted(bandit) => bandit.decision_body(),
+            Bandit::Clear(bandit) => bandit.decision_body(),
+        }
+    }
 
     /// The longest body of a feedback.
-    fn feedback_body(&self) -> Result<BodyLimit, Error>;
+    ///
+    /// # Errors
+    /// [`Error::TakesBatches`].
+    pub(crate) fn feedback_body(&self) -> Result<BodyLimit, Error> {
+        match self {
+            Bandit::Encrypted(bandit) => Ok(bandit.feedback_body()),
+            Bandit::Clear(bandit) => bandit.feedback_body(),
+        }
+    }
 
-    /// Counts a feedback, which is durable when this returns.
-    fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error>;
-
-    /// The longest body of an intermediary's batch.
-    fn batch_body(&self) -> Result<BodyLimit, Error>;
-
-    /// Counts an intermediary's batch, which is durable when this returns.
-    fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error>;
-
-    /// Deletes it from the store.
-    fn delete(&self) -> Result<(), Error>;
+    fn delete(&self) -> Result<(), Error> {
+        match self {
+            Bandit::Encrypted(bandit) => bandit.delete(),
+            Bandit::Clear(bandit) => bandit.delete(),
+        }
+    }
 }
 
 /// The longest body that a request may have, and its media type.
@@ -93,16 +123,15 @@ impl Reply {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Listed {
-    Encrypted(Created),
-    Packed(PackedCreated),
+    Encrypted(Box<PackedCreated>),
     Clear(PolicyCreated),
 }
 
-/// Audits the packed bandits of the state `folder`, which no server uses meanwhile, or the one with the id
+/// Audits the encrypted bandits of the state `folder`, which no server uses meanwhile, or the one with the id
 /// `only`: whether snapshot and log of each agree. Nothing is changed.
 ///
 /// # Errors
-/// [`Error::StateInUse`]; [`Error::NoScores`] for keys that no packed bandit has; [`Error::UnknownBandit`] if
+/// [`Error::StateInUse`]; [`Error::NoScores`] for keys without a ring of scores; [`Error::UnknownBandit`] if
 /// there is no bandit `only`; those of the disk. Those of a bandit are its result.
 pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<Audits, Error> {
     let _alone = store::lock(folder)?;
@@ -127,7 +156,7 @@ fn engines(bundle: PublicBundle) -> Result<(Engine, Option<PackedEngine>, Manife
 /// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
     pub(crate) engine: Engine,
-    /// The engine of packed bandits, if the keys have a ring of scores.
+    /// The parts that all bandits share, if the keys have a ring of scores.
     packed: Option<packed::Shared>,
     pub(crate) manifest: Manifest,
 }
@@ -135,7 +164,7 @@ pub(crate) struct Keys {
 /// A stored bandit.
 #[derive(Clone)]
 enum Entry {
-    Loaded(Arc<dyn Served>),
+    Loaded(Bandit),
     /// An encrypted bandit whose keys are not loaded. Its stored state stays as it is.
     KeysMissing,
 }
@@ -157,7 +186,7 @@ pub(crate) struct Room {
     /// Whether everybody can create bandits with clear policies. These are then at most half of all bandits,
     /// so that bearers of the token can always create encrypted ones.
     pub(crate) clear_is_open: bool,
-    /// The time for which a decision without feedback is kept.
+    /// The time for which a decision of a clear policy without feedback is kept.
     pub(crate) hold: Duration,
 }
 
@@ -166,7 +195,6 @@ pub(crate) struct Bandits {
     /// `None` if only clear policies are served.
     keys: Option<Arc<Keys>>,
     store: Arc<Store>,
-    updates: Updates,
     room: Room,
     entries: RwLock<BTreeMap<String, Entry>>,
     /// Locked while a bandit is created, so that the limit holds.
@@ -176,13 +204,13 @@ pub(crate) struct Bandits {
 impl Bandits {
     /// Loads the bandits in `folder` and queues the batch updates that were interrupted. Without keys,
     /// encrypted bandits are not loaded. If `restored`, the folder comes from a backup, and clear policies
-    /// with a privacy guarantee start again without their data. With `keep_log` the whole logs of packed
-    /// bandits stay.
+    /// with a privacy guarantee start again without their data. With `keep_log` the whole logs of
+    /// encrypted bandits stay.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Those of [`Store::open`] and [`Store::load`].
+    /// Those of [`Store::open`]; [`Error::CorruptState`], [`Error::Log`].
     pub(crate) fn open(
         bundle: Option<PublicBundle>,
         folder: &Path,
@@ -191,12 +219,12 @@ impl Bandits {
         keep_log: bool,
         restored: bool,
     ) -> Result<Self, Error> {
-        let (updates, root) = (Updates::new(), folder.join("packed"));
+        let root = folder.join("packed");
         let keys = match bundle {
             Some(bundle) => {
                 let (engine, packed, manifest) = engines(bundle)?;
                 let packed = packed.map(|engine| {
-                    let (engine, root, updates) = (Arc::new(engine), root.clone(), updates.clone());
+                    let (engine, root, updates) = (Arc::new(engine), root.clone(), Updates::new());
                     packed::Shared { engine, root, updates, stages, keep_log }
                 });
                 Some(Arc::new(Keys { engine, packed, manifest }))
@@ -205,28 +233,12 @@ impl Bandits {
         };
         let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
         let store = Arc::new(store);
-        let (encrypted, clear): (Vec<Stored>, Vec<Stored>) =
-            stored.into_iter().partition(|row| row.table == Table::Encrypted);
         let mut entries = BTreeMap::new();
-        let mut loaded = Vec::new();
-        for row in encrypted {
-            let entry = match &keys {
-                Some(keys) => {
-                    let (keys, store, updates) = (keys.clone(), store.clone(), updates.clone());
-                    let shared = Shared { keys, store, updates, hold: room.hold };
-                    let bandit = Arc::new(EncryptedBandit::load(&row, shared)?);
-                    loaded.push(bandit.clone());
-                    Entry::Loaded(bandit)
-                }
-                None => Entry::KeysMissing,
-            };
-            entries.insert(row.id, entry);
-        }
         match keys.as_ref().and_then(|keys| keys.packed.as_ref()) {
             Some(shared) => {
                 for (id, bandit) in packed::load(shared, restored)? {
                     bandit.update_if_due();
-                    entries.insert(id, Entry::Loaded(bandit));
+                    entries.insert(id, Entry::Loaded(Bandit::Encrypted(bandit)));
                 }
             }
             None => {
@@ -234,17 +246,12 @@ impl Bandits {
                 entries.extend(ids.into_iter().map(|id| (id, Entry::KeysMissing)));
             }
         }
-        // The files that bandits without keys refer to are unknown.
-        if !entries.values().any(|entry| matches!(entry, Entry::KeysMissing)) {
-            store.remove_unnamed()?;
+        let ids = stored.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
+        for (id, bandit) in ids.into_iter().zip(clear::load(&stored, &store, room.hold, restored)?) {
+            entries.insert(id, Entry::Loaded(Bandit::Clear(Arc::new(bandit))));
         }
-        let ids = clear.iter().map(|row| row.id.clone()).collect::<Vec<_>>();
-        for (id, bandit) in ids.into_iter().zip(clear::load(&clear, &store, room.hold, restored)?) {
-            entries.insert(id, Entry::Loaded(Arc::new(bandit)));
-        }
-        loaded.into_iter().for_each(EncryptedBandit::update_if_due);
         let (entries, creating) = (RwLock::new(entries), Mutex::new(()));
-        Ok(Bandits { keys, store, updates, room, entries, creating })
+        Ok(Bandits { keys, store, room, entries, creating })
     }
 
     /// The keys of encrypted bandits.
@@ -263,7 +270,7 @@ impl Bandits {
     }
 
     /// The loaded bandits.
-    pub(crate) fn loaded(&self) -> Vec<Arc<dyn Served>> {
+    pub(crate) fn loaded(&self) -> Vec<Bandit> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let loaded = |entry: &Entry| match entry {
             Entry::Loaded(bandit) => Some(bandit.clone()),
@@ -276,7 +283,7 @@ impl Bandits {
     ///
     /// # Errors
     /// [`Error::UnknownBandit`], [`Error::NoKeys`].
-    pub(crate) fn find(&self, id: &str) -> Result<Arc<dyn Served>, Error> {
+    pub(crate) fn find(&self, id: &str) -> Result<Bandit, Error> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         match entries.get(id) {
             Some(Entry::Loaded(bandit)) => Ok(bandit.clone()),
@@ -288,23 +295,16 @@ impl Bandits {
     /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
+    /// [`Error::NoKeys`], [`Error::NoScores`], [`Error::TooManyBandits`], those of the configuration and the
+    /// disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
-        if config.decisions == Decisions::Packed {
-            let Some(shared) = self.keys()?.packed.clone() else {
-                return Err(Error::NoScores { shape: self.keys()?.engine.shape() });
-            };
-            let make =
-                |id: String| Ok(Arc::new(PackedServed::create(&id, config, shared)?) as Arc<dyn Served>);
-            return self.insert(Kind::Encrypted, make);
-        }
-        let shared = self.shared()?;
-        self.insert(Kind::Encrypted, |id| Ok(Arc::new(EncryptedBandit::create(id, config, shared)?)))
-    }
-
-    fn shared(&self) -> Result<Shared, Error> {
-        let (keys, store, updates) = (self.keys()?.clone(), self.store.clone(), self.updates.clone());
-        Ok(Shared { keys, store, updates, hold: self.room.hold })
+        let keys = self.keys()?;
+        let Some(shared) = keys.packed.clone() else {
+            return Err(Error::NoScores { shape: keys.engine.shape() });
+        };
+        self.insert(Kind::Encrypted, |id| {
+            Ok(Bandit::Encrypted(Arc::new(PackedServed::create(id, config, shared)?)))
+        })
     }
 
     /// Reads the configuration of a clear policy.
@@ -325,21 +325,22 @@ impl Bandits {
     /// [`Error::TooManyBandits`], those of the policy and the disk.
     pub(crate) fn create_clear(&self, config: PolicyConfig) -> Result<(String, Listed), Error> {
         let new = clear::New::make(config)?;
-        self.insert(Kind::Clear, |id| Ok(Arc::new(new.store(id, self.store.clone(), self.room.hold)?)))
+        let (store, hold) = (self.store.clone(), self.room.hold);
+        self.insert(Kind::Clear, |id| Ok(Bandit::Clear(Arc::new(new.store(id.to_string(), store, hold)?))))
     }
 
     /// Adds the bandit that `make` creates and stores under a fresh id, if there is room for one more.
     fn insert(
         &self,
         kind: Kind,
-        make: impl FnOnce(String) -> Result<Arc<dyn Served>, Error>,
+        make: impl FnOnce(&str) -> Result<Bandit, Error>,
     ) -> Result<(String, Listed), Error> {
         let _alone = lock(&self.creating);
         self.check_room(kind)?;
         let mut id = [0; 16];
         os_rng()?.fill_bytes(&mut id);
         let id = ckks::Hex(&id).to_string();
-        let bandit = make(id.clone())?;
+        let bandit = make(&id)?;
         let created = bandit.created().ok_or(Error::Broken("a new bandit that is deleted"))?;
         tracing::info!(bandit = id, "created");
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);

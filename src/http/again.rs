@@ -1,5 +1,5 @@
-//! `POST /v1/bandits/{id}/decisions/{decision}/again`: answers a packed decision again whose answer cannot be
-//! relied on.
+//! `POST /v1/bandits/{id}/decisions/{decision}/again`: answers an encrypted decision again whose answer cannot
+//! be relied on.
 
 use super::decisions::sender_tag;
 use super::{AppState, refuse};
@@ -20,14 +20,13 @@ pub(super) async fn again(
 ) -> Result<Reply, Error> {
     let find = || {
         let Path((id, decision)) = names?;
-        let packed = state.find_for(&id, request.headers())?.packed();
-        let packed = packed.ok_or(Error::NotPacked { id })?;
-        Ok((packed, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
+        let bandit = state.find_for(&id, request.headers())?.encrypted(&id)?;
+        Ok((bandit, decision.parse::<DecisionId>()?, sender_tag(request.headers())?))
     };
-    let (packed, decision, tag) = match find() {
+    let (bandit, decision, tag) = match find() {
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, BODY).await?;
-    packed.again(decision, tag, body).await
+    bandit.again(decision, tag, body).await
 }

@@ -62,7 +62,7 @@ pub(super) async fn create(State(state): State<AppState>, request: Request) -> R
         Asked::Encrypted(config) => {
             state.0.bandits.keys()?;
             state.0.access.check(&headers, Kind::Encrypted)?;
-            let place = state.0.admission.admit(Work::Short).await?;
+            let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || state.0.bandits.create_encrypted(config)).await?
         }
     };
@@ -73,7 +73,7 @@ pub(super) async fn create(State(state): State<AppState>, request: Request) -> R
 async fn create_clear(state: AppState, request: Map<String, Value>) -> Result<(String, Listed), Error> {
     let config = state.0.bandits.policy(request)?;
     let work = if config.profile().calibrates { Work::Sizing } else { Work::Short };
-    let place = state.0.admission.admit(work).await?;
+    let place = state.0.admission.admit(work)?;
     jobs::run(Some(place), move || state.0.bandits.create_clear(config)).await
 }
 
@@ -127,11 +127,11 @@ mod tests {
         let costly = json!({"policy": "shuffle-glm", "arms": 2, "features": 1, "batches": [9], "epsilon": 4,
             "delta": 0.01, "gamma": 1, "steps": 2});
         let make = |value: &Value| create_clear(state.clone(), request(value.clone()));
-        let sizing = state.0.admission.admit(Work::Sizing).await.unwrap();
+        let sizing = state.0.admission.admit(Work::Sizing).unwrap();
         assert!(matches!(make(&costly).await, Err(Error::SizingNoise)));
         assert!(make(&json!({"policy": "ucb1", "arms": 2})).await.is_ok());
         drop(sizing);
-        let place = state.0.admission.admit(Work::Short).await.unwrap();
+        let place = state.0.admission.admit(Work::Short).unwrap();
         assert!(make(&costly).await.is_ok(), "needs no place");
         assert!(matches!(make(&json!({"policy": "ucb1", "arms": 2})).await, Err(Error::Overloaded)));
         drop(place);

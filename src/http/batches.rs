@@ -1,7 +1,7 @@
 //! `POST /v1/bandits/{id}/shuffled`: the sums of a batch of users, from an intermediary.
 
 use super::{AppState, refuse};
-use crate::bandits::Reply;
+use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use axum::extract::rejection::PathRejection;
@@ -14,14 +14,16 @@ pub(super) async fn receive(
 ) -> Result<Reply, Error> {
     let find = || {
         let Path(id) = id?;
-        let bandit = state.find_for(&id, request.headers())?;
-        Ok((bandit.batch_body()?, bandit))
+        match state.find_for(&id, request.headers())? {
+            Bandit::Encrypted(_) => Err(Error::TakesFeedback { id }),
+            Bandit::Clear(bandit) => Ok((bandit.batch_body()?, bandit)),
+        }
     };
     let (limit, bandit) = match find() {
         Ok(found) => found,
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, limit).await?;
-    let place = state.0.admission.admit(Work::Short).await?;
-    jobs::run(Some(place), || bandit.receive(body)).await
+    let place = state.0.admission.admit(Work::Short)?;
+    jobs::run(Some(place), move || bandit.receive(body)).await
 }

@@ -1,9 +1,9 @@
 //! `POST /v1/bandits/{id}/decisions`: makes a decision.
 
 use super::{AppState, refuse};
-use crate::bandits::{Reply, Sender};
+use crate::bandits::{Bandit, Reply, Sender};
 use crate::error::Error;
-use crate::jobs;
+use crate::jobs::{self, Work};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
@@ -28,12 +28,14 @@ pub(super) async fn decide(
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, bandit.decision_body()).await?;
-    if let Some(packed) = bandit.clone().packed() {
+    match bandit {
         // It waits for others, and holds no place of those who compute.
-        return packed.decide(body, sender).await;
+        Bandit::Encrypted(bandit) => bandit.decide(body, sender).await,
+        Bandit::Clear(bandit) => {
+            let place = state.0.admission.admit(Work::Short)?;
+            jobs::run(Some(place), move || bandit.decide(body)).await
+        }
     }
-    let place = state.0.admission.admit(bandit.decision_work()).await?;
-    jobs::run(Some(place), || bandit.decide(body)).await
 }
 
 /// The tag of the sender of a request, if it has one.

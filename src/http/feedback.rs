@@ -1,7 +1,7 @@
 //! `POST /v1/bandits/{id}/decisions/{decision}/feedback`: counts a feedback, and answers when it is on disk.
 
 use super::{AppState, refuse};
-use crate::bandits::Reply;
+use crate::bandits::{Bandit, Reply};
 use crate::error::Error;
 use crate::jobs::{self, Work};
 use axum::extract::rejection::PathRejection;
@@ -24,9 +24,12 @@ pub(super) async fn feedback(
         Err(error) => return Err(refuse(request, error).await),
     };
     let body = state.body(request, limit).await?;
-    if let Some(packed) = bandit.clone().packed() {
-        return packed.feedback(decision, body).await;
+    match bandit {
+        // It waits for the disk with others, and holds no place of those who compute.
+        Bandit::Encrypted(bandit) => bandit.feedback(decision, body).await,
+        Bandit::Clear(bandit) => {
+            let place = state.0.admission.admit(Work::Short)?;
+            jobs::run(Some(place), move || bandit.feedback(decision, body)).await
+        }
     }
-    let place = state.0.admission.admit(Work::Short).await?;
-    jobs::run(Some(place), move || bandit.feedback(decision, body)).await
 }

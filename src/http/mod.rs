@@ -28,7 +28,7 @@ mod raises;
 
 pub use problem::printable;
 
-use crate::bandits::{Bandits, BodyLimit, Reply, Room, Served, Stages};
+use crate::bandits::{Bandit, Bandits, BodyLimit, PackedServed, Reply, Room, Stages};
 use crate::error::Error;
 use crate::jobs::Admission;
 use access::Access;
@@ -58,8 +58,8 @@ pub struct Settings {
     /// The most bytes of request bodies above 64 KiB in memory. A request whose body does not fit is answered
     /// 503.
     pub body_memory: usize,
-    /// The time for which a decision without feedback is kept. New decisions that would replace it are
-    /// refused.
+    /// The time for which a decision of a clear policy without feedback is kept. New decisions that would
+    /// replace it are refused.
     pub hold: Duration,
     /// Host names of this server besides loopback addresses. `None` admits requests for any host. A server
     /// that listens on a loopback address needs a list: without it, a page of any site can reach the server
@@ -71,9 +71,9 @@ pub struct Settings {
     pub restored: bool,
     /// Digest of the operator's token. Without one, everybody who reaches the port can use clear policies.
     pub operator: Option<TokenDigest>,
-    /// The most users who wait for packed decisions. Others are answered 503.
+    /// The most users who wait for encrypted decisions. Others are answered 503.
     pub max_waiting: usize,
-    /// The time after which packed decisions are answered 503 if no holder of the key has raised their
+    /// The time after which encrypted decisions are answered 503 if no holder of the key has raised their
     /// scores.
     pub raise_timeout: Duration,
     /// The time after which an evaluation whose scores were not raised leaves its turn to the next one of its
@@ -81,12 +81,12 @@ pub struct Settings {
     pub raise_turn: Duration,
     /// The time that the last holder of the key who can be asked for a raise gets.
     pub last_raise: Duration,
-    /// The most bytes of contexts of packed decisions that are kept in memory, so that evaluations can be
+    /// The most bytes of contexts of encrypted decisions that are kept in memory, so that evaluations can be
     /// repeated. Without memory for its contexts an evaluation is not repeated.
     pub context_memory: usize,
-    /// The time after a packed answer within which its user may ask again.
+    /// The time after an encrypted answer within which its user may ask again.
     pub ask_again: Duration,
-    /// Whether the logs of packed bandits are kept since their creation, for an audit.
+    /// Whether the logs of encrypted bandits are kept since their creation, for an audit.
     pub keep_log: bool,
 }
 
@@ -131,7 +131,7 @@ impl AppState {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::CorruptBlob`],
+    /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`],
     /// [`Error::CorruptState`], [`Error::FolderIsShared`], and those of the disk.
     pub fn open(
         bundle: impl Into<Option<PublicBundle>>,
@@ -158,16 +158,18 @@ impl AppState {
         self.0.bandits.count().0
     }
 
-    /// The number of users in the open pack of a packed bandit, and 0 for other bandits.
+    /// The number of users in the open pack of an encrypted bandit, and 0 for other bandits.
     pub fn users_waiting(&self, id: &str) -> usize {
-        let packed = self.0.bandits.find(id).ok().and_then(Served::packed);
-        packed.map_or(0, |packed| packed.users_waiting())
+        self.encrypted(id).map_or(0, |bandit| bandit.users_waiting())
     }
 
-    /// The number of senders whose contexts a packed bandit evaluates alone, and 0 for other bandits.
+    /// The number of senders whose contexts an encrypted bandit evaluates alone, and 0 for other bandits.
     pub fn senders_alone(&self, id: &str) -> usize {
-        let packed = self.0.bandits.find(id).ok().and_then(Served::packed);
-        packed.map_or(0, |packed| packed.senders_alone())
+        self.encrypted(id).map_or(0, |bandit| bandit.senders_alone())
+    }
+
+    fn encrypted(&self, id: &str) -> Result<Arc<PackedServed>, Error> {
+        self.0.bandits.find(id)?.encrypted(id)
     }
 
     /// The number of encrypted bandits whose keys are not loaded.
@@ -176,7 +178,7 @@ impl AppState {
     }
 
     /// The bandit, if the token in `headers` permits to change it.
-    fn find_for(&self, id: &str, headers: &HeaderMap) -> Result<Arc<dyn Served>, Error> {
+    fn find_for(&self, id: &str, headers: &HeaderMap) -> Result<Bandit, Error> {
         let bandit = self.0.bandits.find(id);
         // Bandits without keys are encrypted, and need a token too.
         bandit.and_then(|bandit| self.0.access.check(headers, bandit.kind()).map(|()| bandit))

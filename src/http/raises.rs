@@ -1,5 +1,4 @@
-//! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks and answers them. Only packed bandits have
-//! them.
+//! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them.
 
 use super::{AppState, refuse};
 use crate::bandits::{PackedServed, Reply};
@@ -20,9 +19,8 @@ pub(super) struct Wait {
     wait: u64,
 }
 
-fn packed(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<PackedServed>, Error> {
-    let bandit = state.find_for(id, headers)?;
-    bandit.packed().ok_or_else(|| Error::NotPacked { id: id.to_string() })
+fn encrypted(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<PackedServed>, Error> {
+    state.find_for(id, headers)?.encrypted(id)
 }
 
 /// Waits for tasks, and answers 204 if there was none.
@@ -32,7 +30,7 @@ pub(super) async fn wait(
     query: Result<Query<Wait>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let bandit = packed(&state, &id?.0, &headers)?;
+    let bandit = encrypted(&state, &id?.0, &headers)?;
     let Query(Wait { wait }) =
         query.map_err(|e| Error::BadJson { what: "the query of a request for tasks", why: e.body_text() })?;
     Ok(match bandit.tasks(Duration::from_secs(wait)).await? {
@@ -47,7 +45,7 @@ pub(super) async fn answer(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Reply, Error> {
-    let found = id.map_err(Error::from).and_then(|Path(id)| packed(&state, &id, request.headers()));
+    let found = id.map_err(Error::from).and_then(|Path(id)| encrypted(&state, &id, request.headers()));
     let bandit = match found {
         Ok(bandit) => bandit,
         Err(error) => return Err(refuse(request, error).await),

@@ -8,14 +8,9 @@ use crate::error::Error;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most evaluations of encrypted decisions at a time. Each uses every thread of the pool, and the second
-/// one uses threads while the first one waits.
-pub(crate) const EVALUATIONS: usize = 2;
-
 /// Admits requests to computation.
 pub(crate) struct Admission {
     requests: Arc<Semaphore>,
-    evaluations: Arc<Semaphore>,
     sizings: Arc<Semaphore>,
 }
 
@@ -23,7 +18,7 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 #[must_use = "a place is given back when it is dropped"]
 pub(crate) struct Place {
-    _permits: Vec<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// The kind of work of a request.
@@ -31,35 +26,28 @@ pub(crate) struct Place {
 pub(crate) enum Work {
     /// Work of some milliseconds.
     Short,
-    /// A decision of an encrypted bandit.
-    Evaluation,
     /// The calibration of the noise of a new policy, which takes seconds. It takes no place of other
     /// requests.
     Sizing,
 }
 
 impl Admission {
-    /// Admits at most `most` requests at a time, of which at most [`EVALUATIONS`] are evaluations.
+    /// Admits at most `most` requests at a time.
     pub(crate) fn new(most: usize) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)));
-        Admission { requests: semaphore(most), evaluations: semaphore(EVALUATIONS), sizings: semaphore(1) }
+        Admission { requests: semaphore(most), sizings: semaphore(1) }
     }
 
-    /// A place for a request. An evaluation waits for its turn. Other work is admitted at once or refused.
+    /// A place for a request, which is admitted at once or refused.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::SizingNoise`].
-    pub(crate) async fn admit(&self, work: Work) -> Result<Place, Error> {
-        if work == Work::Sizing {
-            let sizing = self.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise)?;
-            return Ok(Place { _permits: vec![sizing] });
-        }
-        let mut permits = vec![self.requests.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?];
-        if work == Work::Evaluation {
-            let turn = self.evaluations.clone().acquire_owned().await;
-            permits.push(turn.map_err(|_| Error::Broken("the evaluations were closed"))?);
-        }
-        Ok(Place { _permits: permits })
+    pub(crate) fn admit(&self, work: Work) -> Result<Place, Error> {
+        let permit = match work {
+            Work::Short => self.requests.clone().try_acquire_owned().map_err(|_| Error::Overloaded),
+            Work::Sizing => self.sizings.clone().try_acquire_owned().map_err(|_| Error::SizingNoise),
+        };
+        Ok(Place { _permit: permit? })
     }
 }
 

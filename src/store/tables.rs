@@ -3,16 +3,15 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | name | format, key id, parameter fingerprint |
-//! | `encrypted` | bandit | state of an encrypted bandit; ciphertexts by digest |
 //! | `clear` | bandit | state of a bandit with a clear policy |
 //! | `decisions` | bandit, decision | a decision that waits for feedback |
 //! | `receipts` | bandit, decision | the answer to its feedback |
 //! | `exchanges` | bandit, exchange | the answer to its batch |
 
 use super::folder;
+use super::rows::{StoredEdit, StoredRow};
 use crate::error::Error;
 use ckks::Hex;
-use helba::journal::{StoredEdit, StoredRow};
 use host::lock;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
@@ -23,7 +22,6 @@ type States = TableDefinition<'static, &'static str, &'static [u8]>;
 type Keyed = TableDefinition<'static, (&'static str, &'static [u8]), &'static [u8]>;
 
 const META: States = TableDefinition::new("meta");
-const ENCRYPTED: States = TableDefinition::new("encrypted");
 const CLEAR: States = TableDefinition::new("clear");
 const DECISIONS: Keyed = TableDefinition::new("decisions");
 const RECEIPTS: Keyed = TableDefinition::new("receipts");
@@ -53,7 +51,7 @@ struct Slot {
 /// Values before a transaction. `None` stands for a missing value.
 #[derive(Default)]
 struct Before {
-    states: Vec<(Table, String, Option<Vec<u8>>)>,
+    states: Vec<(String, Option<Vec<u8>>)>,
     rows: Vec<RowBefore>,
 }
 
@@ -72,8 +70,8 @@ impl Before {
 
     /// Writes the values back. A repetition changes nothing.
     fn restore(&self, transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
-        for (table, id, value) in &self.states {
-            let mut table = transaction.open_table(table.definition())?;
+        for (id, value) in &self.states {
+            let mut table = transaction.open_table(CLEAR)?;
             match value {
                 Some(value) => table.insert(id.as_str(), value.as_slice())?,
                 None => table.remove(id.as_str())?,
@@ -91,13 +89,6 @@ impl Before {
     }
 }
 
-/// The tables of the two kinds of bandits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Table {
-    Encrypted,
-    Clear,
-}
-
 /// The edits of one bandit in a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
@@ -113,20 +104,10 @@ pub(crate) struct Edits {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) id: String,
-    pub(crate) table: Table,
     pub(crate) state: Vec<u8>,
     pub(crate) decisions: Vec<StoredRow>,
     pub(crate) receipts: Vec<StoredRow>,
     pub(crate) exchanges: Vec<StoredRow>,
-}
-
-impl Table {
-    const fn definition(self) -> States {
-        match self {
-            Table::Encrypted => ENCRYPTED,
-            Table::Clear => CLEAR,
-        }
-    }
 }
 
 impl Tables {
@@ -163,9 +144,7 @@ impl Tables {
             if differs.is_some() {
                 return Ok(false);
             }
-            for table in [ENCRYPTED, CLEAR] {
-                transaction.open_table(table)?;
-            }
+            transaction.open_table(CLEAR)?;
             for table in ROWS {
                 transaction.open_table(table)?;
             }
@@ -205,20 +184,17 @@ impl Tables {
             let (mut decisions, mut receipts, mut exchanges) =
                 (rows(DECISIONS)?, rows(RECEIPTS)?, rows(EXCHANGES)?);
             let mut out = Vec::new();
-            for table in [Table::Encrypted, Table::Clear] {
-                for row in transaction.open_table(table.definition())?.iter()? {
-                    let (id, state) = row?;
-                    let (id, state) = (id.value().to_string(), state.value().to_vec());
-                    let of = |rows: &mut BTreeMap<_, _>| rows.remove(&id).unwrap_or_default();
-                    out.push(Stored {
-                        table,
-                        state,
-                        decisions: of(&mut decisions),
-                        receipts: of(&mut receipts),
-                        exchanges: of(&mut exchanges),
-                        id,
-                    });
-                }
+            for row in transaction.open_table(CLEAR)?.iter()? {
+                let (id, state) = row?;
+                let (id, state) = (id.value().to_string(), state.value().to_vec());
+                let of = |rows: &mut BTreeMap<_, _>| rows.remove(&id).unwrap_or_default();
+                out.push(Stored {
+                    state,
+                    decisions: of(&mut decisions),
+                    receipts: of(&mut receipts),
+                    exchanges: of(&mut exchanges),
+                    id,
+                });
             }
             Ok(out)
         };
@@ -231,12 +207,12 @@ impl Tables {
     ///
     /// # Errors
     /// [`Error::DiskFull`] and others of the disk.
-    pub(super) fn write(&self, table: Table, bandits: &[(&str, Edits)]) -> Result<(), Error> {
+    pub(super) fn write(&self, bandits: &[(&str, Edits)]) -> Result<(), Error> {
         self.transaction(|transaction, before| {
             for (id, edits) in bandits {
-                let mut states = transaction.open_table(table.definition())?;
+                let mut states = transaction.open_table(CLEAR)?;
                 let old = states.insert(*id, edits.state.as_slice())?.map(|v| v.value().to_vec());
-                before.states.push((table, id.to_string(), old));
+                before.states.push((id.to_string(), old));
                 let rows = [&edits.decisions, &edits.receipts, &edits.exchanges];
                 for (index, edits) in rows.into_iter().enumerate().filter(|(_, edits)| !edits.is_empty()) {
                     let mut table = transaction.open_table(ROWS[index])?;
@@ -260,10 +236,10 @@ impl Tables {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) fn delete(&self, table: Table, id: &str) -> Result<(), Error> {
+    pub(super) fn delete(&self, id: &str) -> Result<(), Error> {
         self.transaction(|transaction, before| {
-            let old = transaction.open_table(table.definition())?.remove(id)?.map(|v| v.value().to_vec());
-            before.states.push((table, id.into(), old));
+            let old = transaction.open_table(CLEAR)?.remove(id)?.map(|v| v.value().to_vec());
+            before.states.push((id.into(), old));
             for (index, table) in ROWS.into_iter().enumerate() {
                 let of_bandit = (id, &[][..])..(id, AFTER_ALL_KEYS);
                 transaction.open_table(table)?.retain_in(of_bandit, |(_, key), value| {

@@ -1,7 +1,6 @@
 //! Bytes that commits write, counted below the database, and the time they take.
 
-use super::{Edits, Store, Table};
-use helba::journal::Edit;
+use super::{Edit, Edits, Store};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 use std::cell::Cell;
@@ -71,7 +70,7 @@ fn with_pending(pending: u64) -> (tempfile::TempDir, Store) {
     let (store, _) = Store::open(folder.path(), None).unwrap();
     let decisions = (0..pending).map(|i| Edit { key: key(i), value: Some(vec![1; 40]) }).collect();
     let edits = Edits { state: vec![0; 300], decisions, ..Edits::default() };
-    store.tables.write(Table::Clear, &[("b", edits)]).unwrap();
+    store.commit(&[("b", edits)]).unwrap();
     (folder, store)
 }
 
@@ -79,7 +78,7 @@ fn feedback(store: &Store, number: u64) {
     let decisions = vec![Edit { key: key(number), value: None }];
     let receipts = vec![Edit { key: key(number), value: Some(vec![2; 30]) }];
     let edits = Edits { state: vec![number as u8; 300], decisions, receipts, ..Edits::default() };
-    store.tables.write(Table::Clear, &[("b", edits)]).unwrap();
+    store.commit(&[("b", edits)]).unwrap();
 }
 
 /// A feedback writes as much with 10,000 decisions that wait as with 10, up to one page for each level by
@@ -102,16 +101,16 @@ fn rows_go_with_their_bandit() {
     feedback(&store, 3);
     let other =
         Edits { exchanges: vec![Edit { key: vec![255; 10], value: Some(vec![]) }], ..Edits::default() };
-    store.commit_clear(&[("a", other)]).unwrap();
+    store.commit(&[("a", other)]).unwrap();
     let rows = |row: &super::Stored| (row.decisions.len(), row.receipts.len(), row.exchanges.len());
     let stored = store.tables.read().unwrap();
     assert_eq!(stored.iter().map(rows).collect::<Vec<_>>(), [(0, 0, 1), (9, 1, 0)]);
-    store.delete_clear("a").unwrap();
+    store.delete("a").unwrap();
     assert_eq!(store.tables.read().unwrap().iter().map(rows).collect::<Vec<_>>(), [(9, 1, 0)]);
-    store.delete_clear("b").unwrap();
+    store.delete("b").unwrap();
     assert!(store.tables.read().unwrap().is_empty());
     let (_folder, store) = (store.folder.clone(), store);
-    store.commit_clear(&[("b", Edits::default())]).unwrap();
+    store.commit(&[("b", Edits::default())]).unwrap();
     assert_eq!(store.tables.read().unwrap().iter().map(rows).collect::<Vec<_>>(), [(0, 0, 0)]);
 }
 
@@ -129,7 +128,7 @@ fn a_failed_commit_is_taken_back() {
         FAILING.set(false);
         // The control: without what follows, a restart finds the commit that was refused.
         assert_ne!(on_disk(), before);
-        store.commit_clear(&[]).unwrap();
+        store.commit(&[]).unwrap();
         assert_eq!(store.tables.read().unwrap(), before);
     };
     let edits = || {
@@ -137,8 +136,8 @@ fn a_failed_commit_is_taken_back() {
         let receipts = vec![Edit { key: key(3), value: Some(vec![9]) }];
         Edits { state: vec![8; 10], decisions, receipts, ..Edits::default() }
     };
-    failing(&|| store.commit_clear(&[("b", edits()), ("new", edits())]));
-    failing(&|| store.delete_clear("b"));
+    failing(&|| store.commit(&[("b", edits()), ("new", edits())]));
+    failing(&|| store.delete("b"));
     feedback(&store, 4);
     assert_ne!(store.tables.read().unwrap(), before);
 }
@@ -152,7 +151,7 @@ fn another_format_is_refused() {
     drop(tables);
     for _ in 0..2 {
         let refused = Store::open(folder.path(), None).err().unwrap().to_string();
-        assert!(refused.contains("has format 4, this program reads 6"), "{refused}");
+        assert!(refused.contains("has format 4, this program reads 7"), "{refused}");
     }
 }
 

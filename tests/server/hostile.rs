@@ -263,13 +263,17 @@ fn configurations_are_refused() {
         *config.pointer_mut(pointer).unwrap() = value;
         config.to_string()
     };
-    let mut unknown = good.clone();
-    unknown["surprise"] = 1.into();
+    let and = |field: &str, value: serde_json::Value| {
+        let mut config = good.clone();
+        config[field] = value;
+        config.to_string()
+    };
     let cases = [
         ("".to_string(), "EOF"),
         ("{".to_string(), "EOF"),
         ("[[[[[[".to_string(), "line 1"),
-        (unknown.to_string(), "surprise"),
+        (and("surprise", 1.into()), "surprise"),
+        (and("decisions", "single".into()), "decisions"),
         (with("/linear/d", 0.into()), "d"),
         (with("/linear/d", u64::MAX.into()), "d"),
         (with("/linear/k", u64::MAX.into()), "k"),

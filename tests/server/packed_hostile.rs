@@ -307,7 +307,6 @@ fn attack_no_model_is_shown_unless_the_creator_says_so() {
     for config in [
         BanditConfig { open_model: false, ..open.clone() },
         BanditConfig { open_model: true, ..packed(Answers::Arm) },
-        BanditConfig { open_model: true, ..BanditConfig::new(D, K) },
     ] {
         let problem = post(&config).problem();
         assert!(problem.status == 400 && problem.detail.contains("open_model"), "{problem:?}");

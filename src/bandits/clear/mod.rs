@@ -3,9 +3,8 @@
 
 mod state;
 
-use super::{BodyLimit, Listed, Reply, Served};
-use crate::error::{Error, Kind};
-use crate::jobs::Work;
+use super::{BodyLimit, Listed, Reply};
+use crate::error::Error;
 use crate::store::{Store, Stored};
 use bandit::Features;
 use host::{lock, os_rng};
@@ -29,7 +28,7 @@ const NUMBER_BYTES: usize = 32;
 const BODY_BYTES: usize = 4 << 10;
 
 /// A loaded bandit with a clear policy.
-pub(super) struct ClearBandit {
+pub(crate) struct ClearBandit {
     id: String,
     policy: String,
     parameters: Map<String, Value>,
@@ -59,7 +58,7 @@ impl New {
     /// # Errors
     /// Those of the disk.
     pub(super) fn store(self, id: String, store: Arc<Store>, hold: Duration) -> Result<ClearBandit, Error> {
-        store.commit_clear(&[(&id, self.0.created()?)])?;
+        store.commit(&[(&id, self.0.created()?)])?;
         ClearBandit::new(id, self.0, store, hold)
     }
 }
@@ -85,7 +84,7 @@ pub(super) fn load(
             change.apply();
             tracing::warn!(bandit = row.id, "restored: starts again, and its open decisions are closed");
         }
-        store.commit_clear(&edits)?;
+        store.commit(&edits)?;
     }
     let ready = |(row, state): (&Stored, _)| ClearBandit::new(row.id.clone(), state, store.clone(), hold);
     stored.iter().zip(states).map(ready).collect()
@@ -132,7 +131,7 @@ impl ClearBandit {
 
     fn store<T>(&self, change: ClearChange<'_, T>) -> Result<T, Error> {
         if let Some(edits) = change.edits()? {
-            self.store.commit_clear(&[(&self.id, edits)])?;
+            self.store.commit(&[(&self.id, edits)])?;
         }
         Ok(change.apply())
     }
@@ -177,18 +176,17 @@ impl ClearBandit {
             None => Ok(()),
         }
     }
-}
 
-impl Served for ClearBandit {
-    fn kind(&self) -> Kind {
-        Kind::Clear
-    }
-
-    fn created(&self) -> Option<Listed> {
+    /// The answer to its creation request. `None` if it was deleted.
+    pub(super) fn created(&self) -> Option<Listed> {
         lock(&self.live).as_ref().map(|state| Listed::Clear(self.created_at(state.spent())))
     }
 
-    fn view(&self) -> Result<Reply, Error> {
+    /// Its public state.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBandit`] after it was deleted.
+    pub(super) fn view(&self) -> Result<Reply, Error> {
         let live = lock(&self.live);
         let state = live.as_ref().ok_or_else(|| self.deleted())?;
         Reply::json(&PolicyView {
@@ -202,18 +200,18 @@ impl Served for ClearBandit {
         })
     }
 
-    fn decision_body(&self) -> BodyLimit {
+    /// The longest body of a decision request.
+    pub(super) fn decision_body(&self) -> BodyLimit {
         let values = self.config.profile().shape().map_or(0, |(d, k)| d * k);
         BodyLimit { bytes: BODY_BYTES + values * NUMBER_BYTES, content: Content::Json }
     }
 
-    fn decision_work(&self) -> Work {
-        Work::Short
-    }
-
-    /// Returns the decision that still waits for its feedback, or else a new one. Only a new one changes the
-    /// bandit.
-    fn decide(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+    /// Returns the decision that still waits for its feedback, or else a new one, which is then durable. Only
+    /// a new one changes the bandit.
+    ///
+    /// # Errors
+    /// Those of the message, of the policy and of the disk.
+    pub(crate) fn decide(&self, body: Body) -> Result<Reply, Error> {
         let request =
             if body.is_empty() { DecideRequest::default() } else { json("a decision request", &body)? };
         let context = self.context(request)?;
@@ -235,7 +233,11 @@ impl Served for ClearBandit {
         Reply::json(&Decided { decision: id.to_string(), round, arm, published, awaited, privacy })
     }
 
-    fn feedback_body(&self) -> Result<BodyLimit, Error> {
+    /// The longest body of a feedback.
+    ///
+    /// # Errors
+    /// [`Error::TakesBatches`].
+    pub(super) fn feedback_body(&self) -> Result<BodyLimit, Error> {
         if self.config.profile().feedback == FeedbackKind::Batch {
             return Err(Error::TakesBatches { id: self.id.clone() });
         }
@@ -243,7 +245,11 @@ impl Served for ClearBandit {
         Ok(BodyLimit { bytes: BODY_BYTES + rewards * NUMBER_BYTES, content: Content::Json })
     }
 
-    fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+    /// Counts a feedback, which is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub(crate) fn feedback(&self, decision: DecisionId, body: Body) -> Result<Reply, Error> {
         let feedback: ClearFeedback = json("a feedback", &body)?;
         self.check(&feedback)?;
         let mut rng = os_rng()?;
@@ -252,14 +258,22 @@ impl Served for ClearBandit {
         Reply::json(&self.counted(decision.to_string(), answer))
     }
 
-    fn batch_body(&self) -> Result<BodyLimit, Error> {
+    /// The longest body of an intermediary's batch.
+    ///
+    /// # Errors
+    /// [`Error::TakesFeedback`].
+    pub(crate) fn batch_body(&self) -> Result<BodyLimit, Error> {
         if self.config.profile().feedback != FeedbackKind::Batch {
             return Err(Error::TakesFeedback { id: self.id.clone() });
         }
         Ok(BodyLimit { bytes: MAX_CLEAR_BYTES, content: Content::Json })
     }
 
-    fn receive(self: Arc<Self>, body: Body) -> Result<Reply, Error> {
+    /// Counts an intermediary's batch, which is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub(crate) fn receive(&self, body: Body) -> Result<Reply, Error> {
         let batch = seeded(SummedBatch::of(self.config.profile().labels), "a shuffled batch", &body)?;
         drop(body);
         let mut rng = os_rng()?;
@@ -268,12 +282,16 @@ impl Served for ClearBandit {
         Reply::json(&self.counted(batch.exchange.to_string(), answer))
     }
 
-    fn delete(&self) -> Result<(), Error> {
+    /// Deletes it from the store.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBandit`], and those of the disk.
+    pub(super) fn delete(&self) -> Result<(), Error> {
         let mut live = lock(&self.live);
         if live.is_none() {
             return Err(self.deleted());
         }
-        self.store.delete_clear(&self.id)?;
+        self.store.delete(&self.id)?;
         *live = None;
         Ok(())
     }

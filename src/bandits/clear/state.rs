@@ -5,9 +5,8 @@
 //! state of the policy, and only the rows that are written or removed.
 
 use crate::error::Error;
-use crate::store::{Edits, Stored};
+use crate::store::{Edit, Edits, Numbered, Recent, Stored, StoredRow, encode};
 use bandit::Features;
-use helba::journal::{self, Edit, Numbered, Recent};
 use policies::{PolicyConfig, PolicyState, Profile};
 use privacy::PrivacyStatement;
 use privacy::accountant::{Accountant, Cost};
@@ -147,9 +146,9 @@ impl<T> ClearChange<'_, T> {
         let Some(core) = &self.core else { return Ok(None) };
         Ok(Some(Edits {
             state: core.to_bytes()?,
-            decisions: journal::encode(&self.rows.open)?,
-            receipts: journal::encode(&self.rows.receipts)?,
-            exchanges: journal::encode(&self.rows.exchanges)?,
+            decisions: encode(&self.rows.open)?,
+            receipts: encode(&self.rows.receipts)?,
+            exchanges: encode(&self.rows.exchanges)?,
         }))
     }
 }
@@ -236,22 +235,21 @@ impl ClearState {
 
     fn from_parts(
         state: &[u8],
-        decisions: &[journal::StoredRow],
-        receipts: &[journal::StoredRow],
-        exchanges: &[journal::StoredRow],
+        decisions: &[StoredRow],
+        receipts: &[StoredRow],
+        exchanges: &[StoredRow],
     ) -> Result<Self, String> {
         let (core, rest) = postcard::take_from_bytes::<Core>(state).map_err(|e| e.to_string())?;
         if !rest.is_empty() {
             return Err(format!("{} bytes after its end", rest.len()));
         }
-        let why = |error: helba::Error| error.to_string();
-        let open = Recent::read(remembered(&core.profile()), decisions).map_err(why)?;
+        let open = Recent::read(remembered(&core.profile()), decisions)?;
         core.check(open.iter().map(|(_, open)| open))?;
         Ok(ClearState {
             core,
             open,
-            receipts: Recent::read(REMEMBERED, receipts).map_err(why)?,
-            exchanges: Recent::read(REMEMBERED, exchanges).map_err(why)?,
+            receipts: Recent::read(REMEMBERED, receipts)?,
+            exchanges: Recent::read(REMEMBERED, exchanges)?,
         })
     }
 
@@ -513,9 +511,7 @@ fn alias_tag(base: DecisionId, id: DecisionId) -> [u8; 8] {
 mod tests {
     use super::*;
     use crate::policy::cards;
-    use crate::store::Table;
     use bandit::stochastic::AnytimeLazyUcb;
-    use helba::journal::StoredRow;
     use privacy::laplace::GridLaplace;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha20Rng;
@@ -530,7 +526,6 @@ mod tests {
         }
         Stored {
             id: String::new(),
-            table: Table::Clear,
             state: bandit.core.to_bytes().unwrap(),
             decisions: rows(&bandit.open),
             receipts: rows(&bandit.receipts),
@@ -935,7 +930,8 @@ mod tests {
             let change = bandit.feedback(first, &feedback, &statement, &mut rng).unwrap();
             let edits = change.edits().unwrap().unwrap();
             let rows = [edits.decisions, edits.receipts, edits.exchanges].concat();
-            let bytes = |row: &journal::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
+            let bytes =
+                |row: &crate::store::StoredEdit| row.key.len() + row.value.as_ref().map_or(0, Vec::len);
             (rows.iter().map(bytes).sum::<usize>(), edits.state.len())
         };
         let ((few, state), (many, after)) = (bytes(10), bytes(REMEMBERED));

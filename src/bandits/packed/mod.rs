@@ -12,11 +12,13 @@ mod pace;
 mod pool;
 mod senders;
 mod state;
+#[cfg(test)]
+mod tests;
 mod trace;
 
-use super::{BodyLimit, Listed, Reply, Served};
-use crate::error::{Error, Kind};
-use crate::jobs::{Updates, Work};
+use super::{BodyLimit, Listed, Reply};
+use crate::error::Error;
+use crate::jobs::Updates;
 use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
@@ -143,6 +145,50 @@ impl PackedServed {
 
     fn deleted(&self) -> Error {
         Error::UnknownBandit { id: self.created.id.clone() }
+    }
+
+    /// The answer to its creation request.
+    pub(super) fn created(&self) -> Listed {
+        Listed::Encrypted(Box::new(self.created.clone()))
+    }
+
+    /// Its public state.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] if it cannot be serialised.
+    pub(super) fn view(&self) -> Result<Reply, Error> {
+        let live = lock(&self.live);
+        let round = live.round;
+        let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
+        let status = live.bandit.status(round, waiting);
+        drop(live);
+        Reply::json(&PackedView { created: self.created.clone(), status })
+    }
+
+    /// Deletes it from the disk, and ends what waits.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBandit`], and those of the disk.
+    pub(super) fn delete(&self) -> Result<(), Error> {
+        let alone = lock(&self.snapshots);
+        let mut live = lock(&self.live);
+        if live.deleted {
+            return Err(self.deleted());
+        }
+        live.delete()?;
+        drop((live, alone));
+        self.end_all();
+        Ok(())
+    }
+
+    /// The longest body of a decision request.
+    pub(super) fn decision_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
+    }
+
+    /// The longest body of a feedback.
+    pub(super) fn feedback_body(&self) -> BodyLimit {
+        BodyLimit { bytes: self.limits.feedback(), content: Content::Binary }
     }
 
     /// The longest body of raises.
@@ -417,6 +463,8 @@ impl PackedServed {
             // Another turn may have computed it.
             let Ok(Some(update)) = inputs else { return };
             let began = Instant::now();
+            #[cfg(test)]
+            let _counted = tests::Counted::new();
             match rayon::scope(|_| update.run(&served.shared.engine)) {
                 Ok(masked) => lock(&served.live).bandit.updated(&update, masked),
                 Err(error) => {
@@ -456,69 +504,6 @@ impl PackedServed {
 enum Scored {
     Answered(PackedReply),
     Waits(Receiver<Outcome>),
-}
-
-impl Served for PackedServed {
-    fn kind(&self) -> Kind {
-        Kind::Encrypted
-    }
-
-    fn created(&self) -> Option<Listed> {
-        Some(Listed::Packed(self.created.clone()))
-    }
-
-    fn view(&self) -> Result<Reply, Error> {
-        let live = lock(&self.live);
-        let round = live.round;
-        let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
-        let status = live.bandit.status(round, waiting);
-        drop(live);
-        Reply::json(&PackedView { created: self.created.clone(), status })
-    }
-
-    fn decision_body(&self) -> BodyLimit {
-        BodyLimit { bytes: self.limits.contexts, content: Content::Binary }
-    }
-
-    fn decision_work(&self) -> Work {
-        Work::Short
-    }
-
-    fn decide(self: Arc<Self>, _: Body) -> Result<Reply, Error> {
-        Err(Error::Broken("a packed decision on a thread for blocking work"))
-    }
-
-    fn packed(self: Arc<Self>) -> Option<Arc<PackedServed>> {
-        Some(self)
-    }
-
-    fn feedback_body(&self) -> Result<BodyLimit, Error> {
-        Ok(BodyLimit { bytes: self.limits.feedback(), content: Content::Binary })
-    }
-
-    fn feedback(self: Arc<Self>, _: DecisionId, _: Body) -> Result<Reply, Error> {
-        Err(Error::Broken("a packed feedback on a thread for blocking work"))
-    }
-
-    fn batch_body(&self) -> Result<BodyLimit, Error> {
-        Err(Error::TakesFeedback { id: self.created.id.clone() })
-    }
-
-    fn receive(self: Arc<Self>, _: Body) -> Result<Reply, Error> {
-        Err(Error::TakesFeedback { id: self.created.id.clone() })
-    }
-
-    fn delete(&self) -> Result<(), Error> {
-        let alone = lock(&self.snapshots);
-        let mut live = lock(&self.live);
-        if live.deleted {
-            return Err(self.deleted());
-        }
-        live.delete()?;
-        drop((live, alone));
-        self.end_all();
-        Ok(())
-    }
 }
 
 /// The packed bandits in the folder of `shared`.

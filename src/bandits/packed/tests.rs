@@ -1,0 +1,113 @@
+//! Batch updates of many bandits.
+
+use super::PackedServed;
+use crate::bandits::{Bandits, Listed, Room, Stages};
+use ckks::Ciphertext;
+use helba::packed::{Applied, Event};
+use host::lock;
+use protocol::{Answers, BanditConfig, Decisions, Shape};
+use rand::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+use user_client::Device;
+use wire::PublicBundle;
+
+/// Updates that run in this process, and the most that ever did.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) struct Counted;
+
+impl Counted {
+    pub(super) fn new() -> Self {
+        MOST.fetch_max(NOW.fetch_add(1, SeqCst) + 1, SeqCst);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        NOW.fetch_sub(1, SeqCst);
+    }
+}
+
+fn keys() -> (PublicBundle, Device) {
+    let request = keygen::Request { shape: Shape::for_problem(2, 2), toy: true, created: 0 };
+    let (mut public, mut secret, mut rng) = (Vec::new(), Vec::new(), ChaCha20Rng::seed_from_u64(1));
+    keygen::generate(request, &mut public, &mut secret, &mut rng, |_, _| ()).unwrap();
+    (PublicBundle::read(&public[..]).unwrap(), Device::read(&secret[..]).unwrap())
+}
+
+fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
+    let room = Room { most: 64, clear_is_open: true, hold: Duration::ZERO };
+    let stages = Stages::new(&crate::Settings::default()).unwrap();
+    Bandits::open(Some(bundle.clone()), folder, room, stages, false, false).unwrap()
+}
+
+/// A bandit whose first batch has just been raised, kept and stored as if the raise had come now.
+fn insert_due(bandits: &Bandits, device: &Device) -> Arc<PackedServed> {
+    let mut config = BanditConfig {
+        decisions: Decisions::Packed,
+        answers: Answers::Scores,
+        open_model: true,
+        ..BanditConfig::new(2, 2)
+    };
+    config.linear.schedule = bandit::Schedule::EveryRound;
+    let (id, Listed::Encrypted(created)) = bandits.create_encrypted(config).unwrap() else {
+        panic!("a policy in the clear")
+    };
+    let due = bandits.find(&id).unwrap().encrypted(&id).unwrap();
+    let (engine, mut rng) = (&due.shared.engine, ChaCha20Rng::seed_from_u64(2));
+    let frame = device.join(&created).unwrap().feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
+    let round = lock(&due.live).take_rounds(engine, 1).unwrap();
+    due.change(&Event::Feedback { round, frame }).unwrap();
+    let task = lock(&due.live).bandit.task().unwrap().id;
+    let deep = engine.deep();
+    let raised = Ciphertext::zero(deep.params(), created.packed.statistics_level);
+    let frame = ckks::write_ciphertext(deep.params(), deep.key_id(), &raised);
+    assert_eq!(due.change(&Event::Raised { task, frame }).unwrap(), Applied::UpdateDue);
+    due
+}
+
+/// Waits until the updates of all have ended, and returns the most that ran at once.
+async fn worked_off(due: &[Arc<PackedServed>]) -> usize {
+    let refreshing = |bandit: &Arc<PackedServed>| lock(&bandit.live).bandit.status(0, 0).refresh_due;
+    while !due.iter().all(refreshing) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    MOST.load(SeqCst)
+}
+
+/// However many batch updates are due, one runs at a time: when their sums are raised at once, and at a
+/// start. With more permits they run side by side, which the counter shows.
+#[test]
+fn attack_updates_due_at_once_run_one_after_the_other() {
+    const DUE: usize = 5;
+    let (bundle, device) = keys();
+    let [folder, other, third] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let bandits = open(folder.path(), &bundle);
+        (0..DUE).for_each(|_| drop(insert_due(&bandits, &device)));
+        // None was started: they are due at the next start.
+        drop(bandits);
+        MOST.store(0, SeqCst);
+        let bandits = open(folder.path(), &bundle);
+        let due: Vec<_> = bandits.loaded().into_iter().map(|bandit| bandit.encrypted("").unwrap()).collect();
+        assert_eq!(due.len(), DUE);
+        assert_eq!(worked_off(&due).await, 1, "at the start");
+
+        for (folder, more, many) in [(other, 0, false), (third, DUE, true)] {
+            let bandits = open(folder.path(), &bundle);
+            let due: Vec<_> = (0..DUE).map(|_| insert_due(&bandits, &device)).collect();
+            due[0].shared.updates.allow_more(more);
+            MOST.store(0, SeqCst);
+            due.iter().for_each(PackedServed::update_if_due);
+            let most = worked_off(&due).await;
+            assert_eq!(most > 1, many, "{most} at once, with {} permits", 1 + more);
+        }
+    });
+}
