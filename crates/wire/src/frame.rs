@@ -23,15 +23,29 @@ pub(crate) const fn overhead(blobs: usize) -> usize {
     MAGIC.len() + LENGTH_BYTES + MAX_HEADER_BYTES + blobs * LENGTH_BYTES
 }
 
-/// The kind of a message, which starts its header, so that no message is read as another.
+/// The kind of a message, whose number starts its header, so that no message is read as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "u8", try_from = "u8")]
 pub(crate) enum Kind {
-    Decision,
-    Feedback,
-    PackedReply,
-    Raises,
-    PackedFeedback,
-    AskAgain,
+    PackedReply = 2,
+    Raises = 3,
+    PackedFeedback = 4,
+    AskAgain = 5,
+}
+
+impl From<Kind> for u8 {
+    fn from(kind: Kind) -> u8 {
+        kind as u8
+    }
+}
+
+impl TryFrom<u8> for Kind {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        let kinds = [Kind::PackedReply, Kind::Raises, Kind::PackedFeedback, Kind::AskAgain];
+        kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
+    }
 }
 
 pub(crate) fn write<H: Serialize>(kind: Kind, header: &H, blobs: &[&[u8]]) -> Vec<u8> {

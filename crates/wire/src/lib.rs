@@ -4,24 +4,20 @@
 //! checks. No type of this crate is a secret key: a [`SecretBundle`] contains the frame of one, which
 //! `ckks-secret` reads.
 //!
-//! Readers check every length against [`Limits`] before they allocate memory, and refuse bytes after the last
+//! Readers check every length against [`PackedLimits`] before they allocate memory, and refuse bytes after the last
 //! part.
 
-mod action;
 mod bundle;
 mod clear;
 mod error;
-mod feedback;
 mod frame;
 mod json;
-mod limits;
 mod packed;
 mod problem;
 mod public;
 mod secret;
 mod token;
 
-pub use action::DecideReply;
 pub use bundle::{
     AnswersManifest, BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, Manifest, SECURITY_TABLE,
     ScoresManifest,
@@ -31,10 +27,8 @@ pub use clear::{
     PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
 };
 pub use error::Error;
-pub use feedback::FeedbackRequest;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
-pub use json::{BanditView, Created, MAX_JSON_BYTES, OCTET_STREAM};
-pub use limits::Limits;
+pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use packed::{
     AskAgain, PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply, PackedView,
     RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion,

@@ -55,6 +55,8 @@ fn one_message_is_not_taken_for_another() {
                 Err(other) => panic!("{sent} as {reader}: {other:?}"),
             }
         }
+        // The number of the kind is part of the format.
+        assert_eq!(bytes[8], [2, 3, 4, 5][sent]);
         let mut bytes = bytes.clone();
         bytes[3] = b'1';
         assert!(matches!(read(&bytes)[sent], Err(Error::Version { .. })));
