@@ -59,7 +59,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     if client.shows_token() {
         log(&format!("the access token is sent to {} without encryption: use https", client.server()));
     }
-    let options = RaiserOptions { bandits: bandits.into_iter().collect(), waiting: waiting.into() };
+    let bandits = bandits.into_iter().collect();
+    let options = RaiserOptions { bandits, waiting: waiting.into(), ..RaiserOptions::default() };
     let stop = Stop::default();
     let raiser = Raiser::new(client, device, options, stop.clone(), os_rng()?, log);
     until_signal(stop, move || raiser.run())?;

@@ -25,8 +25,6 @@ use wire::PackedCreated;
 pub const MOST_BANDITS: usize = 64;
 /// The most requests of a raiser that wait for tasks of one bandit.
 pub const MOST_WAITING: usize = 8;
-/// The time between two looks for new bandits.
-const RESCAN: Duration = Duration::from_secs(10);
 /// Seconds for which a request waits for a task.
 const WAIT: u64 = 30;
 /// The least time between two requests without a task.
@@ -46,6 +44,15 @@ pub struct RaiserOptions {
     /// The number of requests that wait for tasks of each bandit, from 1 to [`MOST_WAITING`]. Each answers
     /// one task at a time. With two, one waits while the other answers, so that no device is asked.
     pub waiting: usize,
+    /// The time between two looks for new bandits.
+    pub rescan: Duration,
+}
+
+impl Default for RaiserOptions {
+    /// All bandits, two requests for each, and a look for new ones every ten seconds.
+    fn default() -> Self {
+        RaiserOptions { bandits: BTreeSet::new(), waiting: 2, rescan: Duration::from_secs(10) }
+    }
 }
 
 /// Answers tasks until it is stopped.
@@ -82,9 +89,8 @@ impl Raiser {
     }
 
     /// Checks that the server has the keys of this raiser, and answers the tasks of its bandits. Returns
-    /// after
-    /// [`Stop::stop`], when every answer that was begun has been sent, but after 10 s at the latest. A server
-    /// that cannot be reached is asked again, with growing pauses.
+    /// after [`Stop::stop`], when every answer that was begun has been sent, but after 10 s at the latest. A
+    /// server that cannot be reached is asked again, with growing pauses.
     ///
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::NoScoreKeys`] for a server with other keys or parameters;
@@ -113,7 +119,7 @@ impl Raiser {
         loop {
             let Some(found) = shared.patiently(|| self.find())? else { return Ok(()) };
             self.serve(found);
-            if shared.stop.wait(RESCAN) {
+            if shared.stop.wait(self.options.rescan) {
                 return Ok(());
             }
         }

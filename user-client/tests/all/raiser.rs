@@ -25,7 +25,8 @@ impl Running {
         let (stop, log) = (Stop::default(), Arc::new(Mutex::new(Vec::new())));
         let lines = log.clone();
         let write = move |line: &str| lines.lock().unwrap().push(line.to_string());
-        let options = RaiserOptions { bandits, waiting: 2 };
+        let rescan = Duration::from_millis(200);
+        let options = RaiserOptions { bandits, rescan, ..RaiserOptions::default() };
         let raiser = Raiser::new(client, device, options, stop.clone(), rng(8), write);
         Running { stop, thread: std::thread::spawn(move || raiser.run()), log }
     }
@@ -76,12 +77,13 @@ fn play(device: &PackedDevice, client: &Client, rounds: u64, seed: u64) -> usize
 fn a_raiser_answers_for_devices() {
     let server = Server::start("127.0.0.1:0");
     let (device, client) = (server.device(), server.client());
+    let alone = server.create(Answers::Arm);
+    assert!(play(&device.join(&alone).unwrap(), &client, 1, 1) > 1_000, "the device raised");
     let raiser = Running::start(&server.url(), server.device(), &[]);
     raiser.expect("raising for");
-    // A bandit that comes later is found. Until then its device raises.
+    // A bandit that comes later is found.
     let created = server.create(Answers::Arm);
     let joined = device.join(&created).unwrap();
-    assert!(play(&joined, &client, 1, 1) > 1_000, "the device raised");
     eventually("the raiser finds the bandit", || {
         play(&joined, &client, 1, 2);
         raiser.has("scores raised")
@@ -229,7 +231,7 @@ fn a_raiser_with_an_unknown_token_stops() {
     let token = Device::read(&other_keys().1[..]).unwrap().token().clone();
     for bandits in [BTreeSet::new(), BTreeSet::from([created.id.clone()])] {
         let client = Client::new(&server.url()).unwrap().with_token(token.clone());
-        let options = RaiserOptions { bandits, waiting: 1 };
+        let options = RaiserOptions { bandits, waiting: 1, ..RaiserOptions::default() };
         let raiser = Raiser::new(client, server.device(), options, Stop::default(), rng(8), |_| ());
         let error = raiser.run().unwrap_err();
         assert!(matches!(&error, Error::Refused(problem) if problem.status == 401), "{error}");
