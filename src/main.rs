@@ -46,8 +46,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Replays the logs of encrypted bandits, and says whether each agrees with its snapshot. The server must be
-    /// stopped. Nothing is changed. Fails if a bandit does not agree.
+    /// Replays the logs of encrypted bandits, and says whether each agrees with its snapshot. The server must
+    /// be stopped. Nothing is changed. Fails if a bandit does not agree.
     Audit {
         /// Public key bundle of the server.
         #[arg(long, value_name = "FILE")]
@@ -107,15 +107,16 @@ struct Arguments {
     /// The most users who wait for encrypted decisions. Further ones are answered 503.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_waiting)]
     max_waiting: usize,
-    /// Seconds after which encrypted decisions are answered 503 if no holder of the key has raised their scores.
+    /// Seconds after which encrypted decisions are answered 503 if no holder of the key has raised their
+    /// scores.
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().raise_timeout.as_secs())]
     raise_timeout: u64,
     /// Memory for contexts of encrypted decisions, so that evaluations can be repeated whose users ask again.
     /// Evaluations whose contexts do not fit are not repeated.
     #[arg(long, value_name = "MIB", default_value_t = Settings::default().context_memory >> 20)]
     max_context_memory: usize,
-    /// Keeps the whole logs of encrypted bandits that are created from now on, so that `audit` can replay them.
-    /// Without it, records are removed once a snapshot contains them.
+    /// Keeps the whole logs of encrypted bandits that are created from now on, so that `audit` can replay
+    /// them. Without it, records are removed once a snapshot contains them.
     #[arg(long)]
     keep_log: bool,
     /// Host name of this server, such as that of its proxy. It may be given several times. Requests for

@@ -4,8 +4,8 @@
 //! checks. No type of this crate is a secret key: a [`SecretBundle`] contains the frame of one, which
 //! `ckks-secret` reads.
 //!
-//! Readers check every length against [`PackedLimits`] before they allocate memory, and refuse bytes after the
-//! last part.
+//! Readers check every length against [`PackedLimits`] before they allocate memory, and refuse bytes after
+//! the last part.
 
 mod bundle;
 mod clear;
