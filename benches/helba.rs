@@ -5,32 +5,40 @@
 
 mod support;
 
+use bandit::Schedule;
 use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, Evaluator, Plaintext};
 use criterion::{Criterion, criterion_group, criterion_main};
-use helba::score::ScoreInputs;
-use helba::{Bandit, Engine, Feedback, Scalars, compare, refresh, score};
+use helba::packed::circuit::PackedCircuit;
+use helba::packed::{Event, PackedBandit, PackedEngine};
+use helba::{Engine, Scalars, refresh};
 use num_complex::Complex64;
-use protocol::{BanditConfig, KeyPlan, Layout, Shape};
+use protocol::{BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
 use rand::RngExt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use support::{Bench, Fact};
-use testkit::Party;
+use testkit::{Party, ScoresParty};
 
-/// A key pair, and the server that computes under it.
+/// A key pair of both rings, and the server that computes under it.
 struct Pair {
     party: Party,
-    engine: Engine,
+    scores: ScoresParty,
+    engine: PackedEngine,
     evaluator: Evaluator,
 }
 
 impl Pair {
     fn new(shape: Shape) -> Result<Self, helba::Error> {
-        let party = Party::for_plan(&KeyPlan::new(shape, false)?, 1)?;
+        let plan = KeyPlan::new(shape, false)?;
+        let mut party = Party::for_plan(&plan, 1)?;
+        let scores = ScoresParty::generate(plan.scores, &mut party.rng)?;
+        let switch = testkit::ring_switch(&party.secret, &scores.secret, &plan.answers, &mut party.rng);
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
-        let engine = Engine::new(params, public, id, shape, party.keys.clone())?;
-        Ok(Pair { evaluator: party.evaluator(), party, engine })
+        let deep = Engine::new(params, public, id, shape, party.keys.clone())?;
+        let (params, public, id) = (scores.params.clone(), scores.public.clone(), scores.key_id());
+        let engine = PackedEngine::new(deep, plan.scores, params, public, id, scores.keys.clone(), switch)?;
+        Ok(Pair { evaluator: party.evaluator(), party, scores, engine })
     }
 
     fn bits(&self, ct: &Ciphertext, want: &[Complex64]) -> Fact {
@@ -38,15 +46,22 @@ impl Pair {
     }
 }
 
+/// The defaults, under a schedule that ends a batch with every feedback, so that there is an update to
+/// measure. As many may be outstanding as the default's batches have, for which its iteration has as many
+/// steps.
+fn config(d: usize, k: usize) -> BanditConfig {
+    let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+    if let Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } = config.linear.schedule {
+        config.unanswered = config.unanswered.max(rounds);
+    }
+    config.linear.schedule = Schedule::EveryRound;
+    config
+}
+
 fn timed<T>(f: impl FnOnce() -> T) -> Duration {
     let start = Instant::now();
     black_box(f());
     start.elapsed()
-}
-
-/// Unit vectors that differ from arm to arm.
-fn contexts(d: usize, k: usize) -> Vec<Vec<f64>> {
-    (0..k).map(|a| (0..d).map(|i| f64::from(u8::from(i == a % d))).collect()).collect()
 }
 
 fn steps(c: &mut Criterion) {
@@ -64,35 +79,32 @@ fn steps(c: &mut Criterion) {
     }
 }
 
-/// The parts of a decision, one by one.
+/// The steps of a full evaluation, one by one, and as a whole.
 fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
-    let shape = Shape::for_problem(d, k);
-    let config = BanditConfig::new(d, k);
-    let plan = config.plan(&pair.party.params, shape).expect("defaults fit");
-    let layout = Layout::new(&config, &plan);
-    let slots = shape.decision_slots();
+    let (shape, config) = (Shape::for_problem(d, k), config(d, k));
+    let plan = config.packed_plan(&pair.party.params, shape, pair.engine.ring()).expect("defaults fit");
+    let slots = pair.party.params.max_slots();
     let clear = Clear::new(slots).expect("a power of two");
     let alg = Encrypted::new(pair.evaluator.clone(), slots).expect("the slots fit");
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let inputs = ScoreInputs::new(&config, Scalars::new(&config, 1, 0), shape);
-    let rows = layout.contexts(&contexts(d, k)).expect("unit vectors");
-    // A = I/2 and ω between −½ and ½, so that there is something to tell apart.
-    let square = shape.dim * shape.dim;
-    let mut model = vec![Complex64::ZERO; plan.model_slots];
-    (0..shape.dim).for_each(|i| {
-        model[i * shape.dim + i].re = 0.5;
-        model[square + i].re = i as f64 / shape.dim as f64 - 0.5;
-    });
-    let (top, level) = (plan.model_level, plan.context_level);
-    let x = pair.party.encrypt(&rows, level);
-    let m = pair.party.encrypt(&model, top);
-    let clear_x = clear.fresh(&rows, level).expect("its slots");
-    let clear_m = clear.fresh(&model, top).expect("its slots");
-    let index = score::optimistic_index(&alg, &inputs, &x, &m).expect("keys are there");
-    let clear_index = score::optimistic_index(&clear, &inputs, &clear_x, &clear_m).expect("levels are there");
+    let scalars = Scalars::new(&config, 1, 0);
+    let circuit = PackedCircuit::new(&config, scalars, shape, slots).expect("defaults fit");
+    let (count, users) = (shape.arm_slots, slots / shape.user_slots());
+    let mut scores = vec![Complex64::ZERO; slots];
+    for (at, slot) in scores.iter_mut().step_by(count).enumerate() {
+        if at / users < k {
+            let [z, u] = [pair.party.rng.random_range(0.0..0.9), pair.party.rng.random_range(-0.9..0.9)];
+            *slot = Complex64::new(z, u) * circuit.factor(0);
+        }
+    }
+    let level = plan.scores_level;
+    let raised = pair.party.encrypt(&scores, level);
+    let clear_raised = clear.fresh(&scores, level).expect("its slots");
+    let index = circuit.index(&alg, &raised).expect("keys are there");
+    let clear_index = circuit.index(&clear, &clear_raised).expect("levels are there");
     let fact = pair.bits(&index, clear_index.values());
-    bench.time(&id("score", level), true, fact, || timed(|| score::optimistic_index(&alg, &inputs, &x, &m)));
+    bench.time(&id("index", level), true, fact, || timed(|| circuit.index(&alg, &raised)));
 
     let unit: Vec<Complex64> =
         (0..slots).map(|_| (2.0 * pair.party.rng.random::<f64>() - 1.0).into()).collect();
@@ -111,7 +123,7 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     ];
     for (name, kind) in kinds {
         let kind = kind.expect("a built-in comparison");
-        if kind.depth() > top {
+        if kind.depth() > pair.party.params.max_level() {
             continue;
         }
         let u = pair.party.encrypt(&unit, index.level().max(kind.depth()));
@@ -120,73 +132,78 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
         bench.time(&id(name, u.level()), true, fact, || timed(|| kind.indicator(&alg, &u)));
     }
 
-    let argmax = compare::argmax(&config, shape).expect("a comparison");
-    let wins = |ct: &Ciphertext| argmax.products(&alg, ct);
-    let clear_wins = argmax.products(&clear, &clear_index).expect("levels are there");
+    let wins = |ct: &Ciphertext| circuit.argmax().products(&alg, ct);
+    let clear_wins = circuit.argmax().products(&clear, &clear_index).expect("levels are there");
     let fact = pair.bits(&wins(&index).expect("keys are there"), clear_wins.values());
     bench.time(&id("argmax", alg.level(&index)), true, fact, || timed(|| wins(&index)));
+
+    let mut rng = pair.party.rng.clone();
+    let mut evaluate = || {
+        let products = circuit.products(&alg, &raised).expect("keys are there");
+        pair.engine.fold(plan.users, products, &mut rng).expect("keys are there")
+    };
+    let evaluated = evaluate();
+    bench.time(&id("evaluate", level), true, Fact::default(), || timed(&mut evaluate));
+    let mut rng = pair.party.rng.clone();
+    let answers = pair.engine.answer_params();
+    let bytes = Fact::bytes(ckks::ciphertext_bytes(answers, plan.answer_level, false));
+    bench.time(&id("answer", plan.answer_level + 1), true, bytes, || {
+        timed(|| pair.engine.answer(&evaluated, plan.users - 1, &mut rng).expect("a user"))
+    });
 }
 
-/// What a server is asked to do.
+/// What a server does once a user, once a feedback and once a batch.
 fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
-    // Every feedback ends a batch, so that there is an update to measure. As many may be outstanding as the
-    // default's batches have, for which its iteration has as many steps.
-    let mut config = BanditConfig::new(d, k);
-    if let bandit::Schedule::Every { rounds } | bandit::Schedule::GrowthOrEvery { rounds } =
-        config.linear.schedule
-    {
-        config.unanswered = config.unanswered.max(rounds);
-    }
-    config.linear.schedule = bandit::Schedule::EveryRound;
-    let mut bandit = Bandit::create(&pair.engine, config.clone()).expect("defaults fit");
+    let config = config(d, k);
+    let mut bandit = PackedBandit::create(&pair.engine, config.clone(), [1; 32]).expect("defaults fit");
     let plan = bandit.plan().clone();
-    let default =
-        BanditConfig::new(d, k).plan(&pair.party.params, Shape::for_problem(d, k)).expect("defaults fit");
-    assert_eq!(plan.newton_steps, default.newton_steps, "the update that is timed is the default's");
-    let layout = Layout::new(&config, &plan);
-    let rows = contexts(d, k);
+    let default = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+    let default = default.packed_plan(&pair.party.params, Shape::for_problem(d, k), pair.engine.ring());
+    let steps = default.expect("defaults fit").newton_steps;
+    assert_eq!(plan.newton_steps, steps, "the update that is timed is the default's");
+    let exchanges = bandit.exchanges().clone();
+    let (layout, small) = (&exchanges.layout, &pair.scores);
+    // Unit vectors that differ from arm to arm.
+    let rows: Vec<Vec<f64>> =
+        (0..k).map(|a| (0..d).map(|i| f64::from(u8::from(i == a % d))).collect()).collect();
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let ct = pair.party.encrypt(&layout.contexts(&rows).expect("unit vectors"), plan.context_level);
-    let mut rng = pair.party.rng.clone();
-    let mut decide = || {
-        let inputs = bandit.begin_decision();
-        let start = Instant::now();
-        let output = pair.engine.decide(inputs, &ct, &mut rng).expect("keys are there");
-        (start.elapsed(), output)
-    };
-    let action = decide().1.action;
-    let bytes = Fact::bytes(ckks::ciphertext_bytes(&pair.party.params, action.level(), false));
-    bench.time(&id("decide", plan.context_level), true, bytes, || decide().0);
+    let contexts = layout.contexts(&rows).expect("unit vectors");
+    let contexts = small.encrypt(&contexts, LOG_FACTOR, &mut pair.party.rng);
+    let bytes = Fact::bytes(contexts.to_bytes(&small.secret, small.key_id()).len());
+    let (contexts, model) = (contexts.expand(&small.secret), bandit.scores_model().clone());
+    let top = small.params.max_level();
+    bench.time(&id("score", top), true, bytes, || timed(|| pair.engine.score(&contexts, &model)));
 
-    let output = decide().1;
-    let reply = bandit.finish_decision(&pair.engine, output, &mut pair.party.rng).apply();
     let statistics = layout.statistics(&rows[0], 0.5).expect("in range");
-    let trace = layout.trace_features(&rows[0]).expect("in range");
-    let feedback = Feedback {
-        statistics: pair.party.encrypt(&statistics, plan.statistics_level),
-        trace: pair.party.encrypt(&trace, plan.trace_level),
-        trace_answer: None,
-        refreshed: None,
-    };
-    let bytes = [plan.statistics_level, plan.trace_level]
-        .map(|level| ckks::ciphertext_bytes(&pair.party.params, level, true))
-        .iter()
-        .sum();
-    bench.time(&id("feedback", plan.statistics_level), true, Fact::bytes(bytes), || {
-        let (mut bandit, feedback) = (bandit.clone(), feedback.clone());
-        timed(|| bandit.feedback(&pair.engine, reply.id, feedback).map(|change| change.apply()))
+    let statistics = small.encrypt(&statistics, LOG_SCORE, &mut pair.party.rng);
+    let frame = statistics.to_partial_bytes(&small.secret, small.key_id(), layout.numbers());
+    let bytes = Fact::bytes(frame.len());
+    let feedback = Event::Feedback { round: 1, frame };
+    bench.time(&id("feedback", top), true, bytes, || {
+        let mut bandit = bandit.clone();
+        timed(|| bandit.apply(&pair.engine, &feedback).expect("the first feedback"))
     });
-    bandit.feedback(&pair.engine, reply.id, feedback).expect("the decision exists").apply();
-    let update = bandit.begin_update().expect("its levels").expect("the first feedback ends the first batch");
-    let mut rng = pair.party.rng.clone();
+    bandit.apply(&pair.engine, &feedback).expect("the first feedback");
+    let task = bandit.task().expect("the first feedback ends the first batch");
+    let raised = ckks_secret::raise(
+        &exchanges.statistics,
+        &small.secret,
+        &pair.party.secret,
+        &task.masked,
+        layout.statistics_factor(),
+        &mut pair.party.rng,
+    );
+    let frame = raised.expect("its task").to_bytes(&pair.party.secret, pair.party.key_id());
+    bandit.apply(&pair.engine, &Event::Raised { task: task.id, frame }).expect("the task that waits");
+    let update = bandit.update().expect("its levels").expect("the sum is raised");
     bench.time(&id("update", plan.statistics_level), true, Fact::default(), || {
-        timed(|| pair.engine.update(black_box(&update), &mut rng))
+        timed(|| black_box(&update).run(&pair.engine))
     });
 
     // The exchange, with a message of the model's size: mask, encrypt anew (the device's part), unmask.
     let (params, low, top) = (pair.party.params.clone(), plan.refresh_level, plan.model_level);
-    let public = ckks_secret::public_key(&pair.party.secret, &mut pair.party.rng);
+    let public = pair.party.public.clone();
     let message: Vec<Complex64> =
         (0..plan.model_slots).map(|j| Complex64::from(0.5 - j as f64 / plan.model_slots as f64)).collect();
     let encoded = Plaintext::encode_at(&params, &message, low, params.scale(top)).expect("small values");

@@ -1,6 +1,5 @@
 //! The errors of the server. `http::problem` turns an error into an answer.
 
-use protocol::Shape;
 use service::Rejection;
 use std::path::{Path, PathBuf};
 use wire::ProblemType;
@@ -134,15 +133,6 @@ pub enum Error {
     /// From the bandit: a ciphertext or configuration was refused, or a decision is unknown.
     #[error(transparent)]
     Helba(#[from] helba::Error),
-    /// Misuse: an encrypted bandit with keys that have no ring of scores.
-    #[error(
-        "keys for {shape} have no ring of scores, because the numbers of an arm do not fit into one: generate keys for fewer \
-         features or arms"
-    )]
-    NoScores {
-        /// The shape of the keys.
-        shape: Shape,
-    },
     /// Misuse: raises or repeats of a bandit with a clear policy.
     #[error("bandit {id} has a policy in the clear, whose decisions are neither raised nor repeated")]
     NotEncrypted {
@@ -404,7 +394,6 @@ impl Error {
             Error::Policy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
             Error::Helba(error) => error.fault().into(),
-            Error::NoScores { .. } => P::BadConfiguration,
             Error::NotEncrypted { .. } => P::NotPacked,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,

@@ -43,7 +43,7 @@ struct Args {
     /// A record of steps and priced operations with every version of the kernels.
     #[arg(long)]
     kernels: Option<PathBuf>,
-    /// A record of the steps of packed decisions.
+    /// A record of the steps in the ring of scores, and of a raise.
     #[arg(long)]
     scores: Option<PathBuf>,
     /// Results of `benches/openfhe/compare.py`.
@@ -262,8 +262,8 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             seed; servers store the keys of rotations that only batch updates make in this form \
             ([arithmetic.md](arithmetic.md)). `sum_of_4_rotations` adds four rotations with one \
             division. `linear_16_diagonals` has its diagonals encoded in advance. Bytes are those of the \
-            result on the wire. Set H is `logn15-logqp858-depth18`, which bandits of five to eight arms \
-            use. Other libraries are measured at the sizes C, A and B, and S is a small set. First prime \
+            result on the wire. Set H is `logn15-logqp858-depth18`, which bandits of nine to sixteen \
+            arms use. Other libraries are measured at the sizes C, A and B, and S is a small set. First prime \
             + levels × bits + P are 50 + 8 × 40 + 50 (C), 50 + 18 × 40 + 96 (A), 50 + 30 × 45 + 336 (B) \
             and 40 + 3 × 30 + 83 bits (S).\n";
     for (label, log_n) in
@@ -301,8 +301,10 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
             2⁻⁶ by two polynomials of degree 15; `compare_6`, `compare_8` and `compare_10` are the \
             minimax composites for 2⁻⁶, 2⁻⁸ and 2⁻¹⁰. `argmax` takes the differences, the default \
             comparison (`compare_6_rough`, above 32 arms `compare_6`) and the product over a row of \
-            pairs. `decide` is score, argmax and answer, with the bytes of the encrypted action. \
-            `refresh_encrypt` is the part of the device.\
+            pairs. `index` is the optimistic index from raised scores, and `evaluate` everything between \
+            the raise and the answers, once for all users of an evaluation. `score` is the product of one \
+            user's contexts and the model in the ring of scores, with the bytes of the contexts, and `answer` \
+            one user's answer. `refresh_encrypt` is the part of the device.\
 \n\n\
             | step | d, K | level | 1 thread | 2 threads | bits | bytes |\n|---|---|---:|---:|---:|---:|---:|\n";
     let helba = || rows.iter().filter(|r| r.layer() == "helba");
@@ -327,13 +329,13 @@ fn page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
     Ok(out)
 }
 
-/// The steps of packed decisions.
+/// The steps in the ring of scores, and of a raise.
 fn scores_page(about: &str, record: &str, rows: &[Row]) -> Result<String> {
     let mut out = format!(
-        "\n## Packed decisions\n\nRecord `{record}`: {about}. Eight arms and the default parameters. `encrypt`, with its frame, is the part of a \
+        "\n## Scores and raises\n\nRecord `{record}`: {about}. Eight arms and the default parameters. `encrypt`, with its frame, is the part of a \
             device and `raise` that of a raiser; the others are the server's. Once a user: `read`, `product`, and `pack_per_user`, the mean of a \
             pack of 256 users. Once an evaluation: `pack_of_one`, what a pack of one user takes, `mask` with the re-randomisation, and `unmask`. \
-            Square root, comparison and argmax follow, for all users at once (the tables above). Bytes are those of the message.\n\n\
+            Square root, comparison and argmax follow, for all users at once (`evaluate` above). Bytes are those of the message.\n\n\
             | step | ring | 1 thread | 2 threads | bytes |\n|---|---|---:|---:|---:|\n"
     );
     for row in rows.iter().filter(|row| row.part("threads") == "1") {
@@ -469,8 +471,8 @@ fn predictions(rows: &[Row]) -> Result<String> {
         for of_kernel in planner::plan(d, k, 1000, false)?.kernels.iter().rev() {
             let kernel = of_kernel.kernel.to_string();
             for s in &of_kernel.seconds {
-                let steps = [("score", s.score), ("argmax", s.compare), ("update", s.update)];
-                for (step, predicted) in steps.into_iter().chain([("decide", s.score + s.compare + s.answer)])
+                for (step, predicted) in
+                    [("evaluate", s.evaluation), ("answer", s.answer), ("update", s.update)]
                 {
                     let threads = s.threads.to_string();
                     let of = |r: &&Row| {
@@ -604,7 +606,7 @@ fn operations_chart(rows: &[Row]) -> String {
 }
 
 fn steps_chart(rows: &[Row]) -> String {
-    let wanted = ["score", "argmax", "decide", "update"];
+    let wanted = ["index", "argmax", "evaluate", "update"];
     let bars = rows
         .iter()
         .filter(|r| r.layer() == "helba" && r.part("threads") == "1" && wanted.contains(&r.what()));

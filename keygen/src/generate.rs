@@ -48,44 +48,40 @@ pub fn generate<R: CryptoRng>(
     let plan = KeyPlan::new(shape, toy)?;
     check_security(&plan.params, toy)?;
     let large = RingKeys::large(&plan, rng)?;
-    let scores = plan.scores.map(|ring| RingKeys::scores(ring, rng)).transpose()?;
+    let scores = RingKeys::scores(plan.scores, rng)?;
     let token = AccessToken::generate(rng);
-    let answers = match (plan.answers, &scores) {
-        (Some(plan), Some(scores)) => Some((plan.params.validate()?, plan, scores)),
-        _ => None,
-    };
-    let stated = |frames: fn(&RingKeys) -> u32, of_answers: fn(&AnswerKeys) -> u32| {
-        let scores = answers.as_ref().map(|(params, plan, ring)| {
-            let answers = AnswersManifest::new(params, of_answers(plan));
-            ScoresManifest::new(&ring.params, ring.key_id, frames(ring), answers)
-        });
-        (frames(&large), scores)
+    let of_answers = plan.answers.params.validate()?;
+    let (params, key_id, digest) = (&large.params, large.key_id, token.digest());
+    let manifest = |frames, of_scores, answers| {
+        let answers = AnswersManifest::new(&of_answers, answers);
+        let scores = ScoresManifest::new(&scores.params, scores.key_id, of_scores, answers);
+        Manifest::new(params, key_id, shape, created, frames, digest, scores)
     };
     // A secret bundle has one key of each ring, and the token.
-    let (keys, of_scores) = stated(|_| 1, |_| 0);
-    let digest = token.digest();
-    let (params, key_id) = (&large.params, large.key_id);
-    let manifest = Manifest::new(params, key_id, shape, created, keys + 1, digest, of_scores);
-    let frame_of_scores = scores.as_ref().map(|ring| ring.secret_key.to_bytes(ring.key_id));
-    let frame_of_scores = frame_of_scores.as_ref().map(|frame| &frame[..]);
-    let frame = large.secret_key.to_bytes(key_id);
-    let (_, secret_bytes) = SecretBundle::write(&manifest, &frame, frame_of_scores, &token, secret)?;
+    let [frame, frame_of_scores] = [&large, &scores].map(|ring| ring.secret_key.to_bytes(ring.key_id));
+    let (_, secret_bytes) =
+        SecretBundle::write(&manifest(2, 1, 0), &frame, &frame_of_scores, &token, secret)?;
 
-    let of_answers = |plan: &AnswerKeys| (plan.switch + plan.rotations.len()) as u32;
-    let (frames, of_scores) = stated(RingKeys::public_frames, of_answers);
-    let manifest = Manifest::new(params, key_id, shape, created, frames, digest, of_scores);
+    let answers = (plan.answers.switch + plan.answers.rotations.len()) as u32;
+    let manifest = manifest(large.public_frames(), scores.public_frames(), answers);
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest, public)?;
     let mut done = 0;
     let mut progress = || {
         done += 1;
         progress(done, manifest.frames);
     };
-    for ring in [&large].into_iter().chain(&scores) {
+    for ring in [&large, &scores] {
         ring.write(&mut writer, rng, &mut progress)?;
     }
-    if let Some((params, plan, scores)) = &answers {
-        write_answer_keys(params, plan, &large.secret_key, scores, &mut writer, rng, &mut progress)?;
-    }
+    write_answer_keys(
+        &of_answers,
+        &plan.answers,
+        &large.secret_key,
+        &scores,
+        &mut writer,
+        rng,
+        &mut progress,
+    )?;
     let (_, public_bytes) = writer.finish()?;
     let security = params.spec().security;
     let max_log2_qp = match security {

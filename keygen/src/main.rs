@@ -173,11 +173,8 @@ fn inspect(path: &Path) -> anyhow::Result<()> {
     print_manifest(reader.manifest())?;
     say!("frames        not checked here: server and device check them when they load the bundle");
     let large = reader.manifest().params().with_context(|| path.display().to_string())?;
-    if let Some((ring, stated, _)) =
-        reader.manifest().scores(&large).with_context(|| path.display().to_string())?
-    {
-        stated.answers(ring, &large).with_context(|| path.display().to_string())?;
-    }
+    let (ring, _) = reader.manifest().scores(&large).with_context(|| path.display().to_string())?;
+    reader.manifest().scores.answers(ring, &large).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -188,13 +185,11 @@ fn print_manifest(m: &wire::Manifest) -> anyhow::Result<()> {
     say!("shape         {}", m.shape);
     say!("security      {} bits", m.security_bits);
     say!("log2(QP)      {:.1}", m.log2_qp);
-    if let Some(scores) = &m.scores {
-        let wire::ScoresManifest { params, security_bits, log2_qp, .. } = scores;
-        say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
-        say!("  fingerprint {}", scores.fingerprint);
-        say!("  key id      {}", scores.key_id);
-        say!("  answers     log2(QP) {:.1}", scores.answers.log2_qp);
-    }
+    let wire::ScoresManifest { params, security_bits, log2_qp, .. } = &m.scores;
+    say!("ring of scores {params}: {security_bits} bits, log2(QP) {log2_qp:.1}");
+    say!("  fingerprint {}", m.scores.fingerprint);
+    say!("  key id      {}", m.scores.key_id);
+    say!("  answers     log2(QP) {:.1}", m.scores.answers.log2_qp);
     say!("created       {}", m.created_at());
     Ok(())
 }

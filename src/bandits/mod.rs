@@ -131,33 +131,28 @@ pub(crate) enum Listed {
 /// `only`: whether snapshot and log of each agree. Nothing is changed.
 ///
 /// # Errors
-/// [`Error::StateInUse`]; [`Error::NoScores`] for keys without a ring of scores; [`Error::UnknownBandit`] if
-/// there is no bandit `only`; those of the disk. Those of a bandit are its result.
+/// [`Error::StateInUse`]; [`Error::UnknownBandit`] if there is no bandit `only`; those of the disk. Those of a
+/// bandit are its result.
 pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<Audits, Error> {
     let _alone = store::lock(folder)?;
-    let shape = bundle.manifest.shape;
     let (_, packed, _) = engines(bundle)?;
-    packed::audits(&folder.join("packed"), &packed.ok_or(Error::NoScores { shape })?, only)
+    packed::audits(&folder.join("packed"), &packed, only)
 }
 
-/// The engines of a bundle. The second is there if the keys have a ring of scores.
-fn engines(bundle: PublicBundle) -> Result<(Engine, Option<PackedEngine>, Manifest), Error> {
+/// The engines of a bundle.
+fn engines(bundle: PublicBundle) -> Result<(Engine, PackedEngine, Manifest), Error> {
     let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
     let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
-    let packed = match scores {
-        Some(ScoreKeys { ring, params, public_key, key_id, keys, switch }) => {
-            Some(PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?)
-        }
-        None => None,
-    };
+    let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
+    let packed = PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
     Ok((engine, packed, manifest))
 }
 
 /// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
     pub(crate) engine: Engine,
-    /// The parts that all bandits share, if the keys have a ring of scores.
-    packed: Option<packed::Shared>,
+    /// The parts that all bandits share.
+    packed: packed::Shared,
     pub(crate) manifest: Manifest,
 }
 
@@ -223,10 +218,8 @@ impl Bandits {
         let keys = match bundle {
             Some(bundle) => {
                 let (engine, packed, manifest) = engines(bundle)?;
-                let packed = packed.map(|engine| {
-                    let (engine, root, updates) = (Arc::new(engine), root.clone(), Updates::new());
-                    packed::Shared { engine, root, updates, stages, keep_log }
-                });
+                let (engine_of_all, root, updates) = (Arc::new(packed), root.clone(), Updates::new());
+                let packed = packed::Shared { engine: engine_of_all, root, updates, stages, keep_log };
                 Some(Arc::new(Keys { engine, packed, manifest }))
             }
             None => None,
@@ -234,7 +227,7 @@ impl Bandits {
         let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
         let store = Arc::new(store);
         let mut entries = BTreeMap::new();
-        match keys.as_ref().and_then(|keys| keys.packed.as_ref()) {
+        match keys.as_ref().map(|keys| &keys.packed) {
             Some(shared) => {
                 for (id, bandit) in packed::load(shared, restored)? {
                     bandit.update_if_due();
@@ -295,13 +288,9 @@ impl Bandits {
     /// Creates an encrypted bandit, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NoKeys`], [`Error::NoScores`], [`Error::TooManyBandits`], those of the configuration and the
-    /// disk.
+    /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
-        let keys = self.keys()?;
-        let Some(shared) = keys.packed.clone() else {
-            return Err(Error::NoScores { shape: keys.engine.shape() });
-        };
+        let shared = self.keys()?.packed.clone();
         self.insert(Kind::Encrypted, |id| {
             Ok(Bandit::Encrypted(Arc::new(PackedServed::create(id, config, shared)?)))
         })

@@ -45,7 +45,7 @@ impl Keys {
         let device = user_client::Device::read(&secret[..]).unwrap();
         let secrets = SecretBundle::read(&secret[..]).unwrap();
         let (secret, _) = SecretKey::from_bytes(&bundle.params, &secrets.frame).unwrap();
-        let scores = secrets.scores.unwrap();
+        let scores = secrets.scores;
         let (small, _) = SecretKey::from_bytes(&scores.params, &scores.frame).unwrap();
         Keys { bundle, secret, small, device, folder }
     }

@@ -70,13 +70,13 @@ fn contexts_are_refused() {
     // Honestly encrypted, but at another level, or by somebody else.
     let low = {
         let plaintext = Plaintext::from_integers(small, &[1; 8], top - 1, small.scale(top - 1)).unwrap();
-        let id = keys().bundle.scores.as_ref().unwrap().key_id;
+        let id = keys().bundle.scores.key_id;
         ckks_secret::encrypt(keys().small(), &plaintext, &mut s.rng).to_bytes(keys().small(), id)
     };
     let theirs = &other_keys().bundle;
     let theirs = PackedCreated {
         key_id: theirs.key_id.to_string(),
-        scores_key_id: theirs.scores.as_ref().unwrap().key_id.to_string(),
+        scores_key_id: theirs.scores.key_id.to_string(),
         ..s.user.device.created().clone()
     };
     let stranger = other_keys().device().join(&theirs).unwrap();

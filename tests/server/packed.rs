@@ -257,7 +257,7 @@ pub(crate) fn engine() -> &'static PackedEngine {
     ENGINE.get_or_init(|| {
         let PublicBundle { manifest, params, public_key, key_id, keys, scores } = keys().bundle.clone();
         let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
-        let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores.unwrap();
+        let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
         PackedEngine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap()
     })
 }

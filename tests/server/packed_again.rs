@@ -41,7 +41,7 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let (created, rows) = (user.device.created(), random_rows(rng));
     let small = keys().small().params();
     let deep = user.http.keys.device().params();
-    let ring = keys().bundle.scores.as_ref().unwrap();
+    let ring = &keys().bundle.scores;
     let exchanges = Exchanges::new(&created.config, &created.packed, ring.ring, small, deep).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(rows).unwrap());

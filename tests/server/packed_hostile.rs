@@ -233,7 +233,7 @@ fn nonsense_spoils_one_evaluation() {
         let (level, scale) = (params.max_level(), f64::from(LOG_FACTOR).exp2());
         let message = Plaintext::from_integers(params, &coefficients, level, scale).unwrap();
         let small = s.user.http.keys.small();
-        let id = keys().bundle.scores.as_ref().unwrap().key_id;
+        let id = keys().bundle.scores.key_id;
         ckks_secret::encrypt(small, &message, &mut s.rng).to_bytes(small, id)
     };
     let uniform = nonsense(&s.user.contexts(&mut s.rng));

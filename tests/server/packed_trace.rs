@@ -219,7 +219,7 @@ fn attack_long_trace_statistics_spoil_few_evaluations() {
         let small = user.http.keys.small();
         let (params, scale) = (small.params(), f64::from(LOG_FACTOR).exp2());
         let message = Plaintext::from_integers(params, &[1 << 40; 5], params.max_level(), scale).unwrap();
-        let id = keys().bundle.scores.as_ref().unwrap().key_id;
+        let id = keys().bundle.scores.key_id;
         ckks_secret::encrypt(small, &message, &mut rng).to_bytes(small, id)
     };
     let good = user.device.feedback(&rows[0], 0.5, None, &mut rng).unwrap();

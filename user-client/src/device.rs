@@ -12,8 +12,8 @@ use wire::{AccessToken, BundleKind, BundleReader, Manifest, SecretBundle};
 pub struct Device {
     secret: SecretKey,
     key_id: KeyId,
-    /// The secret key of the ring of scores with its id, if the shape has one.
-    scores: Option<(SecretKey, KeyId)>,
+    /// The secret key of the ring of scores with its id.
+    scores: (SecretKey, KeyId),
     shape: Shape,
     token: AccessToken,
     answers: Answers,
@@ -35,7 +35,7 @@ impl Device {
     pub fn new(
         secret: SecretKey,
         key_id: KeyId,
-        scores: Option<(SecretKey, KeyId)>,
+        scores: (SecretKey, KeyId),
         shape: Shape,
         token: AccessToken,
     ) -> Self {
@@ -97,14 +97,8 @@ impl Device {
         let bundle = SecretBundle::read(input)?;
         let (secret, key_id) = SecretKey::from_bytes(&bundle.params, &bundle.frame)?;
         bundle.manifest.check_key(key_id)?;
-        let scores = match (&bundle.scores, &bundle.manifest.scores) {
-            (Some(scores), Some(stated)) => {
-                let (secret, key_id) = SecretKey::from_bytes(&scores.params, &scores.frame)?;
-                stated.check_key(key_id)?;
-                Some((secret, key_id))
-            }
-            _ => None,
-        };
+        let scores = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame)?;
+        bundle.manifest.scores.check_key(scores.1)?;
         Ok(Self::new(secret, key_id, scores, bundle.manifest.shape, bundle.token))
     }
 
@@ -157,9 +151,9 @@ impl Device {
         self.key_id
     }
 
-    /// The id of the key pair of the ring of scores, if the shape has one.
-    pub fn scores_key_id(&self) -> Option<KeyId> {
-        self.scores().map(|(_, key_id)| key_id)
+    /// The id of the key pair of the ring of scores.
+    pub fn scores_key_id(&self) -> KeyId {
+        self.scores.1
     }
 
     /// The shape of the keys.
@@ -176,13 +170,11 @@ impl Device {
     /// rings.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`]; [`Error::NoScoreKeys`] if the device or the server has no ring of scores.
+    /// [`Error::WrongKeys`].
     pub fn check_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
         same("fingerprint", &manifest.fingerprint, self.params().fingerprint().to_string())?;
         same("key id", &manifest.key_id, self.key_id.to_string())?;
-        let (Some((small, id)), Some(stated)) = (self.scores(), &manifest.scores) else {
-            return Err(Error::NoScoreKeys);
-        };
+        let ((small, id), stated) = (self.scores(), &manifest.scores);
         same("fingerprint of scores", &stated.fingerprint, small.params().fingerprint().to_string())?;
         same("key id of scores", &stated.key_id, id.to_string())
     }
@@ -200,9 +192,9 @@ impl Device {
         &self.secret
     }
 
-    /// The secret key of the ring of scores with its id, if the shape has one.
-    pub(crate) fn scores(&self) -> Option<(&SecretKey, KeyId)> {
-        self.scores.as_ref().map(|(secret, key_id)| (secret, *key_id))
+    /// The secret key of the ring of scores with its id.
+    pub(crate) fn scores(&self) -> (&SecretKey, KeyId) {
+        (&self.scores.0, self.scores.1)
     }
 }
 

@@ -96,12 +96,6 @@ pub enum Error {
         "the plan of the server does not follow from the configuration of the bandit: client and server have different versions, or the server deviates from the protocol"
     )]
     PlanMismatch,
-    /// Misuse: an encrypted bandit, and keys without a ring of scores.
-    #[error(
-        "the secret bundle has no keys of the ring of scores, which encrypted bandits need: generate new keys with `helba-keygen \
-         create`"
-    )]
-    NoScoreKeys,
     /// Untrusted: a task that no server of this bandit has. Nothing was decrypted for it.
     #[error("the server's task cannot be answered: {0}")]
     BadTask(&'static str),

@@ -114,9 +114,30 @@ pub const LOGN13_LOGQP147_SCORES: ParamsSpec = ParamsSpec {
     security: Security::Classical128,
 };
 
+/// As [`LOGN13_LOGQP147_SCORES`] with N = 2¹⁴, for contexts with more numbers. 147 bits are within what is
+/// allowed for 256 bits of classical security, 230. The claim is that of the ring beside it.
+pub const LOGN14_LOGQP147_SCORES: ParamsSpec =
+    ParamsSpec { name: "logn14-logqp147-scores", log_n: 14, ..LOGN13_LOGQP147_SCORES };
+
+/// As [`LOGN14_LOGQP147_SCORES`] with N = 2¹⁵, where 462 bits are allowed for 256 bits of security.
+pub const LOGN15_LOGQP147_SCORES: ParamsSpec =
+    ParamsSpec { name: "logn15-logqp147-scores", log_n: 15, ..LOGN13_LOGQP147_SCORES };
+
 /// As [`LOGN13_LOGQP147_SCORES`] with N = 2¹¹, for tests: no security.
 pub const TOY_LOGN11_SCORES: ParamsSpec =
     ParamsSpec { name: "toy-logn11-scores", log_n: 11, security: Security::None, ..LOGN13_LOGQP147_SCORES };
+
+/// As [`TOY_LOGN11_SCORES`] with N = 2¹².
+pub const TOY_LOGN12_SCORES: ParamsSpec =
+    ParamsSpec { name: "toy-logn12-scores", log_n: 12, ..TOY_LOGN11_SCORES };
+
+/// As [`TOY_LOGN11_SCORES`] with N = 2¹³.
+pub const TOY_LOGN13_SCORES: ParamsSpec =
+    ParamsSpec { name: "toy-logn13-scores", log_n: 13, ..TOY_LOGN11_SCORES };
+
+/// As [`TOY_LOGN11_SCORES`] with N = 2¹⁴.
+pub const TOY_LOGN14_SCORES: ParamsSpec =
+    ParamsSpec { name: "toy-logn14-scores", log_n: 14, ..TOY_LOGN11_SCORES };
 
 /// The ring of sums on ciphertexts: integers that are added, at scale 1 and level 0. There is no key switch,
 /// and so no special prime. log₂(Q) = 25 at N = 2¹⁰, where 26 is allowed for 128 bits of classical security,
@@ -268,9 +289,17 @@ impl ParamsSpec {
         ]
     }
 
-    /// The sets of the ring of scores.
+    /// The sets of the ring of scores, in both tiers the smallest ring first.
     pub fn scores() -> &'static [ParamsSpec] {
-        &[LOGN13_LOGQP147_SCORES, TOY_LOGN11_SCORES]
+        &[
+            LOGN13_LOGQP147_SCORES,
+            LOGN14_LOGQP147_SCORES,
+            LOGN15_LOGQP147_SCORES,
+            TOY_LOGN11_SCORES,
+            TOY_LOGN12_SCORES,
+            TOY_LOGN13_SCORES,
+            TOY_LOGN14_SCORES,
+        ]
     }
 
     /// The sets of sums on ciphertexts.
@@ -672,7 +701,7 @@ mod tests {
     }
 
     /// log₂(QP) is within the classical limits for 128 and 192 bits, and within the 203 bits of the quantum
-    /// column of the generated tables of ePrint 2024/463.
+    /// column of the generated tables of ePrint 2024/463. The larger rings are within those for 256 bits.
     #[test]
     fn the_ring_of_scores_keeps_every_column() {
         for security in [Security::Classical128, Security::Classical192] {
@@ -681,6 +710,11 @@ mod tests {
         }
         let more = ParamsSpec { log_p: &[50], security: Security::Classical192, ..LOGN13_LOGQP147_SCORES };
         assert!(matches!(more.validate(), Err(Error::Insecure { allowed: 147, .. })));
+        for spec in [LOGN14_LOGQP147_SCORES, LOGN15_LOGQP147_SCORES] {
+            assert_eq!(spec.security, Security::Classical128);
+            let params = ParamsSpec { security: Security::Classical256, ..spec }.validate().unwrap();
+            assert!(params.log_qp() <= 147.0 && params.scale(0) == params.scale(1));
+        }
     }
 
     /// log₂(Q) is within the classical limits of 26 and 53 bits, and within the 25 and 51 bits of the quantum

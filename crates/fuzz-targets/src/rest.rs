@@ -14,9 +14,7 @@ pub(crate) fn public_bundle(input: &[u8]) {
 pub(crate) fn secret_bundle(input: &[u8]) {
     if let Ok(bundle) = SecretBundle::read(input) {
         _ = SecretKey::from_bytes(&bundle.params, &bundle.frame);
-        if let Some(scores) = bundle.scores {
-            _ = SecretKey::from_bytes(&scores.params, &scores.frame);
-        }
+        _ = SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame);
     }
 }
 

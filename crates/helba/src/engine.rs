@@ -53,7 +53,8 @@ impl Engine {
         keys: EvaluationKeys,
     ) -> Result<Self, Error> {
         let evaluator = Evaluator::new(params, keys);
-        let decision = Encrypted::new(evaluator.clone(), shape.decision_slots())?;
+        let decision =
+            Encrypted::new(evaluator.clone(), shape.decision_slots().min(evaluator.params().max_slots()))?;
         let update = Encrypted::new(evaluator, shape.update_slots())?;
         Ok(Engine { public_key, key_id, shape, decision, update })
     }

@@ -42,12 +42,12 @@ pub fn kernel_choice() -> String {
 }
 
 impl Report {
-    /// The predicted time of a decision with the kernels that run, and with the others that have prices for
+    /// The predicted time of a decision for a user alone with the kernels that run, and with the others that have prices for
     /// this kind of CPU, on one thread or on two, whichever is nearer to `threads`.
     pub fn kernel_outlook(&self, threads: usize) -> String {
         let threads = threads.clamp(1, 2);
         let decision = |all: &[Seconds]| {
-            let of = all.iter().filter(|s| s.threads == threads).map(|s| s.score + s.compare + s.answer);
+            let of = all.iter().filter(|s| s.threads == threads).map(|s| s.user + s.evaluation + s.answer);
             of.sum::<f64>()
         };
         let (runs, price) = (self.kernel, price_of(self.kernel));

@@ -8,11 +8,10 @@
 mod count;
 mod error;
 mod kernel;
-mod packed;
+mod messages;
 mod plan;
 mod price;
 
 pub use error::Error;
 pub use kernel::{KernelSeconds, kernel_choice};
-pub use packed::{PackedCosts, PackedSeconds};
 pub use plan::{Depth, KeyCost, MessageCost, Operations, Report, Seconds, plan};

@@ -2,7 +2,8 @@
 //!
 //! The large ring has N/2 slots in r = N/N' segments of N'/2. After the products, the entry of arm a of user
 //! b is slot J = (a·B + b)·Ka of it ([`crate::ScoreLayout`]), and m = min(r, Ka) segments hold entries,
-//! because users are fewer than N'/(2·Ka): those of numbers 0, r/m, 2·r/m, …
+//! because users are at most N'/(2·Ka): those of numbers 0, r/m, 2·r/m, … With N' = N there is one segment,
+//! and entries keep their slots.
 //!
 //! ```text
 //! folded      slot (J mod N'/2) + i = entry in slot J of the segment with number i·r/m, and 0 elsewhere
@@ -97,7 +98,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Every entry of every user has a slot of its own, to which one move takes it; the mask, rotated, has
-    /// exactly the slots of a user. For the shapes of all keys that have a ring of scores, and the toys.
+    /// exactly the slots of a user. For shapes with the smallest and the largest rings, and the toys.
     #[test]
     fn every_entry_has_a_slot_of_its_own() {
         for (d, k, toy) in [
@@ -107,14 +108,19 @@ mod tests {
             (16, 16, false),
             (16, 2, false),
             (8, 64, false),
+            (16, 32, false),
+            (16, 64, false),
             (2, 2, true),
             (7, 4, true),
             (8, 8, true),
             (5, 16, true),
+            (16, 16, true),
+            (16, 32, true),
+            (8, 64, true),
         ] {
             let shape = Shape::for_problem(d, k);
             let plan = KeyPlan::new(shape, toy).unwrap();
-            let ring = plan.scores.unwrap();
+            let ring = plan.scores;
             let slots = 1 << (plan.params.log_n - 1);
             check(&AnswerLayout::new(ring, shape, slots), &format!("{d} {k} {toy}"));
         }

@@ -140,6 +140,9 @@ impl BanditConfig {
         let batch = self.check(params, shape)?;
         self.check_threshold(batch)?;
         self.check_sizes()?;
+        if shape.decision_slots() > params.max_slots() {
+            return Err(Error::Slots { need: shape.decision_slots(), have: params.max_slots() });
+        }
         let decision = DecisionLevels::new(self, shape)?.total();
         let top = params.max_level();
         self.check_depth(decision, top)?;
@@ -188,8 +191,7 @@ impl BanditConfig {
             refresh_level: REFRESH_LEVEL,
             answer_level: ANSWER_LEVEL,
             newton_steps: steps,
-            // The trace has the place of a user. There are two places at least, because blocks of two squares
-            // hold 2·Ka slots.
+            // The trace has the place of a user. There are two places at least ([`Shape::slots`]).
             users: ring.users(shape, params.max_slots()) - usize::from(self.tests_trace()),
             model_slots: shape.model_slots(),
             design_scale: self.design_scale(),

@@ -45,6 +45,16 @@ pub enum Error {
         /// The slots of a ciphertext.
         have: usize,
     },
+    /// Capacity: contexts with more numbers than a ring of scores holds.
+    #[error(
+        "the numbers of all arms take {need} coefficients, but the ring of scores has {have}: choose fewer features or arms"
+    )]
+    Coefficients {
+        /// The coefficients of the contexts.
+        need: usize,
+        /// The coefficients of the largest ring.
+        have: usize,
+    },
     /// Misuse: a context with the wrong number of arms.
     #[error("the contexts have {got} rows, but this bandit has {want} arms")]
     ArmCount {
@@ -100,7 +110,8 @@ impl Error {
             | Error::OutOfRange(_)
             | Error::Shape { .. }
             | Error::Depth { .. }
-            | Error::Slots { .. } => Fault::Configuration,
+            | Error::Slots { .. }
+            | Error::Coefficients { .. } => Fault::Configuration,
             Error::ArmCount { .. }
             | Error::FeatureCount { .. }
             | Error::NotANumber { .. }

@@ -9,12 +9,11 @@ use ckks::{GaloisElement, KeyStorage, Params, ParamsSpec, PrefixSpec};
 use std::collections::BTreeMap;
 
 /// The parameter sets of keys, the fastest first.
-const SETS: [ParamsSpec; 5] = [
+const SETS: [ParamsSpec; 4] = [
     ckks::LOGN15_LOGQP825_DEPTH17,
     ckks::LOGN15_LOGQP858_DEPTH18,
     ckks::LOGN15_LOGQP842_DEPTH19,
     ckks::LOGN15_LOGQP858_DEPTH21,
-    ckks::LOGN16_LOGQP1130_DEPTH22,
 ];
 
 /// The parameter sets for tests.
@@ -29,11 +28,11 @@ pub struct KeyPlan {
     pub relin_level: usize,
     /// The Galois keys: those of rotations in ascending order, and that of conjugation if scores need it.
     pub galois: Vec<GaloisKey>,
-    /// The ring of scores, if the shape fits into one. It has a secret key of its own, and keys of its top
-    /// level: relinearisation and [`ckks::pack_elements`].
-    pub scores: Option<ScoreRing>,
-    /// The keys of answers, if there is a ring of scores.
-    pub answers: Option<AnswerKeys>,
+    /// The ring of scores. It has a secret key of its own, and keys of its top level: relinearisation and
+    /// [`ckks::pack_elements`].
+    pub scores: ScoreRing,
+    /// The keys of answers.
+    pub answers: AnswerKeys,
 }
 
 /// The keys that take the entries of a packed evaluation from the large ring into answers, all at the top
@@ -106,10 +105,14 @@ impl KeyPlan {
         let levels = DecisionLevels::new(&BanditConfig::new(shape.dim, shape.arm_slots), shape)?;
         let slots = shape.slots();
         let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
-        let fits = |set: &&ParamsSpec| slots <= holds(set) && levels.total() <= set.depth;
+        let fits = |set: &ParamsSpec| {
+            let scores = ScoreRing::beside(set, shape).ok()?;
+            (slots <= holds(set) && levels.packed(2) <= set.depth).then_some((*set, scores))
+        };
         let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
-        // The last set has enough levels for all numbers of arms, so that only slots can be missing.
-        let params = toys.iter().chain(&SETS).find(fits).copied().ok_or_else(|| {
+        // The last set has enough levels for all numbers of arms, and rings of scores hold the numbers of all
+        // features that updates have slots for, so that only slots can be missing.
+        let (params, scores) = toys.iter().chain(&SETS).find_map(fits).ok_or_else(|| {
             let have = SETS.iter().map(holds).max().unwrap_or(0);
             Error::Slots { need: slots, have }
         })?;
@@ -127,31 +130,30 @@ impl KeyPlan {
         let estimate = after_mask + 2 - DecisionLevels::LEAST_SQUARE_ROOT;
         let comparison = after_mask - DecisionLevels::LEAST_SQUARE_ROOT;
         let decision = shape.decision_slots();
-        for k in sum_rotations(1, shape.square()) {
-            need(rotation(k, decision), after_product, KeyStorage::Expanded);
-        }
-        if shape.trace_unit().im != 0.0 {
-            need(Automorphism::Conjugation, after_mask, KeyStorage::Expanded);
-        }
-        need(rotation(shape.square() as i64, decision), estimate, KeyStorage::Expanded);
-        for k in comparison_rotations(shape) {
-            need(rotation(k, decision), comparison, KeyStorage::Expanded);
-        }
-        if ScoreRing::for_shape(shape, false).is_some() {
-            // Raised scores come in at the depth of a circuit without product and mask, or above.
-            let (slots, root) = (1 << (params.log_n - 1), top - DecisionLevels::LEAST_SQUARE_ROOT);
-            need(Automorphism::Conjugation, top, KeyStorage::Expanded);
-            for k in packed_rotations(shape, slots) {
-                need(rotation(k, slots), root, KeyStorage::Expanded);
+        if decision <= holds(&params) && levels.total() <= top {
+            for k in sum_rotations(1, shape.square()) {
+                need(rotation(k, decision), after_product, KeyStorage::Expanded);
             }
+            if shape.trace_unit().im != 0.0 {
+                need(Automorphism::Conjugation, after_mask, KeyStorage::Expanded);
+            }
+            need(rotation(shape.square() as i64, decision), estimate, KeyStorage::Expanded);
+            for k in comparison_rotations(shape) {
+                need(rotation(k, decision), comparison, KeyStorage::Expanded);
+            }
+        }
+        // Raised scores come in at the depth of their circuit, or above.
+        let (all, root) = (holds(&params), top - DecisionLevels::LEAST_SQUARE_ROOT);
+        need(Automorphism::Conjugation, top, KeyStorage::Expanded);
+        for k in packed_rotations(shape, all) {
+            need(rotation(k, all), root, KeyStorage::Expanded);
         }
         for k in update_rotations(shape.dim) {
             need(rotation(k, shape.update_slots()), shape.update_level(top), KeyStorage::Seeded);
         }
         // The identity needs no key.
         galois.remove(&Automorphism::Rotation(0));
-        let scores = ScoreRing::beside(&params, shape);
-        let answers = scores.map(|ring| AnswerKeys::new(ring, shape, &params));
+        let answers = AnswerKeys::new(scores, shape, &params);
         Ok(KeyPlan { params, relin_level: top, galois: galois.into_values().collect(), scores, answers })
     }
 }

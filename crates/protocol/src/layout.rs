@@ -180,7 +180,6 @@ pub(crate) fn check_features(row: usize, x: &[f64], features: usize, bound: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyPlan;
 
     /// Known answers for blocks of four squares and of two: devices of every version must agree on them.
     #[test]
@@ -190,7 +189,7 @@ mod tests {
             let features = if arms == 3 { 3 } else { 16 };
             let shape = Shape::for_problem(features, arms);
             let config = BanditConfig::new(features, arms);
-            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let params = ckks::LOGN16_LOGQP1130_DEPTH22.validate().unwrap();
             let layout = Layout::new(&config, &config.plan(&params, shape).unwrap());
             let mut x = vec![0.0; features];
             (x[1], x[2]) = (0.6, -0.8);

@@ -1,6 +1,7 @@
 //! The ring of scores, in which a packed bandit multiplies contexts and model before anything is raised to
 //! the ring of the deep circuit.
 //!
+//! N' is the least power of two that fits a shape ([`ScoreRing::beside`]), and at most N of the deep circuit.
 //! With N' coefficients, Ka arms, the gap g = N'/(2·Ka) and d features, an arm has the L = d(d + 3)/2 ≤ g
 //! numbers φ: x_i·x_j for i ≤ j, row by row, then x_j.
 //!
@@ -24,7 +25,7 @@
 
 use crate::layout::check_features;
 use crate::levels::products_level;
-use crate::{AnswerLayout, BanditConfig, Error, PackedPlan, Shape};
+use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, PackedPlan, Shape};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 
 /// log₂ of the scale of contexts and model.
@@ -32,6 +33,14 @@ pub const LOG_FACTOR: u32 = 22;
 /// log₂ of the scale of scores, and of statistics. Statistics are raised too, and a raise does not increase
 /// the scale.
 pub const LOG_SCORE: u32 = 2 * LOG_FACTOR;
+
+/// The rings in use, the smallest first.
+const RINGS: [ParamsSpec; 3] =
+    [ckks::LOGN13_LOGQP147_SCORES, ckks::LOGN14_LOGQP147_SCORES, ckks::LOGN15_LOGQP147_SCORES];
+
+/// The rings for tests.
+const TOYS: [ParamsSpec; 4] =
+    [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_SCORES, ckks::TOY_LOGN13_SCORES, ckks::TOY_LOGN14_SCORES];
 
 /// The parameters of the ring of scores for a shape, and the gap between its useful coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,18 +53,28 @@ pub struct ScoreRing {
 }
 
 impl ScoreRing {
-    /// The ring for keys of `shape` whose large ring has the set `large`: one without security exactly beside
-    /// a large ring without security.
-    pub fn beside(large: &ParamsSpec, shape: Shape) -> Option<Self> {
-        Self::for_shape(shape, large.security == Security::None)
+    /// The ring for keys of `shape` whose large ring has the set `large`: the smallest whose gap holds the
+    /// D(D + 3)/2 numbers of an arm. A ring without security is exactly beside one without security.
+    ///
+    /// # Errors
+    /// [`Error::Coefficients`] if no ring that is as small as the large one has so many.
+    pub fn beside(large: &ParamsSpec, shape: Shape) -> Result<Self, Error> {
+        let rings = if large.security == Security::None { &TOYS[..] } else { &RINGS[..] };
+        let need = 2 * shape.arm_slots * numbers(shape.dim).next_power_of_two();
+        let rings = rings.iter().filter(|ring| ring.log_n <= large.log_n);
+        let params = rings.clone().find(|ring| need <= 1 << ring.log_n).copied().ok_or_else(|| {
+            let have = rings.map(|ring| 1 << ring.log_n).max().unwrap_or(0);
+            Error::Coefficients { need, have }
+        })?;
+        Ok(ScoreRing { params, gap: (1usize << params.log_n) / (2 * shape.arm_slots) })
     }
 
-    /// The ring for `shape`, or for tests the one without security. `None` if the D(D + 3)/2 numbers of an
-    /// arm do not fit into the gap.
-    pub fn for_shape(shape: Shape, toy: bool) -> Option<Self> {
-        let params = if toy { ckks::TOY_LOGN11_SCORES } else { ckks::LOGN13_LOGQP147_SCORES };
-        let gap = (1usize << params.log_n) / (2 * shape.arm_slots);
-        (gap >= 2 && numbers(shape.dim) <= gap).then_some(ScoreRing { params, gap })
+    /// The ring of the keys for `shape` ([`KeyPlan::new`]).
+    ///
+    /// # Errors
+    /// As [`KeyPlan::new`].
+    pub fn for_shape(shape: Shape, toy: bool) -> Result<Self, Error> {
+        Ok(KeyPlan::new(shape, toy)?.scores)
     }
 
     /// N'.
@@ -78,7 +97,7 @@ impl ScoreRing {
 
     /// B, the number of users of an evaluation of `slots` slots.
     pub fn users(&self, shape: Shape, slots: usize) -> usize {
-        self.gap.min(slots / (shape.arm_slots * shape.arm_slots))
+        self.gap.min(slots / shape.user_slots())
     }
 }
 
@@ -329,7 +348,15 @@ mod tests {
     /// the multiples of the gap, for problems with and without padding and for bounds other than one.
     #[test]
     fn products_hold_the_scores() {
-        for (d, k, l, lambda) in [(2, 2, 1.0, 1.0), (3, 3, 1.0, 1.0), (7, 4, 3.0, 0.5), (5, 8, 1.0, 300.0)] {
+        for (d, k, l, lambda) in [
+            (2, 2, 1.0, 1.0),
+            (3, 3, 1.0, 1.0),
+            (7, 4, 3.0, 0.5),
+            (5, 8, 1.0, 300.0),
+            (16, 16, 1.0, 1.0),
+            (13, 32, 1.0, 1.0),
+            (16, 64, 1.0, 1.0),
+        ] {
             let shape = Shape::for_problem(d, k);
             let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
             (config.linear.l, config.linear.lambda) = (l, lambda);
@@ -379,9 +406,31 @@ mod tests {
 
     #[test]
     fn rings_hold_what_fits() {
-        let gap = |d, k| ScoreRing::for_shape(Shape::for_problem(d, k), false).map(|ring| ring.gap);
-        assert_eq!([gap(2, 2), gap(7, 4), gap(8, 8), gap(16, 16)], [2048, 1024, 512, 256].map(Some));
-        assert_eq!([gap(32, 2), gap(32, 8), gap(16, 64)], [Some(2048), None, None]);
+        for (d, k, n, gap) in [
+            (2, 2, 13, 2048),
+            (7, 4, 13, 1024),
+            (8, 8, 13, 512),
+            (16, 16, 13, 256),
+            (8, 64, 13, 64),
+            (16, 32, 14, 256),
+            (16, 64, 15, 256),
+        ] {
+            let ring = ScoreRing::for_shape(Shape::for_problem(d, k), false).unwrap();
+            assert_eq!((ring.params.log_n, ring.gap), (n, gap), "{d} {k}");
+        }
+        for (d, k, n) in [(2, 2, 11), (8, 16, 11), (8, 32, 12), (16, 16, 13), (16, 32, 14)] {
+            let ring = ScoreRing::for_shape(Shape::for_problem(d, k), true).unwrap();
+            assert_eq!((ring.params.log_n, ring.params.security), (n, Security::None), "{d} {k}");
+        }
+        // What no ring holds is refused by a sentence, and no ring is larger than the one beside it.
+        let large = ckks::LOGN15_LOGQP825_DEPTH17;
+        let refused = ScoreRing::beside(&large, Shape::for_problem(32, 32)).unwrap_err();
+        assert_eq!(refused, Error::Coefficients { need: 1 << 16, have: 1 << 15 });
+        let refused = ScoreRing::beside(&ckks::TOY_LOGN12_DEPTH21, Shape::for_problem(16, 16)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the numbers of all arms take 8192 coefficients, but the ring of scores has 4096: choose fewer features or arms"
+        );
     }
 
     /// Trace statistics are the products of contexts, so that coefficient 0 of their product with the model

@@ -75,9 +75,14 @@ impl Shape {
         2 * self.square()
     }
 
-    /// The common period of all vectors.
+    /// Ka², the slots of a user in an evaluation: one for each pair of arms.
+    pub fn user_slots(&self) -> usize {
+        self.arm_slots * self.arm_slots
+    }
+
+    /// The slots that updates need and an evaluation with two places, of which the trace condition takes one.
     pub fn slots(&self) -> usize {
-        self.decision_slots().max(self.update_slots())
+        (2 * self.user_slots()).max(self.update_slots())
     }
 
     /// log₂ Ka.

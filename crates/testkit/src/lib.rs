@@ -1,4 +1,4 @@
-//! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`]), the
+//! What tests, benches and examples of several crates share: key pairs with fixed seeds ([`Party`], [`ScoresParty`]), the
 //! exact twin of an encrypted bandit ([`ClearTwin`]), the paper's circuits ([`paper`]), messages and bundles
 //! ([`samples`]), the layout of matrices ([`newton`]) and the effect of a loss of power ([`power_loss`]). It
 //! holds secret keys: only dev-dependencies may name it, which `tests/custody.rs` checks.
@@ -18,7 +18,7 @@ use ckks::{
 };
 use ckks_secret::SecretKey;
 use num_complex::Complex64;
-use protocol::{AnswerKeys, KeyPlan};
+use protocol::{AnswerKeys, KeyPlan, ScoreRing};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -87,6 +87,56 @@ impl Party {
     pub fn encrypt(&mut self, slots: &[Complex64], level: usize) -> Ciphertext {
         let message = Plaintext::encode(&self.params, slots, level).expect("values that fit");
         ckks_secret::encrypt(&self.secret, &message, &mut self.rng).expand(&self.secret)
+    }
+}
+
+/// The keys of the ring of scores of one pair, for tests that play every party.
+pub struct ScoresParty {
+    /// The parameters.
+    pub params: Params,
+    /// The secret key.
+    pub secret: SecretKey,
+    /// The public key.
+    pub public: PublicKey,
+    /// The relinearisation key and the keys of [`ckks::pack_elements`], at the top level.
+    pub keys: EvaluationKeys,
+}
+
+impl ScoresParty {
+    /// The keys of `ring`.
+    ///
+    /// # Errors
+    /// As [`ckks::ParamsSpec::validate`]; [`ckks::Error::PackGap`] for a gap that no pack has.
+    pub fn generate<R: CryptoRng>(ring: ScoreRing, rng: &mut R) -> Result<Self, ckks::Error> {
+        let params = ring.params.validate()?;
+        let (secret, top) = (SecretKey::generate(&params, rng), params.max_level());
+        let public = ckks_secret::public_key(&secret, rng);
+        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, top, rng)));
+        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
+        for element in ckks::pack_elements(&params, ring.gap)? {
+            keys.galois.insert(element, Arc::new(ckks_secret::galois_key(&secret, element, top, rng)));
+        }
+        Ok(ScoresParty { params, secret, public, keys })
+    }
+
+    /// The name of the key pair.
+    pub fn key_id(&self) -> KeyId {
+        self.public.id(&self.params)
+    }
+
+    /// Coefficients at the scale 2^`log_scale`, encrypted under the secret key at the top level.
+    ///
+    /// # Panics
+    /// If there are more coefficients than the ring has.
+    pub fn encrypt<R: CryptoRng>(
+        &self,
+        coefficients: &[i64],
+        log_scale: u32,
+        rng: &mut R,
+    ) -> ckks_secret::SeededCiphertext {
+        let (level, scale) = (self.params.max_level(), f64::from(log_scale).exp2());
+        let message = Plaintext::from_integers(&self.params, coefficients, level, scale);
+        ckks_secret::encrypt(&self.secret, &message.expect("coefficients that fit"), rng)
     }
 }
 

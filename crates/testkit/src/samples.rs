@@ -108,13 +108,13 @@ pub fn bundles() -> (Vec<u8>, Vec<u8>) {
     let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
     let manifest = |frames| {
         let scores = ScoresManifest::new(&small, small_id, 1, AnswersManifest::new(&answers, 0));
-        Manifest::new(&params, id, shape, 0, frames, token.digest(), Some(scores))
+        Manifest::new(&params, id, shape, 0, frames, token.digest(), scores)
     };
     let mut writer = BundleWriter::new(BundleKind::Public, &manifest(1), Vec::new()).expect("a vector");
     writer.frame(&ckks::write_public_key(&params, &public)).expect("a vector");
     writer.frame(&ckks::write_public_key(&small, &small_public)).expect("a vector");
     let (frame, small_frame) = (secret.to_bytes(id), small_secret.to_bytes(small_id));
-    let secret = SecretBundle::write(&manifest(2), &frame, Some(&small_frame), &token, Vec::new());
+    let secret = SecretBundle::write(&manifest(2), &frame, &small_frame, &token, Vec::new());
     (writer.finish().expect("two frames").0, secret.expect("a vector").0)
 }
 

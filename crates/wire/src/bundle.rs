@@ -10,10 +10,10 @@
 //!             …  first frame, and so on: as many frames as the manifest states, and no byte after them
 //! ```
 //! A public bundle has the public key, the relinearisation key and the Galois keys, first those of the large
-//! ring, then those of the ring of scores, if the keys have one, and then those of answers: the keys of the
-//! ring switch by their numbers, and those of the rotations of the fold.
+//! ring, then those of the ring of scores, and then those of answers: the keys of the ring switch by their
+//! numbers, and those of the rotations of the fold.
 //!
-//! A secret bundle has the secret key, that of the ring of scores, if there is one, and the access token.
+//! A secret bundle has the secret key, that of the ring of scores, and the access token.
 
 use crate::frame::check_length;
 use crate::{Error, TokenDigest};
@@ -73,8 +73,8 @@ pub struct Manifest {
     pub frames: u32,
     /// The digest of the token in the secret bundle, which gives access to encrypted bandits.
     pub token_digest: TokenDigest,
-    /// The keys of the ring of scores, if the shape has one.
-    pub scores: Option<ScoresManifest>,
+    /// The keys of the ring of scores.
+    pub scores: ScoresManifest,
 }
 
 /// The description of the keys of the ring of scores in a bundle.
@@ -188,7 +188,7 @@ impl Manifest {
         created: u64,
         frames: u32,
         token_digest: TokenDigest,
-        scores: Option<ScoresManifest>,
+        scores: ScoresManifest,
     ) -> Self {
         Manifest {
             params: params.spec().name.into(),
@@ -199,7 +199,7 @@ impl Manifest {
             log2_qp: params.log_qp(),
             created,
             // A bundle has at most MAX_FRAMES.
-            frames: frames + scores.as_ref().and_then(ScoresManifest::all_frames).unwrap_or(0),
+            frames: frames + scores.frames + scores.answers.frames,
             token_digest,
             scores,
         }
@@ -227,24 +227,16 @@ impl Manifest {
         self.stated().check_key(key)
     }
 
-    /// The ring of scores with its description and its parameters, which must be those of
-    /// [`ScoreRing::beside`] the large ring. `None` if the shape has no such ring.
+    /// The ring of scores with its parameters, which must be those of [`ScoreRing::beside`] the large ring.
     ///
     /// # Errors
-    /// [`Error::Manifest`] if the manifest states another ring, or one where there is none, or none where
-    /// there is one; as [`Self::params`].
-    pub fn scores(&self, large: &Params) -> Result<Option<(ScoreRing, &ScoresManifest, Params)>, Error> {
-        let wanted = ScoreRing::beside(large.spec(), self.shape);
-        match (&self.scores, wanted) {
-            (None, None) => Ok(None),
-            (Some(stated), Some(ring)) if stated.params == ring.params.name => {
-                Ok(Some((ring, stated, stated.params()?)))
-            }
-            (stated, wanted) => Err(differs(
-                "scores",
-                stated.as_ref().map_or("absent", |stated| &stated.params),
-                wanted.map_or("absent", |ring| ring.params.name),
-            )),
+    /// [`Error::Manifest`] if the manifest states another ring; [`Error::Protocol`] if the shape has none; as
+    /// [`Self::params`].
+    pub fn scores(&self, large: &Params) -> Result<(ScoreRing, Params), Error> {
+        let ring = ScoreRing::beside(large.spec(), self.shape)?;
+        match self.scores.params == ring.params.name {
+            true => Ok((ring, self.scores.params()?)),
+            false => Err(differs("scores", &self.scores.params, ring.params.name)),
         }
     }
 
@@ -253,7 +245,7 @@ impl Manifest {
     /// # Errors
     /// [`Error::Manifest`] if more frames of the ring of scores are stated than frames in all.
     pub(crate) fn large_frames(&self) -> Result<u32, Error> {
-        let of_scores = self.scores.as_ref().map_or(Some(0), ScoresManifest::all_frames);
+        let of_scores = self.scores.all_frames();
         let got = || of_scores.map_or("above 2³²".into(), |frames| frames.to_string());
         let most = || differs("scores.frames", &got(), &format!("at most {}", self.frames));
         of_scores.and_then(|frames| self.frames.checked_sub(frames)).ok_or_else(most)

@@ -500,14 +500,16 @@ mod tests {
     /// Bytes of the messages of encrypted bandits under the sets in use, which the pages state.
     #[test]
     fn sizes_are_those_that_the_pages_state() {
-        for (d, k, answer, alone, shared) in [
-            (2, 2, 84_056, 2_003_064, 2_134_136),
-            (8, 8, 86_104, 2_269_304, 2_400_376),
-            (16, 16, 86_104, 2_400_376, 2_531_448),
+        for (d, k, contexts, answer, alone, shared) in [
+            (2, 2, 100_472, 84_056, 2_003_064, 2_134_136),
+            (8, 8, 100_472, 84_056, 2_265_208, 2_396_280),
+            (16, 16, 100_472, 86_104, 2_400_376, 2_531_448),
+            (16, 32, 200_824, 172_120, 2_531_448, 2_662_520),
+            (16, 64, 401_528, 344_152, 2_793_592, 2_924_664),
         ] {
             let shape = protocol::Shape::for_problem(d, k);
             let keys = protocol::KeyPlan::new(shape, false).unwrap();
-            let (ring, plan) = (keys.scores.unwrap(), keys.answers.unwrap());
+            let (ring, plan) = (keys.scores, keys.answers);
             let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
             let answers = plan.params.validate().unwrap();
             let decisions = protocol::Decisions::Packed;
@@ -517,8 +519,8 @@ mod tests {
             let limits = PackedLimits::new(&deep, &small, &answers, &config, &packed, &layout).unwrap();
             assert_eq!(limits.answer, answer);
             let raised = |users| ckks::ciphertext_bytes(&deep, packed.raise_level(users), true);
-            assert_eq!((raised(1), raised(2), raised(64)), (alone, shared, shared));
-            assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), 100_472);
+            assert_eq!([raised(1), raised(2), raised(64)], [alone, shared, shared], "{d}, {k}");
+            assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }
     }
 

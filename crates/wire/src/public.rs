@@ -23,8 +23,8 @@ pub struct PublicBundle {
     pub key_id: KeyId,
     /// Relinearisation and Galois keys.
     pub keys: EvaluationKeys,
-    /// The keys of the ring of scores, if the shape has one.
-    pub scores: Option<ScoreKeys>,
+    /// The keys of the ring of scores.
+    pub scores: ScoreKeys,
 }
 
 /// The public keys of the ring of scores, complete for a [`ckks::Packer`] of its gap.
@@ -66,32 +66,22 @@ impl PublicBundle {
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
         let plan = key_plan(&manifest)?;
-        let scores = manifest.scores(&params)?;
+        let (ring, small) = manifest.scores(&params)?;
 
         let wanted = WantedKeys::large(&params, &plan);
         let large = RingKeys::read(&mut reader, &params, manifest.large_frames()?, &wanted)?;
         manifest.check_key(large.key_id)?;
-        let scores = match scores {
-            None => None,
-            Some((ring, stated, params)) => {
-                let wanted = WantedKeys::scores(&params, &ring)?;
-                let RingKeys { public_key, key_id, keys } =
-                    RingKeys::read(&mut reader, &params, stated.frames, &wanted)?;
-                stated.check_key(key_id)?;
-                wanted.check_complete(&keys)?;
-                Some((ring, stated, params, RingKeys { public_key, key_id, keys }))
-            }
-        };
+        let stated = &manifest.scores;
+        let wanted_of_scores = WantedKeys::scores(&small, &ring)?;
+        let RingKeys { public_key, key_id, keys } =
+            RingKeys::read(&mut reader, &small, stated.frames, &wanted_of_scores)?;
+        stated.check_key(key_id)?;
+        wanted_of_scores.check_complete(&keys)?;
         wanted.check_complete(&large.keys)?;
-        let scores = match scores {
-            None => None,
-            Some((ring, stated, small, RingKeys { public_key, key_id, keys })) => {
-                let answers = stated.answers(ring, &params)?;
-                let plan = AnswerKeys::new(ring, manifest.shape, params.spec());
-                let switch = read_switch(&mut reader, stated, &plan, &params, answers, key_id)?;
-                Some(ScoreKeys { ring, params: small, public_key, key_id, keys, switch })
-            }
-        };
+        let answers = stated.answers(ring, &params)?;
+        let plan = AnswerKeys::new(ring, manifest.shape, params.spec());
+        let switch = read_switch(&mut reader, stated, &plan, &params, answers, key_id)?;
+        let scores = ScoreKeys { ring, params: small, public_key, key_id, keys, switch };
         // All frames are read, so that the input must end here.
         reader.next_frame(0, &mut Vec::new())?;
         let RingKeys { public_key, key_id, keys } = large;

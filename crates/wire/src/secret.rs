@@ -13,8 +13,8 @@ pub struct SecretBundle {
     pub params: Params,
     /// The frame of the secret key, for `ckks-secret`.
     pub frame: Zeroizing<Vec<u8>>,
-    /// The secret key of the ring of scores, if the shape has one.
-    pub scores: Option<ScoreSecret>,
+    /// The secret key of the ring of scores.
+    pub scores: ScoreSecret,
     /// The access token, whose digest is in the manifests of both bundles.
     pub token: AccessToken,
 }
@@ -37,26 +37,17 @@ impl SecretBundle {
         let mut reader = BundleReader::of_kind(BundleKind::Secret, input)?;
         let manifest = reader.manifest().clone();
         let params = manifest.params()?;
-        let scores = manifest.scores(&params)?;
-        if let Some((_, stated, _)) = &scores
-            && stated.frames != 1
-        {
+        let (ring, small) = manifest.scores(&params)?;
+        let stated = &manifest.scores;
+        if stated.frames != 1 {
             return Err(differs("scores.frames", &stated.frames.to_string(), "1"));
         }
-        if let Some((ring, stated, _)) = &scores {
-            stated.answers(*ring, &params)?;
-            if stated.answers.frames != 0 {
-                return Err(differs("scores.answers.frames", &stated.answers.frames.to_string(), "0"));
-            }
+        stated.answers(ring, &params)?;
+        if stated.answers.frames != 0 {
+            return Err(differs("scores.answers.frames", &stated.answers.frames.to_string(), "0"));
         }
         let frame = secret_key(&mut reader, &params)?;
-        let scores = match scores {
-            None => None,
-            Some((.., params)) => {
-                let frame = secret_key(&mut reader, &params)?;
-                Some(ScoreSecret { params, frame })
-            }
-        };
+        let scores = ScoreSecret { frame: secret_key(&mut reader, &small)?, params: small };
         // Reading the next frame clears its buffer, so that the token has a buffer of its own.
         let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES));
         if !reader.next_frame(TOKEN_BYTES, &mut token)? {
@@ -72,21 +63,20 @@ impl SecretBundle {
         Ok(SecretBundle { manifest, params, frame, scores, token })
     }
 
-    /// Writes a bundle: the frame of the secret key, that of the ring of scores if there is one, and the
-    /// token. Returns the output and the number of bytes written.
+    /// Writes a bundle: the frame of the secret key, that of the ring of scores, and the token. Returns the output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.
     pub fn write<W: Write>(
         manifest: &Manifest,
         frame: &[u8],
-        scores: Option<&[u8]>,
+        scores: &[u8],
         token: &AccessToken,
         out: W,
     ) -> Result<(W, u64), Error> {
         let mut writer = BundleWriter::new(BundleKind::Secret, manifest, out)?;
         writer.frame(frame)?;
-        scores.map_or(Ok(()), |frame| writer.frame(frame))?;
+        writer.frame(scores)?;
         writer.frame(token.as_bytes())?;
         writer.finish()
     }

@@ -43,13 +43,13 @@ fn bundles_are_read_as_they_were_written() {
 
     let PublicBundle { manifest, params, public_key, key_id, keys, scores } = read;
     // The ring of scores has a key pair of its own, and what packing needs.
-    let (scores, secret) = (scores.unwrap(), bundle.scores.unwrap());
+    let secret = bundle.scores;
     let (secret, small_id) = SecretKey::from_bytes(&secret.params, &secret.frame).unwrap();
     assert_eq!(small_id, scores.key_id);
     assert!(small_id != id && scores.public_key.id(&scores.params) == small_id);
-    assert_eq!(Some(scores.ring), ScoreRing::for_shape(request().shape, true));
+    assert_eq!(Ok(scores.ring), ScoreRing::for_shape(request().shape, true));
     assert_eq!((&scores.params, scores.ring.gap), (secret.params(), 512));
-    let stated = manifest.scores.unwrap();
+    let stated = manifest.scores;
     assert_eq!((scores.keys.galois.len(), stated.frames), (9, 11));
     // Answers take two keys of the ring switch, and one rotation.
     assert_eq!((scores.switch.parts(), scores.switch.small().keys().galois.len()), (2, 1));
@@ -173,7 +173,7 @@ fn contradictions_in_a_bundle_are_refused() {
     // A shape that this set of parameters is not for.
     field(&|m| m.shape = Shape::for_problem(16, 16), "params");
     let scores = |change: fn(&mut ScoresManifest), name: &str| {
-        field(&|m| change(m.scores.as_mut().unwrap()), &format!("scores{name}"));
+        field(&|m| change(&mut m.scores), &format!("scores{name}"));
     };
     scores(|m| m.fingerprint = "00".into(), ".fingerprint");
     scores(|m| m.key_id = "00".into(), ".key_id");
@@ -182,7 +182,6 @@ fn contradictions_in_a_bundle_are_refused() {
     // The ring with security is not beside a large ring without it, and a large set is none of scores.
     scores(|m| m.params = "logn13-logqp147-scores".into(), "");
     scores(|m| m.params = "toy-logn12-depth21".into(), "");
-    field(&|m| m.scores = None, "scores");
     scores(|m| m.frames = 1000, ".frames");
     scores(|m| m.frames = u32::MAX, ".frames");
     scores(|m| m.answers.frames = 1000, ".frames");
@@ -211,14 +210,14 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
     let [(ours, _), (other, _)] = [1, 2].map(bundles);
     let bundle = PublicBundle::read(&ours[..]).unwrap();
     let (whole, others) = (frames(&ours), frames(&other));
-    let stated = bundle.manifest.scores.as_ref().unwrap();
+    let stated = &bundle.manifest.scores;
     let (count, of_answers) = (stated.frames as usize, stated.answers.frames as usize);
     let end = whole.len() - of_answers;
     let first = end - count;
     let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
         PublicBundle::read(&rewritten(&ours, change)[..]).map(drop)
     };
-    let of_scores = |m: &mut Manifest, count: usize| m.scores.as_mut().unwrap().frames = count as u32;
+    let of_scores = |m: &mut Manifest, count: usize| m.scores.frames = count as u32;
 
     // Each evaluation key of the ring is needed: the relinearisation key, and one a stage of packing.
     for frame in first + 1..end {
@@ -265,7 +264,7 @@ fn contradictions_in_the_ring_of_scores_are_refused() {
         Err(wire::Error::Ckks(ckks::Error::WrongKey { .. })) => (),
         other => panic!("{other:?}"),
     };
-    let small = bundle.scores.unwrap();
+    let small = bundle.scores;
     let mut rng = rng(5);
     let secret = SecretKey::generate(&small.params, &mut rng);
     let relin = ckks_secret::relin_key(&secret, 1, &mut rng);
@@ -293,7 +292,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     let [(ours, _), (other, _)] = [1, 2].map(bundles);
     let bundle = PublicBundle::read(&ours[..]).unwrap();
     let (whole, others) = (frames(&ours), frames(&other));
-    let scores = bundle.scores.unwrap();
+    let scores = bundle.scores;
     let first = whole.len() - 3;
     let read = |change: &dyn Fn(&mut Manifest, &mut Vec<Vec<u8>>)| {
         PublicBundle::read(&rewritten(&ours, change)[..]).map(drop)
@@ -301,7 +300,7 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     for frame in first..whole.len() {
         let r = read(&|m, frames| {
             frames.remove(frame);
-            m.scores.as_mut().unwrap().answers.frames = 2;
+            m.scores.answers.frames = 2;
         });
         let field = "scores.answers.frames";
         assert!(matches!(r, Err(wire::Error::Manifest { field: got, .. }) if got == field), "{r:?}");
@@ -336,20 +335,30 @@ fn contradictions_in_the_keys_of_answers_are_refused() {
     assert!(error.to_string().starts_with(says), "{error}");
 }
 
-/// Shapes whose contexts do not fit have no ring of scores: nothing of it is stated or written.
+/// The ring of scores of a shape may be as large as the deep ring. It is then switched to one ciphertext, and
+/// nothing is folded.
 #[test]
-fn shapes_without_a_ring_of_scores_have_large_keys_only() {
-    let shape = Shape::for_problem(16, 8);
-    assert_eq!(ScoreRing::for_shape(shape, true), None);
+fn a_ring_of_scores_may_be_as_large_as_the_deep_ring() {
+    let shape = Shape::for_problem(8, 32);
     let (mut public, mut secret) = (Vec::new(), Vec::new());
     let request = Request { shape, ..request() };
     let Summary { manifest, .. } =
         generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap();
-    assert_eq!(manifest.scores, None);
     let bundle = PublicBundle::read(&public[..]).unwrap();
-    assert!(bundle.scores.is_none() && bundle.manifest == manifest);
-    let bundle = SecretBundle::read(&secret[..]).unwrap();
-    assert!(bundle.scores.is_none() && bundle.manifest.frames == 2);
+    assert_eq!((bundle.scores.params.n(), bundle.manifest == manifest), (bundle.params.n(), true));
+    assert_eq!((bundle.scores.switch.parts(), manifest.scores.answers.frames), (1, 1));
+    let secret = SecretBundle::read(&secret[..]).unwrap();
+    assert_eq!((secret.manifest.frames, &secret.scores.params), (3, &bundle.scores.params));
+}
+
+/// Problems that no set carries are refused by a sentence, and nothing is written.
+#[test]
+fn shapes_that_no_ring_holds_are_refused() {
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    let request = Request { shape: Shape::for_problem(32, 4), toy: false, created: 0 };
+    let error = generate(request, &mut public, &mut secret, &mut rng(6), |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("slots are needed"), "{error}");
+    assert!(public.is_empty() && secret.is_empty());
 }
 
 #[test]
@@ -359,13 +368,7 @@ fn a_writer_keeps_to_its_manifest() {
     let writer = BundleWriter::new(BundleKind::Public, &manifest, Vec::new()).unwrap();
     assert!(matches!(writer.finish(), Err(wire::Error::FrameCount { got: 0, .. })));
     assert!(matches!(
-        SecretBundle::write(
-            &manifest,
-            &secret,
-            Some(&secret),
-            &AccessToken::generate(&mut rng(2)),
-            Vec::new()
-        ),
+        SecretBundle::write(&manifest, &secret, &secret, &AccessToken::generate(&mut rng(2)), Vec::new()),
         Err(wire::Error::FrameCount { got: 3, .. })
     ));
 }
@@ -463,7 +466,7 @@ fn the_tool_creates_and_inspects() {
         let out = tool(&["inspect"], &[file]);
         assert!(out.status.success());
         let text = String::from_utf8(out.stdout).unwrap();
-        let scores = manifest.scores.as_ref().unwrap();
+        let scores = &manifest.scores;
         let wanted = [&manifest.key_id, &scores.params, &scores.key_id, &scores.fingerprint];
         assert!(wanted.iter().all(|w| text.contains(*w)) && text.len() < 1000, "{text}");
     }

@@ -49,14 +49,12 @@ impl Device {
     /// levels.
     ///
     /// # Errors
-    /// [`Error::NoScoreKeys`] if the secret bundle has no key of the ring of scores; [`Error::WrongKeys`],
-    /// [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that does not fit this
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that does not fit this
     /// device.
     pub fn join(&self, created: &PackedCreated) -> Result<PackedDevice<'_>, Error> {
-        let (small, small_id) = self.scores().ok_or(Error::NoScoreKeys)?;
-        let ring = ScoreRing::beside(self.params().spec(), self.shape())
-            .filter(|ring| ring.params == *small.params().spec())
-            .ok_or(Error::NoScoreKeys)?;
+        let (small, small_id) = self.scores();
+        let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
+        same("parameters of scores", small.params().spec().name, ring.params.name.into())?;
         let (params, small_params) = (self.params(), small.params());
         same("fingerprint", &created.fingerprint, params.fingerprint().to_string())?;
         same("key id", &created.key_id, self.key_id().to_string())?;

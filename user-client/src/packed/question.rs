@@ -75,7 +75,7 @@ mod tests {
         let ring = ScoreRing::for_shape(shape, true).unwrap();
         let small = SecretKey::generate(&ring.params.validate().unwrap(), &mut rng());
         let token = wire::AccessToken::from_bytes(&[1; 32]).unwrap();
-        let mut device = Device::new(secret, id, Some((small, KeyId([2; 16]))), shape, token);
+        let mut device = Device::new(secret, id, (small, KeyId([2; 16])), shape, token);
         let answers = Answers::new(id, device.params());
         device.replace_answers(change(answers));
         (device, coefficients)
@@ -112,7 +112,7 @@ mod tests {
                 config,
                 plan,
                 (params, device.key_id()),
-                (&small, device.scores_key_id().unwrap()),
+                (&small, device.scores_key_id()),
             );
             Attacker { device: device.join(&created).unwrap(), answers: 0, entry: 0 }
         }

@@ -93,7 +93,7 @@ impl Raiser {
     /// server that cannot be reached is asked again, with growing pauses.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`], [`Error::NoScoreKeys`] for a server with other keys or parameters;
+    /// [`Error::WrongKeys`] for a server with other keys or parameters;
     /// [`Error::Refused`], [`Error::BadAnswer`] if the server does not know the token, has no keys or is no
     /// server of bandits.
     pub fn run(mut self) -> Result<(), Error> {

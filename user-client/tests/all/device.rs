@@ -111,24 +111,22 @@ fn other_bundles_are_refused() {
     // A manifest of other parameters, or of another key, around this secret.
     let bundle = SecretBundle::read(secret).unwrap();
     let around = |manifest: &wire::Manifest| {
-        let scores = bundle.scores.as_ref().map(|scores| &scores.frame[..]);
+        let scores = &bundle.scores.frame;
         let out = SecretBundle::write(manifest, &bundle.frame, scores, &bundle.token, Vec::new());
         read(&out.unwrap().0).unwrap_err()
     };
     let spec = ckks::TOY_LOGN14_DEPTH22.validate().unwrap();
     let stated = bundle.manifest.scores.clone();
     // Answers have primes of the deep ring.
-    let others = stated.clone().map(|stated| {
-        let ring = protocol::ScoreRing::beside(spec.spec(), bundle.manifest.shape).unwrap();
-        let answers = wire::AnswersManifest::new(&ring.answers(spec.spec()).validate().unwrap(), 0);
-        wire::ScoresManifest { answers, ..stated }
-    });
+    let ring = protocol::ScoreRing::beside(spec.spec(), bundle.manifest.shape).unwrap();
+    let answers = wire::AnswersManifest::new(&ring.answers(spec.spec()).validate().unwrap(), 0);
+    let others = wire::ScoresManifest { answers, ..stated.clone() };
     let manifest = wire::Manifest::new(&spec, id, bundle.manifest.shape, 0, 2, bundle.token.digest(), others);
     let e = around(&manifest);
     assert!(matches!(e, Error::Secret(ckks_secret::Error::Ckks(ckks::Error::WrongParams { .. }))), "{e}");
     let e = around(&wire::Manifest { key_id: "00".repeat(16), ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "key_id", .. })), "{e}");
-    let stated = stated.map(|stated| wire::ScoresManifest { key_id: "00".repeat(16), ..stated });
+    let stated = wire::ScoresManifest { key_id: "00".repeat(16), ..stated };
     let e = around(&wire::Manifest { scores: stated, ..bundle.manifest.clone() });
     assert!(matches!(e, Error::Wire(wire::Error::Manifest { field: "scores.key_id", .. })), "{e}");
     let digest = wire::AccessToken::generate(&mut rng(3)).digest();

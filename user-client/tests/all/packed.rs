@@ -31,7 +31,7 @@ fn world() -> &'static World {
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
         let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
         let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
-        let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores.unwrap();
+        let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
         let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();
         let [device, stranger] = [secret, other].map(|secret| Device::read(&secret[..]).unwrap());
         World { engine, device, stranger }
@@ -286,21 +286,13 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
         change(&mut other);
         assert!(matches!(error(device, &other), Error::Protocol(_)), "{other:?}");
     }
-    // A bundle without keys of the ring of scores, and one whose keys are those of another ring.
-    let secret = &keys()[0].1;
-    let read = |name: &str| {
-        let bundle = wire::SecretBundle::read(&secret[..]).unwrap();
-        let (deep, id) = ckks_secret::SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
-        let params = ckks::ParamsSpec::scores().iter().find(|spec| spec.name == name);
-        let scores = params.map(|spec| {
-            let params = spec.validate().unwrap();
-            (ckks_secret::SecretKey::generate(&params, &mut rng(1)), ckks::KeyId([1; 16]))
-        });
-        Device::new(deep, id, scores, bundle.manifest.shape, bundle.token)
-    };
-    for name in ["none", ckks::LOGN13_LOGQP147_SCORES.name] {
-        assert!(matches!(error(&read(name), &created), Error::NoScoreKeys), "{name}");
-    }
+    // Keys of another ring of scores.
+    let bundle = wire::SecretBundle::read(&keys()[0].1[..]).unwrap();
+    let (deep, id) = ckks_secret::SecretKey::from_bytes(&bundle.params, &bundle.frame).unwrap();
+    let other = ckks::LOGN13_LOGQP147_SCORES.validate().unwrap();
+    let other = (ckks_secret::SecretKey::generate(&other, &mut rng(1)), ckks::KeyId([1; 16]));
+    let device = Device::new(deep, id, other, bundle.manifest.shape, bundle.token);
+    assert!(matches!(error(&device, &created), Error::WrongKeys { what: "parameters of scores", .. }));
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl PackedCircuit {
         let root = |x: f64| beta / range * (c2 * (x + 1.0) / 2.0).max(0.0).sqrt();
         let root = Chebyshev::interpolate(root, config.sqrt_degree, -1.0, 1.0)?;
         let comparison = Comparison::composite(config.resolution(), config.comparison_degrees()?)?;
-        let (count, users) = (shape.arm_slots, slots / (shape.arm_slots * shape.arm_slots));
+        let (count, users) = (shape.arm_slots, slots / shape.user_slots());
         let argmax = Argmax::of_users(count, users, count, comparison)?;
         let middle = least_index / range + 0.5;
         // Slots without a score hold the root of c₁.
@@ -81,6 +81,11 @@ impl PackedCircuit {
         f64::from(log_range).exp2() / self.scalars.c2
     }
 
+    /// The comparison and the product over the pairs.
+    pub fn argmax(&self) -> &Argmax {
+        &self.argmax
+    }
+
     /// The products over the pairs of each arm: near 1 in the first slot of the block of the arm that a user
     /// should play. Other slots hold intermediate results, which a [`ckks::Fold`] leaves out. Takes the
     /// levels of root, comparison and row product.
@@ -88,6 +93,15 @@ impl PackedCircuit {
     /// # Errors
     /// Those of the algebra.
     pub fn products<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
+        self.argmax.products(alg, &self.index(alg, raised)?)
+    }
+
+    /// The optimistic indices u + β·√(z + c₁), divided by their range and shifted into ± ½, in the first slot
+    /// of the block of each arm; −½ in those of padding. All other slots are 0. Takes the levels of the root.
+    ///
+    /// # Errors
+    /// Those of the algebra.
+    pub fn index<A: SlotAlgebra>(&self, alg: &A, raised: &A::Vector) -> Result<A::Vector, A::Error> {
         let conjugate = alg.conjugate(raised)?;
         // 2z/c₂ and 2u/c₂: of v = a + ib, v + v̄ is 2a, and i·(v̄ − v) is 2b.
         let z = alg.add(raised, &conjugate)?;
@@ -107,7 +121,7 @@ impl PackedCircuit {
         };
         // Without a width the root is constant and takes one level.
         let index = alg.drop_to(&index, alg.level(&z) - self.root_levels)?;
-        self.argmax.products(alg, &alg.add_plain(&index, &self.offsets)?)
+        alg.add_plain(&index, &self.offsets)
     }
 
     /// The trace comparison in the constant coefficient of the message: near 1 if the trace has reached C,
@@ -178,6 +192,67 @@ mod tests {
                 assert!(gap < config.resolution() * scalars.range, "{d} {k}, user {user}: {gap}");
                 assert!(values.iter().all(|v| (-0.1..1.2).contains(v)), "{d} {k}, user {user}: {values:?}");
             }
+        }
+    }
+
+    /// On exact vectors, with and without padding and without a width: every index equals the formula up to
+    /// the error of the root's polynomial, and all other slots are 0.
+    #[test]
+    fn indices_are_what_the_formulas_say() {
+        for (d, k, slots, alpha) in
+            [(2, 2, 64, 0.5), (2, 2, 64, 0.0), (3, 5, 256, 0.5), (11, 32, 2048, 0.0), (16, 64, 8192, 0.5)]
+        {
+            let mut config = BanditConfig { sqrt_degree: 31, ..BanditConfig::new(d, k) };
+            config.linear.width = bandit::Width::Constant { alpha };
+            let shape = Shape::for_problem(d, k);
+            let (count, users) = (shape.arm_slots, slots / shape.user_slots());
+            let s = Scalars::new(&config, 5, 3);
+            let circuit = PackedCircuit::new(&config, s, shape, slots).unwrap();
+            let mut raised = vec![Complex64::ZERO; slots];
+            let mut want = vec![0.0; slots];
+            for at in 0..users * count {
+                let (arm, z, u) = (at / users, ((3 * at) as f64).sin().abs(), ((5 * at) as f64).sin());
+                want[at * count] = -0.5;
+                if arm < k {
+                    raised[at * count] = Complex64::new(z, u) * circuit.factor(0);
+                    let width = s.beta * (z + s.c1).sqrt();
+                    want[at * count] = (u + width - s.least_index) / s.range - 0.5;
+                }
+            }
+            let alg = Clear::new(slots).unwrap();
+            let index = circuit.index(&alg, &alg.fresh(&raised, 20).unwrap()).unwrap();
+            assert_eq!(alg.level(&index), 20 - 5);
+            for (at, (got, want)) in index.values().iter().zip(&want).enumerate() {
+                let tolerance = if at % count == 0 { 1e-2 } else { 1e-9 };
+                let right = (got.re - want).abs() < tolerance && got.im.abs() < 1e-9;
+                assert!(right, "{d}, {k}: slot {at} holds {got}, not {want}");
+            }
+        }
+    }
+
+    /// For the largest number of arms of each comparison, the entry of the trace stays on the right side of
+    /// [`protocol::exchange::TRACE_DECISION`] with noise of 1/16 from the server and 1/16 from the device.
+    #[test]
+    fn errors_of_the_most_arms_leave_the_trace_where_it_is() {
+        use protocol::exchange::{TRACE_DECISION, TRACE_FLOOD_BITS, indicator_error, largest_entry};
+        for (arms, near) in [(32, 1.988), (33, 1.711), (protocol::MOST_ARMS, 1.711)] {
+            let shape = Shape::for_problem(16, arms);
+            for comparison_bits in [6, 8, 10] {
+                let mut config = BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) };
+                config.linear.schedule = bandit::Schedule::TraceOrGrowth;
+                let scalars = Scalars::new(&config, 1, 0);
+                let circuit = PackedCircuit::new(&config, scalars, shape, shape.slots()).unwrap();
+                let sign = circuit.argmax().comparison();
+                let resolution = config.resolution();
+                let error = testkit::worst_error(|x| sign.eval(x), |_| 1.0, [resolution, 1.0], 100_000) / 2.0;
+                assert!(error < indicator_error(shape.arm_slots));
+            }
+            let (row, error) = (shape.arm_slots as i32, indicator_error(shape.arm_slots));
+            let noise = 2.0 * (-f64::from(TRACE_FLOOD_BITS)).exp2();
+            assert!((1.0 - error).powi(row) - noise > TRACE_DECISION);
+            assert!(error * (1.0 + error).powi(row - 1) + noise < TRACE_DECISION);
+            let largest = largest_entry(shape);
+            assert!((largest - near).abs() < 1e-3, "{largest}");
         }
     }
 

@@ -29,12 +29,12 @@ impl World {
         let mut rng = ChaCha20Rng::seed_from_u64(17);
         let shape = Shape::for_problem(d, k);
         let plan = KeyPlan::new(shape, toy).unwrap();
-        let ring = plan.scores.unwrap();
+        let ring = plan.scores;
         let (params, small) = (plan.params.validate().unwrap(), ring.params.validate().unwrap());
         let [large, scores] = [&params, &small].map(|params| SecretKey::generate(params, &mut rng));
         let [public, public_scores] = [&large, &scores].map(|key| ckks_secret::public_key(key, &mut rng));
         let (id, id_of_scores) = (public.id(&params), public_scores.id(&small));
-        let switch = testkit::ring_switch(&large, &scores, &plan.answers.unwrap(), &mut rng);
+        let switch = testkit::ring_switch(&large, &scores, &plan.answers, &mut rng);
         let layout = AnswerLayout::new(ring, shape, params.max_slots());
         let deep = Engine::new(params, public, id, shape, EvaluationKeys::default()).unwrap();
         let (keys, own) = (EvaluationKeys::default(), switch.clone());
@@ -85,7 +85,7 @@ impl World {
 /// deviations has a probability below 10⁻⁴.
 #[test]
 fn every_user_gets_its_own_entries() {
-    for (d, k) in [(2, 2), (8, 8), (8, 16)] {
+    for (d, k) in [(2, 2), (8, 8), (8, 16), (8, 32)] {
         let mut world = World::new(d, k, true);
         let products = world.products(d, k);
         let mut rng = world.rng.clone();

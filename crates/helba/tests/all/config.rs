@@ -8,24 +8,21 @@ use helba::decide::DecisionCircuit;
 use helba::packed::circuit::PackedCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{UpdateLevels, products_level};
-use protocol::{
-    Answers, Automorphism, BanditConfig, Decisions, Error, KeyPlan, PackedPlan, Plan, ScoreRing, Shape,
-};
+use protocol::{Answers, Automorphism, BanditConfig, Decisions, Error, KeyPlan, PackedPlan, Shape};
 use std::collections::BTreeMap;
 
-fn plan(config: &BanditConfig) -> Result<Plan, Error> {
+fn plan(config: &BanditConfig) -> Result<PackedPlan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
-    config.plan(&KeyPlan::new(shape, false)?.params.validate().unwrap(), shape)
+    let keys = KeyPlan::new(shape, false)?;
+    config.packed_plan(&keys.params.validate().unwrap(), shape, keys.scores)
 }
 
-fn packed_plan(config: &BanditConfig) -> Result<PackedPlan, Error> {
-    let shape = Shape::for_problem(config.linear.d, config.linear.k);
-    let ring = ScoreRing::for_shape(shape, false).unwrap();
-    config.packed_plan(&KeyPlan::new(shape, false)?.params.validate().unwrap(), shape, ring)
+fn defaults(d: usize, k: usize) -> BanditConfig {
+    BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) }
 }
 
 fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
-    let mut config = BanditConfig::new(7, 4);
+    let mut config = defaults(7, 4);
     change(&mut config);
     config
 }
@@ -33,10 +30,13 @@ fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
 #[test]
 fn shipped_sets_carry_their_shapes_at_128_bits() {
     for (d, k) in [(2, 2), (7, 4), (8, 4), (8, 8), (16, 8), (16, 16), (8, 32), (16, 32), (2, 64), (16, 64)] {
-        let plan = plan(&BanditConfig::new(d, k)).unwrap_or_else(|e| panic!("d = {d}, K = {k}: {e}"));
+        let plan = plan(&defaults(d, k)).unwrap_or_else(|e| panic!("d = {d}, K = {k}: {e}"));
         assert_eq!(plan.answer_level, 0);
-        let set = KeyPlan::new(Shape::for_problem(d, k), false).unwrap().params;
-        assert_eq!(set.security.bits(), 128);
+        let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
+        assert_eq!((keys.params.security.bits(), keys.scores.params.security.bits()), (128, 128));
+        assert_eq!((keys.params.log_n, plan.users >= 4), (15, true), "d = {d}, K = {k}");
+        // Of the answers, whose modulus is none of these two.
+        assert_eq!(keys.answers.params.validate().unwrap().spec().security.bits(), 128);
     }
 }
 
@@ -62,7 +62,7 @@ fn a_shape_says_what_it_is_for() {
 /// The default asks nobody when a batch ends, and takes no more steps than the paper's schedule does.
 #[test]
 fn the_default_schedule_is_public() {
-    let default = BanditConfig::new(7, 4);
+    let default = defaults(7, 4);
     assert!(default.linear.schedule.is_public());
     let traced = with(|c| c.linear.schedule = Schedule::TraceOrGrowth);
     assert_eq!((plan(&default).unwrap().newton_steps, plan(&traced).unwrap().newton_steps), (4, 4));
@@ -72,10 +72,9 @@ fn the_default_schedule_is_public() {
 #[test]
 fn figure_1_fits() {
     let linear = LinearConfig { schedule: Schedule::TraceOrGrowth, ..LinearConfig::figure_1() };
-    let config = BanditConfig { linear, horizon: 130, unanswered: 1, ..BanditConfig::new(2, 2) };
-    assert_eq!(plan(&config).unwrap().newton_steps, 5);
-    let packed = packed_plan(&BanditConfig { decisions: Decisions::Packed, ..config }).unwrap();
-    assert_eq!((packed.newton_steps, packed.users), (5, 2047));
+    let config = BanditConfig { linear, horizon: 130, unanswered: 1, ..defaults(2, 2) };
+    let plan = plan(&config).unwrap();
+    assert_eq!((plan.newton_steps, plan.users), (5, 2047));
 }
 
 #[test]
@@ -121,8 +120,8 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert_eq!(field(&with(|c| c.linear.schedule = Schedule::Trace)), "linear.schedule");
     // Proposition 7.
     assert_eq!(field(&traced(|c| c.linear.c = 0.26)), "config:");
-    assert_eq!(field(&BanditConfig::new(7, 65)), "arms");
-    assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 32768, .. })));
+    assert_eq!(field(&defaults(7, 65)), "arms");
+    assert!(matches!(plan(&defaults(17, 4)), Err(Error::Slots { have: 16384, .. })));
 }
 
 /// Packed bandits with the trace condition are refused where the comparison does not resolve C, and where
@@ -130,10 +129,10 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
 #[test]
 fn packed_trace_conditions_that_cannot_work_are_refused_by_name() {
     let field = |change: fn(&mut BanditConfig)| {
-        let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(7, 4) };
+        let mut config = defaults(7, 4);
         config.linear.schedule = Schedule::TraceOrGrowth;
         change(&mut config);
-        match packed_plan(&config) {
+        match plan(&config) {
             Err(Error::OutOfRange(OutOfRange { field, .. })) => field,
             Err(Error::Depth { what, .. }) => what,
             Err(Error::Config(_)) => "config",
@@ -153,7 +152,7 @@ fn packed_trace_conditions_that_cannot_work_are_refused_by_name() {
 /// the levels that the protocol states.
 #[test]
 fn keys_reach_the_levels_of_their_use() {
-    let (mut shapes, mut packing) = (0, 0);
+    let (mut shapes, mut circuits) = (0, 0);
     for (d, k) in (1..=4).flat_map(|d| (1..=6).map(move |k| (1 << d, 1 << k))) {
         let shape = Shape::for_problem(d, k);
         if (shape.dim, shape.arm_slots) != (d, k) {
@@ -171,35 +170,32 @@ fn keys_reach_the_levels_of_their_use() {
             }
         };
         for (sqrt_degree, comparison_bits) in [(15, 6), (31, 6), (15, 8), (31, 8)] {
-            let config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
-            let Ok(plan) = config.plan(&params, shape) else { continue };
-            let alg = Clear::new(shape.decision_slots()).unwrap();
-            let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-            let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
-            let (contexts, model) = (fresh(plan.context_level), fresh(plan.model_level));
-            let decided = circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
-            assert_eq!(alg.level(&decided.action), plan.answer_level);
+            let config = BanditConfig { sqrt_degree, comparison_bits, ..defaults(d, k) };
+            let Ok(plan) = config.packed_plan(&params, shape, keys.scores) else { continue };
+            // The trace takes the place of one user, and no level.
+            let mut with_trace = config.clone();
+            with_trace.linear.schedule = Schedule::TraceOrGrowth;
+            let want = PackedPlan { users: plan.users - 1, ..plan.clone() };
+            assert_eq!(with_trace.packed_plan(&params, shape, keys.scores).unwrap(), want);
+            assert!(want.users >= 1);
+            // The keys reach as deep a circuit as there are levels for.
+            let alg = Clear::new(params.max_slots()).unwrap();
+            let scalars = Scalars::new(&config, 1, 0);
+            let circuit = PackedCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+            let raised = alg.fresh(&[Complex64::ZERO], plan.scores_level).unwrap();
+            let products = circuit.products(&alg, &raised).unwrap();
+            assert_eq!(alg.level(&products), products_level(2));
             note(&alg);
-            let packed = BanditConfig { decisions: Decisions::Packed, ..config.clone() };
-            if let Some(ring) = ScoreRing::for_shape(shape, false) {
-                // The trace takes the place of one user, and no level.
-                let mut with_trace = packed.clone();
-                with_trace.linear.schedule = Schedule::TraceOrGrowth;
-                let public = packed.packed_plan(&params, shape, ring).unwrap();
-                let want = PackedPlan { users: public.users - 1, ..public.clone() };
-                assert_eq!(with_trace.packed_plan(&params, shape, ring).unwrap(), want);
-                assert!(want.users >= 1);
-                // The keys reach as deep a circuit as there are levels for.
-                let alg = Clear::new(params.max_slots()).unwrap();
-                // A set has room for a mask of each user where it has room for single decisions.
-                let level = packed.packed_plan(&params, shape, ring).unwrap().scores_level;
-                let scalars = Scalars::new(&packed, 1, 0);
-                let circuit = PackedCircuit::new(&packed, scalars, shape, params.max_slots()).unwrap();
-                let raised = alg.fresh(&[Complex64::ZERO], level).unwrap();
-                let products = circuit.products(&alg, &raised).unwrap();
-                assert_eq!(alg.level(&products), products_level(2));
+            circuits += 1;
+            let single = BanditConfig { decisions: Decisions::Single, ..config.clone() };
+            if let Ok(plan) = single.plan(&params, shape) {
+                let alg = Clear::new(shape.decision_slots()).unwrap();
+                let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
+                let circuit = DecisionCircuit::new(&single, Scalars::new(&single, 1, 0), shape).unwrap();
+                let (contexts, model) = (fresh(plan.context_level), fresh(plan.model_level));
+                let decided = circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
+                assert_eq!(alg.level(&decided.action), plan.answer_level);
                 note(&alg);
-                packing += 1;
             }
             let alg = Clear::new(shape.update_slots()).unwrap();
             let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
@@ -220,5 +216,5 @@ fn keys_reach_the_levels_of_their_use() {
         assert_eq!(made.len(), used.len(), "{d}, {k}: keys that nothing uses");
         shapes += 1;
     }
-    assert_eq!((shapes, packing), (18, 21));
+    assert_eq!((shapes, circuits), (18, 26));
 }

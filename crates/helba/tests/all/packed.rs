@@ -2,44 +2,17 @@
 //! arithmetic on the same history.
 
 use bandit::Schedule;
-use ckks::{Ciphertext, EvaluationKeys, KeyId, Params, Plaintext, PublicKey};
-use ckks_secret::SecretKey;
-use helba::Engine;
+use ckks::{Ciphertext, Evaluator, KeyStorage, Term};
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine, TraceTest};
+use helba::{Engine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{
-    BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, ScoreRing, Shape, TaskKind, exchange,
+    BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, Shape, TaskKind, exchange,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use std::sync::Arc;
-use testkit::{ClearTwin, Party};
-
-/// The keys of the ring of scores.
-struct Small {
-    params: Params,
-    secret: SecretKey,
-    public: PublicKey,
-    keys: EvaluationKeys,
-}
-
-impl Small {
-    fn generate(ring: ScoreRing, rng: &mut ChaCha20Rng) -> Self {
-        let params = ring.params.validate().unwrap();
-        let (secret, top) = (SecretKey::generate(&params, rng), params.max_level());
-        let public = ckks_secret::public_key(&secret, rng);
-        let relin = Some(Arc::new(ckks_secret::relin_key(&secret, top, rng)));
-        let mut keys = EvaluationKeys { relin, ..EvaluationKeys::default() };
-        for element in ckks::pack_elements(&params, ring.gap).unwrap() {
-            keys.galois.insert(element, Arc::new(ckks_secret::galois_key(&secret, element, top, rng)));
-        }
-        Small { params, secret, public, keys }
-    }
-
-    fn id(&self) -> KeyId {
-        self.public.id(&self.params)
-    }
-}
+use std::time::{Duration, Instant};
+use testkit::{ClearTwin, Party, ScoresParty};
 
 /// A round, its contexts, and the entries of its answer.
 type Decided = (u64, Vec<Vec<f64>>, Vec<f64>);
@@ -48,7 +21,7 @@ type Decided = (u64, Vec<Vec<f64>>, Vec<f64>);
 struct World {
     engine: PackedEngine,
     party: Party,
-    small: Small,
+    small: ScoresParty,
     bandit: PackedBandit,
     twin: ClearTwin,
     rng: ChaCha20Rng,
@@ -62,18 +35,21 @@ impl World {
     }
 
     fn with(config: BanditConfig) -> Self {
-        let (d, k) = (config.linear.d, config.linear.k);
-        let shape = Shape::for_problem(d, k);
-        let plan = KeyPlan::new(shape, true).unwrap();
+        let shape = Shape::for_problem(config.linear.d, config.linear.k);
+        Self::with_keys(config, KeyPlan::new(shape, true).unwrap())
+    }
+
+    fn with_keys(config: BanditConfig, plan: KeyPlan) -> Self {
+        let shape = Shape::for_problem(config.linear.d, config.linear.k);
         let party = Party::for_plan(&plan, 7).unwrap();
-        let ring = ScoreRing::for_shape(shape, true).unwrap();
+        let ring = plan.scores;
         let mut rng = ChaCha20Rng::seed_from_u64(8);
-        let small = Small::generate(ring, &mut rng);
+        let small = ScoresParty::generate(ring, &mut rng).unwrap();
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
         let deep = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
-        let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers.unwrap(), &mut rng);
+        let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
-        let engine = PackedEngine::new(deep, ring, params, public, small.id(), keys, switch).unwrap();
+        let engine = PackedEngine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
         let config = BanditConfig { decisions: Decisions::Packed, ..config };
         let bandit = PackedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
@@ -84,11 +60,27 @@ impl World {
         self.bandit.apply(&self.engine, event).unwrap()
     }
 
+    /// The model of the twin in the ring of scores, divided by the gap.
+    fn model_of_the_twin(&mut self) -> Ciphertext {
+        let shape = self.engine.deep().shape();
+        let (dim, square) = (shape.dim, shape.square());
+        // The model takes the feedbacks in when indices are asked for.
+        let feedbacks = self.twin.feedbacks();
+        self.twin.indices(&[], 1, feedbacks);
+        let (a, omega) = self.twin.model();
+        let mut coefficients = vec![0i64; self.small.params.n()];
+        for Term { slot, coefficient, factor } in self.bandit.exchanges().layout.model() {
+            let entry = if slot < square { a[(slot / dim, slot % dim)] } else { omega[slot - square] };
+            coefficients[coefficient] += (entry * factor * f64::from(LOG_FACTOR).exp2()).round() as i64;
+        }
+        let mut model = self.encrypt_small(&coefficients, LOG_FACTOR).expand(&self.small.secret);
+        let evaluator = Evaluator::new(self.small.params.clone(), self.small.keys.clone());
+        evaluator.divide_exactly_assign(&mut model, self.engine.ring().gap.ilog2());
+        model
+    }
+
     fn encrypt_small(&mut self, coefficients: &[i64], log_scale: u32) -> ckks_secret::SeededCiphertext {
-        let level = self.small.params.max_level();
-        let scale = f64::from(log_scale).exp2();
-        let message = Plaintext::from_integers(&self.small.params, coefficients, level, scale).unwrap();
-        ckks_secret::encrypt(&self.small.secret, &message, &mut self.rng)
+        self.small.encrypt(coefficients, log_scale, &mut self.rng)
     }
 
     /// One evaluation for `users` users, each with contexts of its own. Returns the contexts and the entries
@@ -99,15 +91,27 @@ impl World {
 
     /// As [`Self::decide`], and the trace question of the evaluation with the feedbacks that it is about.
     fn decide_and_ask(&mut self, users: usize) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>) {
+        let (model, test) = (self.bandit.scores_model().clone(), self.bandit.trace_test());
+        let scalars = self.bandit.scalars(self.round + users as u64);
+        let (decided, question, _) = self.evaluate(users, &model, test, scalars);
+        (decided, question)
+    }
+
+    /// One evaluation with `model` in a round with these scalars, and the time of its circuit.
+    fn evaluate(
+        &mut self,
+        users: usize,
+        model: &Ciphertext,
+        test: Option<TraceTest>,
+        scalars: Scalars,
+    ) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>, Duration) {
         let (d, k) = (self.config.linear.d, self.config.linear.k);
         let exchanges = self.bandit.exchanges().clone();
-        let model = self.bandit.scores_model().clone();
-        let test = self.bandit.trace_test();
         let mut packer = match &test {
             _ if !self.config.tests_trace() => self.engine.packer(),
             None => self.engine.packer_with_trace(None),
             Some(test) => {
-                let trace = self.engine.score(&test.statistics, &model).unwrap();
+                let trace = self.engine.score(&test.statistics, model).unwrap();
                 self.engine.packer_with_trace(Some(trace))
             }
         }
@@ -117,11 +121,11 @@ impl World {
             let rows = unit_rows(&mut self.rng, k, d);
             let contexts = exchanges.layout.contexts(&rows).unwrap();
             let contexts = self.encrypt_small(&contexts, LOG_FACTOR).expand(&self.small.secret);
-            let position = packer.push(self.engine.score(&contexts, &model).unwrap()).unwrap();
+            let position = packer.push(self.engine.score(&contexts, model).unwrap()).unwrap();
             self.round += 1;
             waiting.push((self.round, rows, exchanges.layout.user_at(position)));
         }
-        let circuit = self.engine.circuit(&self.config, self.bandit.scalars(self.round)).unwrap();
+        let circuit = self.engine.circuit(&self.config, scalars).unwrap();
         let factor = circuit.factor(exchanges.layout.log_range());
         let in_pack = packer.len();
         let packed = packer.finish().unwrap();
@@ -137,7 +141,9 @@ impl World {
         );
         let raised = raised.unwrap().expand(&self.party.secret);
         let mask = raise.encode_mask(&masked.seed, factor).unwrap();
+        let start = Instant::now();
         let evaluated = self.engine.evaluate(&circuit, in_pack, raise, raised, &mask, &mut self.rng).unwrap();
+        let time = start.elapsed();
         let question = test.map(|test| {
             let question = self.engine.trace_question(&evaluated, &mut self.rng).unwrap();
             assert_eq!(question.level(), 0);
@@ -158,7 +164,7 @@ impl World {
             });
             (round, rows, values)
         };
-        (waiting.into_iter().map(answer).collect(), question)
+        (waiting.into_iter().map(answer).collect(), question, time)
     }
 
     /// What a device answers to a trace question.
@@ -176,7 +182,7 @@ impl World {
     fn traced(&mut self, round: u64, x: &[f64], reward: f64, answer: Option<(QuestionId, bool)>) -> Event {
         let Event::Feedback { frame, .. } = self.feedback(round, x, reward) else { panic!() };
         let trace = self.bandit.exchanges().layout.trace(x).unwrap();
-        let trace = self.encrypt_small(&trace, LOG_FACTOR).to_bytes(&self.small.secret, self.small.id());
+        let trace = self.encrypt_small(&trace, LOG_FACTOR).to_bytes(&self.small.secret, self.small.key_id());
         Event::Traced { round, frame, trace, answer }
     }
 
@@ -184,7 +190,7 @@ impl World {
         let layout = self.bandit.exchanges().layout.clone();
         let statistics = layout.statistics(x, reward).unwrap();
         let encrypted = self.encrypt_small(&statistics, LOG_SCORE);
-        let frame = encrypted.to_partial_bytes(&self.small.secret, self.small.id(), layout.numbers());
+        let frame = encrypted.to_partial_bytes(&self.small.secret, self.small.key_id(), layout.numbers());
         self.twin.learn(x, reward);
         Event::Feedback { round, frame }
     }
@@ -218,7 +224,7 @@ impl World {
                 Event::Refreshed {
                     task: task.id,
                     deep: fresh.to_bytes(deep, self.party.key_id()),
-                    scores: scores.unwrap().to_bytes(small, self.small.id()),
+                    scores: scores.unwrap().to_bytes(small, self.small.key_id()),
                 }
             }
         })
@@ -291,6 +297,65 @@ fn packed_rounds_decide_as_the_twin() {
         let read = PackedBandit::from_bytes(&world.engine, &bytes).unwrap();
         assert!(read.to_bytes(&world.engine).unwrap() == bytes);
     }
+}
+
+/// Full evaluations: every user has contexts of its own and random neighbours, and at least 99 of 100 get the
+/// arm of the twin, the others one whose index is as large up to the resolution. Prints the users, those with
+/// another arm, and the seconds of an evaluation. No update is made, so that its keys are left out.
+fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
+    let mut plan = KeyPlan::new(Shape::for_problem(d, k), toy).unwrap();
+    plan.galois.retain(|key| key.storage == KeyStorage::Expanded);
+    let mut world = World::with_keys(BanditConfig { horizon: 1000, ..BanditConfig::new(d, k) }, plan);
+    let theta = unit_rows(&mut world.rng, 1, d).remove(0);
+    let learnt = 3 * d as u64;
+    for _ in 0..learnt {
+        let x = unit_rows(&mut world.rng, 1, d).remove(0);
+        world.twin.learn(&x, x.iter().zip(&theta).map(|(a, b)| a * b).sum());
+    }
+    let model = world.model_of_the_twin();
+    let users = world.bandit.plan().users;
+    let (mut all, mut other, mut seconds) = (0, 0, f64::INFINITY);
+    while all < at_least {
+        let round = world.round + users as u64;
+        let scalars = Scalars::new(&world.config, round, learnt);
+        let (decided, _, time) = world.evaluate(users, &model, None, scalars);
+        seconds = time.as_secs_f64().min(seconds);
+        for (_, rows, values) in decided {
+            let indices = world.twin.indices(&rows, round, learnt);
+            let (arm, best) = (largest(&values), largest(&indices));
+            assert!(indices[best] - indices[arm] < 1e-2, "{d} {k}: {values:?}, {indices:?}");
+            assert!(values.iter().all(|v| (-0.25..1.25).contains(v)), "{d} {k}: {values:?}");
+            (all, other) = (all + 1, other + usize::from(arm != best));
+        }
+    }
+    println!(
+        "d = {d}, K = {k}: {users} users an evaluation of {seconds:.3} s; another arm in {other} of {all}"
+    );
+    assert!(other * 100 <= all, "{d} {k}: another arm in {other} of {all}");
+}
+
+/// The ring of scores is as large as the deep ring, and the packs have more places than an evaluation has
+/// users.
+#[test]
+fn a_ring_of_scores_as_large_as_the_deep_ring_decides_for_all() {
+    decide_for_all(8, 32, true, 2);
+    decide_for_all(16, 32, true, 8);
+}
+
+#[test]
+#[ignore = "long: real parameters"]
+fn full_evaluations_decide_as_the_twin() {
+    decide_for_all(2, 2, false, 2048);
+    decide_for_all(8, 8, false, 512);
+    decide_for_all(16, 16, false, 512);
+}
+
+/// The largest problems: scores in rings of 2¹⁴ and 2¹⁵ coefficients.
+#[test]
+#[ignore = "long: real parameters"]
+fn the_largest_problems_decide_as_the_twin() {
+    decide_for_all(16, 32, false, 256);
+    decide_for_all(16, 64, false, 200);
 }
 
 /// The same events in the same order give the same state, byte for byte, though the replay computes no

@@ -196,27 +196,6 @@ fn a_burst_is_worked_off_on_a_public_schedule() {
     run_on(Schedule::GrowthOrEvery { rounds: 2 }, 2, 2, 1, 25, 400);
 }
 
-/// Beyond 32 arms the comparison is sharper, and padding takes more slots than the features. Real parameters,
-/// N = 2¹⁶.
-#[test]
-#[ignore = "long: N = 2^16"]
-fn two_features_forty_arms() {
-    run(2, 40, 4, 10, 0);
-}
-
-/// Blocks of two squares, where the trace is the imaginary part of arm 1's score. Real parameters, N = 2¹⁵.
-#[test]
-fn sixteen_features_thirty_two_arms() {
-    run(16, 32, 4, 8, 0);
-}
-
-/// The most that keys are made for. Real parameters, N = 2¹⁶.
-#[test]
-#[ignore = "long: N = 2^16"]
-fn sixteen_features_sixty_four_arms() {
-    run(16, 64, 4, 8, 0);
-}
-
 /// The trace is tested while a model is on its way too, with the one in use: otherwise every feedback after
 /// the first batch would find the one before it untested, and end its batch.
 #[test]

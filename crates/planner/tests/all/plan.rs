@@ -10,7 +10,6 @@ use planner::{Error, KernelSeconds, Report, plan};
 use protocol::{Automorphism, BanditConfig, Decisions, KeyPlan, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use std::collections::BTreeMap;
 
 fn toy() -> Report {
     plan(2, 2, 1000, true).unwrap()
@@ -39,7 +38,7 @@ fn planned_bytes_are_those_made() {
         let kinds = report.keys.iter().filter(|k| !of_public_keys(k.kind));
         kinds.filter(|k| ring_of(k.kind) == ring).map(|k| k.memory).sum()
     };
-    let scores = bundle.scores.unwrap();
+    let scores = bundle.scores;
     assert_eq!(memory(""), bundle.keys.bytes() as u64);
     assert_eq!(memory("of scores"), scores.keys.bytes() as u64);
     assert_eq!(memory("of answers"), scores.switch.bytes() as u64);
@@ -54,12 +53,13 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
     let shares = [
         (2, 2, 0.452),
         (7, 4, 0.392),
-        (8, 8, 0.424),
-        (16, 16, 0.424),
-        (8, 32, 0.357),
-        (16, 32, 0.335),
-        (16, 64, 0.293),
+        (8, 8, 0.346),
+        (16, 16, 0.377),
+        (8, 32, 0.4025),
+        (16, 32, 0.372),
+        (16, 64, 0.3035),
     ];
+    let mut wrong = Vec::new();
     for (d, k, want) in shares {
         let keys = KeyPlan::new(Shape::for_problem(d, k), false).unwrap();
         let params = keys.params.validate().unwrap();
@@ -72,11 +72,11 @@ fn evaluation_keys_take_half_their_unpacked_memory() {
             params.galois_gadget().digits(top) * keys.galois.len() + params.relin_gadget().digits(top);
         let unpacked = 2 * digits * params.qp_basis(top).len() * params.n() * size_of::<u64>();
         let share = memory as f64 / unpacked as f64;
-        assert!(
-            (share - want).abs() < 0.0005,
-            "d = {d}, K = {k}: {memory} bytes are {share} of the unpacked"
-        );
+        if (share - want).abs() >= 0.0005 {
+            wrong.push(format!("d = {d}, K = {k}: {memory} bytes are {share:.4} of the unpacked"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// What every decision uses is kept as it is multiplied.
@@ -85,22 +85,21 @@ fn rotations_of_updates_alone_are_seeded() {
     for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
-        let config = BanditConfig::new(d, k);
-        let levels = config.plan(&keys.params.validate().unwrap(), shape).unwrap();
-        let alg = Clear::new(shape.decision_slots()).unwrap();
-        let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-        let circuit = DecisionCircuit::new(&config, Scalars::new(&config, 1, 0), shape).unwrap();
-        let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
-        circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
+        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let params = keys.params.validate().unwrap();
+        let alg = Clear::new(params.max_slots()).unwrap();
+        let scalars = Scalars::new(&config, 1, 0);
+        let circuit = PackedCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+        let level = config.packed_plan(&params, shape, keys.scores).unwrap().scores_level;
+        circuit.products(&alg, &alg.fresh(&[Complex64::ZERO], level).unwrap()).unwrap();
         let mut decision = alg.rotation_levels();
-        if let Some(ring) = keys.scores {
-            let packed = BanditConfig { decisions: Decisions::Packed, ..config };
-            let params = keys.params.validate().unwrap();
-            let alg = Clear::new(params.max_slots()).unwrap();
-            let scalars = Scalars::new(&packed, 1, 0);
-            let circuit = PackedCircuit::new(&packed, scalars, shape, params.max_slots()).unwrap();
-            let level = packed.packed_plan(&params, shape, ring).unwrap().scores_level;
-            circuit.products(&alg, &alg.fresh(&[Complex64::ZERO], level).unwrap()).unwrap();
+        let single = BanditConfig::new(d, k);
+        if let Ok(levels) = single.plan(&params, shape) {
+            let alg = Clear::new(shape.decision_slots()).unwrap();
+            let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
+            let circuit = DecisionCircuit::new(&single, Scalars::new(&single, 1, 0), shape).unwrap();
+            let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
+            circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
             decision.extend(alg.rotation_levels());
         }
         for key in &keys.galois {
@@ -122,49 +121,17 @@ fn depth_by_step_is_the_bandits_plan() {
         let report = plan(d, k, 1000, false).unwrap();
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
-        let levels = BanditConfig::new(d, k).plan(&keys.params.validate().unwrap(), shape).unwrap();
+        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let levels = config.packed_plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
         let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
-        assert_eq!(sum(&report.decision_depth), levels.context_level);
+        assert_eq!(sum(&report.decision_depth), levels.scores_level);
         assert_eq!(sum(&report.update_depth), levels.statistics_level);
-        assert_eq!(report.params, keys.params.name);
+        assert_eq!((report.params, report.users), (keys.params.name, levels.users));
+        assert_eq!(report.log_n_of_scores, keys.scores.params.log_n);
         assert!(report.log2_qp <= f64::from(report.log2_qp_allowed.unwrap()) && report.security_bits == 128);
         assert!(report.slots.iter().all(|&s| s <= report.slots_available));
     }
     assert_eq!((toy().security_bits, toy().log2_qp_allowed), (0, None));
-}
-
-/// Predictions for each version of the kernels, on one and two threads, against steps measured in the record
-/// that the prices are of.
-#[test]
-fn steps_take_what_is_predicted() {
-    let record = std::fs::read_to_string("../../benches/record/2026-11-23-costs.csv").unwrap();
-    let rows: Vec<Vec<&str>> = record.lines().map(|line| line.split(',').collect()).collect();
-    let mut compared = BTreeMap::new();
-    for (d, k) in [(2, 2), (8, 8), (16, 16), (8, 32), (16, 32), (16, 64)] {
-        for KernelSeconds { kernel, seconds, .. } in plan(d, k, 1000, false).unwrap().kernels {
-            let kernel = kernel.to_string();
-            for s in seconds {
-                let decide = s.score + s.compare + s.answer;
-                let steps =
-                    [("score", s.score), ("argmax", s.compare), ("update", s.update), ("decide", decide)];
-                for (step, predicted) in steps {
-                    let start = format!("helba/{step}/d={d};K={k}/");
-                    let end = format!("/threads={}", s.threads);
-                    let of =
-                        |f: &&Vec<&str>| f[3] == kernel && f[4].starts_with(&start) && f[4].ends_with(&end);
-                    let Some(row) = rows.iter().find(of) else { continue };
-                    let measured = row[5].parse::<f64>().unwrap() * 1e-9;
-                    let ratio = measured / predicted;
-                    let id = format!("{kernel}: {}", row[4]);
-                    assert!((0.9..1.3).contains(&ratio), "{id}: {measured} s, predicted {predicted}");
-                    *compared.entry(kernel.clone()).or_insert(0) += 1;
-                }
-            }
-        }
-    }
-    // Six problems with the fastest kernels, three and one of them with the slower ones.
-    let want = [("avx2", 24), ("avx512", 48), ("scalar", 8)];
-    assert!(compared.iter().map(|(kernel, n)| (kernel.as_str(), *n)).eq(want), "{compared:?}");
 }
 
 /// A plan has predictions for the kernels that run, which are those of its list (of slower ones where these

@@ -1,0 +1,37 @@
+//! The messages of a bandit.
+
+use crate::Error;
+use crate::plan::MessageCost;
+use ckks::{Params, ciphertext_bytes, partial_ciphertext_bytes};
+use protocol::{BanditConfig, PackedPlan, ScoreLayout, ScoreRing};
+
+/// Bytes of the ciphertexts of every message, in the order of a round and then of a batch.
+pub(crate) fn messages(
+    config: &BanditConfig,
+    plan: &PackedPlan,
+    params: &Params,
+    small: &Params,
+    answers: &Params,
+    ring: ScoreRing,
+) -> Result<Vec<MessageCost>, Error> {
+    let top = small.max_level();
+    let numbers = ScoreLayout::new(config, plan, ring).numbers();
+    let deep = |level, seeded| ciphertext_bytes(params, level, seeded);
+    let contexts = ciphertext_bytes(small, top, true);
+    let feedback = partial_ciphertext_bytes(small, top, numbers);
+    let messages = [
+        ("contexts, to the server", contexts),
+        ("answer, to the device", ciphertext_bytes(answers, plan.answer_level, false)),
+        ("feedback, to the server", feedback),
+        ("masked scores, to a raiser, once an evaluation", ciphertext_bytes(small, top, false)),
+        ("raised scores, to the server, once an evaluation", deep(plan.scores_level, true)),
+        ("raised scores of a user alone, to the server", deep(plan.alone_level, true)),
+        ("masked statistics, to a raiser, once a batch", ciphertext_bytes(small, top, false)),
+        ("raised statistics, to the server, once a batch", deep(plan.statistics_level, true)),
+        ("masked model, to a raiser, once a batch", deep(plan.refresh_level, false)),
+        ("model in both rings, to the server, once a batch", deep(plan.model_level, true) + contexts),
+        ("feedback under trace_or_growth, to the server", feedback + contexts),
+        ("trace question under trace_or_growth, to a device", deep(plan.answer_level, false)),
+    ];
+    Ok(messages.map(|(what, bytes)| MessageCost { what, bytes: bytes as u64 }).into())
+}
