@@ -54,6 +54,7 @@ fn ciphertexts() -> Vec<Vec<u8>> {
         let message = Plaintext::encode(&params, &[Complex64::ONE], level).unwrap();
         let seeded = ckks_secret::encrypt(&secret, &message, &mut rng);
         frames.push(seeded.to_bytes(&secret, id));
+        frames.push(seeded.to_partial_bytes(&secret, id, COEFFICIENTS));
         let whole = seeded.expand(&secret);
         frames.push(ckks::write_ciphertext(&params, id, &whole));
         frames.push(ckks::write_truncated_ciphertext(&params, id, &whole, COEFFICIENTS));
@@ -66,10 +67,13 @@ fn keys() -> Vec<Vec<u8>> {
     let g = GaloisElement::rotation(&params, 1);
     let relin = ckks_secret::relin_key(&secret, 1, &mut rng);
     let galois = ckks_secret::galois_key(&secret, g, 0, &mut rng);
+    // The switch of a ring to itself.
+    let switch = ckks_secret::ring_switch_key(&secret, &secret, 0, &mut rng);
     and_undigested(vec![
         ckks::write_public_key(&params, &public),
         ckks::write_key_switch_key(&params, id, None, &relin),
         ckks::write_key_switch_key(&params, id, Some(g), &galois),
+        ckks::write_ring_switch_key(&params, id, 0, &switch),
     ])
 }
 
