@@ -63,7 +63,8 @@ impl SecretBundle {
         Ok(SecretBundle { manifest, params, frame, scores, token })
     }
 
-    /// Writes a bundle: the frame of the secret key, that of the ring of scores, and the token. Returns the output and the number of bytes written.
+    /// Writes a bundle: the frame of the secret key, that of the ring of scores, and the token. Returns the
+    /// output and the number of bytes written.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::FrameCount`] if the manifest states another number of frames.

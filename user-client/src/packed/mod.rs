@@ -49,8 +49,8 @@ impl Device {
     /// levels.
     ///
     /// # Errors
-    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that does not fit this
-    /// device.
+    /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
+    /// does not fit this device.
     pub fn join(&self, created: &PackedCreated) -> Result<PackedDevice<'_>, Error> {
         let (small, small_id) = self.scores();
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
