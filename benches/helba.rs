@@ -148,7 +148,7 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let answers = pair.engine.answer_params();
     let bytes = Fact::bytes(ckks::ciphertext_bytes(answers, plan.answer_level, false));
     bench.time(&id("answer", plan.answer_level + 1), true, bytes, || {
-        timed(|| pair.engine.answer(&evaluated, plan.users - 1, &mut rng).expect("a user"))
+        timed(|| pair.engine.answer(&evaluated, &[plan.users - 1], &mut rng).expect("a user"))
     });
 }
 
@@ -168,7 +168,7 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
         (0..k).map(|a| (0..d).map(|i| f64::from(u8::from(i == a % d))).collect()).collect();
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
-    let contexts = layout.contexts(&rows).expect("unit vectors");
+    let contexts = layout.contexts(&[&rows]).expect("unit vectors");
     let contexts = small.encrypt(&contexts, LOG_FACTOR, &mut pair.party.rng);
     let bytes = Fact::bytes(contexts.to_bytes(&small.secret, small.key_id()).len());
     let (contexts, model) = (contexts.expand(&small.secret), bandit.scores_model().clone());

@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use user_client::{Device, PackedDevice};
-use wire::{AskAgain, PackedLimits, PackedReply, SENDER_HEADER, SenderTag};
+use wire::{AskAgain, DECISIONS_HEADER, PackedLimits, PackedReply, SENDER_HEADER, SenderTag};
 
 #[derive(Parser)]
 #[command(about = "Load on an encrypted bandit, with prepared bodies")]
@@ -34,7 +34,10 @@ struct Args {
     /// Arms.
     #[arg(long, default_value_t = 2)]
     arms: usize,
-    /// Arrivals per second, a Poisson process.
+    /// Decisions of a request, as of a device that decides for several users.
+    #[arg(long, default_value_t = 1)]
+    decisions: usize,
+    /// Requests per second, a Poisson process.
     #[arg(long, default_value_t = 100.0)]
     rate: f64,
     /// Seconds of arrivals.
@@ -66,6 +69,8 @@ struct Shared {
     head: String,
     path: String,
     limits: PackedLimits,
+    /// Decisions of a request.
+    decisions: usize,
     /// The device, if answers are checked.
     device: Option<(&'static Device, PackedDevice<'static>)>,
     /// Answers that could not be relied on, and were not answered again.
@@ -78,7 +83,7 @@ struct Shared {
     next: AtomicU64,
 }
 
-/// Seconds from arrival to answer, and how many users shared the evaluation.
+/// Seconds from arrival to answer, and how many decisions shared the evaluation.
 struct Decided {
     seconds: f64,
     users: u32,
@@ -103,18 +108,23 @@ fn main() -> Result<()> {
         x.into_iter().map(|x| x / norm).collect::<Vec<f64>>()
     };
     let rows: Vec<Vec<Vec<f64>>> =
-        (0..args.bodies.max(1)).map(|_| (0..k).map(|_| unit()).collect()).collect();
+        (0..args.bodies.max(args.decisions)).map(|_| (0..k).map(|_| unit()).collect()).collect();
     let mut rng = user_client::os_rng()?;
-    let mut prepare = |rows: &Vec<Vec<f64>>| -> Result<(Vec<u8>, Vec<u8>)> {
-        Ok((joined.contexts(rows, &mut rng)?, joined.feedback(&rows[0], rows[0][0], None, &mut rng)?))
+    let mut prepare = |first: usize| -> Result<(Vec<u8>, Vec<u8>)> {
+        let of_request = |at: usize| rows[(first + at) % rows.len()].as_slice();
+        let decisions: Vec<&[Vec<f64>]> = (0..args.decisions).map(of_request).collect();
+        let x = &rows[first][0];
+        Ok((joined.contexts_of_several(&decisions, &mut rng)?, joined.feedback(x, x[0], None, &mut rng)?))
     };
-    let (contexts, feedback) = rows.iter().map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let (contexts, feedback) =
+        (0..rows.len()).map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
     let server = deployment.client().server().trim_start_matches("http://").to_string();
     let shared = Arc::new(Shared {
         head: format!("Host: {server}\r\nAuthorization: {}\r\n", device.token().authorization().as_str()),
         address: server,
         path: format!("/v1/bandits/{}", created.id),
         limits: *joined.limits(),
+        decisions: args.decisions,
         device: if args.check { Some((device, device.join(&created)?)) } else { None },
         unreliable: AtomicU64::new(0),
         contexts,
@@ -144,8 +154,9 @@ fn main() -> Result<()> {
     })?;
     ensure!(!decided.is_empty(), "no decision was answered; {failed} failed");
     let seconds: Vec<f64> = decided.iter().map(|d| d.seconds).collect();
-    let count = decided.len() as f64;
-    let evaluations: f64 = decided.iter().map(|d| 1.0 / f64::from(d.users)).sum();
+    let decisions = decided.len() * args.decisions;
+    let count = decisions as f64;
+    let evaluations: f64 = decided.iter().map(|d| args.decisions as f64 / f64::from(d.users)).sum();
     let up = shared.bytes_up.load(Relaxed) as f64 / count;
     let down = shared.bytes_down.load(Relaxed) as f64 / count;
     let share = raised.load(Relaxed) as f64 / count;
@@ -154,7 +165,7 @@ fn main() -> Result<()> {
         let json = serde_json::json!({
             "features": d, "arms": k, "answers": args.answers, "closed": args.closed,
             "rate": args.closed.is_none().then_some(args.rate), "seconds": elapsed,
-            "decisions": decided.len(), "failed": failed, "decisions_per_second": count / elapsed,
+            "decisions": decisions, "decisions_of_a_request": args.decisions, "failed": failed, "decisions_per_second": count / elapsed,
             "p50": percentile(&seconds, 0.5), "p99": percentile(&seconds, 0.99),
             "bytes_up": up, "bytes_down": down, "raise_bytes": share,
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
@@ -242,7 +253,8 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         None => TcpStream::connect(&shared.address).await?,
     };
     let body = &shared.contexts[pick];
-    let mut reply = post(&mut stream, shared, pick, &format!("{}/decisions", shared.path), body).await?;
+    let asks = Post { path: format!("{}/decisions", shared.path), decisions: shared.decisions };
+    let mut reply = post(&mut stream, shared, pick, &asks, body).await?;
     let seconds = arrived.elapsed().as_secs_f64();
     let asked = "a raiser waits, and this client was asked to raise";
     let decision = PackedReply::read(&reply, &shared.limits)?.decision.context(asked)?;
@@ -251,7 +263,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
             break;
         }
         let again = AskAgain { answers }.to_bytes();
-        let path = format!("{}/decisions/{}/again", shared.path, decision.id);
+        let path = Post::to(format!("{}/decisions/{}/again", shared.path, decision.id));
         let may = shared.device.as_ref().map(|(device, _)| device.may_repeat()).transpose()?;
         if may != Some(true) {
             shared.unreliable.fetch_add(1, Relaxed);
@@ -267,8 +279,10 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
             }
         }
     }
-    let path = format!("{}/decisions/{}/feedback", shared.path, decision.id);
-    post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
+    for id in [decision.id].into_iter().chain(decision.others) {
+        let path = Post::to(format!("{}/decisions/{id}/feedback", shared.path));
+        post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
+    }
     shared.idle.lock().await.push(stream);
     Ok(Decided { seconds, users: decision.users })
 }
@@ -281,9 +295,22 @@ async fn is_reliable(shared: &Arc<Shared>, reply: Vec<u8>) -> Result<bool> {
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {
         let Some((_, joined)) = &shared.device else { return Ok(true) };
-        Ok(joined.read(&reply)?.choice.is_none_or(|choice| choice.reliable))
+        let reply = joined.read(&reply)?;
+        Ok(reply.choice.iter().chain(&reply.others).all(|choice| choice.reliable))
     })
     .await?
+}
+
+/// Where a body goes, and for how many decisions it asks.
+struct Post {
+    path: String,
+    decisions: usize,
+}
+
+impl Post {
+    fn to(path: String) -> Self {
+        Post { path, decisions: 1 }
+    }
 }
 
 /// Posts a body as the sender of the contexts `pick`, and returns that of the answer.
@@ -291,12 +318,12 @@ async fn post(
     stream: &mut TcpStream,
     shared: &Shared,
     pick: usize,
-    path: &str,
+    Post { path, decisions }: &Post,
     body: &[u8],
 ) -> Result<Vec<u8>> {
     let tag = SenderTag((pick as u128).to_le_bytes());
     let head = format!(
-        "POST {path} HTTP/1.1\r\n{}{SENDER_HEADER}: {tag}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\n{}{SENDER_HEADER}: {tag}\r\n{DECISIONS_HEADER}: {decisions}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
         shared.head,
         body.len()
     );

@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderMap;
 use service::Peer;
 use std::net::{IpAddr, Ipv4Addr};
-use wire::{SENDER_HEADER, SenderTag};
+use wire::{DECISIONS_HEADER, SENDER_HEADER, SenderTag};
 
 pub(super) async fn decide(
     State(state): State<AppState>,
@@ -27,15 +27,30 @@ pub(super) async fn decide(
         Ok(tag) => Sender { tag, site },
         Err(error) => return Err(refuse(request, error).await),
     };
+    let decisions = match decisions(request.headers()) {
+        Ok(decisions) => decisions,
+        Err(error) => return Err(refuse(request, error).await),
+    };
     let body = state.body(request, bandit.decision_body()).await?;
     match bandit {
         // It waits for others, and holds no place of those who compute.
-        Bandit::Encrypted(bandit) => bandit.decide(body, sender).await,
+        Bandit::Encrypted(bandit) => bandit.decide(body, decisions, sender).await,
         Bandit::Clear(bandit) => {
             let place = state.0.admission.admit(Work::Short)?;
             jobs::run(Some(place), move || bandit.decide(body)).await
         }
     }
+}
+
+/// The number of decisions of a request, 1 unless it says another.
+///
+/// # Errors
+/// [`Error::Wire`] for a header that is no number.
+fn decisions(headers: &HeaderMap) -> Result<usize, Error> {
+    let Some(value) = headers.get(DECISIONS_HEADER) else { return Ok(1) };
+    let number = value.to_str().unwrap_or_default().parse::<usize>();
+    Ok(number
+        .map_err(|_| wire::Error::Malformed("the header helba-decisions is not a number of decisions"))?)
 }
 
 /// The tag of the sender of a request, if it has one.

@@ -170,6 +170,12 @@ impl Device {
         self.try_post(path, body).unwrap()
     }
 
+    /// As [`Self::post`], with another header.
+    pub(crate) fn post_with(&self, path: &str, (name, value): (&str, &str), body: &[u8]) -> Answer {
+        let request = self.authorized(self.agent.post(format!("{}{path}", self.base)));
+        answer(request.content_type("application/octet-stream").header(name, value).send(body).unwrap())
+    }
+
     pub(crate) fn get(&self, path: &str) -> Answer {
         answer(self.authorized(self.agent.get(format!("{}{path}", self.base))).call().unwrap())
     }

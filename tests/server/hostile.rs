@@ -9,7 +9,7 @@ use helba_server::Settings;
 use protocol::Answers;
 use std::io::Write;
 use std::net::TcpStream;
-use wire::{PackedCreated, PackedFeedback, Raised, Raises};
+use wire::{DECISIONS_HEADER, PackedCreated, PackedFeedback, Raised, Raises};
 
 /// Ways to spoil a ciphertext frame of `level`, and the reason each must be refused with.
 fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -83,6 +83,19 @@ fn contexts_are_refused() {
     let stranger = stranger.contexts(&random_rows(&mut s.rng), &mut s.rng).unwrap();
     refused_as(ask(&s.user, &low), 400, "wrong_level");
     refused_as(ask(&s.user, &stranger), 400, "wrong_key");
+    let path = s.user.path("/decisions");
+    let several = |decisions: &str| s.user.http.post_with(&path, (DECISIONS_HEADER, decisions), &good);
+    for (decisions, status, reason) in [
+        ("0", 422, "bad_value"),
+        ("65", 422, "bad_value"),
+        ("18446744073709551615", 422, "bad_value"),
+        ("18446744073709551616", 400, "malformed"),
+        ("-1", 400, "malformed"),
+        ("", 400, "malformed"),
+        ("two", 400, "malformed"),
+    ] {
+        refused_as(several(decisions), status, reason);
+    }
     s.unchanged();
     assert!(s.user.decide(&random_rows(&mut s.rng), &mut s.rng).reliable);
 }

@@ -98,6 +98,16 @@ impl User {
         self.device.play(&self.client, rows, rng).unwrap().choice
     }
 
+    /// Asks for several decisions in one request, and raises what it is asked for. Returns the contexts of
+    /// each.
+    pub(crate) fn decide_several(&self, count: usize, rng: &mut ChaCha20Rng) -> Vec<(Vec<Vec<f64>>, Choice)> {
+        let decisions: Vec<Vec<Vec<f64>>> = (0..count).map(|_| random_rows(rng)).collect();
+        let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
+        let mut round = self.device.decide_several(&self.client, &rows, rng).unwrap();
+        let _ = self.device.answer_tasks(&self.client, &mut round, rng);
+        decisions.into_iter().zip(round.choice).collect()
+    }
+
     pub(crate) fn send(&self, choice: &Choice, feedback: &[u8]) -> Answer {
         self.http.post(&self.path(&format!("/decisions/{}/feedback", choice.id)), feedback)
     }

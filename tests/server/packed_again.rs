@@ -44,7 +44,7 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let ring = &keys().bundle.scores;
     let exchanges = Exchanges::new(&created.config, &created.packed, ring.ring, small, deep).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
-    let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(rows).unwrap());
+    let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());
     let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();
     let (level, scale) = (small.max_level(), f64::from(LOG_FACTOR).exp2());
     let message = Plaintext::from_integers(small, &twice, level, scale).unwrap();
@@ -87,11 +87,13 @@ fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choi
 struct Evaluated {
     /// The rounds of users who follow the protocol, with their contexts.
     rounds: Vec<(Vec<Vec<f64>>, PackedRound)>,
+    /// The second decision of the first of them, who decides for two.
+    second: (Vec<Vec<f64>>, Choice),
     /// The decision of the one who does not.
     spoilt: Option<Choice>,
 }
 
-/// Gathers all users into one evaluation: another user holds its turn until they wait. `liar` sends contexts
+/// Gathers all users into one evaluation, the first with two decisions: another user holds its turn until they wait. `liar` sends contexts
 /// that are too long, and `gathers` says whether they are gathered with the others.
 fn evaluate(
     server: &InProcess,
@@ -108,8 +110,9 @@ fn evaluate(
             let mut rng = rng_of(at);
             scope.spawn(move || {
                 let user: &User = user;
-                let rows = random_rows(&mut rng);
-                let round = user.device.decide(&user.client, &rows, &mut rng).unwrap();
+                let rows: Vec<_> = (0..if at == 0 { 2 } else { 1 }).map(|_| random_rows(&mut rng)).collect();
+                let several: Vec<&[Vec<f64>]> = rows.iter().map(Vec::as_slice).collect();
+                let round = user.device.decide_several(&user.client, &several, &mut rng).unwrap();
                 (rows, round)
             })
         };
@@ -128,15 +131,26 @@ fn evaluate(
         }
         let body = holder.device.raise(&held.tasks, held.ticket, rng).unwrap();
         holder.client.post_raises(holder.id(), holder.device.limits(), &body).unwrap();
-        let rounds = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        Evaluated { rounds, spoilt: spoilt.map(|thread| thread.join().unwrap()) }
+        let mut second = None;
+        let mut first = |thread: std::thread::ScopedJoinHandle<(Vec<_>, PackedRound<Vec<Choice>>)>| {
+            let (mut rows, round) = thread.join().unwrap();
+            let PackedRound { choice: mut choices, tasks, sent, received, repeats, unrepeated } = round;
+            second = rows.drain(1..).zip(choices.drain(1..)).next().or(second.take());
+            let choice = choices.remove(0);
+            (rows.remove(0), PackedRound { choice, tasks, sent, received, repeats, unrepeated })
+        };
+        let rounds = threads.into_iter().map(&mut first).collect();
+        let spoilt = spoilt.map(|thread| thread.join().unwrap());
+        Evaluated { rounds, second: second.unwrap(), spoilt }
     })
 }
 
 impl Evaluated {
     /// Every answer can be relied on, and is that of the twin for an evaluation whose last round is `last`.
     fn check(&self, twin: &mut ClearTwin, last: u64) {
-        for (rows, PackedRound { choice, .. }) in &self.rounds {
+        let (rows, choice) = &self.second;
+        let rounds = self.rounds.iter().map(|(rows, round)| (rows, &round.choice));
+        for (rows, choice) in rounds.chain([(rows, choice)]) {
             assert!(choice.reliable, "round {}: {:?}", choice.round, choice.values);
             let indices = twin.indices(rows, last, choice.model_feedbacks);
             let best = indices.iter().copied().fold(f64::MIN, f64::max);
@@ -151,7 +165,7 @@ impl Evaluated {
 
     /// The last round of an evaluation without the sender of long contexts.
     fn last_of_the_others(&self) -> u64 {
-        self.rounds.iter().map(|(_, round)| round.choice.round).max().unwrap()
+        self.rounds.iter().map(|(_, round)| round.choice.round).chain([self.second.1.round]).max().unwrap()
     }
 }
 
@@ -200,7 +214,7 @@ fn attack_a_sender_of_long_contexts_is_found() {
         let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
         for (_, PackedRound { choice, repeats, .. }) in &later.rounds {
             assert!(choice.reliable && *repeats == 0, "{:?}", choice.values);
-            assert_eq!(choice.users as usize, honest.len(), "the others are together");
+            assert_eq!(choice.users as usize, honest.len() + 1, "the others are together");
         }
         assert_eq!(later.spoilt.unwrap().users, 1);
     }
@@ -220,7 +234,7 @@ fn attack_a_silent_sender_of_long_contexts_is_found() {
     // It is known when the time for asking again after the last repeat is over.
     wait_for("the sender is found", || server.state.senders_alone(liar.id()) == 1);
     let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
-    assert!(later.rounds.iter().all(|(_, round)| round.choice.users as usize == honest.len()));
+    assert!(later.rounds.iter().all(|(_, round)| round.choice.users as usize == honest.len() + 1));
     later.check(&mut ClearTwin::new(packed(Answers::Arm)), later.last_of_the_others());
 }
 
@@ -293,7 +307,7 @@ fn attack_a_minority_that_asks_again_changes_nothing() {
     let (rows, round) = &evaluated.rounds[1];
     all[1].feedback(rows, &round.choice, &mut rng);
     assert_eq!(reason(again(&all[1], choices[1], 1)), "answered");
-    assert!(evaluate(&server, &all, None, &mut rng).rounds.iter().all(|(_, round)| round.choice.users == 4));
+    assert!(evaluate(&server, &all, None, &mut rng).rounds.iter().all(|(_, round)| round.choice.users == 5));
 }
 
 /// Without memory for their contexts, in the open tier, alone, and by a policy in the clear, nobody is

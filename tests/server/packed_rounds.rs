@@ -41,12 +41,42 @@ fn a_lone_device_needs_nobody() {
     }
 }
 
-/// Users on threads of their own share evaluations, which a raiser that waits for tasks raises.
+/// A device that decides for several users sends one request for all. Each decision is the twin's, and has a
+/// round and a feedback of its own.
+#[test]
+fn several_decisions_share_a_request() {
+    for answers in [Answers::Arm, Answers::Scores] {
+        let (_server, user) = start(answers);
+        let (history, mut rng) = (History::default(), rng(5));
+        let most = user.device.most_decisions();
+        assert_eq!(most, 64);
+        for several in [3, 1, most, 6] {
+            let first = history.len() as u64 + 1;
+            let choices = user.decide_several(several, &mut rng);
+            assert_eq!(choices.len(), several);
+            for (at, (rows, choice)) in choices.into_iter().enumerate() {
+                assert_eq!((choice.round, choice.users as usize), (first + at as u64, several));
+                let receipt = user.feedback(&rows, &choice, &mut rng);
+                history.add(rows, choice, &receipt);
+            }
+            user.settle(&mut rng);
+        }
+        let status = user.status();
+        assert_eq!((status.round, status.feedbacks, status.pending_decisions), (74, 74, 0));
+        let learnt = history.check();
+        assert!(learnt > LEARNT, "{answers:?}: {learnt}");
+    }
+}
+
+/// Users on threads of their own share evaluations, some of them for several others. A raiser that waits for
+/// tasks raises.
 #[test]
 fn users_share_evaluations() {
     let (_server, user) = start(Answers::Arm);
     let (history, over) = (History::default(), AtomicBool::new(false));
     let (users, rounds) = (6, 5);
+    let several = |seed: u64| if seed.is_multiple_of(3) { 5 } else { 1 };
+    let decisions = (10..10 + users).map(|seed| several(seed) as u64).sum::<u64>() * rounds;
     let most = std::thread::scope(|scope| {
         let raiser = scope.spawn(|| user.raise_until(|| over.load(Ordering::Relaxed), &mut rng(2)));
         let (user, history) = (&user, &history);
@@ -54,11 +84,11 @@ fn users_share_evaluations() {
             move || {
                 let (mut rng, mut most) = (rng(seed), 0);
                 for _ in 0..rounds {
-                    let rows = random_rows(&mut rng);
-                    let choice = user.decide(&rows, &mut rng);
-                    most = most.max(choice.users);
-                    let receipt = user.feedback(&rows, &choice, &mut rng);
-                    history.add(rows, choice, &receipt);
+                    for (rows, choice) in user.decide_several(several(seed), &mut rng) {
+                        most = most.max(choice.users);
+                        let receipt = user.feedback(&rows, &choice, &mut rng);
+                        history.add(rows, choice, &receipt);
+                    }
                 }
                 most
             }
@@ -69,10 +99,10 @@ fn users_share_evaluations() {
         assert!(raiser.join().unwrap() > 0, "it raised");
         most
     });
-    assert!(most > Some(1), "no evaluation was shared");
-    assert_eq!(history.len() as u64, users * rounds);
+    assert!(most > Some(5), "no evaluation was shared");
+    assert_eq!(history.len() as u64, decisions);
     let status = user.status();
-    assert_eq!(status.feedbacks, users * rounds);
+    assert_eq!(status.feedbacks, decisions);
     assert!(status.refreshes >= 2, "{status:?}");
     let learnt = history.check();
     assert!(learnt > LEARNT, "{learnt}");

@@ -11,9 +11,9 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    AccessToken, AskAgain, ClearFeedback, Counted, DecideRequest, Decided, MAX_CLEAR_BYTES, MAX_JSON_BYTES,
-    Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView, PolicyCard, PolicyCreated, PolicyView,
-    Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
+    AccessToken, AskAgain, ClearFeedback, Counted, DECISIONS_HEADER, DecideRequest, Decided, MAX_CLEAR_BYTES,
+    MAX_JSON_BYTES, Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView, PolicyCard,
+    PolicyCreated, PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -248,7 +248,23 @@ impl Client {
     /// # Errors
     /// As [`Self::packed`].
     pub fn decide_packed(&self, id: &str, limits: &PackedLimits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut response = self.send_as_sender(&format!("bandits/{}/decisions", checked(id)?), contexts)?;
+        self.decide_several(id, limits, 1, contexts)
+    }
+
+    /// As [`Self::decide_packed`], for contexts of several decisions
+    /// ([`crate::PackedDevice::contexts_of_several`]).
+    ///
+    /// # Errors
+    /// As [`Self::packed`].
+    pub fn decide_several(
+        &self,
+        id: &str,
+        limits: &PackedLimits,
+        decisions: usize,
+        contexts: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let path = format!("bandits/{}/decisions", checked(id)?);
+        let mut response = self.send_as_sender(&path, decisions, contexts)?;
         self.body(&mut response, limits.reply())
     }
 
@@ -267,7 +283,7 @@ impl Client {
         answers: u32,
     ) -> Result<Vec<u8>, Error> {
         let path = format!("bandits/{}/decisions/{decision}/again", checked(id)?);
-        let mut response = self.send_as_sender(&path, &AskAgain { answers }.to_bytes())?;
+        let mut response = self.send_as_sender(&path, 1, &AskAgain { answers }.to_bytes())?;
         self.body(&mut response, limits.reply())
     }
 
@@ -312,9 +328,13 @@ impl Client {
         self.accepted(request.send(body))
     }
 
-    /// As [`Self::send`], with the tag of this sender.
-    fn send_as_sender(&self, path: &str, body: &[u8]) -> Result<Response<Body>, Error> {
+    /// As [`Self::send`], with the tag of this sender, about this many decisions.
+    fn send_as_sender(&self, path: &str, decisions: usize, body: &[u8]) -> Result<Response<Body>, Error> {
         let request = self.authorized(self.agent.post(self.url(path))).content_type(OCTET_STREAM);
+        let request = match decisions {
+            1 => request,
+            several => request.header(DECISIONS_HEADER, several.to_string()),
+        };
         let request = match &self.sender {
             Some(tag) => request.header(SENDER_HEADER, tag.to_string()),
             None => request,

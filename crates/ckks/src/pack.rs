@@ -77,7 +77,7 @@ impl Packer {
         1 << self.stages.len()
     }
 
-    /// The number of ciphertexts so far.
+    /// The number of positions that are taken: inputs, and those that stay empty before blocks.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -98,15 +98,62 @@ impl Packer {
         }
         let expected = (self.level, self.scale);
         self.evaluator.same(Op::Pack, (ciphertext.level, ciphertext.scale), expected)?;
-        let (mut pack, mut k) = (ciphertext, 0);
+        self.carry(0, ciphertext)
+    }
+
+    /// Adds a block of 2^`log` inputs that are in one ciphertext: input b has its useful coefficients at
+    /// X^(k·g + b·s) with s = g/2^`log`. Returns r < s, where those of input b are at X^(k·g + r + b·s) of
+    /// the pack. It costs as much as one input, and at most one automorphism for each stage below `log` that
+    /// closes packs of fewer inputs; positions between them and the block stay empty.
+    ///
+    /// # Errors
+    /// As [`Self::push`], with [`Error::PackFull`] if no such block fits after the earlier inputs. The pack
+    /// is then unchanged.
+    pub fn push_block(&mut self, mut block: Ciphertext, log: usize) -> Result<usize, Error> {
+        if self.after(log) > self.capacity() {
+            return Err(Error::PackFull { capacity: self.capacity() });
+        }
+        let expected = (self.level, self.scale);
+        self.evaluator.same(Op::Pack, (block.level, block.scale), expected)?;
+        let before = self.count;
+        if let Some(smaller) = self.close(log)? {
+            self.count = before.next_multiple_of(1 << log) - (1 << log);
+            self.carry(log, smaller)?;
+        }
+        // Each stage that the block skips doubles what it keeps.
+        self.evaluator.mul_integer_assign(&mut block, 1 << log);
+        self.carry(log, block)
+    }
+
+    /// The number of positions that are taken after a block of 2^`log` inputs, if it fits.
+    pub fn after(&self, log: usize) -> usize {
+        self.count.next_multiple_of(1 << log) + (1 << log)
+    }
+
+    /// Adds a pack of 2^k inputs, where the number of inputs is a multiple of 2^k.
+    fn carry(&mut self, log: usize, mut pack: Ciphertext) -> Result<usize, Error> {
+        let mut k = log;
         while let Some(earlier) = self.packs[k].take() {
             pack = self.merge(k, &earlier, Some(&pack))?;
             k += 1;
         }
         self.packs[k] = Some(pack);
         let position = rns::bit_reverse(self.count, self.stages.len() as u32);
-        self.count += 1;
+        self.count += 1 << log;
         Ok(position)
+    }
+
+    /// Takes the packs of fewer than 2^`log` inputs as one pack of 2^`log`, if there are any.
+    fn close(&mut self, log: usize) -> Result<Option<Ciphertext>, Error> {
+        let mut later: Option<Ciphertext> = None;
+        for k in 0..log {
+            later = match (self.packs[k].take(), later) {
+                (Some(earlier), later) => Some(self.merge(k, &earlier, later.as_ref())?),
+                (None, Some(pack)) => Some(self.merge(k, &pack, None)?),
+                (None, None) => None,
+            };
+        }
+        Ok(later)
     }
 
     /// The pack of all ciphertexts. Coefficients at unused positions hold noise alone.
@@ -114,14 +161,7 @@ impl Packer {
     /// # Errors
     /// None after [`Self::new`] has found the keys.
     pub fn finish(mut self) -> Result<Ciphertext, Error> {
-        let mut later: Option<Ciphertext> = None;
-        for k in 0..self.stages.len() {
-            later = match (self.packs[k].take(), later) {
-                (Some(earlier), later) => Some(self.merge(k, &earlier, later.as_ref())?),
-                (None, Some(pack)) => Some(self.merge(k, &pack, None)?),
-                (None, None) => None,
-            };
-        }
+        let later = self.close(self.stages.len())?;
         let full = self.packs.pop().flatten();
         let empty =
             || Ciphertext { scale: self.scale, ..Ciphertext::zero(self.evaluator.params(), self.level) };

@@ -57,6 +57,21 @@ impl Rotations {
         });
         Plaintext { poly, level: self.level, scale: self.scale }
     }
+
+    /// The sum of the plaintexts that are rotated by `rotations` ([`Self::rotated`]); zero without any.
+    pub fn sum(&self, params: &Params, rotations: impl IntoIterator<Item = i64>) -> Plaintext {
+        let basis = params.q_basis(self.level);
+        let mut rotations = rotations.into_iter();
+        let mut out = match rotations.next() {
+            Some(k) => self.rotated(k),
+            None => {
+                let poly = Poly::zero(self.order.len(), self.level + 1);
+                Plaintext { poly, level: self.level, scale: self.scale }
+            }
+        };
+        rotations.for_each(|k| out.poly.add_assign(basis, &self.rotated(k).poly));
+        out
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,14 @@ pub enum Error {
         /// The arms of the bandit.
         want: usize,
     },
+    /// Misuse: a request with no decision, or with more than fit into a ciphertext.
+    #[error("a request with {got} decisions: one has 1 to {most} of this bandit")]
+    DecisionCount {
+        /// The number of decisions.
+        got: usize,
+        /// The most.
+        most: usize,
+    },
     /// Misuse: an arm with the wrong number of features.
     #[error("row {row} has {got} features, but this bandit has {want}")]
     FeatureCount {
@@ -113,6 +121,7 @@ impl Error {
             | Error::Slots { .. }
             | Error::Coefficients { .. } => Fault::Configuration,
             Error::ArmCount { .. }
+            | Error::DecisionCount { .. }
             | Error::FeatureCount { .. }
             | Error::NotANumber { .. }
             | Error::NormAboveBound { .. }

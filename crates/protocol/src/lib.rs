@@ -37,5 +37,5 @@ pub use ids::{DecisionId, QuestionId, Receipt, RefreshId, Status};
 pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
 pub use layout::Layout;
 pub use newton::{Factors, warm_steps};
-pub use scores::{LOG_FACTOR, LOG_SCORE, ScoreLayout, ScoreRing};
+pub use scores::{LOG_FACTOR, LOG_SCORE, MOST_DECISIONS, ScoreLayout, ScoreRing};
 pub use shape::{MOST_ARMS, Shape};

@@ -11,6 +11,7 @@
 //! c·M         coefficient 2a·g: zₐ = xᵀAx      coefficient (2a + 1)·g: uₐ = ⟨ω, x⟩
 //! statistics  Σ_f ψ[f]·X^f                     ψ: x_i·x_j for i ≤ j, then r·x_j
 //!
+//! several     Σ_b X^(b·s)·c_b(X): 2ᵏ decisions of one request, s = g/2ᵏ ≥ L
 //! packed      coefficient h·g + b = coefficient h·g of user b, for b < g
 //! raised      slot (a·B + b)·Ka = zₐ + i·uₐ of user b, and 0 at all other slots;   B = min(g, N/(2·Ka²))
 //!
@@ -41,6 +42,9 @@ const RINGS: [ParamsSpec; 3] =
 /// The rings for tests.
 const TOYS: [ParamsSpec; 4] =
     [ckks::TOY_LOGN11_SCORES, ckks::TOY_LOGN12_SCORES, ckks::TOY_LOGN13_SCORES, ckks::TOY_LOGN14_SCORES];
+
+/// The most decisions of one request.
+pub const MOST_DECISIONS: usize = 128;
 
 /// The parameters of the ring of scores for a shape, and the gap between its useful coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -167,22 +171,56 @@ impl ScoreLayout {
         self.features * (self.features + 1) / 2 + j
     }
 
-    /// The coefficients of contexts at the scale 2^[`LOG_FACTOR`], from one row of features for each arm.
+    /// The most decisions of one request, a power of two: their contexts share a ciphertext, those of
+    /// decision b of 2ᵏ are b·g/2ᵏ ≥ b·L coefficients further, and they take the places of 2ᵏ users. One
+    /// under the trace condition, whose place is before them.
+    pub fn most_decisions(&self) -> usize {
+        if self.first_user > 0 {
+            return 1;
+        }
+        let fit = (self.ring.gap / self.numbers()).min(self.places / 2).clamp(1, MOST_DECISIONS);
+        1 << fit.ilog2()
+    }
+
+    /// k, where a request of this many decisions takes 2ᵏ places.
     ///
     /// # Errors
-    /// [`Error::ArmCount`], [`Error::FeatureCount`], [`Error::NotANumber`], [`Error::NormAboveBound`].
-    pub fn contexts(&self, rows: &[Vec<f64>]) -> Result<Vec<i64>, Error> {
-        if rows.len() != self.arms {
+    /// [`Error::DecisionCount`].
+    pub fn log_places(&self, decisions: usize) -> Result<usize, Error> {
+        let most = self.most_decisions();
+        if !(1..=most).contains(&decisions) {
+            return Err(Error::DecisionCount { got: decisions, most });
+        }
+        Ok(decisions.next_power_of_two().ilog2() as usize)
+    }
+
+    /// The number of the user of decision `b` of 2^`log` places, whose first user is `first`.
+    pub fn user_of(&self, first: usize, b: usize, log: usize) -> usize {
+        first + b * (self.places >> log)
+    }
+
+    /// The coefficients of the contexts of the `decisions` of a request at the scale 2^[`LOG_FACTOR`], from
+    /// one row of features for each arm of each decision.
+    ///
+    /// # Errors
+    /// [`Error::DecisionCount`], [`Error::ArmCount`]; [`Error::FeatureCount`], [`Error::NotANumber`],
+    /// [`Error::NormAboveBound`], which count the rows of all decisions.
+    pub fn contexts(&self, decisions: &[&[Vec<f64>]]) -> Result<Vec<i64>, Error> {
+        let step = self.ring.gap >> self.log_places(decisions.len())?;
+        if let Some(rows) = decisions.iter().find(|rows| rows.len() != self.arms) {
             return Err(Error::ArmCount { got: rows.len(), want: self.arms });
         }
         // All rows are checked before coefficients are filled, because coefficients contain features.
-        let check = |(arm, x): (usize, &Vec<f64>)| check_features(arm + 1, x, self.features, self.bound);
-        rows.iter().enumerate().try_for_each(check)?;
+        let check = |(row, x): (usize, &Vec<f64>)| check_features(row + 1, x, self.features, self.bound);
+        decisions.iter().flat_map(|rows| rows.iter()).enumerate().try_for_each(check)?;
         let scale = f64::from(LOG_FACTOR as i32 - self.log_bound).exp2();
         let mut out = vec![0; self.ring.n()];
-        for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
-            self.fill_products(x, arm);
-            x.iter().enumerate().for_each(|(i, xi)| arm[self.single(i)] = (xi * scale).round() as i64);
+        for (b, rows) in decisions.iter().enumerate() {
+            for (x, arm) in rows.iter().zip(out.chunks_exact_mut(2 * self.ring.gap)) {
+                let arm = &mut arm[b * step..];
+                self.fill_products(x, arm);
+                x.iter().enumerate().for_each(|(i, xi)| arm[self.single(i)] = (xi * scale).round() as i64);
+            }
         }
         Ok(out)
     }
@@ -329,12 +367,13 @@ impl ScoreLayout {
         (0..self.arms).map(|arm| slots[layout.slot(arm, user)].re).collect()
     }
 
-    /// z and u of each arm, from the decrypted coefficients of a product at the scale 2^[`LOG_SCORE`].
-    pub fn scores(&self, coefficients: &[i128]) -> Vec<[f64; 2]> {
+    /// z and u of each arm of decision `b` of a request with 2^`log` places, from the decrypted coefficients
+    /// of a product at the scale 2^[`LOG_SCORE`].
+    pub fn scores(&self, coefficients: &[i128], b: usize, log: usize) -> Vec<[f64; 2]> {
         let unit = f64::from(self.log_range() - LOG_SCORE as i32).exp2();
-        let gap = self.ring.gap;
+        let (gap, first) = (self.ring.gap, b * (self.ring.gap >> log));
         (0..self.arms)
-            .map(|a| [2 * a * gap, (2 * a + 1) * gap].map(|k| coefficients[k] as f64 * unit))
+            .map(|a| [2 * a * gap, (2 * a + 1) * gap].map(|k| coefficients[k + first] as f64 * unit))
             .collect()
     }
 }
@@ -367,13 +406,11 @@ mod tests {
             let plan = config.packed_plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             let value = |i: usize| ((5 * i + 3) as f64).sin();
-            let rows: Vec<Vec<f64>> = (0..k)
-                .map(|a| {
-                    let x: Vec<f64> = (0..d).map(|i| value(d * a + i)).collect();
-                    let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
-                    x.iter().map(|x| l * x / norm).collect()
-                })
-                .collect();
+            let row = |first: usize| {
+                let x: Vec<f64> = (0..d).map(|i| value(first + i)).collect();
+                let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                x.iter().map(|x| l * x / norm).collect::<Vec<f64>>()
+            };
             let a = |i: usize, j: usize| {
                 (value(i + j) + if i == j { 2.0 } else { 0.0 }) / (3.0 * d as f64 * lambda)
             };
@@ -385,21 +422,60 @@ mod tests {
                 let entry = if slot < shape.square() { a(i, j) } else { omega(slot - shape.square()) };
                 model[coefficient] += (entry * factor * f64::from(LOG_FACTOR).exp2()).round() as i128;
             }
-            let contexts = layout.contexts(&rows).unwrap();
-            let mut product = vec![0i128; n];
-            for (i, c) in contexts.iter().enumerate().filter(|(_, c)| **c != 0) {
-                for (j, m) in model.iter().enumerate().filter(|(_, m)| **m != 0) {
-                    let sign = if i + j < n { 1 } else { -1 };
-                    product[(i + j) % n] += sign * i128::from(*c) * m;
+            for several in [1, 3, layout.most_decisions()] {
+                let Ok(log) = layout.log_places(several) else { continue };
+                let decisions: Vec<Vec<Vec<f64>>> =
+                    (0..several).map(|b| (0..k).map(|arm| row(d * (arm + k * b))).collect()).collect();
+                let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
+                let contexts = layout.contexts(&rows).unwrap();
+                let mut product = vec![0i128; n];
+                for (i, c) in contexts.iter().enumerate().filter(|(_, c)| **c != 0) {
+                    for (j, m) in model.iter().enumerate().filter(|(_, m)| **m != 0) {
+                        let sign = if i + j < n { 1 } else { -1 };
+                        product[(i + j) % n] += sign * i128::from(*c) * m;
+                    }
+                }
+                let range = f64::from(layout.log_range()).exp2();
+                for (b, rows) in decisions.iter().enumerate() {
+                    for (x, [z, u]) in rows.iter().zip(layout.scores(&product, b, log)) {
+                        let exact: f64 =
+                            (0..d).map(|i| (0..d).map(|j| x[i] * a(i, j) * x[j]).sum::<f64>()).sum();
+                        assert!((z - exact).abs() < 1e-5 * range, "{d} {k} {several}: {z} for {exact}");
+                        let exact: f64 = x.iter().enumerate().map(|(j, x)| x * omega(j)).sum();
+                        let error = (u - exact).abs();
+                        assert!(error < 1e-5 * range.max(1.0), "{d} {k} {several}: {u} for {exact}");
+                        assert!(z <= range, "{z}");
+                    }
                 }
             }
-            let range = f64::from(layout.log_range()).exp2();
-            for (x, [z, u]) in rows.iter().zip(layout.scores(&product)) {
-                let exact: f64 = (0..d).map(|i| (0..d).map(|j| x[i] * a(i, j) * x[j]).sum::<f64>()).sum();
-                assert!((z - exact).abs() < 1e-5 * range, "{d} {k}: {z} for {exact}");
-                let exact: f64 = x.iter().enumerate().map(|(j, x)| x * omega(j)).sum();
-                assert!((u - exact).abs() < 1e-5 * range.max(1.0), "{d} {k}: {u} for {exact}");
-                assert!(z <= range, "{z}");
+            let row = vec![row(0); k];
+            let too_many = vec![row.as_slice(); layout.most_decisions() + 1];
+            assert!(matches!(layout.contexts(&too_many), Err(Error::DecisionCount { .. })));
+            assert!(matches!(layout.contexts(&[]), Err(Error::DecisionCount { .. })));
+        }
+    }
+
+    /// The decisions of a request have places of their own, within those of an evaluation.
+    #[test]
+    fn decisions_of_a_request_take_the_places_of_users() {
+        for (d, k, most) in [(2, 2, 128), (7, 4, 16), (8, 8, 8), (16, 16, 1)] {
+            let shape = Shape::for_problem(d, k);
+            let ring = ScoreRing::for_shape(shape, false).unwrap();
+            let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
+            let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            let layout = ScoreLayout::new(&config, &plan, ring);
+            assert_eq!(layout.most_decisions(), most, "{d} {k}");
+            for log in 0..=most.ilog2() as usize {
+                // The coefficients of a block begin below the distance of its decisions.
+                let step = ring.gap >> log;
+                for first in (0..step).step_by(ring.gap / plan.users) {
+                    let users: Vec<usize> =
+                        (0..1 << log).map(|b| layout.user_of(layout.user_at(first), b, log)).collect();
+                    let at = (0..1 << log).map(|b| layout.user_at(first + b * step)).collect::<Vec<_>>();
+                    assert_eq!(users, at, "{d} {k} {log}");
+                    assert!(users.iter().all(|user| *user < plan.users));
+                }
             }
         }
     }
@@ -449,9 +525,10 @@ mod tests {
         let (traced, users) = layout(bandit::Schedule::TraceOrGrowth);
         let (public, all) = layout(bandit::Schedule::Every { rounds: 1 });
         assert_eq!((traced.users(), public.users(), users), (1..all, 0..all, all - 1));
+        assert_eq!((traced.most_decisions(), public.most_decisions()), (1, 16));
         let x = vec![0.5, -2.0, 1.5];
         let (trace, contexts) =
-            (traced.trace(&x).unwrap(), public.contexts(&[x.clone(), x.clone(), x.clone(), x]).unwrap());
+            (traced.trace(&x).unwrap(), public.contexts(&[&[x.clone(), x.clone(), x.clone(), x]]).unwrap());
         let products = 6;
         assert_eq!(
             (trace[..products].to_vec(), trace[products..].to_vec()),

@@ -68,6 +68,7 @@ pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 2
 pub fn reply() -> PackedReply {
     let decision = PackedDecision {
         id: DecisionId([1; 16]),
+        others: Vec::new(),
         round: 3,
         model_feedbacks: 2,
         user: 5,

@@ -30,8 +30,8 @@ pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
 pub use packed::{
-    AskAgain, PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply, PackedView,
-    RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion,
+    AskAgain, DECISIONS_HEADER, PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply,
+    PackedView, RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion,
 };
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};

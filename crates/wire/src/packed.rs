@@ -8,12 +8,15 @@
 //! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
 //! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`PackedFeedback`] | receipt, JSON |
 //!
-//! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`].
+//! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`]. A request to `decisions` for several
+//! decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers too.
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
-use protocol::{Answers, BanditConfig, DecisionId, PackedPlan, QuestionId, ScoreLayout, Status, TaskKind};
+use protocol::{
+    Answers, BanditConfig, DecisionId, MOST_DECISIONS, PackedPlan, QuestionId, ScoreLayout, Status, TaskKind,
+};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 
@@ -156,6 +159,9 @@ impl PackedLimits {
 /// The header of a [`SenderTag`].
 pub const SENDER_HEADER: &str = "helba-sender";
 
+/// The header of a request to `decisions` that says for how many decisions its contexts are, 1 without it.
+pub const DECISIONS_HEADER: &str = "helba-decisions";
+
 /// A random number by which a server tells senders of contexts apart that use one token. It is written as 32
 /// lower-case hexadecimal digits. Whoever makes a new one is a new sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,18 +235,21 @@ pub struct RaiseTask {
     pub masked: Vec<u8>,
 }
 
-/// A decision.
+/// A decision, or several of one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackedDecision {
     /// The id, which the feedback names.
     pub id: DecisionId,
+    /// The ids of the further decisions of the request, in their order and of the rounds that follow.
+    pub others: Vec<DecisionId>,
     /// Round t, from 1.
     pub round: u64,
     /// t_j, the number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
-    /// The number of the user in the evaluation, by which its slots are found.
+    /// The number of the user in the evaluation, by which its slots are found. Those of further decisions
+    /// follow from it ([`ScoreLayout::user_of`]).
     pub user: u32,
-    /// How many users the evaluation decided for.
+    /// How many decisions the evaluation made.
     pub users: u32,
     /// The frame of the action, or of the scores in the open tier.
     pub answer: Vec<u8>,
@@ -271,6 +280,7 @@ pub struct PackedReply {
 #[derive(Serialize, Deserialize)]
 struct ReplyHeader {
     decision: Option<(DecisionId, u64, u64, u32, u32)>,
+    others: Vec<DecisionId>,
     question: Option<QuestionId>,
     ticket: Option<Ticket>,
     tasks: Vec<(u64, TaskKind)>,
@@ -283,6 +293,7 @@ impl PackedReply {
         let question = decision.and_then(|d| d.question.as_ref());
         let header = ReplyHeader {
             decision: decision.map(|d| (d.id, d.round, d.model_feedbacks, d.user, d.users)),
+            others: decision.map(|d| d.others.clone()).unwrap_or_default(),
             question: question.map(|question| question.id),
             ticket: self.ticket,
             tasks: self.tasks.iter().map(|task| (task.id, task.kind)).collect(),
@@ -306,6 +317,10 @@ impl PackedReply {
         let mut reader = Reader::new(bytes, limits.reply())?;
         let header: ReplyHeader = reader.header(Kind::PackedReply)?;
         few(header.tasks.len())?;
+        if header.others.len() >= MOST_DECISIONS || header.decision.is_none() && !header.others.is_empty() {
+            return Err(Error::Malformed("more decisions than a request has"));
+        }
+        let others = header.others;
         let decision = match header.decision {
             Some((id, round, model_feedbacks, user, users)) => {
                 let answer = reader.blob("the answer", limits.answer)?.to_vec();
@@ -319,7 +334,7 @@ impl PackedReply {
                     }
                     None => None,
                 };
-                Some(PackedDecision { id, round, model_feedbacks, user, users, answer, question })
+                Some(PackedDecision { id, others, round, model_feedbacks, user, users, answer, question })
             }
             None if header.question.is_some() => {
                 return Err(Error::Malformed("a trace question without a decision"));
@@ -476,8 +491,16 @@ mod tests {
         let id = DecisionId([7; 16]);
         let question = Some(TraceQuestion { id: QUESTION, frame: vec![3, 4, 5] });
         let answer = vec![1, 2];
-        let decision =
-            PackedDecision { id, round: 3, model_feedbacks: 2, user: 5, users: 9, answer, question };
+        let decision = PackedDecision {
+            id,
+            others: vec![DecisionId([8; 16]); 127],
+            round: 3,
+            model_feedbacks: 2,
+            user: 5,
+            users: 9,
+            answer,
+            question,
+        };
         PackedReply { decision: Some(decision), ..PackedReply::default() }
     }
 
@@ -487,7 +510,13 @@ mod tests {
         let public = PackedLimits { trace: 0, question: 0, ..LIMITS };
         assert!(PackedReply::read(&reply().to_bytes(), &LIMITS).is_ok());
         assert!(matches!(PackedReply::read(&reply().to_bytes(), &public), Err(Error::Malformed(_))));
-        let alone = ReplyHeader { decision: None, question: Some(QUESTION), ticket: None, tasks: vec![] };
+        let alone = ReplyHeader {
+            decision: None,
+            others: vec![],
+            question: Some(QUESTION),
+            ticket: None,
+            tasks: vec![],
+        };
         let alone = frame::write(Kind::PackedReply, &alone, &[&[1]]);
         assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
         let feedback =

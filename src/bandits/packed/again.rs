@@ -51,15 +51,18 @@ pub(super) struct Upload {
 #[derive(Clone)]
 pub(super) struct Sent {
     pub(super) sender: Sender,
+    /// The number of decisions.
+    pub(super) decisions: usize,
     pub(super) upload: Arc<Upload>,
 }
 
 impl Stages {
     /// Keeps contexts, unless the memory for them is taken.
-    pub(super) fn keep(&self, sender: Sender, bytes: &[u8]) -> Option<Sent> {
+    pub(super) fn keep(&self, sender: Sender, decisions: usize, bytes: &[u8]) -> Option<Sent> {
         let units = u32::try_from(bytes.len().div_ceil(UNIT)).ok()?;
         let memory = self.contexts.clone().try_acquire_many_owned(units).ok()?;
-        Some(Sent { sender, upload: Arc::new(Upload { bytes: bytes.to_vec(), _memory: memory }) })
+        let upload = Arc::new(Upload { bytes: bytes.to_vec(), _memory: memory });
+        Some(Sent { sender, decisions, upload })
     }
 }
 
@@ -439,7 +442,7 @@ impl PackedServed {
 
     /// Scores the contexts of `group` anew, with their model, and packs them. Returns the users who ask, and
     /// the contexts of the others.
-    pub(super) fn pack_again(&self, group: Group) -> Result<(Packer, Vec<User>, Vec<Sent>), Error> {
+    pub(super) fn pack_again(&self, mut group: Group) -> Result<(Packer, Vec<User>, Vec<Sent>), Error> {
         let engine = &self.shared.engine;
         let small = engine.params();
         let score = |member: &Member| -> Result<Ciphertext, Error> {
@@ -448,21 +451,22 @@ impl PackedServed {
             Ok(engine.score(&contexts, &group.model)?)
         };
         let (mut packer, mut users, mut others) = (self.packer_without_trace()?, Vec::new(), Vec::new());
-        let mut positions = Vec::new();
+        let mut numbers = Vec::new();
+        // The largest blocks first leave no place empty, so that whoever fitted into one pack fits again.
+        group.members.sort_by_key(|member| std::cmp::Reverse(member.sent.decisions.next_power_of_two()));
         for chunk in group.members.chunks(CHUNK) {
             let scores = self
                 .shared
                 .stages
                 .beside(|| chunk.par_iter().map(score).collect::<Result<Vec<_>, Error>>())?;
-            for scores in scores {
-                let position = self.shared.stages.beside(|| packer.push(scores));
-                positions.push(position.map_err(helba::Error::from)?);
+            for (scores, member) in scores.into_iter().zip(chunk) {
+                numbers.push(self.push(&mut packer, scores, member.sent.decisions)?);
             }
         }
-        for (member, position) in group.members.into_iter().zip(positions) {
+        for (member, numbers) in group.members.into_iter().zip(numbers) {
             match (member.asks, member.answered) {
                 (Some(Asks { outcome, place }), Some((round, answers))) => users.push(User {
-                    number: self.exchanges.layout.user_at(position),
+                    numbers,
                     round,
                     answers,
                     sender: outcome,
@@ -493,7 +497,7 @@ mod tests {
     fn sent(number: u8, memory: &Arc<Semaphore>) -> Option<Sent> {
         let room = memory.clone().try_acquire_many_owned((BYTES / UNIT) as u32).ok()?;
         let upload = Arc::new(Upload { bytes: vec![0; BYTES], _memory: room });
-        Some(Sent { sender: sender(number), upload })
+        Some(Sent { sender: sender(number), decisions: 1, upload })
     }
 
     /// An evaluation of these senders, whose rounds begin at `first`.

@@ -196,12 +196,18 @@ impl PackedServed {
         BodyLimit { bytes: self.limits.raises(), content: Content::Binary }
     }
 
-    /// Makes a decision.
+    /// Makes the decisions of a request.
     ///
     /// # Errors
-    /// [`Error::Helba`] for contexts that are not those of this bandit; [`Error::Overloaded`];
-    /// [`Error::NotEvaluated`].
-    pub(crate) async fn decide(self: Arc<Self>, body: Body, sender: Sender) -> Result<Reply, Error> {
+    /// [`Error::Helba`] for contexts that are not those of this bandit, and for too many decisions;
+    /// [`Error::Overloaded`]; [`Error::NotEvaluated`].
+    pub(crate) async fn decide(
+        self: Arc<Self>,
+        body: Body,
+        decisions: usize,
+        sender: Sender,
+    ) -> Result<Reply, Error> {
+        self.exchanges.layout.log_places(decisions).map_err(helba::Error::from)?;
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         lock(&self.pace).ask(Instant::now());
@@ -210,7 +216,7 @@ impl PackedServed {
         let served = self.clone();
         let joined = blocking(move || {
             let _until_placed = (upload, on_the_way);
-            served.score(body, sender, place)
+            served.score(body, decisions, sender, place)
         });
         let outcome = match joined.await? {
             Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
@@ -224,6 +230,7 @@ impl PackedServed {
     fn score(
         self: &Arc<Self>,
         body: Body,
+        decisions: usize,
         sender: Sender,
         place: OwnedSemaphorePermit,
     ) -> Result<Scored, Error> {
@@ -235,7 +242,7 @@ impl PackedServed {
         let contexts = stages.beside(read)?;
         let alone = lock(&self.senders).is_alone(&sender, Instant::now());
         let repeatable = self.created.config.answers == Answers::Arm && !alone;
-        let sent: Option<Sent> = if repeatable { stages.keep(sender, &body) } else { None };
+        let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
         drop(body);
         loop {
             let (model, model_feedbacks) = {
@@ -249,24 +256,27 @@ impl PackedServed {
             if self.created.config.answers == Answers::Scores {
                 let mut rng = os_rng()?;
                 let answer = stages.beside(|| self.small_frame(engine.open_answer(scores, &mut rng)));
-                let (round, id) = {
+                let count = decisions as u64;
+                let (round, id, others) = {
                     let mut live = lock(&self.live);
                     if live.deleted {
                         return Err(self.deleted());
                     }
-                    let round = live.take_rounds(engine, 1)?;
-                    (round, live.bandit.decision_id(round))
+                    let round = live.take_rounds(engine, count)?;
+                    let id = |round| live.bandit.decision_id(round);
+                    (round, id(round), (round + 1..round + count).map(id).collect())
                 };
+                let (user, users, question) = (0, decisions as u32, None);
                 let decision =
-                    PackedDecision { id, round, model_feedbacks, user: 0, users: 1, answer, question: None };
+                    PackedDecision { id, others, round, model_feedbacks, user, users, answer, question };
                 // A raiser that comes and goes answers it, if there is one.
                 let raiser = lock(&self.pool).has_raiser();
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
                 return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
             }
             let outcome = match alone {
-                true => Some(self.join_alone(scores, &model, model_feedbacks, &mut place)?),
-                false => self.join(scores, &model, model_feedbacks, &mut place, &sent)?,
+                true => Some(self.join_alone(scores, decisions, (&model, model_feedbacks), &mut place)?),
+                false => self.join(scores, decisions, (&model, model_feedbacks), &mut place, &sent)?,
             };
             if let Some(outcome) = outcome {
                 return Ok(Scored::Waits(outcome));

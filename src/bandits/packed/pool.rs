@@ -152,11 +152,11 @@ struct Gathering {
     users: Vec<User>,
 }
 
-/// A user who waits.
+/// A user who waits, or one who waits for the decisions of several.
 pub(super) struct User {
-    /// Its number in the evaluation.
-    pub(super) number: usize,
-    /// Its round, 0 until the evaluation is sealed.
+    /// The numbers of its decisions in the evaluation.
+    pub(super) numbers: Vec<usize>,
+    /// The round of its first decision, 0 until the evaluation is sealed.
     pub(super) round: u64,
     /// The number of answers that it has had.
     pub(super) answers: u32,
@@ -295,18 +295,20 @@ impl Pool {
 impl PackedServed {
     /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
     /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
-    /// joins.
+    /// joins. If the pack has no room for `decisions` more, another one is opened.
     ///
     /// # Errors
     /// [`Error::Helba`] never after the keys were found.
     pub(super) fn join(
         self: &Arc<Self>,
         scores: Ciphertext,
-        model: &Arc<Ciphertext>,
-        model_feedbacks: u64,
+        decisions: usize,
+        (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
         sent: &Option<Sent>,
     ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
+        let layout = &self.exchanges.layout;
+        let (log, most) = (layout.log_places(decisions).map_err(helba::Error::from)?, layout.users().end);
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
             && !Arc::ptr_eq(&gathering.model, model)
@@ -317,6 +319,9 @@ impl PackedServed {
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old, Duration::ZERO));
         }
+        if pool.gathering.as_ref().is_some_and(|gathering| gathering.packer.after(log) > most) {
+            pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
+        }
         let fresh = pool.gathering.is_none();
         if fresh {
             let (packer, test) = self.packer(model)?;
@@ -326,8 +331,8 @@ impl PackedServed {
         }
         let (mut receiver, mut full) = (None, false);
         if let Some(gathering) = &mut pool.gathering {
-            receiver = Some(self.add(gathering, scores, place, sent)?);
-            full = gathering.users.len() == self.created.packed.users;
+            receiver = Some(self.add(gathering, scores, decisions, place, sent)?);
+            full = gathering.packer.len() == most;
         }
         if full {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full, Duration::ZERO));
@@ -346,8 +351,8 @@ impl PackedServed {
     pub(super) fn join_alone(
         self: &Arc<Self>,
         scores: Ciphertext,
-        model: &Arc<Ciphertext>,
-        model_feedbacks: u64,
+        decisions: usize,
+        (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let waits = self.alone_waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
@@ -355,7 +360,7 @@ impl PackedServed {
         let (packer, model) = (self.packer_without_trace()?, model.clone());
         let (number, users) = (0, Vec::new());
         let mut gathering = Gathering { number, packer, model, model_feedbacks, test: None, users };
-        let receiver = self.add(&mut gathering, scores, place, &None)?;
+        let receiver = self.add(&mut gathering, scores, decisions, place, &None)?;
         let served = self.clone();
         tokio::spawn(async move {
             let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
@@ -373,16 +378,30 @@ impl PackedServed {
         &self,
         gathering: &mut Gathering,
         scores: Ciphertext,
+        decisions: usize,
         place: &mut Option<OwnedSemaphorePermit>,
         sent: &Option<Sent>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
-        let packer = &mut gathering.packer;
-        let position = self.shared.stages.beside(|| packer.push(scores)).map_err(helba::Error::from)?;
-        let number = self.exchanges.layout.user_at(position);
+        let numbers = self.push(&mut gathering.packer, scores, decisions)?;
         let (sender, receiver) = oneshot::channel();
         let (sent, place) = (sent.clone(), place.take());
-        gathering.users.push(User { number, round: 0, answers: 0, sender, _place: place, sent });
+        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, sent });
         Ok(receiver)
+    }
+
+    /// Adds the scores of a request for this many decisions to a pack, and returns their numbers in the
+    /// evaluation.
+    pub(super) fn push(
+        &self,
+        packer: &mut Packer,
+        scores: Ciphertext,
+        decisions: usize,
+    ) -> Result<Vec<usize>, Error> {
+        let layout = &self.exchanges.layout;
+        let log = layout.log_places(decisions).map_err(helba::Error::from)?;
+        let position = self.shared.stages.beside(|| packer.push_block(scores, log));
+        let first = layout.user_at(position.map_err(helba::Error::from)?);
+        Ok((0..decisions).map(|b| layout.user_of(first, b, log)).collect())
     }
 
     /// The number of users in the open pack.
@@ -444,9 +463,14 @@ impl PackedServed {
         let served = self.clone();
         let began = Instant::now();
         let sealed = blocking(move || {
-            let sealed = served.take_rounds(count as u64).and_then(|first| {
-                users.iter_mut().zip(first..).for_each(|(user, round)| user.round = round);
-                served.seal(packer, first + count as u64 - 1, model_feedbacks, test)
+            let decisions = users.iter().map(|user| user.numbers.len() as u64).sum();
+            let sealed = served.take_rounds(decisions).and_then(|first| {
+                let mut next = first;
+                for user in &mut users {
+                    user.round = next;
+                    next += user.numbers.len() as u64;
+                }
+                served.seal(packer, next - 1, model_feedbacks, test)
             });
             Ok((sealed, users))
         });
@@ -620,7 +644,8 @@ impl PackedServed {
         let (waiting, answers) =
             tokio::task::spawn_blocking(work).await.map_err(|_| Error::Broken("a computation panicked"))?;
         // Those who left are in the evaluation too.
-        let count = (waiting.len() + rest.others.as_ref().map_or(0, Vec::len)) as u32;
+        let gone = rest.others.iter().flatten().map(|sent| sent.decisions);
+        let count = waiting.iter().map(|user| user.numbers.len()).chain(gone).sum::<usize>() as u32;
         let Computed { frames, mut question, circuit, answers } = match answers {
             Ok(computed) => computed,
             Err(error) => {
@@ -633,14 +658,27 @@ impl PackedServed {
         let kept = self.keep(&waiting, rest, (model_feedbacks, last_round));
         for (at, (user, answer)) in waiting.into_iter().zip(frames).enumerate() {
             let round = user.round;
-            let id = lock(&self.live).bandit.decision_id(round);
-            let number = user.number as u32;
+            let last = round + user.numbers.len() as u64;
+            let (id, others) = {
+                let live = lock(&self.live);
+                let others = (round + 1..last).map(|round| live.bandit.decision_id(round)).collect();
+                (live.bandit.decision_id(round), others)
+            };
+            let first = user.numbers[0] as u32;
             let question = match (&test, question.take_if(|(asked, _)| *asked == at)) {
                 (Some(test), Some((_, frame))) => Some(self.question(round, test, frame)),
                 _ => None,
             };
-            let decision =
-                PackedDecision { id, round, model_feedbacks, user: number, users: count, answer, question };
+            let decision = PackedDecision {
+                id,
+                others,
+                round,
+                model_feedbacks,
+                user: first,
+                users: count,
+                answer,
+                question,
+            };
             // A user who is gone leaves a round without feedback.
             let _ = user.sender.send(Ok(PackedReply { decision: Some(decision), ..PackedReply::default() }));
         }
@@ -732,7 +770,7 @@ impl PackedServed {
                 .collect();
             let answer = |(user, seed): (&User, [u8; 32])| {
                 let mut rng = ChaCha20Rng::from_seed(seed);
-                let answer = engine.answer(&evaluated, user.number, &mut rng)?;
+                let answer = engine.answer(&evaluated, &user.numbers, &mut rng)?;
                 Ok(ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer))
             };
             let frames = users.par_iter().zip(seeds).map(answer).collect::<Result<Vec<_>, Error>>()?;

@@ -90,7 +90,25 @@ impl PackedDevice<'_> {
     /// # Errors
     /// [`Error::Protocol`] for the rows.
     pub fn contexts<R: CryptoRng>(&self, rows: &[Vec<f64>], rng: &mut R) -> Result<Vec<u8>, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(rows)?);
+        self.contexts_of_several(&[rows], rng)
+    }
+
+    /// The most decisions of one request of a device that decides for several users.
+    pub fn most_decisions(&self) -> usize {
+        self.exchanges.layout.most_decisions()
+    }
+
+    /// The body of a request for several decisions, as long as that of one: as [`Self::contexts`], with the
+    /// rows of each decision.
+    ///
+    /// # Errors
+    /// As [`Self::contexts`], also for more than [`Self::most_decisions`].
+    pub fn contexts_of_several<R: CryptoRng>(
+        &self,
+        decisions: &[&[Vec<f64>]],
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        let coefficients = Zeroizing::new(self.exchanges.layout.contexts(decisions)?);
         Ok(self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id))
     }
 

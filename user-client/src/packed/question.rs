@@ -133,6 +133,7 @@ mod tests {
             let entry = self.entry * answers.scale(0) as i64;
             let decision = PackedDecision {
                 id: DecisionId([0; 16]),
+                others: Vec::new(),
                 round: 1,
                 model_feedbacks: 0,
                 user: 1,
@@ -243,6 +244,7 @@ mod tests {
         ] {
             let decision = PackedDecision {
                 id: DecisionId([0; 16]),
+                others: Vec::new(),
                 round: 1,
                 model_feedbacks: 0,
                 user: 1,

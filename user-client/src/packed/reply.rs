@@ -20,7 +20,7 @@ pub struct Choice {
     pub round: u64,
     /// The number of feedbacks in the model of the decision.
     pub model_feedbacks: u64,
-    /// How many users the evaluation decided for, as the server states it.
+    /// How many decisions the evaluation made, as the server states it.
     pub users: u32,
     /// Whether every entry is above −0.5 and below [`protocol::exchange::largest_entry`]; with `answers:
     /// scores`, whether every z and u is one that a model of that many feedbacks can have. If not, somebody's
@@ -44,6 +44,8 @@ impl Drop for Choice {
 pub struct ReadReply {
     /// The decision. If there is none, the tasks must be answered under `ticket` first.
     pub choice: Option<Choice>,
+    /// The further decisions of the request, in their order.
+    pub others: Vec<Choice>,
     /// The place of this device in an evaluation that waits for it.
     pub ticket: Option<Ticket>,
     /// What the server asks a holder of the key for, at most two tasks.
@@ -61,66 +63,80 @@ impl PackedDevice<'_> {
         let reply = PackedReply::read(reply, &self.limits)?;
         // All is read before anything is decrypted.
         let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
-        let choice = reply.decision.as_ref().map(|decision| self.choice(decision)).transpose()?;
-        Ok(ReadReply { choice, ticket: reply.ticket, tasks })
+        let choices = reply.decision.as_ref().map(|decision| self.choices(decision)).transpose()?;
+        let mut choices = choices.unwrap_or_default().into_iter();
+        Ok(ReadReply { choice: choices.next(), others: choices.collect(), ticket: reply.ticket, tasks })
     }
 
-    fn choice(&self, decision: &PackedDecision) -> Result<Choice, Error> {
+    fn choices(&self, decision: &PackedDecision) -> Result<Vec<Choice>, Error> {
         if let Some(question) = &decision.question {
             self.comparison(question)?;
         }
-        let (values, reliable) = match self.created.config.answers {
-            Answers::Arm => self.entries(decision)?,
-            Answers::Scores => self.indices(decision)?,
+        let count = 1 + decision.others.len();
+        let values = match self.created.config.answers {
+            Answers::Arm => self.entries(decision, count)?,
+            Answers::Scores => self.indices(decision, count)?,
         };
-        Ok(Choice {
-            id: decision.id,
+        let choice = |(at, (values, reliable)): (usize, (Vec<f64>, bool))| Choice {
+            id: if at == 0 { decision.id } else { decision.others[at - 1] },
             arm: first_largest(&values),
             values,
-            round: decision.round,
+            round: decision.round.saturating_add(at as u64),
             model_feedbacks: decision.model_feedbacks,
             users: decision.users,
             reliable,
-            question: decision.question.clone(),
+            question: decision.question.clone().filter(|_| at == 0),
             shows_model: self.created.config.shows_model(),
-        })
+        };
+        Ok(values.into_iter().enumerate().map(choice).collect())
     }
 
-    /// The entry of each arm, and whether all are in their range. The slots of other users hold noise.
-    fn entries(&self, decision: &PackedDecision) -> Result<(Vec<f64>, bool), Error> {
-        let user = usize::try_from(decision.user).unwrap_or(usize::MAX);
-        let users = self.exchanges.layout.users();
-        if !users.contains(&user) {
-            let (first, last) = (users.start, users.end - 1);
+    /// The entry of each arm of `count` decisions, and whether all are in their range. The slots of other
+    /// users hold noise.
+    fn entries(&self, decision: &PackedDecision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
+        let layout = &self.exchanges.layout;
+        let (first, log) = (usize::try_from(decision.user).unwrap_or(usize::MAX), layout.log_places(count)?);
+        let numbers = layout.users();
+        let step = layout.user_of(0, 1, log);
+        let users: Vec<usize> = (0..count).map(|b| first.saturating_add(b * step)).collect();
+        if let Some(user) = users.iter().find(|user| !numbers.contains(user)) {
+            let (first, last) = (numbers.start, numbers.end - 1);
             let what = format!("it names user {user} of an evaluation, whose users are {first} to {last}");
             return Err(Error::BadAnswer(what));
         }
         let (params, level) = (self.answers.params(), self.created.packed.answer_level);
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
         let large = self.device.params().max_slots();
-        let values = ckks_secret::decrypt(&self.answers, &answer, params.max_slots())
-            .with(|slots| self.exchanges.layout.action_values(slots, user, large));
         let range = -0.5..exchange::largest_entry(self.device.shape());
-        let reliable = values.iter().all(|value| range.contains(value));
-        Ok((values, reliable))
+        let of_user = |slots: &ckks_secret::Slots, user: usize| {
+            let values = layout.action_values(slots, user, large);
+            let reliable = values.iter().all(|value| range.contains(value));
+            (values, reliable)
+        };
+        Ok(ckks_secret::decrypt(&self.answers, &answer, params.max_slots())
+            .with(|slots| users.iter().map(|user| of_user(slots, *user)).collect()))
     }
 
-    /// The index u + β·√(z + c₁) of each arm, and whether all z and u are in their range.
-    fn indices(&self, decision: &PackedDecision) -> Result<(Vec<f64>, bool), Error> {
+    /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their
+    /// range.
+    fn indices(&self, decision: &PackedDecision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
+        let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
         let params = self.small.params();
         let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;
         // A product keeps the scale of its factors' product, and frames hold the canonical one.
         let answer = answer.with_scale(f64::from(LOG_SCORE).exp2());
-        let scores = Zeroizing::new(
-            ckks_secret::decrypt_coefficients(self.small, &answer)
-                .with(|coefficients| self.exchanges.layout.scores(coefficients)),
-        );
         let (linear, t_j) = (&self.created.config.linear, decision.model_feedbacks);
-        let (beta, c1) = (linear.beta(decision.round, t_j), linear.c1(t_j));
-        let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
-        let range = self.possible_scores(t_j);
-        let reliable = scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
-        Ok((values, reliable))
+        let (c1, range) = (linear.c1(t_j), self.possible_scores(t_j));
+        let of_decision = |coefficients: &[i128], b: usize| {
+            let scores = Zeroizing::new(layout.scores(coefficients, b, log));
+            let beta = linear.beta(decision.round.saturating_add(b as u64), t_j);
+            let values = scores.iter().map(|[z, u]| u + beta * (z.max(0.0) + c1).sqrt()).collect();
+            let reliable =
+                scores.iter().flatten().zip(range.iter().cycle()).all(|(v, range)| range.contains(v));
+            (values, reliable)
+        };
+        Ok(ckks_secret::decrypt_coefficients(self.small, &answer)
+            .with(|coefficients| (0..count).map(|b| of_decision(coefficients, b)).collect()))
     }
 
     /// The ranges of z = xᵀAx and u = ⟨ω, x⟩ after `feedbacks` feedbacks with rewards within ± 1. A is at

@@ -13,10 +13,12 @@ const MOST_RAISES: usize = 4;
 /// The most times that a device asks again for one decision: those of a search among 2048 senders.
 const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 
-/// A decision, and what the server asks for besides.
-pub struct PackedRound {
+const NO_DECISION: &str = "it has no decision, and no task that must be answered first";
+
+/// A decision, or with `C = Vec<Choice>` those of one request, and what the server asks for besides.
+pub struct PackedRound<C = Choice> {
     /// The decision.
-    pub choice: Choice,
+    pub choice: C,
     /// Tasks that no decision waits for. [`PackedDevice::answer_tasks`] answers them, after the arm was
     /// played.
     pub tasks: Vec<MaskedTask>,
@@ -63,22 +65,44 @@ impl PackedDevice<'_> {
         rows: &[Vec<f64>],
         rng: &mut R,
     ) -> Result<PackedRound, Error> {
-        let contexts = self.contexts(rows, rng)?;
+        let PackedRound { mut choice, tasks, sent, received, repeats, unrepeated } =
+            self.decide_several(client, &[rows], rng)?;
+        // There is one.
+        let choice = choice.pop().ok_or_else(|| Error::BadAnswer(NO_DECISION.into()))?;
+        Ok(PackedRound { choice, tasks, sent, received, repeats, unrepeated })
+    }
+
+    /// Asks for several decisions in one request, as [`Self::decide`] for one: those of users for whom this
+    /// device decides.
+    ///
+    /// # Errors
+    /// As [`Self::contexts_of_several`] and [`Self::decide`].
+    pub fn decide_several<R: CryptoRng>(
+        &self,
+        client: &Client,
+        decisions: &[&[Vec<f64>]],
+        rng: &mut R,
+    ) -> Result<PackedRound<Vec<Choice>>, Error> {
+        let contexts = self.contexts_of_several(decisions, rng)?;
         let (mut sent, mut received) = (0, 0);
         let mut asked = 0;
         let mut round = loop {
             sent += contexts.len();
-            let reply = client.decide_packed(&self.created.id, &self.limits, &contexts);
+            let reply = client.decide_several(&self.created.id, &self.limits, decisions.len(), &contexts);
             let done = reply.and_then(|reply| self.finish(client, reply, (&mut sent, &mut received), rng));
             match done {
                 Err(error) if asked < MOST_REPEATS && has_ended(&error) => asked += 1,
                 done => {
                     let (choice, tasks) = done?;
+                    if choice.len() != decisions.len() {
+                        let (got, want) = (choice.len(), decisions.len());
+                        return Err(Error::BadAnswer(format!("it has {got} decisions for {want}")));
+                    }
                     break PackedRound { choice, tasks, sent, received, repeats: 0, unrepeated: None };
                 }
             }
         };
-        while !round.choice.reliable {
+        while round.choice.iter().any(|choice| !choice.reliable) {
             if let Err(error) = self.repeat(client, &mut round, rng) {
                 round.unrepeated = error;
                 break;
@@ -92,20 +116,21 @@ impl PackedDevice<'_> {
     fn repeat<R: CryptoRng>(
         &self,
         client: &Client,
-        round: &mut PackedRound,
+        round: &mut PackedRound<Vec<Choice>>,
         rng: &mut R,
     ) -> Result<(), Option<Error>> {
-        // Nobody else can have spoilt an answer of one user, or one of the open tier.
-        let alone = round.choice.users < 2 || self.created.config.answers == Answers::Scores;
+        let Some(Choice { id, users, .. }) = round.choice.first() else { return Err(None) };
+        // Nobody else can have spoilt an answer of one request, or one of the open tier.
+        let alone = *users as usize <= round.choice.len() || self.created.config.answers == Answers::Scores;
         if alone || round.repeats == MOST_ANSWERS_OF_A_DECISION || !self.device.may_repeat()? {
             return Err(None);
         }
         round.repeats += 1;
-        let (id, count) = (round.choice.id, &mut (round.sent, round.received));
+        let (id, count) = (*id, &mut (round.sent, round.received));
         let reply = client.ask_again(&self.created.id, &self.limits, id, round.repeats)?;
         let (choice, tasks) = self.finish(client, reply, (&mut count.0, &mut count.1), rng)?;
         (round.sent, round.received) = *count;
-        if choice.id != id {
+        if choice.len() != round.choice.len() || choice[0].id != id {
             return Err(Some(Error::BadAnswer("it answers another decision".into())));
         }
         round.choice = choice;
@@ -120,12 +145,12 @@ impl PackedDevice<'_> {
         mut reply: Vec<u8>,
         bytes: (&mut usize, &mut usize),
         rng: &mut R,
-    ) -> Result<(Choice, Vec<MaskedTask>), Error> {
+    ) -> Result<(Vec<Choice>, Vec<MaskedTask>), Error> {
         for raises in 0.. {
             *bytes.1 += reply.len();
-            let ReadReply { choice, ticket, tasks } = self.read(&reply)?;
+            let ReadReply { choice, others, ticket, tasks } = self.read(&reply)?;
             if let Some(choice) = choice {
-                return Ok((choice, tasks));
+                return Ok(([choice].into_iter().chain(others).collect(), tasks));
             }
             if ticket.is_none() || tasks.is_empty() || raises == MOST_RAISES {
                 break;
@@ -134,17 +159,17 @@ impl PackedDevice<'_> {
             *bytes.0 += answers.len();
             reply = client.post_raises(&self.created.id, &self.limits, &answers)?;
         }
-        Err(Error::BadAnswer("it has no decision, and no task that must be answered first".into()))
+        Err(Error::BadAnswer(NO_DECISION.into()))
     }
 
     /// Answers the tasks of `round`, if there are any.
     ///
     /// # Errors
     /// Those of [`Self::raise`] and [`Client`]. The decision is not affected.
-    pub fn answer_tasks<R: CryptoRng>(
+    pub fn answer_tasks<R: CryptoRng, C>(
         &self,
         client: &Client,
-        round: &mut PackedRound,
+        round: &mut PackedRound<C>,
         rng: &mut R,
     ) -> Result<(), Error> {
         let tasks = std::mem::take(&mut round.tasks);

@@ -86,6 +86,7 @@ impl Server {
     fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> PackedReply {
         let decision = PackedDecision {
             question: None,
+            others: Vec::new(),
             id: self.bandit.decision_id(round),
             round,
             model_feedbacks: self.bandit.model_feedbacks(),
@@ -130,7 +131,7 @@ impl Server {
         let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
         let mut replies = Vec::new();
         for &user in &users {
-            let answer = engine.answer(&evaluated, user, &mut self.rng).unwrap();
+            let answer = engine.answer(&evaluated, &[user], &mut self.rng).unwrap();
             let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
             self.round += 1;
             replies.push(self.decision(self.round, user, users.len(), frame));

@@ -329,6 +329,53 @@ fn garbage_where_scores_are_is_seen() {
     assert!(bits(&difference) > 20.0, "{}", bits(&difference));
 }
 
+/// Inputs and blocks of inputs, in any order, have their useful coefficients where the pack says, and what
+/// else they hold reaches nothing. A block fits in whole or not at all.
+#[test]
+fn blocks_of_inputs_are_packed_as_inputs() {
+    let mut rng = rng(48);
+    let Ring { params, secret, evaluator } = small();
+    let (arms, log_gap) = (16, 8);
+    let gap = 1usize << log_gap;
+    let scale = f64::from(LOG_PRODUCT).exp2();
+    let mut packer = Packer::new(evaluator, gap, params.max_level(), scale).unwrap();
+    let mut exact: Vec<Option<f64>> = vec![None; params.n()];
+    for (log, fits) in
+        [(0, true), (3, true), (0, true), (5, true), (2, true), (0, true), (6, true), (6, true), (6, false)]
+    {
+        let step = gap >> log;
+        let value = |at: usize| (at % 97) as f64 / 97.0 + (log + 1) as f64;
+        let mut coefficients = vec![0i64; params.n()];
+        let useful = (0..params.n()).step_by(step);
+        useful.clone().for_each(|at| coefficients[at] = (value(at) * scale) as i64);
+        let message = Plaintext::from_integers(params, &coefficients, params.max_level(), scale).unwrap();
+        let fresh = ckks_secret::encrypt(secret, &message, &mut rng).expand(secret);
+        let mut input = spoil(&fresh, step, &mut rng);
+        evaluator.divide_exactly_assign(&mut input, log_gap);
+        assert_eq!(packer.after(log) <= gap, fits, "{log}");
+        let first = match packer.push_block(input, log) {
+            Ok(first) => first,
+            Err(error) => {
+                assert!(!fits && matches!(error, ckks::Error::PackFull { .. }), "{error}");
+                continue;
+            }
+        };
+        assert!(first < step);
+        for at in useful {
+            assert!(exact[at + first].replace(value(at)).is_none(), "two inputs at {}", at + first);
+        }
+    }
+    assert_eq!(packer.len(), gap);
+    let packed = packer.finish().unwrap();
+    assert_eq!(exact.iter().flatten().count(), 2 * arms * (1 + 8 + 1 + 32 + 4 + 1 + 64 + 64));
+    decrypt_coefficients(secret, &packed).with(|coefficients| {
+        for (at, (got, want)) in coefficients.iter().zip(&exact).enumerate() {
+            let error = (*got as f64 / scale - want.unwrap_or(0.0)).abs();
+            assert!(error < 2f64.powi(-16), "{at}: {got} for {want:?}");
+        }
+    });
+}
+
 /// Key switches of a pack add far less than a product's own noise, which leaves fewer than 18 bits of the
 /// 44 of its scale in the worst score.
 #[test]

@@ -228,24 +228,29 @@ impl PackedEngine {
         Ok(Evaluated { folded, products })
     }
 
-    /// The answer of `user` in the ring of answers, flooded.
+    /// The answer of the users of one request in the ring of answers, flooded.
     ///
     /// # Errors
     /// [`Error::Broken`] if there is no such user.
     pub fn answer<R: CryptoRng>(
         &self,
         evaluated: &Evaluated,
-        user: usize,
+        users: &[usize],
         rng: &mut R,
     ) -> Result<Ciphertext, Error> {
         let AnswerTables { layout, switch, masks, .. } = &self.answers;
         let alone = evaluated.folded.level() == ANSWER_LEVEL;
-        if user >= if alone { 1 } else { layout.users() } {
+        let most = if alone { 1 } else { layout.users() };
+        if users.is_empty() || users.iter().any(|user| *user >= most) {
             return Err(Error::Broken("an answer to a user that the evaluation does not have"));
         }
         let mut out = match alone {
             true => evaluated.folded.clone(),
-            false => switch.small().mul_plain(&evaluated.folded, &masks.rotated(layout.rotation_to(user)))?,
+            false => {
+                let rotations = users.iter().map(|user| layout.rotation_to(*user));
+                let mask = masks.sum(switch.small().params(), rotations);
+                switch.small().mul_plain(&evaluated.folded, &mask)?
+            }
         };
         ckks::flood_assign(switch.small().params(), &mut out, PACKED_FLOOD_BITS, rng);
         Ok(out)

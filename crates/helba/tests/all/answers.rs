@@ -99,7 +99,7 @@ fn every_user_gets_its_own_entries() {
         let lower = alg.drop_to(&encrypted, 1).unwrap();
         let bound = 7.0 * world.noise();
         for user in 0..users {
-            let answer = world.engine.answer(&evaluated, user, &mut rng).unwrap();
+            let answer = world.engine.answer(&evaluated, &[user], &mut rng).unwrap();
             assert_eq!((answer.level(), answer.c0().n()), (0, world.engine.answer_params().n()));
             let mut slots = world.slots(&answer);
             let mut mask = vec![Complex64::ZERO; params.max_slots()];
@@ -118,7 +118,7 @@ fn every_user_gets_its_own_entries() {
             (k..world.shape.arm_slots).for_each(|arm| slots[world.layout.slot(arm, user)] = Complex64::ZERO);
             assert!(slots.iter().all(|slot| slot.norm() < bound), "{d} {k}, user {user}");
         }
-        assert!(matches!(world.engine.answer(&evaluated, users, &mut rng), Err(Error::Broken(_))));
+        assert!(matches!(world.engine.answer(&evaluated, &[users], &mut rng), Err(Error::Broken(_))));
     }
 }
 
@@ -130,7 +130,7 @@ fn a_user_alone_gets_its_entries_without_a_mask() {
     let mut rng = world.rng.clone();
     let encrypted = world.encrypt(&products, products_level(1), &mut rng);
     let evaluated = world.engine.fold(1, encrypted, &mut rng).unwrap();
-    let answer = world.engine.answer(&evaluated, 0, &mut rng).unwrap();
+    let answer = world.engine.answer(&evaluated, &[0], &mut rng).unwrap();
     let mut slots = world.slots(&answer);
     let bound = 7.0 * world.noise();
     for arm in 0..8 {
@@ -138,7 +138,7 @@ fn a_user_alone_gets_its_entries_without_a_mask() {
         assert!((got - products[world.layout.product_slot(arm, 0)]).norm() < bound);
     }
     assert!(slots.iter().all(|slot| slot.norm() < bound), "the entries of others are left out");
-    assert!(matches!(world.engine.answer(&evaluated, 1, &mut rng), Err(Error::Broken(_))));
+    assert!(matches!(world.engine.answer(&evaluated, &[1], &mut rng), Err(Error::Broken(_))));
     // Products at the level of another number of users are refused.
     for (users, level) in [(1, 2), (2, 1), (2, 3), (1, 0)] {
         let encrypted = world.encrypt(&products, level, &mut rng);
@@ -166,7 +166,7 @@ fn a_mask_leaves_nothing_of_a_neighbour() {
             }
             let encrypted = world.encrypt(&products, products_level(2), &mut rng);
             let evaluated = world.engine.fold(users, encrypted, &mut rng).unwrap();
-            world.slots(&world.engine.answer(&evaluated, user, &mut rng).unwrap())
+            world.slots(&world.engine.answer(&evaluated, &[user], &mut rng).unwrap())
         };
         let (without, with) = (answer(0.0), answer(64.0));
         let worst = without.iter().zip(&with).map(|(a, b)| (a - b).norm()).fold(0.0, f64::max);
@@ -201,6 +201,6 @@ fn attack_a_neighbours_arm_is_not_in_an_answer() {
     ckks::flood_assign(world.answers.params(), &mut unmasked, PACKED_FLOOD_BITS, &mut rng);
     assert_eq!(right(&unmasked), users - 1, "the control reads every arm");
     let evaluated = world.engine.fold(users, encrypted, &mut rng).unwrap();
-    let masked = right(&world.engine.answer(&evaluated, 0, &mut rng).unwrap());
+    let masked = right(&world.engine.answer(&evaluated, &[0], &mut rng).unwrap());
     assert!(masked * 10 < users * 6, "{masked} of {users}");
 }

@@ -83,24 +83,24 @@ impl World {
         self.small.encrypt(coefficients, log_scale, &mut self.rng)
     }
 
-    /// One evaluation for `users` users, each with contexts of its own. Returns the contexts and the entries
-    /// of each answer.
-    fn decide(&mut self, users: usize) -> Vec<Decided> {
-        self.decide_and_ask(users).0
+    /// One evaluation of requests for these numbers of decisions, each with contexts of its own. Returns the
+    /// contexts and the entries of each answer.
+    fn decide(&mut self, requests: &[usize]) -> Vec<Decided> {
+        self.decide_and_ask(requests).0
     }
 
     /// As [`Self::decide`], and the trace question of the evaluation with the feedbacks that it is about.
-    fn decide_and_ask(&mut self, users: usize) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>) {
+    fn decide_and_ask(&mut self, requests: &[usize]) -> (Vec<Decided>, Option<(TraceTest, Ciphertext)>) {
         let (model, test) = (self.bandit.scores_model().clone(), self.bandit.trace_test());
-        let scalars = self.bandit.scalars(self.round + users as u64);
-        let (decided, question, _) = self.evaluate(users, &model, test, scalars);
+        let scalars = self.bandit.scalars(self.round + requests.iter().sum::<usize>() as u64);
+        let (decided, question, _) = self.evaluate(requests, &model, test, scalars);
         (decided, question)
     }
 
     /// One evaluation with `model` in a round with these scalars, and the time of its circuit.
     fn evaluate(
         &mut self,
-        users: usize,
+        requests: &[usize],
         model: &Ciphertext,
         test: Option<TraceTest>,
         scalars: Scalars,
@@ -117,13 +117,18 @@ impl World {
         }
         .unwrap();
         let mut waiting = Vec::new();
-        for _ in 0..users {
-            let rows = unit_rows(&mut self.rng, k, d);
-            let contexts = exchanges.layout.contexts(&rows).unwrap();
+        let layout = &exchanges.layout;
+        for &count in requests {
+            let decisions: Vec<Vec<Vec<f64>>> = (0..count).map(|_| unit_rows(&mut self.rng, k, d)).collect();
+            let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
+            let contexts = layout.contexts(&rows).unwrap();
             let contexts = self.encrypt_small(&contexts, LOG_FACTOR).expand(&self.small.secret);
-            let position = packer.push(self.engine.score(&contexts, model).unwrap()).unwrap();
-            self.round += 1;
-            waiting.push((self.round, rows, exchanges.layout.user_at(position)));
+            let (scores, log) =
+                (self.engine.score(&contexts, model).unwrap(), layout.log_places(count).unwrap());
+            let first = layout.user_at(packer.push_block(scores, log).unwrap());
+            let users: Vec<usize> = (0..count).map(|b| layout.user_of(first, b, log)).collect();
+            waiting.push((self.round + 1, decisions, users));
+            self.round += count as u64;
         }
         let circuit = self.engine.circuit(&self.config, scalars).unwrap();
         let factor = circuit.factor(exchanges.layout.log_range());
@@ -151,20 +156,26 @@ impl World {
         });
         let (large, params) = (self.party.params.max_slots(), self.engine.answer_params());
         let secret = self.small.secret.under(params);
-        let answer = |(round, rows, user)| {
-            let answer = self.engine.answer(&evaluated, user, &mut self.rng).unwrap();
+        let mut answer = |(round, decisions, users): (u64, Vec<Vec<Vec<f64>>>, Vec<usize>)| {
+            let answer = self.engine.answer(&evaluated, &users, &mut self.rng).unwrap();
             assert_eq!(answer.level(), 0);
             let values = ckks_secret::decrypt(&secret, &answer, params.max_slots()).with(|slots| {
-                let own = exchanges.layout.action_values(slots, user, large);
+                let own: Vec<Vec<f64>> =
+                    users.iter().map(|user| exchanges.layout.action_values(slots, *user, large)).collect();
                 // Whatever else the answer holds is noise.
                 let sum: f64 = slots.iter().map(|z| z.norm_sqr()).sum();
-                let rest = sum - own.iter().map(|v| v * v).sum::<f64>();
+                let rest = sum - own.iter().flatten().map(|v| v * v).sum::<f64>();
                 assert!((rest / slots.len() as f64).sqrt() < 0.1, "{rest}");
                 own
             });
-            (round, rows, values)
+            (round..)
+                .zip(decisions)
+                .zip(values)
+                .map(|((round, rows), values)| (round, rows, values))
+                .collect()
         };
-        (waiting.into_iter().map(answer).collect(), question, time)
+        let decided: Vec<Vec<Decided>> = waiting.into_iter().map(&mut answer).collect();
+        (decided.into_iter().flatten().collect(), question, time)
     }
 
     /// What a device answers to a trace question.
@@ -261,17 +272,18 @@ fn largest(values: &[f64]) -> usize {
     (0..values.len()).fold(0, |best, a| if values[a] > values[best] { a } else { best })
 }
 
-/// Rounds of several users with feedback, updates and refreshes. Every user gets an arm whose index is the
-/// largest of its own up to the resolution, for problems with and without padding.
+/// Rounds of several users with feedback, updates and refreshes, some of whom decide for several. Every
+/// decision is an arm whose index is the largest of its own up to the resolution, for problems with and
+/// without padding.
 #[test]
 fn packed_rounds_decide_as_the_twin() {
-    for (d, k, rounds, users) in [(2, 2, 10, 4), (7, 4, 4, 6), (2, 2, 4, 1)] {
+    for (d, k, rounds, requests) in [(2, 2, 10, &[1, 3, 1][..]), (7, 4, 4, &[1, 4, 1, 2]), (2, 2, 4, &[1])] {
         let mut world = World::new(d, k);
         let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, d).remove(0);
         let (mut same, mut all, mut models, mut worst) = (0, 0, 0, 0.0f64);
         for _ in 0..rounds {
             let used = world.bandit.model_feedbacks();
-            for (round, rows, values) in world.decide(users) {
+            for (round, rows, values) in world.decide(requests) {
                 let indices = world.twin.indices(&rows, round, used);
                 let (arm, best) = (largest(&values), largest(&indices));
                 let gap = indices[best] - indices[arm];
@@ -318,7 +330,7 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     while all < at_least {
         let round = world.round + users as u64;
         let scalars = Scalars::new(&world.config, round, learnt);
-        let (decided, _, time) = world.evaluate(users, &model, None, scalars);
+        let (decided, _, time) = world.evaluate(&vec![1; users], &model, None, scalars);
         seconds = time.as_secs_f64().min(seconds);
         for (_, rows, values) in decided {
             let indices = world.twin.indices(&rows, round, learnt);
@@ -479,7 +491,7 @@ fn play_traced(config: BanditConfig, rounds: u64, users: usize, answers: impl Fn
         let used = world.bandit.model_feedbacks();
         assert_eq!(used, batches.closed, "every batch was learnt");
         let users = if batches.feedbacks.is_multiple_of(2) { users } else { 1 };
-        let (decided, question) = world.decide_and_ask(users);
+        let (decided, question) = world.decide_and_ask(&vec![1; users]);
         let last = decided[decided.len() - 1].0;
         let mut answer = question.filter(|_| answers(last)).map(|(test, question)| {
             world.twin.indices(&decided[0].1, last, used);
@@ -690,7 +702,7 @@ fn attack_a_question_shows_one_coefficient() {
         let mut decrypted = || {
             let (ct, secret) = match kind {
                 true => (world.engine.trace_question(&evaluated, &mut world.rng), &world.party.secret),
-                false => (world.engine.answer(&evaluated, 1, &mut world.rng), &answers),
+                false => (world.engine.answer(&evaluated, &[1], &mut world.rng), &answers),
             };
             ckks_secret::decrypt_coefficients(secret, &ct.unwrap()).with(|values| values.to_vec())
         };
