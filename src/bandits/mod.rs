@@ -131,8 +131,8 @@ pub(crate) enum Listed {
 /// `only`: whether snapshot and log of each agree. Nothing is changed.
 ///
 /// # Errors
-/// [`Error::StateInUse`]; [`Error::UnknownBandit`] if there is no bandit `only`; those of the disk. Those of a
-/// bandit are its result.
+/// [`Error::StateInUse`]; [`Error::UnknownBandit`] if there is no bandit `only`; those of the disk. Those of
+/// a bandit are its result.
 pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<Audits, Error> {
     let _alone = store::lock(folder)?;
     let (_, packed, _) = engines(bundle)?;

@@ -93,8 +93,9 @@ struct Evaluated {
     spoilt: Option<Choice>,
 }
 
-/// Gathers all users into one evaluation, the first with two decisions: another user holds its turn until they wait. `liar` sends contexts
-/// that are too long, and `gathers` says whether they are gathered with the others.
+/// Gathers all users into one evaluation, the first with two decisions: another user holds its turn until
+/// they wait. `liar` sends contexts that are too long, and `gathers` says whether they are gathered with the
+/// others.
 fn evaluate(
     server: &InProcess,
     users: &[User],

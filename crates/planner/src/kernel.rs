@@ -42,8 +42,8 @@ pub fn kernel_choice() -> String {
 }
 
 impl Report {
-    /// The predicted time of a decision for a user alone with the kernels that run, and with the others that have prices for
-    /// this kind of CPU, on one thread or on two, whichever is nearer to `threads`.
+    /// The predicted time of a decision for a user alone with the kernels that run, and with the others that
+    /// have prices for this kind of CPU, on one thread or on two, whichever is nearer to `threads`.
     pub fn kernel_outlook(&self, threads: usize) -> String {
         let threads = threads.clamp(1, 2);
         let decision = |all: &[Seconds]| {

@@ -68,7 +68,7 @@ pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 2
 pub fn reply() -> PackedReply {
     let decision = PackedDecision {
         id: DecisionId([1; 16]),
-        others: Vec::new(),
+        others: vec![DecisionId([2; 16]), DecisionId([3; 16])],
         round: 3,
         model_feedbacks: 2,
         user: 5,

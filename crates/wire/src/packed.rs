@@ -8,8 +8,9 @@
 //! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
 //! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`PackedFeedback`] | receipt, JSON |
 //!
-//! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`]. A request to `decisions` for several
-//! decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers too.
+//! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`]. A request to `decisions` for
+//! several decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers
+//! too.
 
 use crate::Error;
 use crate::frame::{self, Kind, Reader};
@@ -493,7 +494,7 @@ mod tests {
         let answer = vec![1, 2];
         let decision = PackedDecision {
             id,
-            others: vec![DecisionId([8; 16]); 127],
+            others: vec![],
             round: 3,
             model_feedbacks: 2,
             user: 5,
@@ -519,6 +520,15 @@ mod tests {
         };
         let alone = frame::write(Kind::PackedReply, &alone, &[&[1]]);
         assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
+        let without = ReplyHeader {
+            decision: None,
+            others: vec![DecisionId([8; 16])],
+            question: None,
+            ticket: None,
+            tasks: vec![],
+        };
+        let without = frame::write(Kind::PackedReply, &without, &[]);
+        assert!(matches!(PackedReply::read(&without, &LIMITS), Err(Error::Malformed(_))));
         let feedback =
             PackedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) };
         assert!(PackedFeedback::read(&feedback.to_bytes(), &LIMITS).is_ok());

@@ -1,5 +1,6 @@
 //! Messages come back as they went, and nothing else is taken for one.
 
+use protocol::{DecisionId, MOST_DECISIONS};
 use testkit::samples::{self, feedback, limits, raises, reply};
 use wire::{
     AskAgain, Error, PackedDecision, PackedFeedback, PackedReply, PackedView, Problem, RaiseTask, Raised,
@@ -12,7 +13,8 @@ fn every_message_round_trips() {
     let sample = reply();
     let decision = sample.decision.clone();
     let silent = decision.clone().map(|decision| PackedDecision { question: None, ..decision });
-    for decision in [None, silent, decision] {
+    let one = decision.clone().map(|decision| PackedDecision { others: vec![], ..decision });
+    for decision in [None, silent, one, decision] {
         for ticket in [None, sample.ticket] {
             for tasks in 0..=sample.tasks.len() {
                 let (decision, tasks) = (decision.clone(), sample.tasks[..tasks].to_vec());
@@ -115,10 +117,17 @@ fn every_part_has_its_limit() {
     too_long(AskAgain::read(&[0; AskAgain::MOST_BYTES + 1]), "a message");
 }
 
-/// No message has more than two tasks.
+/// No message has more than two tasks, and no reply more decisions than a request.
 #[test]
-fn the_number_of_tasks_is_bounded() {
+fn the_numbers_of_tasks_and_decisions_are_bounded() {
     let limits = limits();
+    let decide = |decisions: usize| {
+        let others = vec![DecisionId([8; 16]); decisions - 1];
+        let decision = reply().decision.map(|decision| PackedDecision { others, ..decision });
+        PackedReply::read(&PackedReply { decision, ..PackedReply::default() }.to_bytes(), &limits)
+    };
+    assert!(decide(MOST_DECISIONS).is_ok());
+    assert!(matches!(decide(MOST_DECISIONS + 1), Err(Error::Malformed(_))));
     let raised = vec![(1, Raised::Sum(vec![])); 3];
     let many = Raises { ticket: Some(Ticket([1; 16])), raised }.to_bytes();
     assert!(matches!(Raises::read(&many, &limits), Err(Error::Malformed(_))));
