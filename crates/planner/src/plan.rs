@@ -192,19 +192,22 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
     let wide = params.qp_basis(params.max_level()).len();
     let scratch = memory_of(&params, 12 * wide + 2 * params.galois_gadget().digits(params.max_level()));
     let updates_at_most = config.linear.max_batches(rounds).saturating_sub(1);
-    let seconds = |kernel| -> Result<Vec<Seconds>, Error> {
-        let on = |threads| -> Result<Seconds, Error> {
-            let prices = |params| Prices::new(params, kernel, threads);
-            let prices = [prices(&params)?, prices(&small)?, prices(&circuits.answers)?];
-            Ok(circuits.seconds(prices.each_ref(), rounds, updates_at_most))
+    let reference = MEASURED_AT.validate()?;
+    let seconds = |kernel| -> Vec<Seconds> {
+        let on = |threads| {
+            let rings = [&params, &small, &circuits.answers];
+            let prices = rings.map(|params| Prices::new(params, &reference, kernel, threads));
+            circuits.seconds(prices.each_ref(), rounds, updates_at_most)
         };
-        [1, 2].into_iter().map(on).collect()
+        [1, 2].map(on).into()
     };
     let kernel = rns::kernels();
-    let kernels = kernel::priced().into_iter().map(|kernel| {
-        Ok(KernelSeconds { kernel, available: kernel.is_available(), seconds: seconds(kernel)? })
+    let kernels = kernel::priced().into_iter().map(|kernel| KernelSeconds {
+        kernel,
+        available: kernel.is_available(),
+        seconds: seconds(kernel),
     });
-    let kernels = kernels.collect::<Result<_, Error>>()?;
+    let kernels = kernels.collect();
     let spec = *params.spec();
     let top = params.max_level();
     let why = vec![
@@ -257,7 +260,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         decision_operations: circuits.evaluation.operations(),
         update_operations: circuits.update.operations(),
         updates_at_most,
-        seconds: seconds(kernel::price_of(kernel))?,
+        seconds: seconds(kernel::price_of(kernel)),
         kernel,
         kernels,
         measured_at: MEASURED_AT.name,
@@ -638,6 +641,7 @@ mod tests {
         let record = std::fs::read_to_string("../../benches/record/2026-11-23-costs.csv").unwrap();
         let rows: Vec<Vec<&str>> = record.lines().map(|line| line.split(',').collect()).collect();
         let mut compared = BTreeMap::new();
+        let reference = MEASURED_AT.validate().unwrap();
         for (d, k, spec) in RECORDED {
             let (params, circuits) = (spec.validate().unwrap(), circuits_of(d, k));
             for row in &rows {
@@ -649,7 +653,7 @@ mod tests {
                 let number = |part: &str| part.split_once('=').unwrap().1.parse::<usize>().unwrap();
                 let (level, threads) = (number(level), number(threads));
                 let kernel = priced().into_iter().find(|kernel| kernel.to_string() == row[3]).unwrap();
-                let prices = Prices::new(&params, kernel, threads).unwrap();
+                let prices = Prices::new(&params, &reference, kernel, threads);
                 let predicted = match step {
                     "update" => {
                         assert_eq!(level, circuits.levels.statistics_level);

@@ -134,21 +134,21 @@ pub(crate) fn is_measured(kernel: Kernel) -> bool {
 /// Prices at one parameter set on a number of threads.
 pub(crate) struct Prices<'a> {
     params: &'a Params,
-    reference: Params,
+    reference: &'a Params,
     threads: usize,
     /// (operation, threads) → nanoseconds by level.
     measured: BTreeMap<(&'static str, usize), BTreeMap<usize, f64>>,
 }
 
 impl<'a> Prices<'a> {
-    /// For a kernel that is measured, on one or two threads.
-    pub(crate) fn new(params: &'a Params, kernel: Kernel, threads: usize) -> Result<Self, ckks::Error> {
+    /// For a kernel that is measured, on one or two threads. `reference` is the set of [`MEASURED_AT`].
+    pub(crate) fn new(params: &'a Params, reference: &'a Params, kernel: Kernel, threads: usize) -> Self {
         let word = kernel.to_string();
         let mut measured: BTreeMap<_, BTreeMap<usize, f64>> = BTreeMap::new();
         for (.., op, level, threads, ns) in table().filter(|(of, ..)| *of == word) {
             measured.entry((op, threads)).or_default().insert(level, ns);
         }
-        Ok(Prices { params, reference: MEASURED_AT.validate()?, threads, measured })
+        Prices { params, reference, threads, measured }
     }
 
     /// The number of threads.
@@ -187,7 +187,7 @@ impl<'a> Prices<'a> {
     /// Seconds a unit of work, between the levels measured.
     fn interpolated(&self, name: &'static str, level: usize, work: impl Fn(&Sizes) -> f64) -> f64 {
         let Some(measured) = self.measured.get(&(name, self.threads)) else { return f64::NAN };
-        let rate = |(l, ns): (&usize, &f64)| (*l as f64, ns * 1e-9 / work(&Sizes::new(&self.reference, *l)));
+        let rate = |(l, ns): (&usize, &f64)| (*l as f64, ns * 1e-9 / work(&Sizes::new(self.reference, *l)));
         let below = measured.range(..=level).next_back().or_else(|| measured.first_key_value());
         let above = measured.range(level..).next().or_else(|| measured.last_key_value());
         let (Some(below), Some(above)) = (below.map(rate), above.map(rate)) else { return f64::NAN };
@@ -212,7 +212,7 @@ mod tests {
         let params = MEASURED_AT.validate().unwrap();
         let mut read = 0;
         for (kernel, threads) in measured() {
-            let prices = Prices::new(&params, kernel, threads).unwrap();
+            let prices = Prices::new(&params, &params, kernel, threads);
             read += prices
                 .measured
                 .iter()
@@ -243,7 +243,7 @@ mod tests {
     fn measured_prices_come_back() {
         let params = MEASURED_AT.validate().unwrap();
         for (kernel, threads) in measured() {
-            let prices = Prices::new(&params, kernel, threads).unwrap();
+            let prices = Prices::new(&params, &params, kernel, threads);
             for (name, op) in
                 [("mul", Op::Product { products: 1, terms: 0 }), ("rotate", Op::Rotations { count: 1 })]
             {
@@ -274,7 +274,7 @@ mod tests {
     fn levels_in_between_are_interpolated() {
         let params = MEASURED_AT.validate().unwrap();
         for (kernel, threads) in measured() {
-            let prices = Prices::new(&params, kernel, threads).unwrap();
+            let prices = Prices::new(&params, &params, kernel, threads);
             let op = Op::Product { products: 1, terms: 0 };
             let rate = |level: usize| prices.rate("mul", op, level);
             let (low, middle, high) = (rate(2), rate(9), rate(18));
