@@ -29,18 +29,24 @@ pub(crate) struct Keys {
     secret: SecretKey,
     small: SecretKey,
     device: user_client::Device,
-    folder: TempDir,
+    folder: PathBuf,
 }
 
 impl Keys {
     fn generate(seed: u64, toy: bool) -> Self {
-        let folder = TempDir::new().unwrap();
+        // Statics are never dropped, so that a temporary folder would stay after each run.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("server-keys-{seed}"));
+        std::fs::create_dir_all(&folder).unwrap();
         let request = keygen::Request { shape: Shape::for_problem(D, K), toy, created: 0 };
         let (mut public, mut secret) = (Vec::new(), Vec::new());
         keygen::generate(request, &mut public, &mut secret, &mut ChaCha20Rng::seed_from_u64(seed), |_, _| ())
             .unwrap();
-        std::fs::write(folder.path().join("public.bundle"), &public).unwrap();
-        std::fs::write(folder.path().join("secret.bundle"), &secret).unwrap();
+        for (name, bundle) in [("public.bundle", &public), ("secret.bundle", &secret)] {
+            // Whole at any time, for other runs of these tests.
+            let own = folder.join(format!("{name}.{}", std::process::id()));
+            std::fs::write(&own, bundle).unwrap();
+            std::fs::rename(own, folder.join(name)).unwrap();
+        }
         let bundle = PublicBundle::read(&public[..]).unwrap();
         let device = user_client::Device::read(&secret[..]).unwrap();
         let secrets = SecretBundle::read(&secret[..]).unwrap();
@@ -65,11 +71,11 @@ impl Keys {
     }
 
     pub(crate) fn public_file(&self) -> PathBuf {
-        self.folder.path().join("public.bundle")
+        self.folder.join("public.bundle")
     }
 
     pub(crate) fn secret_file(&self) -> PathBuf {
-        self.folder.path().join("secret.bundle")
+        self.folder.join("secret.bundle")
     }
 }
 

@@ -132,15 +132,15 @@ impl User {
     pub(crate) fn raise_until(&self, over: impl Fn() -> bool, rng: &mut ChaCha20Rng) -> usize {
         let mut messages = 0;
         while !over() {
-            messages += usize::from(self.raise_once(rng));
+            messages += usize::from(self.raise_once(1, rng));
         }
         messages
     }
 
-    /// Waits a second for tasks, and raises them.
-    pub(crate) fn raise_once(&self, rng: &mut ChaCha20Rng) -> bool {
+    /// Waits as many seconds for tasks, and raises them. The server waits for whoever waited to come back.
+    pub(crate) fn raise_once(&self, wait: u64, rng: &mut ChaCha20Rng) -> bool {
         let limits = self.device.limits();
-        let Some(reply) = self.client.raises(self.id(), limits, 1).unwrap() else { return false };
+        let Some(reply) = self.client.raises(self.id(), limits, wait).unwrap() else { return false };
         let reply = self.device.read(&reply).unwrap();
         assert!(reply.choice.is_none() && reply.ticket.is_none() && !reply.tasks.is_empty());
         let body = self.device.raise(&reply.tasks, None, rng).unwrap();
@@ -161,7 +161,9 @@ impl User {
                 return status;
             }
             assert!(began.elapsed() < Duration::from_secs(120), "what the bandit asks for: {status:?}");
-            self.raise_once(rng);
+            if !self.raise_once(0, rng) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

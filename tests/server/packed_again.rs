@@ -225,7 +225,7 @@ fn attack_a_sender_of_long_contexts_is_found() {
 #[test]
 fn attack_a_silent_sender_of_long_contexts_is_found() {
     let server =
-        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(20)), Default::default());
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
     let mut rng = rng(22);
     let all = users(&server, 4, 62);
     let (liar, honest) = all.split_last().unwrap();
@@ -264,7 +264,7 @@ fn reason(result: Result<Vec<u8>, Error>) -> String {
 #[test]
 fn attack_a_minority_that_asks_again_changes_nothing() {
     let server =
-        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(15)), Default::default());
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
     let mut rng = rng(23);
     let all = users(&server, 4, 62);
     let evaluated = evaluate(&server, &all, None, &mut rng);

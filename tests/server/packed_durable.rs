@@ -67,15 +67,11 @@ fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
             let mut own = self::rng(seed + 1000 + part as u64);
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
-                    let Ok(reply) = user.client.raises(user.id(), user.device.limits(), 0) else { return };
-                    match reply {
-                        None => std::thread::sleep(Duration::from_millis(20)),
-                        Some(reply) => {
-                            let reply = user.device.read(&reply).unwrap();
-                            let body = user.device.raise(&reply.tasks, None, &mut own).unwrap();
-                            let _ = user.http.try_post(&user.path("/raises"), &body);
-                        }
-                    }
+                    let Ok(reply) = user.client.raises(user.id(), user.device.limits(), 1) else { return };
+                    let Some(reply) = reply else { continue };
+                    let reply = user.device.read(&reply).unwrap();
+                    let body = user.device.raise(&reply.tasks, None, &mut own).unwrap();
+                    let _ = user.http.try_post(&user.path("/raises"), &body);
                 }
             });
             loop {
@@ -198,7 +194,7 @@ fn packed_bandits_restart_in_every_phase() {
             assert!(rounds.insert(choice.round), "round {} again", choice.round);
             user.feedback(&rows, &choice, &mut rng);
         } else {
-            user.raise_once(&mut rng);
+            user.raise_once(1, &mut rng);
             // Killed at once, or when the update has ended.
             let ended = |user: &User| user.status().refresh_due || !user.status().updating;
             let wait = if step % 2 == 0 { 400 } else { 0 };
@@ -348,7 +344,7 @@ fn deleted_is_gone() {
     let choice = goes.decide(&random_rows(&mut rng), &mut rng);
     let frame = goes.device.feedback(&[0.6, 0.8], 0.5, None, &mut rng).unwrap();
     goes.round(&History::default(), &mut rng);
-    assert!(goes.raise_once(&mut rng), "an update is due");
+    assert!(goes.raise_once(0, &mut rng), "an update is due");
 
     for id in [goes.id(), &clear.id] {
         let path = format!("/bandits/{id}");

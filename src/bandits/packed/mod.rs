@@ -497,6 +497,11 @@ impl PackedServed {
         let own = blocking(move || Ok(served.own_task())).await?;
         let tasks = match own {
             Some(task) => vec![task],
+            // Who does not wait is not expected to come back.
+            None if wait.is_zero() => match lock(&self.pool).take_queued() {
+                Some(tasks) => tasks,
+                None => return Ok(None),
+            },
             None => {
                 let receiver = lock(&self.pool).wait_for_tasks();
                 match tokio::time::timeout(wait.min(LONGEST_WAIT), receiver).await {

@@ -251,17 +251,25 @@ impl Pool {
     pub(super) fn wait_for_tasks(&mut self) -> oneshot::Receiver<Vec<RaiseTask>> {
         let (sender, receiver) = oneshot::channel();
         self.raiser_seen = Some(Instant::now());
-        while let Some(tasks) = self.queued.pop_front() {
-            // Evaluations may have ended since.
-            if tasks.iter().any(|task| self.raising.contains_key(&task.id)) {
-                // The receiver is here, so that this succeeds.
-                let _ = sender.send(tasks);
-                return receiver;
-            }
+        if let Some(tasks) = self.take_queued() {
+            // The receiver is here, so that this succeeds.
+            let _ = sender.send(tasks);
+            return receiver;
         }
         self.raisers.retain(|raiser| !raiser.is_closed());
         self.raisers.push_back(sender);
         receiver
+    }
+
+    /// Tasks that wait for the next raiser who comes.
+    pub(super) fn take_queued(&mut self) -> Option<Vec<RaiseTask>> {
+        while let Some(tasks) = self.queued.pop_front() {
+            // Evaluations may have ended since.
+            if tasks.iter().any(|task| self.raising.contains_key(&task.id)) {
+                return Some(tasks);
+            }
+        }
+        None
     }
 
     /// Whether a raiser is here, or was a moment ago.
