@@ -570,20 +570,21 @@ fn late_feedback_where_the_policy_allows_it() {
 /// Killed between any two requests, a policy with noise goes on with everything acknowledged.
 #[test]
 fn killed_between_requests() {
-    let state = TempDir::new().unwrap();
-    let server = Program::start(state.path());
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let server = Program::start_without_keys(&state);
     let request = json!({"policy": "anytime-lazy-ucb", "arms": 2, "epsilon": 1.0});
     let created = create(&server.device(), &request);
     server.kill();
-    let mut server = Program::start(state.path());
+    let mut server = Program::start_without_keys(&state);
     assert_eq!(view(&server.device(), &created.id).created, created);
     for round in 1..=4 {
         let decided = decided(&server.device(), &created.id, None);
         server.kill();
-        server = Program::start(state.path());
+        server = Program::start_without_keys(&state);
         let first = feedback(&server.device(), &created.id, &decided.decision, &json!({"reward": 0.5})).ok();
         server.kill();
-        server = Program::start(state.path());
+        server = Program::start_without_keys(&state);
         let now = view(&server.device(), &created.id);
         assert_eq!((now.round, now.feedbacks, now.pending_decisions), (round, round, 0));
         assert_eq!(now.created.privacy.spent.unwrap().epsilon, 1.0);

@@ -22,6 +22,7 @@ fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
     let mut rng = rng(seed);
     let mut server = start(state.path());
     let mut user = User::create(server.device(), Answers::Scores);
+    let contexts = user.contexts(&mut rng);
     let genesis = state.path().join("packed").join(user.id());
     std::fs::copy(genesis.join("snapshot"), genesis.join("genesis-of-test")).unwrap();
     let mut acknowledged: Vec<Receipt> = Vec::new();
@@ -39,13 +40,14 @@ fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
         });
         let results = std::sync::Mutex::new((&mut acknowledged, &mut ids, &mut unsure));
         std::thread::scope(|scope| {
-            let (user, over, results) = (&user, &over, &results);
+            let (user, contexts, over, results) = (&user, &contexts[..], &over, &results);
             for worker in 0..4 {
                 let mut rng = self::rng(seed + 1 + (part * 4 + worker) as u64);
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
                         let pending = results.lock().unwrap().2.pop();
-                        let Some((id, frame)) = pending.or_else(|| asks(user, results, &mut rng)) else {
+                        let Some((id, frame)) = pending.or_else(|| asks(user, contexts, results, &mut rng))
+                        else {
                             // The server is gone.
                             if dies.is_some() { return } else { continue }
                         };
@@ -135,9 +137,8 @@ type Results<'a> =
     std::sync::Mutex<(&'a mut Vec<Receipt>, &'a mut BTreeSet<String>, &'a mut Vec<(String, Vec<u8>)>)>;
 
 /// A decision of the open tier and a feedback on it, or `None` if the server is gone.
-fn asks(user: &User, results: &Results, rng: &mut ChaCha20Rng) -> Option<(String, Vec<u8>)> {
-    let contexts = user.contexts(rng);
-    let reply = user.client.decide_packed(user.id(), user.device.limits(), &contexts).ok()?;
+fn asks(user: &User, contexts: &[u8], results: &Results, rng: &mut ChaCha20Rng) -> Option<(String, Vec<u8>)> {
+    let reply = user.client.decide_packed(user.id(), user.device.limits(), contexts).ok()?;
     let choice = user.device.read(&reply).unwrap().choice.unwrap();
     let id = choice.id.to_string();
     assert!(results.lock().unwrap().1.insert(id.clone()), "round {} was given out twice", choice.round);
@@ -151,7 +152,7 @@ fn start(state: &Path) -> Program {
 
 #[test]
 fn acknowledged_packed_feedback_survives_kills() {
-    feedback_through_kills(2000, 10, 40);
+    feedback_through_kills(1000, 10, 40);
 }
 
 /// Some minutes.
