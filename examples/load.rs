@@ -7,12 +7,14 @@
 //! Contexts and feedback are encrypted before the measurement. A raiser runs in this process and takes
 //! processor time from the server; `load_cpu_seconds` says how much it and the clients took. With `--check`
 //! the clients decrypt each answer, which takes more of it, and ask again for one that cannot be relied on.
+//! With `--spoil` one of the senders has contexts of norm 2, which spoil every evaluation that they are in,
+//! until the server evaluates them alone.
 
 mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, Decisions};
+use protocol::{Answers, BanditConfig, Decisions, ScoreRing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -55,6 +57,9 @@ struct Args {
     /// Decrypts each answer, and asks again for one that cannot be relied on.
     #[arg(long)]
     check: bool,
+    /// Makes the contexts of the first sender too long, and checks the answers of the others.
+    #[arg(long, conflicts_with = "decisions")]
+    spoil: bool,
     /// Keys without security, for tests.
     #[arg(long)]
     toy: bool,
@@ -71,6 +76,8 @@ struct Shared {
     limits: PackedLimits,
     /// Decisions of a request.
     decisions: usize,
+    /// Whether the contexts of the first sender are too long.
+    spoil: bool,
     /// The device, if answers are checked.
     device: Option<(&'static Device, PackedDevice<'static>)>,
     /// Answers that could not be relied on, and were not answered again.
@@ -85,8 +92,13 @@ struct Shared {
 
 /// Seconds from arrival to answer, and how many decisions shared the evaluation.
 struct Decided {
+    /// Its contexts, and so its sender.
+    pick: usize,
+    arrived: Instant,
     seconds: f64,
     users: u32,
+    /// The number of its answers.
+    answers: u32,
 }
 
 fn main() -> Result<()> {
@@ -116,8 +128,12 @@ fn main() -> Result<()> {
         let x = &rows[first][0];
         Ok((joined.contexts_of_several(&decisions, &mut rng)?, joined.feedback(x, x[0], None, &mut rng)?))
     };
-    let (contexts, feedback) =
+    let (mut contexts, feedback): (Vec<_>, Vec<_>) =
         (0..rows.len()).map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    if args.spoil {
+        contexts[0] = long_contexts(device, &joined, &rows[0])?;
+    }
+    let check = args.check || args.spoil;
     let server = deployment.client().server().trim_start_matches("http://").to_string();
     let shared = Arc::new(Shared {
         head: format!("Host: {server}\r\nAuthorization: {}\r\n", device.token().authorization().as_str()),
@@ -125,7 +141,8 @@ fn main() -> Result<()> {
         path: format!("/v1/bandits/{}", created.id),
         limits: *joined.limits(),
         decisions: args.decisions,
-        device: if args.check { Some((device, device.join(&created)?)) } else { None },
+        spoil: args.spoil,
+        device: if check { Some((device, device.join(&created)?)) } else { None },
         unreliable: AtomicU64::new(0),
         contexts,
         feedback,
@@ -153,7 +170,13 @@ fn main() -> Result<()> {
         Ok((decided, failed, elapsed, cpu))
     })?;
     ensure!(!decided.is_empty(), "no decision was answered; {failed} failed");
-    let seconds: Vec<f64> = decided.iter().map(|d| d.seconds).collect();
+    let others = || decided.iter().filter(|d| !args.spoil || d.pick > 0);
+    let seconds: Vec<f64> = others().map(|d| d.seconds).collect();
+    // Those that arrived after the last answer of an evaluation that was repeated.
+    let repeated = decided.iter().filter(|d| d.answers > 1);
+    let last = repeated.map(|d| d.arrived + Duration::from_secs_f64(d.seconds)).max();
+    let after: Vec<f64> = others().filter(|d| Some(d.arrived) > last).map(|d| d.seconds).collect();
+    let answers = others().map(|d| d.answers).max().unwrap_or_default();
     let decisions = decided.len() * args.decisions;
     let count = decisions as f64;
     let evaluations: f64 = decided.iter().map(|d| args.decisions as f64 / f64::from(d.users)).sum();
@@ -171,7 +194,9 @@ fn main() -> Result<()> {
             "users_per_evaluation": count / evaluations, "load_cpu_seconds": cpu[0], "server_cpu_seconds": cpu[1],
             "feedbacks": status.feedbacks, "refreshes": status.refreshes,
             "server_peak_bytes": deployment.server_peak_bytes(),
-            "unreliable": args.check.then(|| shared.unreliable.load(Relaxed)),
+            "most_answers": answers, "after_repeats": after.len(),
+            "p50_after": percentile(&after, 0.5), "p99_after": percentile(&after, 0.99),
+            "unreliable": check.then(|| shared.unreliable.load(Relaxed)),
         });
         println!("{json}");
         return Ok(());
@@ -186,7 +211,13 @@ fn main() -> Result<()> {
     println!("  users an evaluation     {:.1}", count / evaluations);
     println!("  bytes a decision        up {up:.0} and {share:.0} of raises, down {down:.0}");
     println!("  feedbacks {}, models {}", status.feedbacks, status.refreshes);
-    if args.check {
+    if check {
+        println!(
+            "  most answers of a decision {answers}; to the {} that came after the last repeat p50 {:.3}   p99 {:.3}",
+            after.len(),
+            percentile(&after, 0.5),
+            percentile(&after, 0.99)
+        );
         println!("  answers that cannot be relied on: {}", shared.unreliable.load(Relaxed));
     }
     println!(
@@ -197,6 +228,23 @@ fn main() -> Result<()> {
         deployment.server_peak_bytes() / 1_000_000
     );
     Ok(())
+}
+
+/// Contexts with rows of norm 2, which no device would encrypt: 3·c + c′ from those of x and of −x, whose
+/// products of features are equal and whose features are opposite.
+fn long_contexts(device: &Device, joined: &PackedDevice, rows: &[Vec<f64>]) -> Result<Vec<u8>> {
+    let ring = ScoreRing::beside(device.params().spec(), device.shape())?;
+    let (small, id) = (ring.params.validate()?, device.scores_key_id());
+    let mut rng = user_client::os_rng()?;
+    let mut encrypt = |rows: &[Vec<f64>]| -> Result<ckks::Ciphertext> {
+        Ok(ckks::read_ciphertext(&small, id, small.max_level(), &joined.contexts(rows, &mut rng)?)?)
+    };
+    let opposite: Vec<Vec<f64>> = rows.iter().map(|x| x.iter().map(|x| -x).collect()).collect();
+    let (mut sum, other) = (encrypt(rows)?, encrypt(&opposite)?);
+    let evaluator = ckks::Evaluator::new(small.clone(), ckks::EvaluationKeys::default());
+    evaluator.mul_integer_assign(&mut sum, 3);
+    evaluator.add_assign(&mut sum, &other)?;
+    Ok(ckks::write_ciphertext(&small, id, &sum))
 }
 
 /// Runs the arrivals, and returns what was decided and how many requests failed.
@@ -255,10 +303,12 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
     let body = &shared.contexts[pick];
     let asks = Post { path: format!("{}/decisions", shared.path), decisions: shared.decisions };
     let mut reply = post(&mut stream, shared, pick, &asks, body).await?;
-    let seconds = arrived.elapsed().as_secs_f64();
+    let mut seconds = arrived.elapsed().as_secs_f64();
+    let mut count = 1;
     let asked = "a raiser waits, and this client was asked to raise";
     let decision = PackedReply::read(&reply, &shared.limits)?.decision.context(asked)?;
     for answers in 1.. {
+        (seconds, count) = (arrived.elapsed().as_secs_f64(), answers);
         if is_reliable(shared, reply).await? {
             break;
         }
@@ -273,7 +323,9 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         match post(&mut stream, shared, pick, &path, &again).await {
             Ok(next) => reply = next,
             Err(_) => {
-                shared.unreliable.fetch_add(1, Relaxed);
+                if !shared.spoil || pick > 0 {
+                    shared.unreliable.fetch_add(1, Relaxed);
+                }
                 stream = TcpStream::connect(&shared.address).await?;
                 break;
             }
@@ -284,7 +336,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
         post(&mut stream, shared, pick, &path, &shared.feedback[pick]).await?;
     }
     shared.idle.lock().await.push(stream);
-    Ok(Decided { seconds, users: decision.users })
+    Ok(Decided { pick, arrived, seconds, users: decision.users, answers: count })
 }
 
 /// Whether the answer can be relied on, if answers are checked.
