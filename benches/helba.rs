@@ -13,7 +13,7 @@ use helba::packed::circuit::PackedCircuit;
 use helba::packed::{Event, PackedBandit, PackedEngine};
 use helba::{Engine, Scalars, refresh};
 use num_complex::Complex64;
-use protocol::{BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
+use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
 use rand::RngExt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ impl Pair {
 /// measure. As many may be outstanding as the default's batches have, for which its iteration has as many
 /// steps.
 fn config(d: usize, k: usize) -> BanditConfig {
-    let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+    let mut config = BanditConfig::new(d, k);
     if let Schedule::Every { rounds } | Schedule::GrowthOrEvery { rounds } = config.linear.schedule {
         config.unanswered = config.unanswered.max(rounds);
     }
@@ -157,7 +157,7 @@ fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let config = config(d, k);
     let mut bandit = PackedBandit::create(&pair.engine, config.clone(), [1; 32]).expect("defaults fit");
     let plan = bandit.plan().clone();
-    let default = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+    let default = BanditConfig::new(d, k);
     let default = default.packed_plan(&pair.party.params, Shape::for_problem(d, k), pair.engine.ring());
     let steps = default.expect("defaults fit").newton_steps;
     assert_eq!(plan.newton_steps, steps, "the update that is timed is the default's");

@@ -14,7 +14,7 @@ mod support;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, Decisions, ScoreRing};
+use protocol::{Answers, BanditConfig, ScoreRing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::sync::Arc;
@@ -108,8 +108,7 @@ fn main() -> Result<()> {
     let deployment = Deployment::start(d, k, args.toy, args.json, 0)?;
     let answers = if args.answers == "scores" { Answers::Scores } else { Answers::Arm };
     let open_model = answers == Answers::Scores;
-    let config =
-        BanditConfig { decisions: Decisions::Packed, answers, open_model, ..BanditConfig::new(d, k) };
+    let config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
     let device = deployment.device();
     let created = deployment.client().create_packed(&config)?;
     let joined = device.join(&created)?;

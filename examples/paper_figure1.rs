@@ -16,7 +16,7 @@ use bandit::{
     Width,
 };
 use clap::Parser;
-use protocol::{BanditConfig, Decisions};
+use protocol::BanditConfig;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::fmt::Write as _;
@@ -125,7 +125,6 @@ fn main() -> Result<()> {
         linear: scaled,
         horizon: args.rounds,
         unanswered: 1,
-        decisions: Decisions::Packed,
         ..BanditConfig::new(helba.d, helba.k)
     };
     let mut encrypted = if args.encrypted_seeds > 0 { Some(encrypted(&args, &config, bound)?) } else { None };

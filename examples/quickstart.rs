@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use bandit::datasets::{PurchaseLog, Purchases};
 use bandit::{Arithmetic, HelbaClear, UniformRandom};
 use clap::Parser;
-use protocol::{Answers, BanditConfig, Decisions};
+use protocol::{Answers, BanditConfig};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::PathBuf;
@@ -61,7 +61,6 @@ fn main() -> Result<()> {
     let (d, k) = (purchases.d(), purchases.brands().len());
     let config = BanditConfig {
         horizon: rounds as u64,
-        decisions: Decisions::Packed,
         answers: if args.scores { Answers::Scores } else { Answers::Arm },
         // One device holds the key, and may see its model.
         open_model: args.scores,

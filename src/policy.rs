@@ -1,14 +1,14 @@
 //! The cards of all policies that the service offers.
 
 use crate::error::Error;
-use protocol::{BanditConfig, Decisions};
+use protocol::BanditConfig;
 use serde_json::Map;
 use wire::{FeedbackKind, PolicyCard};
 
 /// The card of every policy, HELBA first.
 pub(crate) fn cards() -> Result<Vec<PolicyCard>, Error> {
     let broken = |_| Error::Broken("an example that cannot be written");
-    let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(7, 4) };
+    let config = BanditConfig::new(7, 4);
     let mut example = serde_json::to_value(config).map_err(broken)?;
     example["policy"] = "helba".into();
     let about = "HELBA: linear contextual bandit on ciphertexts; the server sees neither contexts nor rewards \

@@ -4,7 +4,7 @@ use crate::fixture::*;
 use hash_log::Head;
 use helba::Engine;
 use helba::packed::{Event, PackedBandit, PackedEngine};
-use protocol::{Answers, BanditConfig, Decisions, Receipt, Status};
+use protocol::{Answers, BanditConfig, Receipt, Status};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const RESOLUTION: f64 = 1e-2;
 
 pub(crate) fn packed(answers: Answers) -> BanditConfig {
     let open_model = answers == Answers::Scores;
-    BanditConfig { decisions: Decisions::Packed, answers, open_model, ..BanditConfig::new(D, K) }
+    BanditConfig { answers, open_model, ..BanditConfig::new(D, K) }
 }
 
 /// A batch ends after every feedback, so that two rounds see every phase.

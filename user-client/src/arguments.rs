@@ -2,7 +2,7 @@
 
 use bandit::{Schedule, Width};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use protocol::{Answers, BanditConfig, Decisions};
+use protocol::{Answers, BanditConfig};
 use std::path::PathBuf;
 use user_client::DEFAULT_REPEATS;
 
@@ -286,7 +286,6 @@ impl Tuning {
         if let Some(Rule::TraceOrGrowth) = self.schedule {
             config.linear.schedule = Schedule::TraceOrGrowth;
         }
-        config.decisions = Decisions::Packed;
         config.answers = match self.answers {
             Some(Learnt::Scores) => Answers::Scores,
             Some(Learnt::Arm) => Answers::Arm,

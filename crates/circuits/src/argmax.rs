@@ -2,9 +2,8 @@
 //!
 //! Layout: K is a power of two (the number of scores is padded), and each score has a block of F slots, also
 //! a power of two. The blocks of B users stand side by side, arms outermost: score a of user b is in slot
-//! (a B + b) F. One further value T may be in slot `spare` of block 0. All other slots are 0. The period of
-//! the vector is exactly K B F, so that rotations wrap from the last score to the first, and never to a
-//! score of another user.
+//! (a B + b) F. All other slots are 0. The period of the vector is exactly K B F, so that rotations wrap from
+//! the last score to the first, and never to a score of another user.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,7 @@ use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
 /// Computes the one-hot vector of the largest score of each user: near 1 in the slot of the largest of K
-/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. It can also test whether T
-/// in [0, 1/2] exceeds a threshold in [0, 1/2]. Padded scores are -1/2. If the scores leave room for their
+/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. Padded scores are -1/2. If the scores leave room for their
 /// noise, every slot of every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
@@ -24,7 +22,7 @@ use crate::{Comparison, Error, SlotAlgebra};
 /// | 1. [`Argmax::pairwise_differences`] | slot (a B + b) F + m: score a - score (a + m) + tie bonus | 0 |
 /// | 2. [`Comparison::indicator`] | near 1 where that is positive, near 0 where it is negative | comparison |
 /// | 3. [`Argmax::row_product`] | slot (a B + b) F: the product over m of the K indicators of score a | log2 K |
-/// | 4. [`Argmax::one_hot`], [`Argmax::spare_result`] | the results, with all other slots 0 | 1 |
+/// | 4. [`Argmax::one_hot`] | the results, with all other slots 0 | 1 |
 ///
 /// [`Argmax::products`] runs steps 1 to 3.
 ///
@@ -35,15 +33,7 @@ pub struct Argmax {
     count: usize,
     users: usize,
     block: usize,
-    test: Option<Test>,
     comparison: Comparison,
-}
-
-/// The test of T.
-#[derive(Debug, Clone, Copy)]
-struct Test {
-    spare: usize,
-    threshold: f64,
 }
 
 /// The offset added to every pairwise difference so that equal scores both win: 0.75 times the resolution of
@@ -77,19 +67,7 @@ impl Argmax {
             return Err(Error::SlotCount { op: "number of scores times block", got: block, want });
         }
         in_range("number of scores", count as f64, 2.0, block as f64)?;
-        Ok(Self { count, users, block, test: None, comparison })
-    }
-
-    /// Also tests whether T, in slot `spare`, exceeds `threshold`.
-    ///
-    /// # Errors
-    /// [`Error::Range`] unless `count <= spare <= block - count`, which keeps the pairs of score 0 and those
-    /// of T apart, and for a threshold outside [0, 1/2].
-    pub fn with_test(self, spare: usize, threshold: f64) -> Result<Self, Error> {
-        let Self { count, block, .. } = self;
-        in_range("spare slot", spare as f64, count as f64, block as f64 - count as f64)?;
-        in_range("threshold", threshold, 0.0, 0.5)?;
-        Ok(Self { test: Some(Test { spare, threshold }), ..self })
+        Ok(Self { count, users, block, comparison })
     }
 
     /// The period of every vector: K B F.
@@ -119,9 +97,8 @@ impl Argmax {
         differences.chain(doublings(1, self.count)).collect()
     }
 
-    /// Steps 1 to 3: slot (a B + b) F of the result is near 1 if score a of user b is the largest, and slot
-    /// `spare` is near 1 if T exceeds its threshold. Other slots hold intermediate results. Takes one level
-    /// less than [`Argmax::depth`].
+    /// Steps 1 to 3: slot (a B + b) F of the result is near 1 if score a of user b is the largest. Other
+    /// slots hold intermediate results. Takes one level less than [`Argmax::depth`].
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] before anything is computed, if not even the mask of step 4 would find a level;
@@ -135,9 +112,7 @@ impl Argmax {
     /// Step 1: the arguments of the comparison. Takes no level and 2 log2 K rotations.
     ///
     /// Slot (a B + b) F + m of the result holds score a of user b minus score (a + m) mod K of user b plus
-    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself. The slot
-    /// after `spare` holds T - `threshold`. The other K - 1 slots from `spare` on are positive for every T,
-    /// so that they do not change the product.
+    /// [`tie_bonus`], and slot (a B + b) F holds 1, because a score is not compared with itself.
     ///
     /// # Errors
     /// [`Error::SlotCount`] if the period of the algebra is not K B F; otherwise those of the algebra.
@@ -151,9 +126,7 @@ impl Argmax {
         }
         let Self { count, block, .. } = *self;
         // Rotations by -m place score a in slot a B F + m of its user. Rotations by m (B F - 1) place score
-        // a + m there, because (a B F + m) + m (B F - 1) = (a + m) B F. The former place T in slots spare + m
-        // of block 0, the latter in slots spare + m of the block of arm -m, so that the two cancel at m = 0
-        // only.
+        // a + m there, because (a B F + m) + m (B F - 1) = (a + m) B F.
         let step = self.stride() as i64 - 1;
         let differences = if count <= 4 {
             let terms: Vec<(i64, bool)> =
@@ -162,25 +135,14 @@ impl Argmax {
         } else {
             alg.sub(&rotate_sum(alg, scores, -1, count)?, &rotate_sum(alg, scores, step, count)?)?
         };
-        let mut constants = vec![Complex64::ZERO; if self.test.is_some() { self.slots() } else { block }];
-        let bonus = tie_bonus(self.comparison.resolution());
-        for row in constants.chunks_exact_mut(block) {
-            row[..count].fill(bonus.into());
-            row[0] = Complex64::ONE;
-        }
-        if let Some(Test { spare, threshold }) = self.test {
-            let row = &mut constants[spare..spare + count];
-            // T is in [0, 1/2], so that T + 1/2 is far above any resolution.
-            row.fill(0.5.into());
-            row[0] = Complex64::ONE;
-            row[1] = (-threshold).into();
-        }
+        let mut constants = vec![Complex64::ZERO; block];
+        constants[..count].fill(tie_bonus(self.comparison.resolution()).into());
+        constants[0] = Complex64::ONE;
         alg.add_plain(&differences, &constants)
     }
 
     /// Step 3: the first slot of each block of the result is the product of the first K slots of the block,
-    /// near 1 only for the largest score of a user. Slot `spare` is the product of the K slots from `spare`
-    /// on, near 1 only if T exceeds its threshold. Other slots hold other products. Takes log2 K levels,
+    /// near 1 only for the largest score of a user. Other slots hold other products. Takes log2 K levels,
     /// products and rotations.
     ///
     /// # Errors
@@ -203,23 +165,6 @@ impl Argmax {
         mask[0] = Complex64::ONE;
         alg.mul_plain(products, &mask)
     }
-
-    /// Step 4 for T: slot `spare` is near `value` if T exceeds the threshold, and near 0 otherwise. All other
-    /// slots are 0. Takes 1 level.
-    ///
-    /// # Errors
-    /// [`Error::Empty`] for a circuit without a test; otherwise those of the algebra.
-    pub fn spare_result<A: SlotAlgebra>(
-        &self,
-        alg: &A,
-        products: &A::Vector,
-        value: f64,
-    ) -> Result<A::Vector, A::Error> {
-        let Test { spare, .. } = self.test.ok_or(Error::Empty { op: "test of a spare slot" })?;
-        let mut mask = vec![Complex64::ZERO; self.slots()];
-        mask[spare].re = value;
-        alg.mul_plain(products, &mask)
-    }
 }
 
 #[cfg(test)]
@@ -228,25 +173,17 @@ mod tests {
     use crate::Clear;
     use rand::{RngExt, SeedableRng};
 
-    fn place(scores: &[f64], block: usize, spare: Option<(usize, f64)>) -> Vec<f64> {
+    fn place(scores: &[f64], block: usize) -> Vec<f64> {
         let mut v = vec![0.0; scores.len() * block];
         for (a, &s) in scores.iter().enumerate() {
             v[a * block] = s;
         }
-        if let Some((slot, t)) = spare {
-            v[slot] = t;
-        }
         v
     }
 
-    /// Returns the one-hot vector of the scores and the result for T.
-    fn evaluate(
-        argmax: &Argmax,
-        alg: &Clear,
-        scores: &crate::ClearVector,
-    ) -> Result<(crate::ClearVector, crate::ClearVector), Error> {
-        let products = argmax.products(alg, scores)?;
-        Ok((argmax.one_hot(alg, &products)?, argmax.spare_result(alg, &products, 1.0)?))
+    /// The one-hot vector of the scores.
+    fn evaluate(argmax: &Argmax, alg: &Clear, scores: &crate::ClearVector) -> crate::ClearVector {
+        argmax.one_hot(alg, &argmax.products(alg, scores).unwrap()).unwrap()
     }
 
     /// Any number of equal scores win over all others, and the larger of two close scores wins clearly.
@@ -262,7 +199,7 @@ mod tests {
             let argmax = Argmax::new(count, 128, comparison).unwrap();
             let alg = Clear::new(count * 128).unwrap();
             let wins = |scores: &[f64]| {
-                let v = alg.fresh_real(&place(scores, 128, None), argmax.depth()).unwrap();
+                let v = alg.fresh_real(&place(scores, 128), argmax.depth()).unwrap();
                 let one_hot = argmax.one_hot(&alg, &argmax.products(&alg, &v).unwrap()).unwrap().real();
                 one_hot.iter().step_by(128).copied().collect::<Vec<f64>>()
             };
@@ -286,23 +223,20 @@ mod tests {
     fn every_step_equals_the_twin() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         for (count, block) in [(2, 16), (4, 16), (8, 64), (16, 64)] {
-            let spare = block / 2;
             let argmax = Argmax::new(count, block, Comparison::minimax(8).unwrap()).unwrap();
             let alg = Clear::new(count * block).unwrap();
             for _ in 0..20 {
                 let bonus = tie_bonus(1.0 / 256.0);
                 let scores: Vec<f64> =
                     (0..count).map(|_| rng.random::<f64>() * (1.0 - bonus) - 0.5).collect();
-                let (t, threshold) = (0.5 * rng.random::<f64>(), 0.5 * rng.random::<f64>());
-                let argmax = argmax.clone().with_test(spare, threshold).unwrap();
-                let v = alg.fresh_real(&place(&scores, block, Some((spare, t))), argmax.depth()).unwrap();
+                let v = alg.fresh_real(&place(&scores, block), argmax.depth()).unwrap();
                 let d = argmax.pairwise_differences(&alg, &v).unwrap();
                 assert_eq!(alg.level(&d), argmax.depth());
                 let d_real = d.real();
                 assert!(d_real.iter().all(|x| x.abs() <= 1.0));
                 let c = argmax.comparison();
-                let (one_hot, answer) = evaluate(&argmax, &alg, &v).unwrap();
-                assert_eq!((alg.level(&one_hot), alg.level(&answer)), (0, 0));
+                let one_hot = evaluate(&argmax, &alg, &v);
+                assert_eq!(alg.level(&one_hot), 0);
                 let t_of = |x: f64| 0.5 + 0.5 * c.eval(x);
                 for (a, &score) in scores.iter().enumerate() {
                     let mut product = t_of(1.0);
@@ -314,10 +248,7 @@ mod tests {
                     }
                     assert!((one_hot.real()[a * block] - product).abs() < 1e-9);
                 }
-                let want = t_of(t - threshold) * t_of(1.0) * t_of(t + 0.5).powi(count as i32 - 2);
-                assert!((answer.real()[spare] - want).abs() < 1e-9);
-                let others = one_hot.real().iter().enumerate().all(|(j, x)| j % block == 0 || *x == 0.0);
-                assert!(others && answer.real().iter().enumerate().all(|(j, x)| j == spare || *x == 0.0));
+                assert!(one_hot.real().iter().enumerate().all(|(j, x)| j % block == 0 || *x == 0.0));
             }
         }
     }
@@ -326,16 +257,14 @@ mod tests {
     #[test]
     fn the_largest_wins() {
         let argmax = Argmax::new(8, 64, Comparison::minimax(8).unwrap()).unwrap();
-        let argmax = argmax.with_test(32, 0.29).unwrap();
         let alg = Clear::new(512).unwrap();
         let scores = [-0.5, 0.1, 0.104, 0.497, 0.488, -0.2, 0.3, -0.5];
-        let v = alg.fresh_real(&place(&scores, 64, Some((32, 0.3))), 30).unwrap();
-        let (one_hot, answer) = evaluate(&argmax, &alg, &v).unwrap();
+        let v = alg.fresh_real(&place(&scores, 64), 30).unwrap();
+        let one_hot = evaluate(&argmax, &alg, &v);
         for a in 0..8 {
             let want = if a == 3 { 1.0 } else { 0.0 };
             assert!((one_hot.real()[64 * a] - want).abs() < 0.03, "score {a}");
         }
-        assert!((answer.real()[32] - 1.0).abs() < 0.03);
         // Two sums of eight, each with rotations by radix four and two, and three rotations for the product.
         assert_eq!(alg.counts().rotations, 2 * (3 + 1) + 3);
         assert_eq!(alg.counts().products, argmax.comparison().products() + 3);
@@ -351,9 +280,6 @@ mod tests {
         assert!(Argmax::new(8, 4, c()).is_err());
         assert!(Argmax::of_users(8, 3, 8, c()).is_err());
         assert!(Argmax::of_users(8, usize::MAX / 2 + 1, 8, c()).is_err());
-        assert!(Argmax::new(8, 16, c()).unwrap().with_test(9, 0.1).is_err());
-        assert!(Argmax::new(8, 16, c()).unwrap().with_test(7, 0.1).is_err());
-        assert!(Argmax::new(4, 16, c()).unwrap().with_test(8, 0.6).is_err());
         let argmax = Argmax::new(4, 16, c()).unwrap();
         let wide = Clear::new(128).unwrap();
         let v = wide.fresh_real(&[0.0], 30).unwrap();
@@ -361,9 +287,6 @@ mod tests {
         let alg = Clear::new(64).unwrap();
         let v = alg.fresh_real(&[0.0], argmax.depth() - 1).unwrap();
         assert!(matches!(argmax.products(&alg, &v), Err(Error::OutOfLevels { .. })));
-        let v = alg.fresh_real(&[0.0], argmax.depth()).unwrap();
-        let products = argmax.products(&alg, &v).unwrap();
-        assert!(argmax.spare_result(&alg, &products, 1.0).is_err());
     }
 
     /// The entries of every user of a full vector are those of the user alone, bit for bit, whatever the
@@ -386,7 +309,7 @@ mod tests {
             let products = packed.products(&all, &v).unwrap();
             let whole = packed.one_hot(&all, &products).unwrap().real();
             for (b, scores) in scores.iter().enumerate() {
-                let v = one.fresh_real(&place(scores, block, None), alone.depth()).unwrap();
+                let v = one.fresh_real(&place(scores, block), alone.depth()).unwrap();
                 let want = alone.one_hot(&one, &alone.products(&one, &v).unwrap()).unwrap().real();
                 for (a, want) in want.iter().step_by(block).enumerate() {
                     assert_eq!(whole[(a * users + b) * block], *want);

@@ -172,10 +172,10 @@ fn square_roots(page: &mut String) {
 
 fn argmaxes(page: &mut String) {
     const TRIALS: usize = 12;
-    for (arms, dim, bits) in [(2usize, 2usize, 8), (8, 8, 8), (16, 16, 8), (8, 8, 10)] {
-        let block = 4 * dim * dim;
+    for (arms, bits) in [(2usize, 8), (8, 8), (16, 8), (8, 10)] {
+        // Blocks as long as a row of pairs, which is what users side by side have.
+        let block = arms;
         let argmax = Argmax::new(arms, block, Comparison::minimax(bits).unwrap()).unwrap();
-        let argmax = argmax.with_test(block / 2, 0.25).unwrap();
         let (counts, errors) = measure(argmax.slots(), |alg| {
             let mut rng = ChaCha8Rng::seed_from_u64(5);
             let mut error = 0.0f64;
@@ -184,13 +184,12 @@ fn argmaxes(page: &mut String) {
                 let (scores, best) = scores(arms, bits, 1.75, &mut rng);
                 let v = alg.fresh_real(&place(&scores, block), argmax.depth()).unwrap();
                 let products = argmax.products(alg, &v).unwrap();
-                argmax.spare_result(alg, &products, 1.0).unwrap();
                 let action = argmax.one_hot(alg, &products).unwrap();
                 error = error.max(worst(&action.real(), |j| if j == best * block { 1.0 } else { 0.0 }));
             }
             vec![error]
         });
-        let name = format!("argmax and threshold, K = {arms}, D = {dim}");
+        let name = format!("argmax, K = {arms}");
         let keys = argmax.rotations().len();
         row(page, &name, &format!("resolution 2^-{bits}"), argmax.depth(), counts, keys, &errors);
     }

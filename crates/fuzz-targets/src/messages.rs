@@ -2,7 +2,7 @@
 
 use bandit::Schedule;
 use ckks::{TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
-use protocol::{BanditConfig, Decisions, ScoreLayout, ScoreRing, Shape};
+use protocol::{BanditConfig, ScoreLayout, ScoreRing, Shape};
 use secure_sum::{Report, encrypted};
 use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
@@ -19,7 +19,7 @@ fn limits() -> &'static PackedLimits {
     LIMITS.get_or_init(|| {
         let [params, small] =
             [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
-        let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(2, 2) };
+        let mut config = BanditConfig::new(2, 2);
         config.linear.schedule = Schedule::TraceOrGrowth;
         let shape = Shape::for_problem(2, 2);
         let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");

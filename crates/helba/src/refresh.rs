@@ -1,8 +1,7 @@
-//! Step 4, the exchanges with a user: the masked refresh, the answer, and the trace question if the schedule
-//! asks it.
+//! Step 4, the exchanges with a holder of the key in the deep ring: the masked refresh, and the trace question
+//! if the schedule asks it.
 //!
-//! A refresh takes a model at level 2 and returns it at the top level. Answer and trace question stay at
-//! level 0.
+//! A refresh takes a model at level 2 and returns it at a high level. A trace question stays at level 0.
 //!
 //! Source: Algorithm 10. Departures: every coefficient is masked, modulo Xᴺ + 1. The mask of the refresh
 //! is not uniform modulo q but two bits narrower, so that nothing wraps (docs/threat-model.md bounds what a
@@ -40,8 +39,7 @@ pub fn reveal(
     refreshed
 }
 
-/// Adds uniform noise of ± 2^−`bits` of the scale to an answer
-/// ([`ANSWER_FLOOD_BITS`](protocol::exchange::ANSWER_FLOOD_BITS)) or to a trace comparison
+/// Adds uniform noise of ± 2^−`bits` of the scale to a trace comparison
 /// ([`TRACE_FLOOD_BITS`](protocol::exchange::TRACE_FLOOD_BITS)), and re-randomises it. The device answers
 /// only whether the [threshold](protocol::exchange::trace_threshold) of the trace is reached. Beyond that it
 /// sees the comparison of a trace near C under this noise.

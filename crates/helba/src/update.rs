@@ -33,7 +33,7 @@ mod tests {
     use bandit::{LinearConfig, Schedule};
     use circuits::{Clear, Complex64};
     use nalgebra::{DMatrix, DVector};
-    use protocol::{BanditConfig, INVERSE_TOLERANCE, Shape};
+    use protocol::{BanditConfig, INVERSE_TOLERANCE, ScoreRing, Shape};
     use testkit::newton::{matrix_slots, read_solution, solution_slots};
 
     /// The longest batch of the default schedule, and of any public one.
@@ -54,7 +54,9 @@ mod tests {
             let mut config = BanditConfig::new(d, 2);
             config.linear = LinearConfig { schedule, l, lambda, ..config.linear };
             let params = ckks::LOGN15_LOGQP858_DEPTH21.validate().unwrap();
-            let steps = config.plan(&params, Shape::for_problem(d, 2)).unwrap().newton_steps;
+            let shape = Shape::for_problem(d, 2);
+            let ring = ScoreRing::beside(params.spec(), shape).unwrap();
+            let steps = config.packed_plan(&params, shape, ring).unwrap().newton_steps;
             let design = DMatrix::identity(d, d) * lambda;
             Batches { config, inverse: DMatrix::identity(d, d) / lambda, design, residual: 0.0, steps }
         }

@@ -12,7 +12,7 @@ use fault::OutOfRange;
 use helba::packed::circuit::PackedCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, UpdateLevels, products_level};
-use protocol::{AnswerLayout, Automorphism, BanditConfig, Decisions, KeyPlan, PackedPlan, Shape};
+use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, PackedPlan, Shape};
 use rns::Kernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -284,8 +284,7 @@ fn carried(
     let shape = Shape::for_problem(features, arms);
     let keys = KeyPlan::new(shape, toy)?;
     let params = keys.params.validate()?;
-    let decisions = Decisions::Packed;
-    let config = BanditConfig { horizon: rounds, decisions, ..BanditConfig::new(features, arms) };
+    let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
     config.packed_plan(&params, shape, keys.scores)?;
     Ok((keys, params, config))
 }

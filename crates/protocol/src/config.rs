@@ -48,10 +48,7 @@ pub struct BanditConfig {
     /// the error.
     #[serde(default = "default_sqrt_degree")]
     pub sqrt_degree: usize,
-    /// How many users an evaluation decides for.
-    #[serde(default)]
-    pub decisions: Decisions,
-    /// What a user learns from a packed decision.
+    /// What a user learns from a decision.
     #[serde(default)]
     pub answers: Answers,
     /// That everyone who holds the key may see the model, which [`Answers::Scores`] shows to each of them. A
@@ -60,19 +57,7 @@ pub struct BanditConfig {
     pub open_model: bool,
 }
 
-/// How many users an evaluation decides for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decisions {
-    /// One. Contexts are encrypted in the ring of the deep circuit.
-    #[default]
-    Single,
-    /// As many as wait. Contexts are encrypted in the ring of scores, and a holder of the key raises the
-    /// scores of all users.
-    Packed,
-}
-
-/// What a user learns from a packed decision.
+/// What a user learns from a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
@@ -119,56 +104,19 @@ impl BanditConfig {
             unanswered: default_unanswered(),
             comparison_bits: default_comparison_bits(),
             sqrt_degree: default_sqrt_degree(),
-            decisions: Decisions::Single,
             answers: Answers::Arm,
             open_model: false,
         }
     }
 
-    /// Checks the configuration against keys of `shape` under `params`, and returns the levels and sizes.
+    /// Checks the configuration against keys of `shape` under `params` with the ring of scores `ring`, and
+    /// returns the levels and sizes.
     ///
     /// # Errors
     /// [`Error::Config`] for values that the algorithm excludes, such as those of Proposition 7;
     /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
     /// fit these keys.
-    pub fn plan(&self, params: &Params, shape: Shape) -> Result<Plan, Error> {
-        if (self.decisions, self.answers) != (Decisions::Single, Answers::Arm) {
-            let want =
-                "decisions: single and answers: arm, because this bandit's keys have no ring of scores";
-            return Err(OutOfRange::new("decisions", "packed", want).into());
-        }
-        let batch = self.check(params, shape)?;
-        self.check_threshold(batch)?;
-        self.check_sizes()?;
-        if shape.decision_slots() > params.max_slots() {
-            return Err(Error::Slots { need: shape.decision_slots(), have: params.max_slots() });
-        }
-        let decision = DecisionLevels::new(self, shape)?.total();
-        let top = params.max_level();
-        self.check_depth(decision, top)?;
-        let (steps, update) = self.update_levels(batch, shape, top)?;
-        Ok(Plan {
-            context_level: decision,
-            trace_level: decision,
-            model_level: top,
-            statistics_level: update,
-            refresh_level: REFRESH_LEVEL,
-            answer_level: ANSWER_LEVEL,
-            newton_steps: steps,
-            slots: shape.decision_slots(),
-            model_slots: shape.model_slots(),
-            design_scale: self.design_scale(),
-        })
-    }
-
-    /// As [`Self::plan`], for packed decisions with the ring of scores `ring`.
-    ///
-    /// # Errors
-    /// As [`Self::plan`]; [`Error::OutOfRange`] for a trace condition where nothing is compared.
     pub fn packed_plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<PackedPlan, Error> {
-        if self.decisions != Decisions::Packed {
-            return Err(OutOfRange::new("decisions", "single", "packed").into());
-        }
         let batch = self.check(params, shape)?;
         if self.tests_trace() && self.answers == Answers::Scores {
             let got = format!("{:?}", self.linear.schedule);
@@ -389,31 +337,6 @@ impl BanditConfig {
 }
 
 /// The public levels and sizes of a bandit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// The level of the contexts, which is the depth of a decision.
-    pub context_level: usize,
-    /// The level of the trace statistics.
-    pub trace_level: usize,
-    /// The level of a refreshed model.
-    pub model_level: usize,
-    /// The level of the statistics.
-    pub statistics_level: usize,
-    /// The level of a masked model.
-    pub refresh_level: usize,
-    /// The level of the answers.
-    pub answer_level: usize,
-    /// The number of Newton steps of a batch update.
-    pub newton_steps: usize,
-    /// The period of the slots of contexts and answers.
-    pub slots: usize,
-    /// The period of the slots of the model.
-    pub model_slots: usize,
-    /// The scaling s of the statistics V/s and g/s.
-    pub design_scale: f64,
-}
-
-/// The public levels and sizes of a bandit with packed decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackedPlan {
     /// The level of raised scores of an evaluation with one user, which is the depth of what follows.

@@ -1,4 +1,4 @@
-//! Ids of decisions and refreshes, and the public counters of a bandit.
+//! Ids of decisions and trace questions, and the public counters of a bandit.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
@@ -32,11 +32,7 @@ impl std::str::FromStr for DecisionId {
     }
 }
 
-/// The id of a refresh: the number of the batch whose model is refreshed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefreshId(pub u64);
-
-/// The id of a trace question of a packed bandit, which the answer names.
+/// The id of a trace question, which the answer names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionId {
     /// The number of feedbacks up to the last one whose trace is asked for.
@@ -47,15 +43,13 @@ pub struct QuestionId {
     pub code: [u8; 16],
 }
 
-/// The receipt of a counted feedback. A repeated feedback counts nothing. It gets the same receipt from a
-/// bandit of single decisions, and one with the present counters from a packed bandit, which does not store
-/// receipts.
+/// The receipt of a counted feedback. A repeated feedback counts nothing, and gets a receipt with the present
+/// counters, because receipts are not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The decision, in hexadecimal.
     pub decision: String,
-    /// The number of feedbacks counted so far, including this one and, if it is repeated to a packed bandit,
-    /// later ones.
+    /// The number of feedbacks counted so far, including this one and, if it is repeated, later ones.
     pub feedbacks: u64,
     /// The number of batches closed so far.
     pub batches: u64,

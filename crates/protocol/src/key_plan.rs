@@ -26,7 +26,7 @@ pub struct KeyPlan {
     pub params: ParamsSpec,
     /// The level of the relinearisation key.
     pub relin_level: usize,
-    /// The Galois keys: those of rotations in ascending order, and that of conjugation if scores need it.
+    /// The Galois keys: those of rotations in ascending order, and that of conjugation.
     pub galois: Vec<GaloisKey>,
     /// The ring of scores. It has a secret key of its own, and keys of its top level: relinearisation and
     /// [`ckks::pack_elements`].
@@ -124,28 +124,10 @@ impl KeyPlan {
             key.level = level.max(key.level);
         };
         let rotation = |k: i64, period: usize| Automorphism::Rotation(k.rem_euclid(period as i64));
-        let after_product = top - levels.product;
-        let after_mask = after_product - levels.mask;
-        // The estimate is added one level above the result of the last product of the square root.
-        let estimate = after_mask + 2 - DecisionLevels::LEAST_SQUARE_ROOT;
-        let comparison = after_mask - DecisionLevels::LEAST_SQUARE_ROOT;
-        let decision = shape.decision_slots();
-        if decision <= holds(&params) && levels.total() <= top {
-            for k in sum_rotations(1, shape.square()) {
-                need(rotation(k, decision), after_product, KeyStorage::Expanded);
-            }
-            if shape.trace_unit().im != 0.0 {
-                need(Automorphism::Conjugation, after_mask, KeyStorage::Expanded);
-            }
-            need(rotation(shape.square() as i64, decision), estimate, KeyStorage::Expanded);
-            for k in comparison_rotations(shape) {
-                need(rotation(k, decision), comparison, KeyStorage::Expanded);
-            }
-        }
         // Raised scores come in at the depth of their circuit, or above.
         let (all, root) = (holds(&params), top - DecisionLevels::LEAST_SQUARE_ROOT);
         need(Automorphism::Conjugation, top, KeyStorage::Expanded);
-        for k in packed_rotations(shape, all) {
+        for k in comparison_rotations(shape, all) {
             need(rotation(k, all), root, KeyStorage::Expanded);
         }
         for k in update_rotations(shape.dim) {
@@ -167,16 +149,9 @@ fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     })
 }
 
-/// The rotations of a comparison: those that move scores to the rows and columns of the pairs, and those of
-/// the product over each row.
-fn comparison_rotations(shape: Shape) -> impl Iterator<Item = i64> {
-    let rows = sum_rotations(-1, shape.arm_slots);
-    let columns = sum_rotations(shape.block() as i64 - 1, shape.arm_slots);
-    rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))
-}
-
-/// The rotations of a comparison of the users of a full vector, as [`comparison_rotations`] for one.
-fn packed_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
+/// The rotations of a comparison of the users of a full vector: those that move scores to the rows and columns
+/// of the pairs, and those of the product over each row.
+fn comparison_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
     let rows = sum_rotations(-1, shape.arm_slots);
     let columns = sum_rotations((slots / shape.arm_slots) as i64 - 1, shape.arm_slots);
     rows.chain(columns).chain((0..shape.log_arms()).map(|s| 1 << s))

@@ -20,21 +20,15 @@ pub fn products_level(users: usize) -> usize {
     ANSWER_LEVEL + if users > 1 { 2 } else { 1 }
 }
 
-/// The levels of each step of a decision, in their order. Their sum is the level of the contexts.
+/// The levels of each step of an evaluation before its entries leave the large ring, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionLevels {
-    /// The product of contexts and model.
-    pub product: usize,
-    /// The mask that keeps xᵀAx.
-    pub mask: usize,
     /// The polynomial of the square root.
     pub square_root: usize,
     /// The composition of comparison polynomials.
     pub comparison: usize,
     /// The product over a row of pairs, log₂ Ka.
     pub row_product: usize,
-    /// The mask that keeps the entries of the arms.
-    pub answer_mask: usize,
 }
 
 impl DecisionLevels {
@@ -42,7 +36,7 @@ impl DecisionLevels {
     /// below it.
     pub(crate) const LEAST_SQUARE_ROOT: usize = 4;
 
-    /// The levels of a decision of `config` with keys of `shape`.
+    /// The levels of an evaluation of `config` with keys of `shape`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for more than [`MOST_ARMS`] arms and for comparison bits other than 6, 8 or 10.
@@ -52,22 +46,14 @@ impl DecisionLevels {
             return Err(OutOfRange::new("arms", shape.arm_slots, want).into());
         }
         Ok(DecisionLevels {
-            product: 1,
-            mask: 1,
             square_root: polynomial(config.sqrt_degree),
             comparison: config.comparison_degrees()?.iter().copied().map(polynomial).sum(),
             row_product: shape.log_arms(),
-            answer_mask: 1,
         })
     }
 
-    /// The sum of all steps.
-    pub fn total(&self) -> usize {
-        self.product + self.mask + self.square_root + self.comparison + self.row_product + self.answer_mask
-    }
-
-    /// The levels of an evaluation of `users` users after the scores, which packed decisions compute in a
-    /// ring of their own. In place of the answer mask there are the steps after [`products_level`].
+    /// The level of raised scores of an evaluation of `users` users: all steps, and those after
+    /// [`products_level`].
     pub fn packed(&self, users: usize) -> usize {
         self.square_root + self.comparison + self.row_product + products_level(users)
     }

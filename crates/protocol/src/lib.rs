@@ -2,8 +2,8 @@
 //! ciphertext.
 //!
 //! Everything here follows from the public configuration and the parameter set by integer arithmetic and
-//! formulas on `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`Layout`] the slots, [`KeyPlan`]
-//! the parameter set and the evaluation keys. A device computes the same values again and refuses a server
+//! formulas on `f64`: [`BanditConfig::packed_plan`] gives the levels ([`PackedPlan`]), [`ScoreLayout`] the
+//! coefficients and slots, [`KeyPlan`] the parameter sets and the evaluation keys. A device computes the same values again and refuses a server
 //! whose values differ. There is no circuit, no key and no I/O in this crate: the `helba` crate holds the
 //! circuits, its tests compare their depth and rotations with what is stated here.
 //!
@@ -14,7 +14,7 @@
 //! | V, g | design and moment, together *statistics* |
 //! | A_j, ω_j | inverse and estimate, together *model* |
 //! | Σ xxᵀ of the batch | *trace statistics* |
-//! | s | scaling of the statistics, [`Plan::design_scale`] |
+//! | s | scaling of the statistics, [`PackedPlan::design_scale`] |
 
 mod answers;
 mod config;
@@ -23,19 +23,17 @@ pub mod exchange;
 mod exchanges;
 mod ids;
 mod key_plan;
-mod layout;
 pub mod levels;
 mod newton;
 mod scores;
 mod shape;
 
 pub use answers::AnswerLayout;
-pub use config::{Answers, BanditConfig, Decisions, INVERSE_TOLERANCE, PackedPlan, Plan};
+pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, PackedPlan};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
-pub use ids::{DecisionId, QuestionId, Receipt, RefreshId, Status};
+pub use ids::{DecisionId, QuestionId, Receipt, Status};
 pub use key_plan::{AnswerKeys, Automorphism, GaloisKey, KeyPlan};
-pub use layout::Layout;
 pub use newton::{Factors, warm_steps};
 pub use scores::{LOG_FACTOR, LOG_SCORE, MOST_DECISIONS, ScoreLayout, ScoreRing};
 pub use shape::{MOST_ARMS, Shape};

@@ -24,10 +24,10 @@
 //! divided by a power of two that is at least L, and the model by one that is at least the largest entry of
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
-use crate::layout::check_features;
 use crate::levels::products_level;
 use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, PackedPlan, Shape};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
+use num_complex::Complex64;
 
 /// log₂ of the scale of contexts and model.
 pub const LOG_FACTOR: u32 = 22;
@@ -268,7 +268,37 @@ impl ScoreLayout {
         }
     }
 
-    /// The slots of a model ([`crate::Layout::model`]) that become coefficients of M.
+    /// The slots of a model in the deep ring: A_ij in slot i·D + j, and ω_j in slot D² + j.
+    pub fn model_slots(
+        &self,
+        a: impl Fn(usize, usize) -> f64,
+        omega: impl Fn(usize) -> f64,
+    ) -> Vec<Complex64> {
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![Complex64::ZERO; 2 * square];
+        for i in 0..dim {
+            for j in 0..dim {
+                out[i * dim + j].re = a(i, j);
+            }
+            out[square + i].re = omega(i);
+        }
+        out
+    }
+
+    /// The initial statistics of a server: V/s with V = λI, and g = 0.
+    pub fn ridge(&self, lambda: f64) -> Vec<Complex64> {
+        let (dim, square) = (self.shape.dim, self.shape.square());
+        let mut out = vec![Complex64::ZERO; self.shape.update_slots()];
+        // Padded dimensions have λ too, so that V can be inverted.
+        for k in 0..dim {
+            for j in 0..dim {
+                out[(2 * k + 1) * square + k * dim + j].re = lambda / self.design_scale;
+            }
+        }
+        out
+    }
+
+    /// The slots of a model ([`Self::model_slots`]) that become coefficients of M.
     pub fn model(&self) -> Vec<Term> {
         let (dim, n) = (self.shape.dim, self.ring.n());
         let model = (-f64::from(self.log_model)).exp2();
@@ -339,7 +369,8 @@ impl ScoreLayout {
         AnswerLayout::new(self.ring, self.shape, slots)
     }
 
-    /// The coefficients of a sum of feedbacks that become slots of the statistics ([`crate::Layout`]).
+    /// The coefficients of a sum of feedbacks that become slots of the statistics: with slot 2k·D² + h·D² + i·D
+    /// + j written (k, h, i, j), x_i·x_k in (k, 1, i, j) and r·x_i in (k, 0, i, j), for every j.
     pub fn raised_statistics(&self, slots: usize) -> Places {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![[None; 2]; slots];
@@ -362,7 +393,7 @@ impl ScoreLayout {
     }
 
     /// The entry of each arm of `user` in a decrypted answer, beside a large ring of `large` slots.
-    pub fn action_values(&self, slots: &[num_complex::Complex64], user: usize, large: usize) -> Vec<f64> {
+    pub fn action_values(&self, slots: &[Complex64], user: usize, large: usize) -> Vec<f64> {
         let layout = self.answers(large);
         (0..self.arms).map(|arm| slots[layout.slot(arm, user)].re).collect()
     }
@@ -378,10 +409,26 @@ impl ScoreLayout {
     }
 }
 
+/// Refuses anything but `features` numbers with a norm of at most `bound`, which nobody can check after
+/// encryption. Rows are numbered from 1.
+fn check_features(row: usize, x: &[f64], features: usize, bound: f64) -> Result<(), Error> {
+    if x.len() != features {
+        return Err(Error::FeatureCount { row, got: x.len(), want: features });
+    }
+    if let Some(i) = x.iter().position(|v| !v.is_finite()) {
+        return Err(Error::NotANumber { row, column: i + 1 });
+    }
+    // Rows that were scaled to norm L may be a few ulps longer.
+    if x.iter().map(|v| v * v).sum::<f64>().sqrt() > bound * (1.0 + 1e-9) {
+        return Err(Error::NormAboveBound { row, bound });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Decisions, KeyPlan};
+    use crate::KeyPlan;
 
     /// The product of contexts and model, as polynomials with integer coefficients, has the exact scores at
     /// the multiples of the gap, for problems with and without padding and for bounds other than one.
@@ -397,7 +444,7 @@ mod tests {
             (16, 64, 1.0, 1.0),
         ] {
             let shape = Shape::for_problem(d, k);
-            let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+            let mut config = BanditConfig::new(d, k);
             (config.linear.l, config.linear.lambda) = (l, lambda);
             config.linear.schedule = bandit::Schedule::Every { rounds: 1 };
             config.unanswered = 1;
@@ -462,7 +509,7 @@ mod tests {
             let shape = Shape::for_problem(d, k);
             let ring = ScoreRing::for_shape(shape, false).unwrap();
             let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
-            let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+            let config = BanditConfig::new(d, k);
             let plan = config.packed_plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             assert_eq!(layout.most_decisions(), most, "{d} {k}");
@@ -515,7 +562,7 @@ mod tests {
     fn the_trace_has_the_place_of_a_user() {
         let shape = Shape::for_problem(3, 4);
         let layout = |schedule| {
-            let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(3, 4) };
+            let mut config = BanditConfig::new(3, 4);
             (config.linear.l, config.linear.lambda, config.linear.schedule) = (3.0, 9.0, schedule);
             let ring = ScoreRing::for_shape(shape, true).unwrap();
             let params = KeyPlan::new(shape, true).unwrap().params.validate().unwrap();

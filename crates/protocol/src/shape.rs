@@ -1,9 +1,8 @@
-use num_complex::Complex64;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The most arms. With 128 arms, a row of 128 pairs needs blocks with a square of 16 features, and all blocks
-/// need 2¹⁶ slots. The largest ring has 2¹⁵.
+/// The most arms. With 128 arms, the pairs of a user fill all 2¹⁴ slots of N = 2¹⁵, and the product over a row
+/// takes 22 levels, more than a set of that ring has.
 pub const MOST_ARMS: usize = 64;
 
 /// The padded size of the problems that a set of keys serves.
@@ -18,51 +17,19 @@ pub struct Shape {
 impl Shape {
     /// The shape of `features` features and `arms` arms.
     pub fn for_problem(features: usize, arms: usize) -> Self {
-        let arm_slots = arms.next_power_of_two().max(2);
-        let mut dim = features.next_power_of_two().max(2);
-        // A row of comparisons must fit into a square.
-        while arm_slots > dim * dim {
-            dim *= 2;
-        }
+        let [dim, arm_slots] = [features, arms].map(|size| size.next_power_of_two().max(2));
         Shape { dim, arm_slots }
     }
 
     /// The numbers of features and the numbers of arms that round up to this shape.
     pub fn problems(&self) -> [RangeInclusive<usize>; 2] {
         let above_half = |size: usize| if size == 2 { 1 } else { size / 2 + 1 };
-        // If the arms determine D, every smaller number of features fits.
-        let alone = Shape::for_problem(1, self.arm_slots).dim == self.dim;
-        let least = if alone { 1 } else { above_half(self.dim) };
-        [least..=self.dim, above_half(self.arm_slots)..=self.arm_slots]
+        [self.dim, self.arm_slots].map(|size| above_half(size)..=size)
     }
 
     /// D².
     pub fn square(&self) -> usize {
         self.dim * self.dim
-    }
-
-    /// F, the number of slots of an arm: four D × D squares, or two if four would need more slots than N =
-    /// 2¹⁵ has.
-    pub fn block(&self) -> usize {
-        let squares = if 4 * self.square() * self.arm_slots <= 1 << 14 { 4 } else { 2 };
-        squares * self.square()
-    }
-
-    /// The factor of trace statistics: 1 if they have slots of their own, or √−1 if they share the slots of
-    /// arm 1. Separating the parts takes conjugations, which cost a tenth of a small decision.
-    pub fn trace_unit(&self) -> Complex64 {
-        if self.block() > 2 * self.square() { Complex64::ONE } else { Complex64::I }
-    }
-
-    /// D², the slot of the trace in a decision, which is the first one after the square of features in block
-    /// 0.
-    pub fn trace_slot(&self) -> usize {
-        self.square()
-    }
-
-    /// The period of the vectors of decisions.
-    pub fn decision_slots(&self) -> usize {
-        self.arm_slots * self.block()
     }
 
     /// The period of the vectors of updates.

@@ -3,9 +3,7 @@
 use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
-use protocol::{
-    BanditConfig, DecisionId, Decisions, PackedPlan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind,
-};
+use protocol::{BanditConfig, DecisionId, PackedPlan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
@@ -20,7 +18,7 @@ use wire::{
 /// # Panics
 /// Never: the keys carry the problem.
 pub fn created() -> PackedCreated {
-    let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(2, 2) };
+    let mut config = BanditConfig::new(2, 2);
     config.linear.schedule = Schedule::TraceOrGrowth;
     let (ring, params, small) = rings();
     let plan = config.packed_plan(&params, shape(), ring).expect("a plan of these rings");

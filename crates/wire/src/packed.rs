@@ -551,8 +551,7 @@ mod tests {
             let (ring, plan) = (keys.scores, keys.answers);
             let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
             let answers = plan.params.validate().unwrap();
-            let decisions = protocol::Decisions::Packed;
-            let config = BanditConfig { decisions, ..BanditConfig::new(d, k) };
+            let config = BanditConfig::new(d, k);
             let packed = config.packed_plan(&deep, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &packed, ring);
             let limits = PackedLimits::new(&deep, &small, &answers, &config, &packed, &layout).unwrap();

@@ -5,7 +5,7 @@ use crate::bandits::{Bandits, Listed, Room, Stages};
 use ckks::Ciphertext;
 use helba::packed::{Applied, Event};
 use host::lock;
-use protocol::{Answers, BanditConfig, Decisions, Shape};
+use protocol::{Answers, BanditConfig, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use std::path::Path;
@@ -49,12 +49,7 @@ fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
 
 /// A bandit whose first batch has just been raised, kept and stored as if the raise had come now.
 fn insert_due(bandits: &Bandits, device: &Device) -> Arc<PackedServed> {
-    let mut config = BanditConfig {
-        decisions: Decisions::Packed,
-        answers: Answers::Scores,
-        open_model: true,
-        ..BanditConfig::new(2, 2)
-    };
+    let mut config = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
     config.linear.schedule = bandit::Schedule::EveryRound;
     let (id, Listed::Encrypted(created)) = bandits.create_encrypted(config).unwrap() else {
         panic!("a policy in the clear")

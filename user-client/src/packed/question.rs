@@ -47,7 +47,7 @@ mod tests {
     use bandit::Schedule;
     use ckks::{KeyId, Params};
     use ckks_secret::SecretKey;
-    use protocol::{BanditConfig, DecisionId, Decisions, ScoreRing, Shape};
+    use protocol::{BanditConfig, DecisionId, ScoreRing, Shape};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use rns::{Coeff, Poly};
@@ -102,7 +102,7 @@ mod tests {
 
     impl<'a> Attacker<'a> {
         fn new(device: &'a Device, schedule: Schedule) -> Self {
-            let mut config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(2, 2) };
+            let mut config = BanditConfig::new(2, 2);
             config.linear.schedule = schedule;
             let (params, ring) = (device.params(), ScoreRing::for_shape(device.shape(), true).unwrap());
             let plan = config.packed_plan(params, device.shape(), ring).unwrap();

@@ -5,7 +5,7 @@ use crate::http::{Requests, answers};
 use ckks::Ciphertext;
 use helba::Engine;
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
-use protocol::{Answers, BanditConfig, Decisions, LOG_SCORE, TaskKind};
+use protocol::{Answers, BanditConfig, LOG_SCORE, TaskKind};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::{Arc, OnceLock};
@@ -52,7 +52,7 @@ impl Server {
         let engine = &world().engine;
         let open_model = answers == Answers::Scores;
         let base = BanditConfig::new(FEATURES, ARMS);
-        let config = BanditConfig { decisions: Decisions::Packed, answers, open_model, ..base };
+        let config = BanditConfig { answers, open_model, ..base };
         let bandit = PackedBandit::create(engine, config.clone(), [9; 32]).unwrap();
         let keys = (engine.deep(), engine);
         let created = PackedCreated::new(
@@ -278,7 +278,6 @@ fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
         assert!(matches!(error(device, &other), Error::PlanMismatch), "{other:?}");
     }
     for change in [
-        |c: &mut PackedCreated| c.config.decisions = Decisions::Single,
         |c: &mut PackedCreated| c.config.linear.d = usize::MAX,
         |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::Trace,
         |c: &mut PackedCreated| c.config.linear.lambda = f64::NAN,

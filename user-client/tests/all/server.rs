@@ -2,7 +2,7 @@
 
 use crate::device::{Bundles, bundles};
 use helba_server::{AppState, Connections, Settings, app};
-use protocol::{Answers, BanditConfig, Decisions, Shape};
+use protocol::{Answers, BanditConfig, Shape};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -76,7 +76,7 @@ impl Server {
     pub(crate) fn create(&self, answers: Answers) -> PackedCreated {
         let open_model = answers == Answers::Scores;
         let base = BanditConfig::new(FEATURES, ARMS);
-        let config = BanditConfig { decisions: Decisions::Packed, answers, open_model, ..base };
+        let config = BanditConfig { answers, open_model, ..base };
         self.client().create_packed(&config).unwrap()
     }
 }

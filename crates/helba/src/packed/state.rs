@@ -10,21 +10,22 @@
 //!
 //! Under the trace condition a feedback carries the statistics of the trace too, and may answer the question
 //! whether the trace has reached C. What is not known to be tested is counted, and more than `unanswered`
-//! such feedbacks end the batch, so that nobody has to answer. As in [`crate::Bandit`], a batch that a test
-//! or a missing test ends is closed before the feedback at hand is added.
+//! such feedbacks end the batch, so that nobody has to answer. A batch that a test or a missing test
+//! ends is closed before the feedback at hand is added.
 
 use super::engine::{Masked, PackedEngine};
 use super::rounds::{MOST_ROUNDS, Round, Rounds};
 use crate::engine::ModelLevels;
-use crate::{Error, Scalars, journal, refresh};
+use crate::{Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use protocol::{
-    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Layout, PackedPlan,
-    QuestionId, Receipt, Status, TaskKind,
+    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, PackedPlan, QuestionId,
+    Receipt, Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ impl Event {
     /// # Errors
     /// [`Error::BadState`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        journal::decode(bytes)
+        decode(bytes)
     }
 }
 
@@ -221,10 +222,10 @@ impl PackedBandit {
             deep.evaluator().add_plain_assign(&mut out, &Plaintext::encode(params, slots, level)?)?;
             Ok(Arc::new(out))
         };
-        let layout = Layout::of_packed(&config, &plan);
-        let model = layout.model(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
+        let layout = &exchanges.layout;
+        let model = layout.model_slots(|i, j| if i == j { 1.0 / lambda } else { 0.0 }, |_| 0.0);
         let top = small.max_level();
-        let first = exchanges.layout.first_model(lambda);
+        let first = layout.first_model(lambda);
         let first = Plaintext::from_integers(small, &first, top, small.scale(top))?;
         let mut scores_model = Ciphertext::zero(small, top);
         engine.scores_evaluator().add_plain_assign(&mut scores_model, &first)?;
@@ -500,7 +501,7 @@ impl PackedBandit {
     /// # Errors
     /// [`Error::BadState`], [`Error::Ckks`] for bytes that are not those of a bandit of these keys.
     pub fn from_bytes(engine: &PackedEngine, bytes: &[u8]) -> Result<Self, Error> {
-        let state: State<Vec<u8>> = journal::decode(bytes)?;
+        let state: State<Vec<u8>> = decode(bytes)?;
         let deep = engine.deep();
         let (plan, config) = (&state.plan, &state.config);
         if config.packed_plan(deep.params(), deep.shape(), engine.ring())? != *plan {
@@ -541,6 +542,16 @@ impl Update {
         let model = deep.update_model(statistics, model, factors, plan.design_scale, unused, to)?;
         let mut rng = ChaCha20Rng::from_seed(derive(seed, b"zero"));
         Ok(refresh::hide(deep.params(), deep.public_key(), &model, seed, &mut rng))
+    }
+}
+
+/// Reads `bytes` to their end.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let bad = |why: String| Error::BadState(why);
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(bad(format!("{} bytes after its end", rest.len()))),
+        Err(error) => Err(bad(error.to_string())),
     }
 }
 

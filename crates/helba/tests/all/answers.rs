@@ -9,7 +9,7 @@ use helba::packed::circuit::PackedCircuit;
 use helba::{Engine, Error, Scalars};
 use protocol::exchange::PACKED_FLOOD_BITS;
 use protocol::levels::{DecisionLevels, products_level};
-use protocol::{AnswerLayout, BanditConfig, Decisions, KeyPlan, Shape};
+use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
@@ -45,7 +45,7 @@ impl World {
 
     /// The products of a full evaluation with random scores, in the clear.
     fn products(&mut self, d: usize, k: usize) -> Vec<f64> {
-        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let config = BanditConfig::new(d, k);
         let slots = self.large.params().max_slots();
         let scalars = Scalars::new(&config, 31, 30);
         let circuit = PackedCircuit::new(&config, scalars, self.shape, slots).unwrap();

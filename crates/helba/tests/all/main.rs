@@ -5,4 +5,3 @@
 mod answers;
 mod config;
 mod packed;
-mod rounds;

@@ -2,15 +2,13 @@
 //! arithmetic on the same history.
 
 use bandit::Schedule;
-use circuits::{Clear, Complex64, SlotAlgebra};
+use circuits::{Clear, Complex64};
 use ckks::{Ciphertext, Evaluator, KeyStorage, Term};
 use helba::packed::circuit::PackedCircuit;
 use helba::packed::{Applied, Event, PackedBandit, PackedEngine, TraceTest};
 use helba::{Engine, Scalars};
 use nalgebra::{DMatrix, DVector};
-use protocol::{
-    BanditConfig, Decisions, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, Shape, TaskKind, exchange,
-};
+use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, Shape, TaskKind, exchange};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::time::{Duration, Instant};
@@ -52,7 +50,6 @@ impl World {
         let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
         let engine = PackedEngine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
-        let config = BanditConfig { decisions: Decisions::Packed, ..config };
         let bandit = PackedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
         World { engine, party, small, bandit, twin, rng, round: 0, config }
@@ -298,12 +295,9 @@ fn largest(values: &[f64]) -> usize {
 /// without padding.
 #[test]
 fn packed_rounds_decide_as_the_twin() {
-    for (d, k, rounds, requests) in [
-        (2, 2, 10, &[1, 3, 1][..]),
-        (3, 3, 4, &[1, 2]),
-        (7, 4, 4, &[1, 4, 1, 2]),
-        (2, 2, 4, &[1]),
-    ] {
+    for (d, k, rounds, requests) in
+        [(2, 2, 10, &[1, 3, 1][..]), (3, 3, 4, &[1, 2]), (7, 4, 4, &[1, 4, 1, 2]), (2, 2, 4, &[1])]
+    {
         let mut world = World::new(d, k);
         let theta = unit_rows(&mut ChaCha20Rng::seed_from_u64(1), 1, d).remove(0);
         let (mut same, mut all, mut models, mut worst) = (0, 0, 0, 0.0f64);
@@ -338,7 +332,7 @@ fn packed_rounds_decide_as_the_twin() {
 }
 
 /// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets the
-/// entries of the circuit in the clear up to 2⁻⁵, at least 99 of 100 get its arm, and all get one whose exact
+/// entries of the circuit in the clear up to 2⁻⁴ and noise, at least 99 of 100 get its arm, and all get one whose exact
 /// index is as large as the largest up to the resolution. Prints how many got another arm than the circuit, and than the
 /// exact argmax, and the seconds of an evaluation. No update is made, so that its keys are left out.
 fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
@@ -359,7 +353,8 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     // The deviation of the noise of an entry.
     let answer_slots = world.engine.answer_params().max_slots() as f64;
     let noise = (answer_slots / 3.0).sqrt() * (-f64::from(exchange::PACKED_FLOOD_BITS)).exp2();
-    let (mut all, mut other, mut inexact, mut widest, mut seconds) = (0, 0, 0, 0.0f64, f64::INFINITY);
+    let (mut all, mut other, mut inexact) = (0, 0, 0);
+    let (mut widest, mut farthest, mut seconds) = (0.0f64, 0.0f64, f64::INFINITY);
     while all < at_least {
         let round = world.round + users as u64;
         let scalars = Scalars::new(&world.config, round, learnt);
@@ -384,7 +379,8 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
             assert!(gap < world.config.resolution() * scalars.range, "{d} {k}: {values:?}, {indices:?}");
             widest = gap.max(widest);
             let error = values.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(error < (-5f64).exp2() + 5.0 * noise, "{d} {k}: {error}");
+            assert!(error < (-4f64).exp2() + 5.0 * noise, "{d} {k}: {error}");
+            farthest = error.max(farthest);
             (other, inexact) =
                 (other + usize::from(arm != largest(&wanted)), inexact + usize::from(arm != exact));
             all += 1;
@@ -392,7 +388,7 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     }
     println!(
         "d = {d}, K = {k}: {users} users an evaluation of {seconds:.3} s; of {all}, another arm than the circuit in \
-         the clear for {other}, than the exact argmax for {inexact}, up to {widest:.4} short"
+         the clear for {other}, than the exact argmax for {inexact}, up to {widest:.4} short; entries are up to {farthest:.3} off with their noise"
     );
     assert!(other * 100 <= all, "{d} {k}: another arm in {other} of {all}");
 }
@@ -429,7 +425,7 @@ fn work_off_a_burst(config: BanditConfig) {
     let mut burst_at = None;
     for t in 1..=25 {
         let used = world.bandit.model_feedbacks();
-        let (round, rows, values) = world.decide(1).remove(0);
+        let (round, rows, values) = world.decide(&[1]).remove(0);
         let indices = world.twin.indices(&rows, round, used);
         let (arm, best) = (largest(&values), largest(&indices));
         let settled = burst_at.is_none_or(|at| t > at + 7);
@@ -483,7 +479,7 @@ fn a_batch_outlives_the_refresh_of_the_one_before() {
     let mut world = World::with(traced(2, 2, 1));
     let mut on_the_way = 0;
     for _ in 1..=25 {
-        let (decided, question) = world.decide_and_ask(1);
+        let (decided, question) = world.decide_and_ask(&[1]);
         let (round, rows, values) = &decided[0];
         on_the_way += u32::from(question.is_some() && world.bandit.status(*round, 0).updating);
         let answer = question

@@ -3,11 +3,10 @@
 use circuits::{Clear, Complex64};
 use ckks::KeyStorage;
 use helba::Scalars;
-use helba::decide::DecisionCircuit;
 use helba::packed::circuit::PackedCircuit;
 use keygen::{Request, generate};
 use planner::{Error, KernelSeconds, Report, plan};
-use protocol::{Automorphism, BanditConfig, Decisions, KeyPlan, Shape};
+use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
@@ -51,8 +50,8 @@ fn planned_bytes_are_those_made() {
 fn evaluation_keys_take_half_their_unpacked_memory() {
     // To the thousandth.
     let shares = [
-        (2, 2, 0.452),
-        (7, 4, 0.392),
+        (2, 2, 0.375),
+        (7, 4, 0.337),
         (8, 8, 0.346),
         (16, 16, 0.377),
         (8, 32, 0.4025),
@@ -85,23 +84,14 @@ fn rotations_of_updates_alone_are_seeded() {
     for (d, k) in [(2, 2), (7, 4), (8, 8), (16, 16), (16, 32), (16, 64)] {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
-        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let config = BanditConfig::new(d, k);
         let params = keys.params.validate().unwrap();
         let alg = Clear::new(params.max_slots()).unwrap();
         let scalars = Scalars::new(&config, 1, 0);
         let circuit = PackedCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
         let level = config.packed_plan(&params, shape, keys.scores).unwrap().scores_level;
         circuit.products(&alg, &alg.fresh(&[Complex64::ZERO], level).unwrap()).unwrap();
-        let mut decision = alg.rotation_levels();
-        let single = BanditConfig::new(d, k);
-        if let Ok(levels) = single.plan(&params, shape) {
-            let alg = Clear::new(shape.decision_slots()).unwrap();
-            let fresh = |level| alg.fresh(&[Complex64::ZERO], level).unwrap();
-            let circuit = DecisionCircuit::new(&single, Scalars::new(&single, 1, 0), shape).unwrap();
-            let (contexts, model) = (fresh(levels.context_level), fresh(levels.model_level));
-            circuit.run(&alg, &contexts, None, &model, |_| ()).unwrap();
-            decision.extend(alg.rotation_levels());
-        }
+        let decision = alg.rotation_levels();
         for key in &keys.galois {
             let of_decisions = match key.automorphism {
                 Automorphism::Rotation(k) => decision.contains_key(&k),
@@ -121,7 +111,7 @@ fn depth_by_step_is_the_bandits_plan() {
         let report = plan(d, k, 1000, false).unwrap();
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
-        let config = BanditConfig { decisions: Decisions::Packed, ..BanditConfig::new(d, k) };
+        let config = BanditConfig::new(d, k);
         let levels = config.packed_plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
         let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
         assert_eq!(sum(&report.decision_depth), levels.scores_level);
