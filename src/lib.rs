@@ -11,7 +11,7 @@
 //! | `http` | routes, tokens, bodies and answers, with one file for each resource |
 //! | `bandits` | the loaded bandits of both kinds |
 //! | `jobs` | bounds on the computations at a time, and batch updates in the background |
-//! | `store` | states, rows and ciphertexts on disk |
+//! | `store` | states and rows of clear policies on disk |
 //!
 //! `policy` adds the card of HELBA to those of the crate `policies`.
 //!

@@ -1,8 +1,8 @@
 //! The state of one bandit with a clear policy: the policy, the decisions that wait for feedback, the
 //! receipts, and the budget spent. This module knows no HTTP and no disk.
 //!
-//! A transition returns a [`ClearChange`], as those of [`helba::Bandit`] return a change. It holds the whole
-//! state of the policy, and only the rows that are written or removed.
+//! A transition returns a [`ClearChange`], which holds the whole state of the policy, and only the rows that
+//! are written or removed.
 
 use crate::error::Error;
 use crate::store::{Edit, Edits, Numbered, Recent, Stored, StoredRow, encode};
