@@ -9,9 +9,9 @@ use bandit::Schedule;
 use circuits::{Chebyshev, Clear, Comparison, Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, Evaluator, Plaintext};
 use criterion::{Criterion, criterion_group, criterion_main};
-use helba::packed::circuit::PackedCircuit;
-use helba::packed::{Event, PackedBandit, PackedEngine};
-use helba::{Engine, Scalars, refresh};
+use helba::circuit::DecisionCircuit;
+use helba::{DeepEngine, Scalars, refresh};
+use helba::{EncryptedBandit, Engine, Event};
 use num_complex::Complex64;
 use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
 use rand::RngExt;
@@ -24,7 +24,7 @@ use testkit::{Party, ScoresParty};
 struct Pair {
     party: Party,
     scores: ScoresParty,
-    engine: PackedEngine,
+    engine: Engine,
     evaluator: Evaluator,
 }
 
@@ -35,9 +35,9 @@ impl Pair {
         let scores = ScoresParty::generate(plan.scores, &mut party.rng)?;
         let switch = testkit::ring_switch(&party.secret, &scores.secret, &plan.answers, &mut party.rng);
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
-        let deep = Engine::new(params, public, id, shape, party.keys.clone())?;
+        let deep = DeepEngine::new(params, public, id, shape, party.keys.clone())?;
         let (params, public, id) = (scores.params.clone(), scores.public.clone(), scores.key_id());
-        let engine = PackedEngine::new(deep, plan.scores, params, public, id, scores.keys.clone(), switch)?;
+        let engine = Engine::new(deep, plan.scores, params, public, id, scores.keys.clone(), switch)?;
         Ok(Pair { evaluator: party.evaluator(), party, scores, engine })
     }
 
@@ -82,14 +82,14 @@ fn steps(c: &mut Criterion) {
 /// The steps of a full evaluation, one by one, and as a whole.
 fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let (shape, config) = (Shape::for_problem(d, k), config(d, k));
-    let plan = config.packed_plan(&pair.party.params, shape, pair.engine.ring()).expect("defaults fit");
+    let plan = config.plan(&pair.party.params, shape, pair.engine.ring()).expect("defaults fit");
     let slots = pair.party.params.max_slots();
     let clear = Clear::new(slots).expect("a power of two");
     let alg = Encrypted::new(pair.evaluator.clone(), slots).expect("the slots fit");
     let id = |what: &str, level: usize| format!("helba/{what}/d={d},K={k}/l={level}");
 
     let scalars = Scalars::new(&config, 1, 0);
-    let circuit = PackedCircuit::new(&config, scalars, shape, slots).expect("defaults fit");
+    let circuit = DecisionCircuit::new(&config, scalars, shape, slots).expect("defaults fit");
     let (count, users) = (shape.arm_slots, slots / shape.user_slots());
     let mut scores = vec![Complex64::ZERO; slots];
     for (at, slot) in scores.iter_mut().step_by(count).enumerate() {
@@ -155,10 +155,10 @@ fn circuits_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
 /// What a server does once a user, once a feedback and once a batch.
 fn rounds_of(bench: &mut Bench, pair: &mut Pair, d: usize, k: usize) {
     let config = config(d, k);
-    let mut bandit = PackedBandit::create(&pair.engine, config.clone(), [1; 32]).expect("defaults fit");
+    let mut bandit = EncryptedBandit::create(&pair.engine, config.clone(), [1; 32]).expect("defaults fit");
     let plan = bandit.plan().clone();
     let default = BanditConfig::new(d, k);
-    let default = default.packed_plan(&pair.party.params, Shape::for_problem(d, k), pair.engine.ring());
+    let default = default.plan(&pair.party.params, Shape::for_problem(d, k), pair.engine.ring());
     let steps = default.expect("defaults fit").newton_steps;
     assert_eq!(plan.newton_steps, steps, "the update that is timed is the default's");
     let exchanges = bandit.exchanges().clone();

@@ -24,8 +24,8 @@ use support::{Deployment, percentile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use user_client::{Device, PackedDevice};
-use wire::{AskAgain, DECISIONS_HEADER, PackedLimits, PackedReply, SENDER_HEADER, SenderTag};
+use user_client::{BanditDevice, Device};
+use wire::{AskAgain, DECISIONS_HEADER, DecideReply, Limits, SENDER_HEADER, SenderTag};
 
 #[derive(Parser)]
 #[command(about = "Load on an encrypted bandit, with prepared bodies")]
@@ -73,13 +73,13 @@ struct Shared {
     address: String,
     head: String,
     path: String,
-    limits: PackedLimits,
+    limits: Limits,
     /// Decisions of a request.
     decisions: usize,
     /// Whether the contexts of the first sender are too long.
     spoil: bool,
     /// The device, if answers are checked.
-    device: Option<(&'static Device, PackedDevice<'static>)>,
+    device: Option<(&'static Device, BanditDevice<'static>)>,
     /// Answers that could not be relied on, and were not answered again.
     unreliable: AtomicU64,
     contexts: Vec<Vec<u8>>,
@@ -110,7 +110,7 @@ fn main() -> Result<()> {
     let open_model = answers == Answers::Scores;
     let config = BanditConfig { answers, open_model, ..BanditConfig::new(d, k) };
     let device = deployment.device();
-    let created = deployment.client().create_packed(&config)?;
+    let created = deployment.client().create_encrypted(&config)?;
     let joined = device.join(&created)?;
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut unit = || {
@@ -182,7 +182,7 @@ fn main() -> Result<()> {
     let up = shared.bytes_up.load(Relaxed) as f64 / count;
     let down = shared.bytes_down.load(Relaxed) as f64 / count;
     let share = raised.load(Relaxed) as f64 / count;
-    let status = deployment.client().packed(&created.id)?.status;
+    let status = deployment.client().encrypted(&created.id)?.status;
     if args.json {
         let json = serde_json::json!({
             "features": d, "arms": k, "answers": args.answers, "closed": args.closed,
@@ -231,7 +231,7 @@ fn main() -> Result<()> {
 
 /// Contexts with rows of norm 2, which no device would encrypt: 3·c + c′ from those of x and of −x, whose
 /// products of features are equal and whose features are opposite.
-fn long_contexts(device: &Device, joined: &PackedDevice, rows: &[Vec<f64>]) -> Result<Vec<u8>> {
+fn long_contexts(device: &Device, joined: &BanditDevice, rows: &[Vec<f64>]) -> Result<Vec<u8>> {
     let ring = ScoreRing::beside(device.params().spec(), device.shape())?;
     let (small, id) = (ring.params.validate()?, device.scores_key_id());
     let mut rng = user_client::os_rng()?;
@@ -305,7 +305,7 @@ async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Decided> {
     let mut seconds = arrived.elapsed().as_secs_f64();
     let mut count = 1;
     let asked = "a raiser waits, and this client was asked to raise";
-    let decision = PackedReply::read(&reply, &shared.limits)?.decision.context(asked)?;
+    let decision = DecideReply::read(&reply, &shared.limits)?.decision.context(asked)?;
     for answers in 1.. {
         (seconds, count) = (arrived.elapsed().as_secs_f64(), answers);
         if is_reliable(shared, reply).await? {

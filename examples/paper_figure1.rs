@@ -197,7 +197,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
     let raised = AtomicU64::new(0);
     for seed in 0..args.encrypted_seeds {
         let (mut toy, mut rng) = toy(seed)?;
-        let bandit = deployment.device().join(&deployment.client().create_packed(config)?)?;
+        let bandit = deployment.device().join(&deployment.client().create_encrypted(config)?)?;
         let mut twin = ClearTwin::new(config.clone());
         let (mut regret, mut sum) = (Vec::new(), 0.0);
         let mut play_round = || -> Result<()> {
@@ -232,7 +232,7 @@ fn encrypted(args: &Args, config: &BanditConfig, bound: f64) -> Result<Encrypted
             stop.store(true, Relaxed);
             raiser.join().map_err(|_| anyhow!("the raiser panicked"))?.and(played)
         })?;
-        let status = deployment.client().packed(&bandit.created().id)?.status;
+        let status = deployment.client().encrypted(&bandit.created().id)?.status;
         refreshes += status.refreshes;
         runs.push(Run { seed, regret, updates: status.batches });
     }

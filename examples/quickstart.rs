@@ -73,7 +73,7 @@ fn main() -> Result<()> {
     }
     let deployment = Deployment::start(d, k, false, args.json, 0)?;
     let mut rng = user_client::os_rng()?;
-    let bandit = deployment.device().join(&deployment.client().create_packed(&config)?)?;
+    let bandit = deployment.device().join(&deployment.client().create_encrypted(&config)?)?;
     let mut twin = ClearTwin::new(config.clone());
     let progress = support::progress(rounds as u64, "learning on encrypted purchases", args.json);
     let mut log = support::Log::default();
@@ -99,7 +99,7 @@ fn main() -> Result<()> {
         raiser.join().map_err(|_| anyhow!("the raiser panicked"))?.and(played)
     })?;
     progress.finish_and_clear();
-    let status = deployment.client().packed(&bandit.created().id)?.status;
+    let status = deployment.client().encrypted(&bandit.created().id)?.status;
     let server_peak = deployment.server_peak_bytes();
 
     let clear = |policy: &mut HelbaClear| -> Result<Vec<f64>> {

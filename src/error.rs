@@ -394,7 +394,7 @@ impl Error {
             Error::Policy(error) => error.fault().into(),
             Error::Wire(error) => error.fault().into(),
             Error::Helba(error) => error.fault().into(),
-            Error::NotEncrypted { .. } => P::NotPacked,
+            Error::NotEncrypted { .. } => P::NotEncrypted,
             Error::TaskOver { .. } => P::TaskOver,
             Error::NotRaised | Error::NotEvaluated { .. } => P::NotEvaluated,
             Error::Returned { .. } => P::Answered,

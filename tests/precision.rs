@@ -7,8 +7,8 @@ use circuits::inverse::Newton;
 use circuits::{Clear, Comparison, Encrypted};
 use ckks::{Ciphertext, DiagonalTransform, Evaluator, KeyStorage, Plaintext, Term};
 use ckks_secret::measure;
-use helba::packed::PackedEngine;
-use helba::{Engine, Scalars};
+use helba::Engine;
+use helba::{DeepEngine, Scalars};
 use num_complex::Complex64;
 use protocol::{BanditConfig, Exchanges, Factors, KeyPlan, LOG_FACTOR, LOG_SCORE, Shape};
 use rand::{RngExt, SeedableRng};
@@ -128,15 +128,15 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let (mut party, scores) = (party(&keys, 3), ScoresParty::generate(keys.scores, &mut rng).unwrap());
     let (params, ev) = (party.params.clone(), party.evaluator());
-    let deep = Engine::new(params.clone(), party.public.clone(), party.key_id(), shape, party.keys.clone());
+    let deep =
+        DeepEngine::new(params.clone(), party.public.clone(), party.key_id(), shape, party.keys.clone());
     let switch = testkit::ring_switch(&party.secret, &scores.secret, &keys.answers, &mut rng);
     let (small, public) = (scores.params.clone(), scores.public.clone());
     let (ring, of_scores) = (keys.scores, scores.keys.clone());
-    let engine =
-        PackedEngine::new(deep.unwrap(), ring, small.clone(), public, scores.key_id(), of_scores, switch);
+    let engine = Engine::new(deep.unwrap(), ring, small.clone(), public, scores.key_id(), of_scores, switch);
     let engine = engine.unwrap();
     let config = BanditConfig::new(d, k);
-    let plan = config.packed_plan(&params, shape, ring).unwrap();
+    let plan = config.plan(&params, shape, ring).unwrap();
     let exchanges = Exchanges::new(&config, &plan, ring, &small, &params).unwrap();
     let layout = &exchanges.layout;
     let mut unit = || {

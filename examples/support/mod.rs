@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use user_client::{Client, Device, Opening, PackedDevice};
+use user_client::{BanditDevice, Client, Device, Opening};
 use wire::PublicBundle;
 
 const SERVE: &str = "--serve";
@@ -141,7 +141,7 @@ impl Deployment {
     /// must be there.
     pub(crate) fn round(
         &self,
-        bandit: &PackedDevice<'_>,
+        bandit: &BanditDevice<'_>,
         rows: &[Vec<f64>],
         play: impl FnOnce(usize) -> f64,
         synchronous: bool,
@@ -161,12 +161,12 @@ impl Deployment {
             (choice.arm, choice.id, choice.round, choice.model_feedbacks);
         let reward = play(arm);
         let feedback = bandit.feedback(&rows[arm], reward, round.choice.question.as_ref(), rng)?;
-        self.client.feedback_packed(&bandit.created().id, id, &feedback)?;
+        self.client.feedback_encrypted(&bandit.created().id, id, &feedback)?;
         lap("feedback");
         bandit.answer_tasks(&self.client, &mut round, rng)?;
         lap("tasks");
         if synchronous {
-            let due = || self.client.packed(&bandit.created().id).map(|view| view.status);
+            let due = || self.client.encrypted(&bandit.created().id).map(|view| view.status);
             while due().map(|status| status.updating || status.refresh_due)? {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -184,7 +184,7 @@ impl Deployment {
     }
 
     /// Answers the tasks of an encrypted bandit until `stop`, and adds the bytes of the answers to `sent`.
-    pub(crate) fn raise(&self, bandit: &PackedDevice<'_>, stop: &AtomicBool, sent: &AtomicU64) -> Result<()> {
+    pub(crate) fn raise(&self, bandit: &BanditDevice<'_>, stop: &AtomicBool, sent: &AtomicU64) -> Result<()> {
         let (id, limits) = (&bandit.created().id, bandit.limits());
         let mut rng = user_client::os_rng()?;
         while !stop.load(Relaxed) {

@@ -1,17 +1,17 @@
 //! The bandits by id, and their answers. This folder knows no HTTP.
 
 mod clear;
-mod packed;
+mod encrypted;
 
 use crate::error::{Error, Kind};
 use crate::jobs::Updates;
 use crate::store::{self, Store};
 use clear::ClearBandit;
+pub use encrypted::{Audited, Audits};
+pub(crate) use encrypted::{EncryptedServed, Sender, Stages};
+use helba::DeepEngine;
 use helba::Engine;
-use helba::packed::PackedEngine;
 use host::{lock, os_rng};
-pub use packed::{Audited, Audits};
-pub(crate) use packed::{PackedServed, Sender, Stages};
 use policies::PolicyConfig;
 use protocol::BanditConfig;
 use rand::Rng;
@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use wire::{Manifest, PackedCreated, PolicyCreated, PublicBundle, ScoreKeys};
+use wire::{Created, Manifest, PolicyCreated, PublicBundle, ScoreKeys};
 
 /// A loaded bandit. Methods may wait for the disk, except [`Self::kind`], [`Self::encrypted`] and those that
 /// return limits.
 #[derive(Clone)]
 pub(crate) enum Bandit {
-    Encrypted(Arc<PackedServed>),
+    Encrypted(Arc<EncryptedServed>),
     Clear(Arc<ClearBandit>),
 }
 
@@ -45,7 +45,7 @@ impl Bandit {
     ///
     /// # Errors
     /// [`Error::NotEncrypted`].
-    pub(crate) fn encrypted(self, id: &str) -> Result<Arc<PackedServed>, Error> {
+    pub(crate) fn encrypted(self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         match self {
             Bandit::Encrypted(bandit) => Ok(bandit),
             Bandit::Clear(_) => Err(Error::NotEncrypted { id: id.to_string() }),
@@ -123,7 +123,7 @@ impl Reply {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Listed {
-    Encrypted(Box<PackedCreated>),
+    Encrypted(Box<Created>),
     Clear(PolicyCreated),
 }
 
@@ -135,24 +135,24 @@ pub(crate) enum Listed {
 /// a bandit are its result.
 pub fn audit(bundle: PublicBundle, folder: &Path, only: Option<&str>) -> Result<Audits, Error> {
     let _alone = store::lock(folder)?;
-    let (_, packed, _) = engines(bundle)?;
-    packed::audits(&folder.join("packed"), &packed, only)
+    let (_, encrypted, _) = engines(bundle)?;
+    encrypted::audits(&folder.join("encrypted"), &encrypted, only)
 }
 
 /// The engines of a bundle.
-fn engines(bundle: PublicBundle) -> Result<(Engine, PackedEngine, Manifest), Error> {
+fn engines(bundle: PublicBundle) -> Result<(DeepEngine, Engine, Manifest), Error> {
     let PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
-    let engine = Engine::new(params, public_key, key_id, manifest.shape, keys)?;
+    let engine = DeepEngine::new(params, public_key, key_id, manifest.shape, keys)?;
     let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
-    let packed = PackedEngine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
-    Ok((engine, packed, manifest))
+    let encrypted = Engine::new(engine.clone(), ring, params, public_key, key_id, keys, switch)?;
+    Ok((engine, encrypted, manifest))
 }
 
 /// The keys that encrypted bandits run on.
 pub(crate) struct Keys {
-    pub(crate) engine: Engine,
+    pub(crate) engine: DeepEngine,
     /// The parts that all bandits share.
-    packed: packed::Shared,
+    encrypted: encrypted::Shared,
     pub(crate) manifest: Manifest,
 }
 
@@ -214,28 +214,28 @@ impl Bandits {
         keep_log: bool,
         restored: bool,
     ) -> Result<Self, Error> {
-        let root = folder.join("packed");
+        let root = folder.join("encrypted");
         let keys = match bundle {
             Some(bundle) => {
-                let (engine, packed, manifest) = engines(bundle)?;
-                let (engine_of_all, root, updates) = (Arc::new(packed), root.clone(), Updates::new());
-                let packed = packed::Shared { engine: engine_of_all, root, updates, stages, keep_log };
-                Some(Arc::new(Keys { engine, packed, manifest }))
+                let (engine, encrypted, manifest) = engines(bundle)?;
+                let (engine_of_all, root, updates) = (Arc::new(encrypted), root.clone(), Updates::new());
+                let encrypted = encrypted::Shared { engine: engine_of_all, root, updates, stages, keep_log };
+                Some(Arc::new(Keys { engine, encrypted, manifest }))
             }
             None => None,
         };
         let (store, stored) = Store::open(folder, keys.as_ref().map(|keys| &keys.engine))?;
         let store = Arc::new(store);
         let mut entries = BTreeMap::new();
-        match keys.as_ref().map(|keys| &keys.packed) {
+        match keys.as_ref().map(|keys| &keys.encrypted) {
             Some(shared) => {
-                for (id, bandit) in packed::load(shared, restored)? {
+                for (id, bandit) in encrypted::load(shared, restored)? {
                     bandit.update_if_due();
                     entries.insert(id, Entry::Loaded(Bandit::Encrypted(bandit)));
                 }
             }
             None => {
-                let ids = packed::without_keys(&root)?;
+                let ids = encrypted::without_keys(&root)?;
                 entries.extend(ids.into_iter().map(|id| (id, Entry::KeysMissing)));
             }
         }
@@ -290,9 +290,9 @@ impl Bandits {
     /// # Errors
     /// [`Error::NoKeys`], [`Error::TooManyBandits`], those of the configuration and the disk.
     pub(crate) fn create_encrypted(&self, config: BanditConfig) -> Result<(String, Listed), Error> {
-        let shared = self.keys()?.packed.clone();
+        let shared = self.keys()?.encrypted.clone();
         self.insert(Kind::Encrypted, |id| {
-            Ok(Bandit::Encrypted(Arc::new(PackedServed::create(id, config, shared)?)))
+            Ok(Bandit::Encrypted(Arc::new(EncryptedServed::create(id, config, shared)?)))
         })
     }
 

@@ -28,7 +28,7 @@ mod raises;
 
 pub use problem::printable;
 
-use crate::bandits::{Bandit, Bandits, BodyLimit, PackedServed, Reply, Room, Stages};
+use crate::bandits::{Bandit, Bandits, BodyLimit, EncryptedServed, Reply, Room, Stages};
 use crate::error::Error;
 use crate::jobs::Admission;
 use access::Access;
@@ -168,7 +168,7 @@ impl AppState {
         self.encrypted(id).map_or(0, |bandit| bandit.senders_alone())
     }
 
-    fn encrypted(&self, id: &str) -> Result<Arc<PackedServed>, Error> {
+    fn encrypted(&self, id: &str) -> Result<Arc<EncryptedServed>, Error> {
         self.0.bandits.find(id)?.encrypted(id)
     }
 

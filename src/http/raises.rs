@@ -1,7 +1,7 @@
 //! `/v1/bandits/{id}/raises`: a holder of the key waits for tasks of an encrypted bandit and answers them.
 
 use super::{AppState, refuse};
-use crate::bandits::{PackedServed, Reply};
+use crate::bandits::{EncryptedServed, Reply};
 use crate::error::Error;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -19,7 +19,7 @@ pub(super) struct Wait {
     wait: u64,
 }
 
-fn encrypted(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<PackedServed>, Error> {
+fn encrypted(state: &AppState, id: &str, headers: &HeaderMap) -> Result<Arc<EncryptedServed>, Error> {
     state.find_for(id, headers)?.encrypted(id)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/state.redb      tables of states and rows of clear policies, see `tables`
-//! DIR/packed          encrypted bandits, see `bandits::packed`
+//! DIR/encrypted          encrypted bandits, see `bandits::encrypted`
 //! DIR/lock            locked by the process that uses the folder
 //! ```
 //! One transaction writes the state of a bandit and the changed rows of decisions and receipts. Its bytes do
@@ -21,7 +21,7 @@ pub(crate) use rows::{Edit, Numbered, Recent, StoredRow, encode};
 pub(crate) use tables::{Edits, Stored};
 
 use crate::error::Error;
-use helba::Engine;
+use helba::DeepEngine;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tables::Tables;
@@ -45,7 +45,7 @@ impl Store {
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateFormat`], [`Error::OtherKeys`], [`Error::FolderIsShared`], and
     /// those of the disk.
-    pub(crate) fn open(folder: &Path, engine: Option<&Engine>) -> Result<(Store, Vec<Stored>), Error> {
+    pub(crate) fn open(folder: &Path, engine: Option<&DeepEngine>) -> Result<(Store, Vec<Stored>), Error> {
         folder::prepare(folder)?;
         let lock = folder::lock(folder)?;
         let tables = Tables::open(folder)?;

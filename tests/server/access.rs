@@ -1,7 +1,7 @@
 //! Requests without a token, or with the token of other keys, change nothing.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use helba_server::Settings;
 use protocol::Answers;
 use wire::{AccessToken, PolicyCreated, Problem};
@@ -34,7 +34,7 @@ fn attack_strangers_change_no_encrypted_bandit() {
     // A user is asked to raise, and its evaluation waits.
     let asked = user.device.read(&ask(&user, &contexts).ok()).unwrap();
     let raises = user.device.raise(&asked.tasks, asked.ticket, &mut rng).unwrap();
-    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let config = serde_json::to_vec(&encrypted(Answers::Arm)).unwrap();
     let before = replay(server.folder.path(), user.id(), "snapshot");
 
     let other = other_keys().token();
@@ -77,9 +77,9 @@ fn attack_strangers_leave_room_for_encrypted_bandits() {
     }
     full(stranger.post("/bandits", policy));
     for _ in 0..2 {
-        device.create(&packed(Answers::Arm));
+        device.create(&encrypted(Answers::Arm));
     }
-    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let config = serde_json::to_vec(&encrypted(Answers::Arm)).unwrap();
     full(device.post("/bandits", &config));
 
     let operator = AccessToken::generate(&mut rng(8));
@@ -114,7 +114,7 @@ fn attack_strangers_change_no_policy_of_an_operator() {
         assert_eq!(ids(sender), [""; 0]);
     }
     // The operator's token admits to encrypted bandits too.
-    let encrypted = operator.create(&packed(Answers::Arm));
+    let encrypted = operator.create(&encrypted(Answers::Arm));
     assert_eq!(ids(&participant), [encrypted.id]);
     assert_eq!(ids(&operator).len(), 2);
     operator.post(&feedback, br#"{"reward": 1}"#).ok();

@@ -2,7 +2,7 @@
 
 use crate::clear::{create, decided, feedback, refused, view};
 use crate::fixture::{Device, InProcess, Program, files_below, keys, read_head};
-use crate::packed::{User, every_round, packed, random_rows, rng};
+use crate::users::{User, encrypted, every_round, random_rows, rng};
 use helba_server::{Connections, Settings};
 use protocol::Answers;
 use serde_json::json;
@@ -233,10 +233,10 @@ fn attack_state_is_unreadable_by_others() {
             set(&state.join("state.redb"), 0o644);
         }
         let server = Program::start(&state);
-        let created = server.device().create(&packed(Answers::Arm));
+        let created = server.device().create(&encrypted(Answers::Arm));
         server.kill();
-        assert_eq!((mode(&state), mode(&state.join("packed"))), (0o700, 0o700));
-        assert_eq!(mode(&state.join("packed").join(created.id)), 0o700);
+        assert_eq!((mode(&state), mode(&state.join("encrypted"))), (0o700, 0o700));
+        assert_eq!(mode(&state.join("encrypted").join(created.id)), 0o700);
         let files = files_below(&state);
         assert!(files.len() > 3 && files.iter().all(|file| mode(file) == 0o600), "{files:?}");
     }

@@ -2,7 +2,7 @@
 //! after a kill.
 
 use crate::fixture::*;
-use crate::packed::packed;
+use crate::users::encrypted;
 use bandit::distributed::{EliminationConfig, Model};
 use bandit::stochastic::Ucb1;
 use bandit::{Features, Policy};
@@ -146,13 +146,13 @@ fn every_policy_plays() {
 fn helba_is_the_default() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let config = packed(protocol::Answers::Arm);
+    let config = encrypted(protocol::Answers::Arm);
     let plain = device.create(&config);
     let mut request = serde_json::to_value(&config).unwrap();
     request["policy"] = "helba".into();
-    let named: wire::PackedCreated =
+    let named: wire::Created =
         serde_json::from_slice(&device.post("/bandits", request.to_string().as_bytes()).ok()).unwrap();
-    assert_eq!((plain.config, plain.packed), (named.config, named.packed));
+    assert_eq!((plain.config, plain.plan), (named.config, named.plan));
     refused(shuffled(&device, &named.id, &json!({})), 409, "takes_feedback", &named.id);
 }
 

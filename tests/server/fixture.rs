@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
-use wire::{AccessToken, PackedCreated, Problem, PublicBundle, SecretBundle};
+use wire::{AccessToken, Created, Problem, PublicBundle, SecretBundle};
 
 /// Features and arms of every bandit here.
 pub(crate) const D: usize = 2;
@@ -190,7 +190,7 @@ impl Device {
         answer(self.authorized(self.agent.delete(format!("{}{path}", self.base))).call().unwrap())
     }
 
-    pub(crate) fn create(&self, config: &BanditConfig) -> PackedCreated {
+    pub(crate) fn create(&self, config: &BanditConfig) -> Created {
         serde_json::from_slice(&self.post("/bandits", &serde_json::to_vec(config).unwrap()).ok()).unwrap()
     }
 

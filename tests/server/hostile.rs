@@ -1,15 +1,15 @@
 //! Bytes from outside: refused with the reason, nothing changed, memory bounded.
 
 use crate::fixture::*;
-use crate::packed::*;
-use crate::packed_hostile::{Setting, refused_as, setting};
-use crate::packed_trace::traced;
+use crate::misuse::{Setting, refused_as, setting};
+use crate::trace::traced;
+use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
 use protocol::Answers;
 use std::io::Write;
 use std::net::TcpStream;
-use wire::{DECISIONS_HEADER, PackedCreated, PackedFeedback, Raised, Raises};
+use wire::{Created, DECISIONS_HEADER, Raised, Raises, TracedFeedback};
 
 /// Ways to spoil a ciphertext frame of `level`, and the reason each must be refused with.
 fn spoiled(frame: &[u8], level: usize) -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -74,7 +74,7 @@ fn contexts_are_refused() {
         ckks_secret::encrypt(keys().small(), &plaintext, &mut s.rng).to_bytes(keys().small(), id)
     };
     let theirs = &other_keys().bundle;
-    let theirs = PackedCreated {
+    let theirs = Created {
         key_id: theirs.key_id.to_string(),
         scores_key_id: theirs.scores.key_id.to_string(),
         ..s.user.device.created().clone()
@@ -136,12 +136,12 @@ fn feedback_is_refused() {
     let before = replay(s.server.folder.path(), user.id(), "snapshot");
     let good = user.device.feedback(&rows[choice.arm], 0.5, None, &mut s.rng).unwrap();
     let limits = user.device.limits();
-    let read = PackedFeedback::read(&good, limits).unwrap();
-    let send = |feedback: PackedFeedback| user.send(&choice, &feedback.to_bytes());
+    let read = TracedFeedback::read(&good, limits).unwrap();
+    let send = |feedback: TracedFeedback| user.send(&choice, &feedback.to_bytes());
     refuses(&read.statistics, top, limits.statistics, |statistics| {
-        send(PackedFeedback { statistics, ..read.clone() })
+        send(TracedFeedback { statistics, ..read.clone() })
     });
-    refuses(&read.trace, top, limits.trace, |trace| send(PackedFeedback { trace, ..read.clone() }));
+    refuses(&read.trace, top, limits.trace, |trace| send(TracedFeedback { trace, ..read.clone() }));
     for (body, reason) in spoiled_messages(&good) {
         refused_as(user.send(&choice, &body), if reason == "too_large" { 413 } else { 400 }, reason);
     }
@@ -158,7 +158,7 @@ fn raises_are_refused() {
     let limits = *s.user.device.limits();
     let asked = s.asked();
     let (task, good) = s.raised(&asked);
-    let level = s.user.device.created().packed.alone_level;
+    let level = s.user.device.created().plan.alone_level;
     refuses(&good, level, limits.raised, |frame| {
         s.post_raises(asked.ticket, vec![(task, Raised::Scores(frame))])
     });
@@ -175,7 +175,7 @@ fn raises_are_refused() {
     let Setting { server, mut rng, .. } = s;
     let user = User::create_with(server.device(), &every_round(Answers::Scores));
     user.round(&History::default(), &mut rng);
-    let (limits, plan) = (user.device.limits(), &user.device.created().packed);
+    let (limits, plan) = (user.device.limits(), &user.device.created().plan);
     let post = |task, raised| {
         let body = Raises { ticket: None, raised: vec![(task, raised)] };
         user.http.post(&user.path("/raises"), &body.to_bytes())
@@ -270,7 +270,7 @@ fn unknown_names() {
 fn configurations_are_refused() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let good = serde_json::to_value(packed(Answers::Arm)).unwrap();
+    let good = serde_json::to_value(encrypted(Answers::Arm)).unwrap();
     let with = |pointer: &str, value: serde_json::Value| {
         let mut config = good.clone();
         *config.pointer_mut(pointer).unwrap() = value;
@@ -306,7 +306,7 @@ fn configurations_are_refused() {
     }
     refused_as(device.post("/bandits", &vec![b' '; 20_000]), 413, "too_large");
     assert_eq!(device.get("/bandits").ok(), b"[]");
-    assert!(!server.folder.path().join("packed").exists());
+    assert!(!server.folder.path().join("encrypted").exists());
 }
 
 /// Refused by its announced length, before it is sent; and cut off where no length is announced.
@@ -352,7 +352,7 @@ fn overload_is_answered() {
     let settings = Settings { max_in_flight: 1, max_waiting: 1, ..Settings::default() };
     let server = InProcess::start(settings);
     let user = User::create(server.device(), Answers::Scores);
-    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let config = serde_json::to_vec(&encrypted(Answers::Arm)).unwrap();
     let contexts = user.contexts(&mut rng(5));
     for (path, body) in [(user.path("/decisions"), contexts), ("/bandits".to_string(), config)] {
         let send = || (0..6).map(|_| user.http.post(&path, &body)).collect::<Vec<_>>();

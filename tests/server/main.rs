@@ -1,18 +1,18 @@
 //! The server from outside: bytes that are refused, state that survives, starts that fail with a sentence.
 
 mod access;
+mod again;
 mod attacks;
+mod audit;
 mod batches;
 mod clear;
+mod durable;
 mod fixture;
 mod hostile;
-mod packed;
-mod packed_again;
-mod packed_audit;
-mod packed_durable;
-mod packed_hostile;
-mod packed_rounds;
-mod packed_trace;
+mod misuse;
 #[cfg(target_os = "linux")]
 mod power_loss;
+mod rounds;
 mod start;
+mod trace;
+mod users;

@@ -1,7 +1,7 @@
 //! What a loss of power may take after the server has acknowledged a request: nothing.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use protocol::Answers;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

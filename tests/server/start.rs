@@ -1,7 +1,7 @@
 //! Starts that must fail: with a sentence that says what to do, and an exit code that is not 0.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use protocol::Answers;
 use tempfile::TempDir;
 
@@ -121,11 +121,14 @@ fn one_server_a_folder() {
 fn a_folder_belongs_to_its_keys() {
     let state = TempDir::new().unwrap();
     let server = Program::start(state.path());
-    let created = server.device().create(&packed(Answers::Arm));
+    let created = server.device().create(&encrypted(Answers::Arm));
     server.kill();
     let stored = || {
         let read = |path| (std::fs::read(&path).unwrap(), path);
-        files_below(&state.path().join("packed").join(&created.id)).into_iter().map(read).collect::<Vec<_>>()
+        files_below(&state.path().join("encrypted").join(&created.id))
+            .into_iter()
+            .map(read)
+            .collect::<Vec<_>>()
     };
     let before = stored();
     let message = refused(&other_keys().public_file(), state.path(), ANY);
@@ -154,7 +157,7 @@ fn keys_are_for_encrypted_bandits() {
         assert_eq!((problem.status, problem.reason.as_deref()), (409, Some("no_keys")));
         says(&problem.detail, &["--keys", "policies in the clear"]);
     };
-    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let config = serde_json::to_vec(&encrypted(Answers::Arm)).unwrap();
 
     let server = Program::start_without_keys(&state);
     server.device().post("/bandits", clear).ok();

@@ -125,7 +125,7 @@ impl Device {
     }
 
     /// Whether the device may ask again for a decision. If so, it is counted on disk before this
-    /// returns. [`crate::PackedDevice::decide`] asks by itself; this is for programs that speak HTTP
+    /// returns. [`crate::BanditDevice::decide`] asks by itself; this is for programs that speak HTTP
     /// themselves.
     ///
     /// # Errors

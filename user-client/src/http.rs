@@ -11,9 +11,9 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithoutBody;
 use ureq::{Agent, Body, RequestBuilder};
 use wire::{
-    AccessToken, AskAgain, ClearFeedback, Counted, DECISIONS_HEADER, DecideRequest, Decided, MAX_CLEAR_BYTES,
-    MAX_JSON_BYTES, Manifest, OCTET_STREAM, PackedCreated, PackedLimits, PackedView, PolicyCard,
-    PolicyCreated, PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
+    AccessToken, AskAgain, BanditView, ClearFeedback, Counted, Created, DECISIONS_HEADER, DecideRequest,
+    Decided, Limits, MAX_CLEAR_BYTES, MAX_JSON_BYTES, Manifest, OCTET_STREAM, PolicyCard, PolicyCreated,
+    PolicyView, Problem, SENDER_HEADER, SenderTag, ShuffledBatch,
 };
 
 /// The time that a server gets for an answer that it need not compute.
@@ -35,7 +35,7 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnyBandit {
     /// Of an encrypted bandit.
-    Packed(Box<PackedView>),
+    Encrypted(Box<BanditView>),
     /// Of a bandit with a clear policy.
     Clear(Box<PolicyView>),
 }
@@ -133,8 +133,8 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] if the keys do not fit the bandit; [`Error::BadAnswer`] if the server created one
     /// with another configuration; as [`Self::keys`].
-    pub fn create_packed(&self, config: &BanditConfig) -> Result<PackedCreated, Error> {
-        let created: PackedCreated = self.post("bandits", config)?;
+    pub fn create_encrypted(&self, config: &BanditConfig) -> Result<Created, Error> {
+        let created: Created = self.post("bandits", config)?;
         if created.config != *config {
             return Err(Error::BadAnswer("the bandit has another configuration than was asked for".into()));
         }
@@ -165,7 +165,7 @@ impl Client {
     /// The state of a bandit with a clear policy.
     ///
     /// # Errors
-    /// As [`Self::packed`].
+    /// As [`Self::encrypted`].
     pub fn policy(&self, id: &str) -> Result<PolicyView, Error> {
         self.json_up_to(MAX_CLEAR_BYTES, self.get(&format!("bandits/{}", checked(id)?)).call())
     }
@@ -173,7 +173,7 @@ impl Client {
     /// Asks a bandit with a clear policy for a decision. The server reads `contexts`.
     ///
     /// # Errors
-    /// As [`Self::packed`].
+    /// As [`Self::encrypted`].
     pub fn decide_clear(&self, id: &str, contexts: Option<Vec<Vec<f64>>>) -> Result<Decided, Error> {
         self.post(&format!("bandits/{}/decisions", checked(id)?), &DecideRequest { contexts })
     }
@@ -182,7 +182,7 @@ impl Client {
     /// once.
     ///
     /// # Errors
-    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if a later decision has replaced this one.
     pub fn feedback_clear(
         &self,
         id: &str,
@@ -195,7 +195,7 @@ impl Client {
     /// Intermediary side: delivers a batch. The same batch counts once.
     ///
     /// # Errors
-    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if the server waits for another exchange.
     pub fn shuffled(&self, id: &str, batch: &ShuffledBatch) -> Result<Counted, Error> {
         self.post(&format!("bandits/{}/shuffled", checked(id)?), batch)
     }
@@ -222,14 +222,14 @@ impl Client {
     /// The configuration and the state of a bandit of either kind.
     ///
     /// # Errors
-    /// As [`Self::packed`].
+    /// As [`Self::encrypted`].
     pub fn any_bandit(&self, id: &str) -> Result<AnyBandit, Error> {
         let request = self.get(&format!("bandits/{}", checked(id)?));
         let view: Value = self.json_up_to(MAX_CLEAR_BYTES, request.call())?;
         let read = if view["created"].get("policy").is_some() {
             serde_json::from_value(view).map(|view| AnyBandit::Clear(Box::new(view)))
         } else {
-            serde_json::from_value(view).map(|view| AnyBandit::Packed(Box::new(view)))
+            serde_json::from_value(view).map(|view| AnyBandit::Encrypted(Box::new(view)))
         };
         read.map_err(|e| Error::BadAnswer(e.to_string()))
     }
@@ -238,28 +238,28 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::BadId`]; as [`Self::keys`].
-    pub fn packed(&self, id: &str) -> Result<PackedView, Error> {
+    pub fn encrypted(&self, id: &str) -> Result<BanditView, Error> {
         self.json(self.get(&format!("bandits/{}", checked(id)?)).call())
     }
 
     /// Asks an encrypted bandit for a decision on the frame of `contexts`. Returns the reply, of at most the
-    /// length in `limits`, for [`crate::PackedDevice::read`].
+    /// length in `limits`, for [`crate::BanditDevice::read`].
     ///
     /// # Errors
-    /// As [`Self::packed`].
-    pub fn decide_packed(&self, id: &str, limits: &PackedLimits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
+    /// As [`Self::encrypted`].
+    pub fn decide_encrypted(&self, id: &str, limits: &Limits, contexts: &[u8]) -> Result<Vec<u8>, Error> {
         self.decide_several(id, limits, 1, contexts)
     }
 
-    /// As [`Self::decide_packed`], for contexts of several decisions
-    /// ([`crate::PackedDevice::contexts_of_several`]).
+    /// As [`Self::decide_encrypted`], for contexts of several decisions
+    /// ([`crate::BanditDevice::contexts_of_several`]).
     ///
     /// # Errors
-    /// As [`Self::packed`].
+    /// As [`Self::encrypted`].
     pub fn decide_several(
         &self,
         id: &str,
-        limits: &PackedLimits,
+        limits: &Limits,
         decisions: usize,
         contexts: &[u8],
     ) -> Result<Vec<u8>, Error> {
@@ -270,15 +270,15 @@ impl Client {
 
     /// Asks an encrypted bandit for another answer to `decision`, of which `answers` came before and the last
     /// one cannot be relied on. Waits until others have asked too, and returns the reply for
-    /// [`crate::PackedDevice::read`]. [`crate::PackedDevice::decide`] does this by itself, and counts how
+    /// [`crate::BanditDevice::read`]. [`crate::BanditDevice::decide`] does this by itself, and counts how
     /// often.
     ///
     /// # Errors
-    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if the evaluation is not repeated.
     pub fn ask_again(
         &self,
         id: &str,
-        limits: &PackedLimits,
+        limits: &Limits,
         decision: DecisionId,
         answers: u32,
     ) -> Result<Vec<u8>, Error> {
@@ -288,11 +288,11 @@ impl Client {
     }
 
     /// The tasks of an encrypted bandit that wait for a holder of the key, or `None` if there was none within
-    /// `wait` seconds, at most 30. The reply is for [`crate::PackedDevice::read`].
+    /// `wait` seconds, at most 30. The reply is for [`crate::BanditDevice::read`].
     ///
     /// # Errors
-    /// As [`Self::packed`].
-    pub fn raises(&self, id: &str, limits: &PackedLimits, wait: u64) -> Result<Option<Vec<u8>>, Error> {
+    /// As [`Self::encrypted`].
+    pub fn raises(&self, id: &str, limits: &Limits, wait: u64) -> Result<Option<Vec<u8>>, Error> {
         let request = self.get(&format!("bandits/{}/raises?wait={wait}", checked(id)?));
         // A server that is gone without a word must not hold the caller for as long as a decision may take.
         let limit = Duration::from_secs(wait) + TRANSFER;
@@ -303,21 +303,26 @@ impl Client {
         self.body(&mut response, limits.reply()).map(Some)
     }
 
-    /// Sends the answers of [`crate::PackedDevice::raise`]. Returns the reply for
-    /// [`crate::PackedDevice::read`], which has a decision if the answers came under a ticket.
+    /// Sends the answers of [`crate::BanditDevice::raise`]. Returns the reply for
+    /// [`crate::BanditDevice::read`], which has a decision if the answers came under a ticket.
     ///
     /// # Errors
-    /// As [`Self::packed`]; [`Error::Refused`] with status 409 if a task does not wait any more.
-    pub fn post_raises(&self, id: &str, limits: &PackedLimits, raises: &[u8]) -> Result<Vec<u8>, Error> {
+    /// As [`Self::encrypted`]; [`Error::Refused`] with status 409 if a task does not wait any more.
+    pub fn post_raises(&self, id: &str, limits: &Limits, raises: &[u8]) -> Result<Vec<u8>, Error> {
         let mut response = self.send(&format!("bandits/{}/raises", checked(id)?), raises)?;
         self.body(&mut response, limits.reply())
     }
 
-    /// Sends the feedback of [`crate::PackedDevice::feedback`]. The same feedback counts once.
+    /// Sends the feedback of [`crate::BanditDevice::feedback`]. The same feedback counts once.
     ///
     /// # Errors
-    /// As [`Self::packed`].
-    pub fn feedback_packed(&self, id: &str, decision: DecisionId, feedback: &[u8]) -> Result<Receipt, Error> {
+    /// As [`Self::encrypted`].
+    pub fn feedback_encrypted(
+        &self,
+        id: &str,
+        decision: DecisionId,
+        feedback: &[u8],
+    ) -> Result<Receipt, Error> {
         let path = format!("bandits/{}/decisions/{decision}/feedback", checked(id)?);
         self.json_of(MAX_JSON_BYTES, &mut self.send(&path, feedback)?)
     }

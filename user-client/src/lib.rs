@@ -4,24 +4,24 @@
 //! HTTP, and neither depends on the other. [`Raiser`] answers tasks for other devices. A server must not
 //! depend on this crate.
 //!
-//! One round, after [`Device::join`]: [`PackedDevice::play`] → play the arm → [`PackedDevice::feedback`] →
-//! [`Client::feedback_packed`].
+//! One round, after [`Device::join`]: [`BanditDevice::play`] → play the arm → [`BanditDevice::feedback`] →
+//! [`Client::feedback_encrypted`].
 
 mod answers;
+mod bandit;
 mod context;
 mod device;
 mod error;
 mod http;
-mod packed;
 mod pending;
 mod raiser;
 
 pub use answers::{AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_repeats};
+pub use bandit::{BanditDevice, Choice, MaskedTask, PlayedRound, ReadReply};
 pub use context::read_contexts;
 pub use device::{Device, Opening};
 pub use error::Error;
 pub use http::{AnyBandit, Client};
-pub use packed::{Choice, MaskedTask, PackedDevice, PackedRound, ReadReply};
 pub use pending::Pending;
 pub use raiser::{MOST_BANDITS, MOST_WAITING, Raiser, RaiserOptions, Stop};
 

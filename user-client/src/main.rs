@@ -51,7 +51,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 }
             };
             label(&config);
-            say!("{}", client.create_packed(&config)?.id);
+            say!("{}", client.create_encrypted(&config)?.id);
         }
         Command::Decide {
             server,
@@ -195,7 +195,7 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
     let rows = contexts.map(|path| read_contexts(open(path)?).with_context(|| path.display().to_string()));
     let decided = client.decide_clear(bandit, rows.transpose()?);
     if matches!(decided, Err(Error::Refused(_)))
-        && matches!(client.any_bandit(bandit), Ok(AnyBandit::Packed(_)))
+        && matches!(client.any_bandit(bandit), Ok(AnyBandit::Encrypted(_)))
     {
         bail!("bandit {bandit} is encrypted: give --secret FILE and --contexts FILE");
     }
@@ -204,7 +204,7 @@ fn decide_clear(client: &Client, bandit: &str, contexts: Option<&Path>) -> anyho
 
 fn status(client: &Client, bandit: &str) -> anyhow::Result<()> {
     match client.any_bandit(bandit)? {
-        AnyBandit::Packed(view) => print(&view.status),
+        AnyBandit::Encrypted(view) => print(&view.status),
         AnyBandit::Clear(view) => print(&view),
     }
 }

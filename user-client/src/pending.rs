@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use wire::{PackedCreated, TraceQuestion};
+use wire::{Created, TraceQuestion};
 
 /// A decision that waits for its reward, for programs that end in between. The file contains features in the
 /// clear, so that only its owner can read it.
@@ -15,7 +15,7 @@ pub struct Pending {
     /// The features of each arm.
     pub contexts: Vec<Vec<f64>>,
     /// The bandit.
-    pub created: PackedCreated,
+    pub created: Created,
     /// The decision.
     pub decision: DecisionId,
     /// The arm to play.

@@ -9,7 +9,7 @@ use host::say;
 use protocol::BanditConfig;
 use std::path::Path;
 use std::time::Instant;
-use user_client::{AnyBandit, Client, Device, PackedDevice, os_rng};
+use user_client::{AnyBandit, BanditDevice, Client, Device, os_rng};
 
 /// Reads a file of purchases.
 pub(crate) fn read(data: &Path) -> anyhow::Result<Purchases> {
@@ -37,7 +37,7 @@ pub(crate) fn run(
     }
     let created = match bandit {
         Some(id) => match client.any_bandit(id)? {
-            AnyBandit::Packed(view) => view.created,
+            AnyBandit::Encrypted(view) => view.created,
             AnyBandit::Clear(_) => {
                 bail!("bandit {id} has a clear policy, and this command plays encrypted ones")
             }
@@ -46,7 +46,7 @@ pub(crate) fn run(
             let mut config = BanditConfig::new(purchases.d(), purchases.brands().len());
             config.horizon = purchases.rounds().len() as u64;
             tuning.apply(&mut config);
-            client.create_packed(&config)?
+            client.create_encrypted(&config)?
         }
     };
     label(&created.config);
@@ -69,7 +69,7 @@ struct Spent {
 fn play(
     client: &Client,
     device: &Device,
-    bandit: &PackedDevice,
+    bandit: &BanditDevice,
     purchases: &Purchases,
     rounds: usize,
 ) -> anyhow::Result<()> {
@@ -90,7 +90,7 @@ fn play(
         let feedback = bandit.feedback(&rows[arm], f64::from(arm == *bought), question, &mut rng)?;
         note(device);
         lap(&mut spent.device);
-        client.feedback_packed(id, round.choice.id, &feedback)?;
+        client.feedback_encrypted(id, round.choice.id, &feedback)?;
         lap(&mut spent.feedback);
         bandit.answer_tasks(client, &mut round, &mut rng)?;
         lap(&mut spent.device);
@@ -114,7 +114,7 @@ fn play(
     }
     let (brand, share) = purchases.best_fixed();
     say!("always {}: {share:.3} of all purchases", purchases.brands()[brand]);
-    let status = client.packed(id)?.status;
+    let status = client.encrypted(id)?.status;
     say!(
         "{} feedbacks counted, {} batch updates, {} models refreshed",
         status.feedbacks,

@@ -4,8 +4,8 @@ use crate::{label, open, print};
 use anyhow::{Context, bail};
 use host::say;
 use std::path::Path;
-use user_client::{AnyBandit, Client, Device, PackedDevice, PackedRound, Pending, os_rng, read_contexts};
-use wire::PackedCreated;
+use user_client::{AnyBandit, BanditDevice, Client, Device, Pending, PlayedRound, os_rng, read_contexts};
+use wire::Created;
 
 /// Asks for a decision, keeps it in `pending`, and prints the arm. The file `pending` is created before the
 /// server is asked, because a decision whose reward cannot be returned is lost.
@@ -17,7 +17,7 @@ pub(crate) fn decide(
     pending: &Path,
 ) -> anyhow::Result<()> {
     let rows = read_contexts(open(contexts)?).with_context(|| contexts.display().to_string())?;
-    let AnyBandit::Packed(view) = client.any_bandit(id)? else {
+    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
         bail!("bandit {id} has a clear policy: ask without --secret")
     };
     label(&view.created.config);
@@ -39,10 +39,10 @@ pub(crate) fn decide(
 /// A decision, and what is kept of it until its reward is returned.
 fn ask(
     client: &Client,
-    device: &PackedDevice,
-    created: &PackedCreated,
+    device: &BanditDevice,
+    created: &Created,
     contexts: Vec<Vec<f64>>,
-) -> anyhow::Result<(PackedRound, Pending)> {
+) -> anyhow::Result<(PlayedRound, Pending)> {
     let round = device.decide(client, &contexts, &mut os_rng()?)?;
     let (decision, arm, question) = (round.choice.id, round.choice.arm, round.choice.question.clone());
     let (server, created) = (client.server().into(), created.clone());
@@ -50,7 +50,7 @@ fn ask(
 }
 
 /// Says how often the device asked again, and why it did not any more.
-fn note_repeats(device: &Device, round: &PackedRound) {
+fn note_repeats(device: &Device, round: &PlayedRound) {
     if round.repeats > 0 {
         eprintln!(
             "helba-client: asked {} times again for an answer that could not be relied on, each of which told the server a bit of a \
@@ -65,8 +65,8 @@ fn note_repeats(device: &Device, round: &PackedRound) {
 }
 
 /// Answers what the server asks besides, after the arm was printed.
-fn answer_tasks(client: &Client, packed: &PackedDevice, round: &mut PackedRound) -> anyhow::Result<()> {
-    if let Err(error) = packed.answer_tasks(client, round, &mut os_rng()?) {
+fn answer_tasks(client: &Client, bandit: &BanditDevice, round: &mut PlayedRound) -> anyhow::Result<()> {
+    if let Err(error) = bandit.answer_tasks(client, round, &mut os_rng()?) {
         eprintln!(
             "helba-client: a task was not answered, and the server gives it to another device: {error}"
         );
@@ -102,7 +102,7 @@ pub(crate) fn feedback(
     let (created, question) = (&pending.created, pending.question.as_ref());
     let body = device.join(created)?.feedback(features, reward, question, &mut os_rng()?)?;
     crate::note(device);
-    let receipt = client.feedback_packed(&created.id, pending.decision, &body)?;
+    let receipt = client.feedback_encrypted(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
 }

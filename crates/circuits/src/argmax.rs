@@ -14,8 +14,8 @@ use crate::error::{has_levels, in_range, power_of_two};
 use crate::{Comparison, Error, SlotAlgebra};
 
 /// Computes the one-hot vector of the largest score of each user: near 1 in the slot of the largest of K
-/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. Padded scores are -1/2. If the scores leave room for their
-/// noise, every slot of every step is in [-1, 1], including unused ones.
+/// scores in [-1/2, 1/2 - [`tie_bonus`]], and near 0 in the slots of the others. Padded scores are -1/2. If
+/// the scores leave room for their noise, every slot of every step is in [-1, 1], including unused ones.
 ///
 /// | step | result | levels |
 /// |---|---|---|

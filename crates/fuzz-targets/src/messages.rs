@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, de::DeserializeSeed};
 use std::sync::OnceLock;
 use wire::{
-    AskAgain, ClearFeedback, Counted, DecideRequest, Decided, PackedCreated, PackedFeedback, PackedLimits,
-    PackedReply, PackedView, PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag,
-    ShuffledBatch, SummedBatch,
+    AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided, Limits,
+    PolicyCard, PolicyCreated, PolicyView, Problem, Raises, SenderTag, ShuffledBatch, SummedBatch,
+    TracedFeedback,
 };
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
-fn limits() -> &'static PackedLimits {
-    static LIMITS: OnceLock<PackedLimits> = OnceLock::new();
+fn limits() -> &'static Limits {
+    static LIMITS: OnceLock<Limits> = OnceLock::new();
     LIMITS.get_or_init(|| {
         let [params, small] =
             [TOY_LOGN12_DEPTH21, TOY_LOGN11_SCORES].map(|spec| spec.validate().expect("a toy set"));
@@ -23,10 +23,10 @@ fn limits() -> &'static PackedLimits {
         config.linear.schedule = Schedule::TraceOrGrowth;
         let shape = Shape::for_problem(2, 2);
         let ring = ScoreRing::for_shape(shape, true).expect("a ring of scores");
-        let plan = config.packed_plan(&params, shape, ring).expect("it carries this");
+        let plan = config.plan(&params, shape, ring).expect("it carries this");
         let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
         let layout = ScoreLayout::new(&config, &plan, ring);
-        let limits = PackedLimits::new(&params, &small, &answers, &config, &plan, &layout);
+        let limits = Limits::new(&params, &small, &answers, &config, &plan, &layout);
         limits.expect("levels of these parameters")
     })
 }
@@ -39,9 +39,9 @@ pub(crate) fn device(input: &[u8]) {
             assert!(read(&written).as_ref() == Some(&written), "written messages are read as another");
         }
     }
-    check(input, |bytes| Some(PackedReply::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(DecideReply::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(Raises::read(bytes, limits()).ok()?.to_bytes()));
-    check(input, |bytes| Some(PackedFeedback::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(TracedFeedback::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
     if let Some(tag) = std::str::from_utf8(input).ok().and_then(|text| text.parse::<SenderTag>().ok()) {
         assert!(tag.to_string().as_bytes() == input);
@@ -64,8 +64,8 @@ pub(crate) fn json(input: &[u8]) {
     check::<PolicyCreated>(input);
     check::<PolicyView>(input);
     check::<Vec<PolicyCard>>(input);
-    check::<PackedCreated>(input);
-    check::<PackedView>(input);
+    check::<Created>(input);
+    check::<BanditView>(input);
     check::<Problem>(input);
     check::<BanditConfig>(input);
     for most in [0, 1, 10] {

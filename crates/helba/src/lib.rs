@@ -1,9 +1,22 @@
 //! The server side of HELBA: a bandit that learns from ciphertexts which it cannot decrypt.
 //!
-//! [`packed`] has decisions: scores of many users in a small ring, their evaluation at once, and the state
-//! machine of a bandit, without I/O. [`update`] computes inverse and estimate at the end of a batch, and
-//! [`refresh`] is the masked exchange that brings them back to a high level. Configuration, levels and slots
-//! are in `protocol`, which devices share.
+//! The scores of many users are computed in a small ring, packed, raised by a holder of the key, and
+//! evaluated at once. The state machine of a bandit is without I/O. Configuration, levels and slots are in
+//! `protocol`, which devices share.
+//!
+//! | step | file |
+//! |---|---|
+//! | contexts times model, packing, masks, the fold of all entries, answers | `engine` |
+//! | square root, comparison and argmax of all users | [`circuit`] |
+//! | feedback, batches and models | `state` |
+//! | inverse and estimate at the end of a batch | [`update`], with the operations of `deep` |
+//! | the masked exchange that brings a model back to a high level | [`refresh`] |
+//!
+//! The server learns nothing but how many users there are. The holder of the key who raises sees values under
+//! a mask that is uniform modulo q. A user sees its own arm. docs/threat-model.md has the arguments.
+//!
+//! Source: Algorithm 4 and section 5 of "Encrypted linear contextual bandit"; packing by Chen, Dai, Kim and
+//! Song 2021. Departure: contexts never enter the ring of the deep circuit.
 //!
 //! For servers. The crate `bandit` has algorithms in the clear, and `ckks` has ciphertext operations.
 //!
@@ -14,13 +27,18 @@
 //! | Σ xxᵀ of the batch | trace statistics |
 //! | c₁, c₂, β(t) | [`Scalars`] |
 
+pub mod circuit;
+mod deep;
 mod engine;
 mod error;
-pub mod packed;
 pub mod refresh;
+mod rounds;
 mod scalars;
+mod state;
 pub mod update;
 
-pub use engine::Engine;
+pub use deep::DeepEngine;
+pub use engine::{Engine, Evaluated, Masked};
 pub use error::Error;
 pub use scalars::Scalars;
+pub use state::{Applied, EncryptedBandit, Event, Task, TraceTest, Update};

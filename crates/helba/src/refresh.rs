@@ -1,5 +1,5 @@
-//! Step 4, the exchanges with a holder of the key in the deep ring: the masked refresh, and the trace question
-//! if the schedule asks it.
+//! Step 4, the exchanges with a holder of the key in the deep ring: the masked refresh, and the trace
+//! question if the schedule asks it.
 //!
 //! A refresh takes a model at level 2 and returns it at a high level. A trace question stays at level 0.
 //!

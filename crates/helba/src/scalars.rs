@@ -1,7 +1,8 @@
-//! The public scalars of a round, with which the index u + β·√(z + c₁) of an arm is computed, for u = ⟨ω, x⟩ and
-//! z = xᵀAx.
+//! The public scalars of a round, with which the index u + β·√(z + c₁) of an arm is computed, for u = ⟨ω, x⟩
+//! and z = xᵀAx.
 //!
-//! Source: Algorithm 4, step 2, section 4.2. Departure: the constant β/t, which all indices share, is omitted.
+//! Source: Algorithm 4, step 2, section 4.2. Departure: the constant β/t, which all indices share, is
+//! omitted.
 
 use circuits::argmax::tie_bonus;
 use protocol::BanditConfig;

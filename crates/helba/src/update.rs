@@ -56,7 +56,7 @@ mod tests {
             let params = ckks::LOGN15_LOGQP858_DEPTH21.validate().unwrap();
             let shape = Shape::for_problem(d, 2);
             let ring = ScoreRing::beside(params.spec(), shape).unwrap();
-            let steps = config.packed_plan(&params, shape, ring).unwrap().newton_steps;
+            let steps = config.plan(&params, shape, ring).unwrap().newton_steps;
             let design = DMatrix::identity(d, d) * lambda;
             Batches { config, inverse: DMatrix::identity(d, d) / lambda, design, residual: 0.0, steps }
         }

@@ -3,12 +3,12 @@
 use crate::Error;
 use crate::plan::MessageCost;
 use ckks::{Params, ciphertext_bytes, partial_ciphertext_bytes};
-use protocol::{BanditConfig, PackedPlan, ScoreLayout, ScoreRing};
+use protocol::{BanditConfig, Plan, ScoreLayout, ScoreRing};
 
 /// Bytes of the ciphertexts of every message, in the order of a round and then of a batch.
 pub(crate) fn messages(
     config: &BanditConfig,
-    plan: &PackedPlan,
+    plan: &Plan,
     params: &Params,
     small: &Params,
     answers: &Params,

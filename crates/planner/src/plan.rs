@@ -9,10 +9,10 @@ use circuits::Counts;
 use circuits::inverse::Newton;
 use ckks::{Gadget, KeyStorage, KeySwitchKey, Params, Security};
 use fault::OutOfRange;
-use helba::packed::circuit::PackedCircuit;
+use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{ANSWER_LEVEL, DecisionLevels, UpdateLevels, products_level};
-use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, PackedPlan, Shape};
+use protocol::{AnswerLayout, Automorphism, BanditConfig, KeyPlan, Plan, Shape};
 use rns::Kernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ pub fn plan(features: usize, arms: usize, rounds: u64, toy: bool) -> Result<Repo
         other => other,
     })?;
     let shape = Shape::for_problem(features, arms);
-    let levels = config.packed_plan(&params, shape, keys.scores)?;
+    let levels = config.plan(&params, shape, keys.scores)?;
     let small = keys.scores.params.validate()?;
     let circuits = Circuits::new(&config, &keys, shape, &levels, &small)?;
     let decision = DecisionLevels::new(&config, shape)?;
@@ -285,7 +285,7 @@ fn carried(
     let keys = KeyPlan::new(shape, toy)?;
     let params = keys.params.validate()?;
     let config = BanditConfig { horizon: rounds, ..BanditConfig::new(features, arms) };
-    config.packed_plan(&params, shape, keys.scores)?;
+    config.plan(&params, shape, keys.scores)?;
     Ok((keys, params, config))
 }
 
@@ -426,7 +426,7 @@ struct Circuits {
     moves: usize,
     /// The top level of the ring of scores.
     scores_top: usize,
-    levels: PackedPlan,
+    levels: Plan,
 }
 
 impl Circuits {
@@ -434,12 +434,12 @@ impl Circuits {
         config: &BanditConfig,
         keys: &KeyPlan,
         shape: Shape,
-        levels: &PackedPlan,
+        levels: &Plan,
         small: &Params,
     ) -> Result<Self, Error> {
         let slots = 1 << (keys.params.log_n - 1);
         // The number of operations does not depend on values, so that any scalars serve.
-        let circuit = PackedCircuit::new(config, Scalars::new(config, 1, 0), shape, slots)?;
+        let circuit = DecisionCircuit::new(config, Scalars::new(config, 1, 0), shape, slots)?;
         let counter = OperationCounter::new(slots)?;
         circuit.products(&counter, &counter.fresh(levels.scores_level)?)?;
         let evaluation = Circuit::of(&counter);
@@ -584,7 +584,7 @@ mod tests {
     fn circuits_of(d: usize, k: usize) -> Circuits {
         let (keys, params, config) = carried(d, k, 1000, false).unwrap();
         let shape = Shape::for_problem(d, k);
-        let levels = config.packed_plan(&params, shape, keys.scores).unwrap();
+        let levels = config.plan(&params, shape, keys.scores).unwrap();
         Circuits::new(&config, &keys, shape, &levels, &keys.scores.params.validate().unwrap()).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! The slots of the answers of packed decisions, in a ring as small as that of scores.
+//! The slots of the answers of encrypted decisions, in a ring as small as that of scores.
 //!
 //! The large ring has N/2 slots in r = N/N' segments of N'/2. After the products, the entry of arm a of user
 //! b is slot J = (a·B + b)·Ka of it ([`crate::ScoreLayout`]), and m = min(r, Ka) segments hold entries,

@@ -116,7 +116,7 @@ impl BanditConfig {
     /// [`Error::Config`] for values that the algorithm excludes, such as those of Proposition 7;
     /// [`Error::OutOfRange`]; [`Error::Shape`], [`Error::Depth`], [`Error::Slots`] for problems that do not
     /// fit these keys.
-    pub fn packed_plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<PackedPlan, Error> {
+    pub fn plan(&self, params: &Params, shape: Shape, ring: ScoreRing) -> Result<Plan, Error> {
         let batch = self.check(params, shape)?;
         if self.tests_trace() && self.answers == Answers::Scores {
             let got = format!("{:?}", self.linear.schedule);
@@ -127,10 +127,10 @@ impl BanditConfig {
         self.check_sizes()?;
         let top = params.max_level();
         let levels = DecisionLevels::new(self, shape)?;
-        let [alone_level, scores_level] = [1, 2].map(|users| levels.packed(users));
+        let [alone_level, scores_level] = [1, 2].map(|users| levels.of_users(users));
         self.check_depth(scores_level, top)?;
         let (steps, update) = self.update_levels(batch, shape, top)?;
-        Ok(PackedPlan {
+        Ok(Plan {
             alone_level,
             scores_level,
             statistics_level: update,
@@ -338,7 +338,7 @@ impl BanditConfig {
 
 /// The public levels and sizes of a bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PackedPlan {
+pub struct Plan {
     /// The level of raised scores of an evaluation with one user, which is the depth of what follows.
     pub alone_level: usize,
     /// The same with several users.
@@ -361,7 +361,7 @@ pub struct PackedPlan {
     pub design_scale: f64,
 }
 
-impl PackedPlan {
+impl Plan {
     /// The level of raised scores of an evaluation with `users` users.
     pub fn raise_level(&self, users: usize) -> usize {
         if users > 1 { self.scores_level } else { self.alone_level }

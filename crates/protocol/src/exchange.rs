@@ -15,16 +15,18 @@ use ckks::Params;
 /// noise, so that its answer does not depend on the noise of the ciphertext, which the server may know.
 pub const TRACE_FLOOD_BITS: u32 = 4;
 
-/// The bits b of the noise that the server adds to an answer, in the ring of answers. All slots of it are used,
-/// so that an entry has a standard deviation of 0.009 at N' = 2¹³, and of 0.013 and 0.018 at 2¹⁴ and 2¹⁵.
+/// The bits b of the noise that the server adds to an answer, in the ring of answers. All slots of it are
+/// used, so that an entry has a standard deviation of 0.009 at N' = 2¹³, and of 0.013 and 0.018 at 2¹⁴ and
+/// 2¹⁵.
 ///
-/// This noise lets arms be distinguished. It blurs what near ties reveal about the model, and hides nothing in a
-/// cryptographic sense.
+/// This noise lets arms be distinguished. It blurs what near ties reveal about the model, and hides nothing
+/// in a cryptographic sense.
 ///
 /// It is ± 2²⁰ units of a coefficient. The rounding of a mask leaves 0.3 units of its neighbours' values in a
 /// coefficient (root mean square, for values of 1), and that of the product half a unit at most: 0.8·N' units
-/// in all coefficients together. The distance of an answer from one without neighbours is therefore some 2⁻⁸ at
-/// N' = 2¹³ and 2⁻⁶ at 2¹⁵, but for the error of the evaluation in the user's own slots, which the noise blurs and does not hide.
+/// in all coefficients together. The distance of an answer from one without neighbours is therefore some 2⁻⁸
+/// at N' = 2¹³ and 2⁻⁶ at 2¹⁵, but for the error of the evaluation in the user's own slots, which the noise
+/// blurs and does not hide.
 pub const PACKED_FLOOD_BITS: u32 = 12;
 
 /// The bits b of the noise that the server adds to the scores of the open tier

@@ -1,6 +1,6 @@
-//! The exchanges of a packed bandit with a holder of the key: what both sides must compute alike.
+//! The exchanges of an encrypted bandit with a holder of the key: what both sides must compute alike.
 
-use crate::{BanditConfig, LOG_SCORE, PackedPlan, ScoreLayout, ScoreRing};
+use crate::{BanditConfig, LOG_SCORE, Plan, ScoreLayout, ScoreRing};
 use ckks::{Params, Raise, SlotsToCoefficients};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub enum TaskKind {
     Scores {
         /// The factor, above 0 and at most [`MOST_FACTOR`].
         factor: f64,
-        /// Whether the evaluation has one user, which takes a level less ([`PackedPlan::raise_level`]).
+        /// Whether the evaluation has one user, which takes a level less ([`Plan::raise_level`]).
         alone: bool,
     },
     /// Raise the sum of a batch ([`Exchanges::statistics`]).
@@ -46,7 +46,7 @@ impl Exchanges {
     /// [`ckks::Error`] for a plan of other parameters.
     pub fn new(
         config: &BanditConfig,
-        plan: &PackedPlan,
+        plan: &Plan,
         ring: ScoreRing,
         small: &Params,
         large: &Params,

@@ -107,7 +107,7 @@ impl KeyPlan {
         let holds = |set: &ParamsSpec| 1 << (set.log_n - 1);
         let fits = |set: &ParamsSpec| {
             let scores = ScoreRing::beside(set, shape).ok()?;
-            (slots <= holds(set) && levels.packed(2) <= set.depth).then_some((*set, scores))
+            (slots <= holds(set) && levels.of_users(2) <= set.depth).then_some((*set, scores))
         };
         let toys: &[ParamsSpec] = if toy { &TOYS } else { &[] };
         // The last set has enough levels for all numbers of arms, and rings of scores hold the numbers of all
@@ -149,8 +149,8 @@ fn sum_rotations(step: i64, count: usize) -> impl Iterator<Item = i64> {
     })
 }
 
-/// The rotations of a comparison of the users of a full vector: those that move scores to the rows and columns
-/// of the pairs, and those of the product over each row.
+/// The rotations of a comparison of the users of a full vector: those that move scores to the rows and
+/// columns of the pairs, and those of the product over each row.
 fn comparison_rotations(shape: Shape, slots: usize) -> impl Iterator<Item = i64> {
     let rows = sum_rotations(-1, shape.arm_slots);
     let columns = sum_rotations((slots / shape.arm_slots) as i64 - 1, shape.arm_slots);

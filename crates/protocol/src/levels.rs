@@ -54,7 +54,7 @@ impl DecisionLevels {
 
     /// The level of raised scores of an evaluation of `users` users: all steps, and those after
     /// [`products_level`].
-    pub fn packed(&self, users: usize) -> usize {
+    pub fn of_users(&self, users: usize) -> usize {
         self.square_root + self.comparison + self.row_product + products_level(users)
     }
 }

@@ -2,10 +2,11 @@
 //! ciphertext.
 //!
 //! Everything here follows from the public configuration and the parameter set by integer arithmetic and
-//! formulas on `f64`: [`BanditConfig::packed_plan`] gives the levels ([`PackedPlan`]), [`ScoreLayout`] the
-//! coefficients and slots, [`KeyPlan`] the parameter sets and the evaluation keys. A device computes the same values again and refuses a server
-//! whose values differ. There is no circuit, no key and no I/O in this crate: the `helba` crate holds the
-//! circuits, its tests compare their depth and rotations with what is stated here.
+//! formulas on `f64`: [`BanditConfig::plan`] gives the levels ([`Plan`]), [`ScoreLayout`] the
+//! coefficients and slots, [`KeyPlan`] the parameter sets and the evaluation keys. A device computes the same
+//! values again and refuses a server whose values differ. There is no circuit, no key and no I/O in this
+//! crate: the `helba` crate holds the circuits, its tests compare their depth and rotations with what is
+//! stated here.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! | V, g | design and moment, together *statistics* |
 //! | A_j, ω_j | inverse and estimate, together *model* |
 //! | Σ xxᵀ of the batch | *trace statistics* |
-//! | s | scaling of the statistics, [`PackedPlan::design_scale`] |
+//! | s | scaling of the statistics, [`Plan::design_scale`] |
 
 mod answers;
 mod config;
@@ -29,7 +30,7 @@ mod scores;
 mod shape;
 
 pub use answers::AnswerLayout;
-pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, PackedPlan};
+pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, Plan};
 pub use error::Error;
 pub use exchanges::{Exchanges, MOST_FACTOR, TaskKind};
 pub use ids::{DecisionId, QuestionId, Receipt, Status};

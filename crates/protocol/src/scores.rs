@@ -1,5 +1,5 @@
-//! The ring of scores, in which a packed bandit multiplies contexts and model before anything is raised to
-//! the ring of the deep circuit.
+//! The ring of scores, in which an encrypted bandit multiplies contexts and model before anything is raised
+//! to the ring of the deep circuit.
 //!
 //! N' is the least power of two that fits a shape ([`ScoreRing::beside`]), and at most N of the deep circuit.
 //! With N' coefficients, Ka arms, the gap g = N'/(2·Ka) and d features, an arm has the L = d(d + 3)/2 ≤ g
@@ -25,7 +25,7 @@
 //! A, so that scores are at most 1 in size ([`ScoreLayout::log_range`]).
 
 use crate::levels::products_level;
-use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, PackedPlan, Shape};
+use crate::{AnswerLayout, BanditConfig, Error, KeyPlan, Plan, Shape};
 use ckks::{ParamsSpec, Places, PrefixSpec, Security, Term};
 use num_complex::Complex64;
 
@@ -110,7 +110,7 @@ fn numbers(features: usize) -> usize {
     features * (features + 3) / 2
 }
 
-/// The coefficients and slots of one packed bandit.
+/// The coefficients and slots of one encrypted bandit.
 #[derive(Debug, Clone)]
 pub struct ScoreLayout {
     ring: ScoreRing,
@@ -131,7 +131,7 @@ pub struct ScoreLayout {
 
 impl ScoreLayout {
     /// The layout of a bandit with this configuration and plan.
-    pub fn new(config: &BanditConfig, plan: &PackedPlan, ring: ScoreRing) -> Self {
+    pub fn new(config: &BanditConfig, plan: &Plan, ring: ScoreRing) -> Self {
         let linear = &config.linear;
         let log = |value: f64| value.log2().ceil() as i32;
         let first_user = usize::from(config.tests_trace());
@@ -369,8 +369,8 @@ impl ScoreLayout {
         AnswerLayout::new(self.ring, self.shape, slots)
     }
 
-    /// The coefficients of a sum of feedbacks that become slots of the statistics: with slot 2k·D² + h·D² + i·D
-    /// + j written (k, h, i, j), x_i·x_k in (k, 1, i, j) and r·x_i in (k, 0, i, j), for every j.
+    /// The coefficients of a sum of feedbacks that become slots of the statistics: with slot 2k·D² + h·D² +
+    /// i·D + j written (k, h, i, j), x_i·x_k in (k, 1, i, j) and r·x_i in (k, 0, i, j), for every j.
     pub fn raised_statistics(&self, slots: usize) -> Places {
         let (dim, square) = (self.shape.dim, self.shape.square());
         let mut out = vec![[None; 2]; slots];
@@ -450,7 +450,7 @@ mod tests {
             config.unanswered = 1;
             let ring = ScoreRing::for_shape(shape, true).unwrap();
             let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
-            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            let plan = config.plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             let value = |i: usize| ((5 * i + 3) as f64).sin();
             let row = |first: usize| {
@@ -510,7 +510,7 @@ mod tests {
             let ring = ScoreRing::for_shape(shape, false).unwrap();
             let params = KeyPlan::new(shape, false).unwrap().params.validate().unwrap();
             let config = BanditConfig::new(d, k);
-            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            let plan = config.plan(&params, shape, ring).unwrap();
             let layout = ScoreLayout::new(&config, &plan, ring);
             assert_eq!(layout.most_decisions(), most, "{d} {k}");
             for log in 0..=most.ilog2() as usize {
@@ -566,7 +566,7 @@ mod tests {
             (config.linear.l, config.linear.lambda, config.linear.schedule) = (3.0, 9.0, schedule);
             let ring = ScoreRing::for_shape(shape, true).unwrap();
             let params = KeyPlan::new(shape, true).unwrap().params.validate().unwrap();
-            let plan = config.packed_plan(&params, shape, ring).unwrap();
+            let plan = config.plan(&params, shape, ring).unwrap();
             (ScoreLayout::new(&config, &plan, ring), plan.users)
         };
         let (traced, users) = layout(bandit::Schedule::TraceOrGrowth);

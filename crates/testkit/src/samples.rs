@@ -3,13 +3,12 @@
 use bandit::Schedule;
 use ckks::{KeyId, Params, ParamsSpec, PublicKey, TOY_LOGN11_SCORES, TOY_LOGN12_DEPTH21};
 use ckks_secret::SecretKey;
-use protocol::{BanditConfig, DecisionId, PackedPlan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
+use protocol::{BanditConfig, DecisionId, Plan, QuestionId, ScoreLayout, ScoreRing, Shape, TaskKind};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    AccessToken, AnswersManifest, BundleKind, BundleWriter, Manifest, PackedCreated, PackedDecision,
-    PackedFeedback, PackedLimits, PackedReply, RaiseTask, Raised, Raises, ScoresManifest, SecretBundle,
-    Ticket, TraceQuestion,
+    AccessToken, AnswersManifest, BundleKind, BundleWriter, Created, DecideReply, Decision, Limits, Manifest,
+    RaiseTask, Raised, Raises, ScoresManifest, SecretBundle, Ticket, TraceQuestion, TracedFeedback,
 };
 
 /// A bandit of 2 features and 2 arms under toy keys, with the trace condition, so that its messages have all
@@ -17,35 +16,35 @@ use wire::{
 ///
 /// # Panics
 /// Never: the keys carry the problem.
-pub fn created() -> PackedCreated {
+pub fn created() -> Created {
     let mut config = BanditConfig::new(2, 2);
     config.linear.schedule = Schedule::TraceOrGrowth;
     let (ring, params, small) = rings();
-    let plan = config.packed_plan(&params, shape(), ring).expect("a plan of these rings");
+    let plan = config.plan(&params, shape(), ring).expect("a plan of these rings");
     let [id, small_id] = [1, 2].map(|byte| KeyId([byte; 16]));
-    PackedCreated::new("bandit".into(), config, plan, (&params, id), (&small, small_id))
+    Created::new("bandit".into(), config, plan, (&params, id), (&small, small_id))
 }
 
 /// The limits of messages of [`created`] with another plan.
 ///
 /// # Errors
-/// As [`PackedLimits::new`].
+/// As [`Limits::new`].
 ///
 /// # Panics
 /// Never: the rings are valid.
-pub fn limits_of(plan: &PackedPlan) -> Result<PackedLimits, wire::Error> {
+pub fn limits_of(plan: &Plan) -> Result<Limits, wire::Error> {
     let (config, (ring, params, small)) = (created().config, rings());
     let answers = ring.answers(params.spec()).validate().expect("a prefix of the set");
     let layout = ScoreLayout::new(&config, plan, ring);
-    PackedLimits::new(&params, &small, &answers, &config, plan, &layout)
+    Limits::new(&params, &small, &answers, &config, plan, &layout)
 }
 
 /// The limits of messages of [`created`].
 ///
 /// # Panics
 /// Never: the plan is one of these rings.
-pub fn limits() -> PackedLimits {
-    limits_of(&created().packed).expect("levels of these rings")
+pub fn limits() -> Limits {
+    limits_of(&created().plan).expect("levels of these rings")
 }
 
 fn shape() -> Shape {
@@ -63,8 +62,8 @@ fn rings() -> (ScoreRing, Params, Params) {
 pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 
 /// A reply with all parts. The parts are no ciphertexts.
-pub fn reply() -> PackedReply {
-    let decision = PackedDecision {
+pub fn reply() -> DecideReply {
+    let decision = Decision {
         id: DecisionId([1; 16]),
         others: vec![DecisionId([2; 16]), DecisionId([3; 16])],
         round: 3,
@@ -75,7 +74,7 @@ pub fn reply() -> PackedReply {
         question: Some(TraceQuestion { id: QUESTION, frame: vec![2; 40] }),
     };
     let task = |id, kind| RaiseTask { id, kind, masked: vec![id as u8; 30] };
-    PackedReply {
+    DecideReply {
         decision: Some(decision),
         ticket: Some(Ticket([4; 16])),
         tasks: vec![task(8, TaskKind::Scores { factor: 0.5, alone: true }), task(9, TaskKind::Model)],
@@ -89,8 +88,8 @@ pub fn raises() -> Raises {
 }
 
 /// A feedback with all parts. The parts are no ciphertexts.
-pub fn feedback() -> PackedFeedback {
-    PackedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
+pub fn feedback() -> TracedFeedback {
+    TracedFeedback { statistics: vec![1; 50], trace: vec![2; 40], answer: Some((QUESTION, true)) }
 }
 
 /// The bytes of a public and a secret bundle of toy keys. The public one has the public keys of both rings

@@ -27,9 +27,9 @@ pub(crate) const fn overhead(blobs: usize) -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "u8", try_from = "u8")]
 pub(crate) enum Kind {
-    PackedReply = 2,
+    DecideReply = 2,
     Raises = 3,
-    PackedFeedback = 4,
+    TracedFeedback = 4,
     AskAgain = 5,
 }
 
@@ -43,7 +43,7 @@ impl TryFrom<u8> for Kind {
     type Error = &'static str;
 
     fn try_from(number: u8) -> Result<Self, Self::Error> {
-        let kinds = [Kind::PackedReply, Kind::Raises, Kind::PackedFeedback, Kind::AskAgain];
+        let kinds = [Kind::DecideReply, Kind::Raises, Kind::TracedFeedback, Kind::AskAgain];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }
 }

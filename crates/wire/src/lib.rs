@@ -4,15 +4,15 @@
 //! checks. No type of this crate is a secret key: a [`SecretBundle`] contains the frame of one, which
 //! `ckks-secret` reads.
 //!
-//! Readers check every length against [`PackedLimits`] before they allocate memory, and refuse bytes after
+//! Readers check every length against [`Limits`] before they allocate memory, and refuse bytes after
 //! the last part.
 
 mod bundle;
 mod clear;
+mod encrypted;
 mod error;
 mod frame;
 mod json;
-mod packed;
 mod problem;
 mod public;
 mod secret;
@@ -26,13 +26,13 @@ pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, MAX_CLEAR_BYTES, PolicyCard, PolicyCreated,
     PolicyView, Privacy, ShuffledBatch, Spent, SummedBatch,
 };
+pub use encrypted::{
+    AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, Limits, RaiseTask, Raised,
+    Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion, TracedFeedback,
+};
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};
 pub use json::{MAX_JSON_BYTES, OCTET_STREAM};
-pub use packed::{
-    AskAgain, DECISIONS_HEADER, PackedCreated, PackedDecision, PackedFeedback, PackedLimits, PackedReply,
-    PackedView, RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, Ticket, TraceQuestion,
-};
 pub use problem::{PROBLEM_JSON, Problem, ProblemType};
 pub use public::{PublicBundle, ScoreKeys};
 pub use secret::{ScoreSecret, SecretBundle};

@@ -124,7 +124,7 @@ problem_types! {
     TooFew 409 "too_few" "The batch has fewer users than its noise is sized for."
     NotBegun 409 "not_begun" "The exchange has not begun."
     OtherTask 409 "told_otherwise" "The user answers another task than the shuffler collects."
-    NotPacked 409 "not_packed" "The bandit has a clear policy, and nothing of it is raised."
+    NotEncrypted 409 "not_encrypted" "The bandit has a clear policy, and nothing of it is raised."
     TaskOver 409 "task_over" "The task was answered before, or its evaluation has ended."
     NotKept 409 "not_kept" "The evaluation of the decision is not kept, or no longer."
     AskedAgain 409 "asked_again" "The user has asked again for this answer before."

@@ -57,7 +57,7 @@ fn bundles_are_read_as_they_were_written() {
     switching_works(&scores, &deep, &secret);
     packing_works(&scores, &secret);
 
-    let engine = helba::Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+    let engine = helba::DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
     assert_eq!((engine.key_id(), engine.shape()), (id, request().shape));
 }
 

@@ -9,8 +9,8 @@ mod stop;
 
 pub use stop::Stop;
 
-use crate::packed::has_ended;
-use crate::{Client, Device, Error, MaskedTask, PackedDevice};
+use crate::bandit::has_ended;
+use crate::{BanditDevice, Client, Device, Error, MaskedTask};
 use backoff::Backoff;
 use protocol::TaskKind;
 use rand::SeedableRng;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::PackedCreated;
+use wire::Created;
 
 /// The most bandits of a raiser.
 pub const MOST_BANDITS: usize = 64;
@@ -126,17 +126,17 @@ impl Raiser {
     }
 
     /// The bandits to serve.
-    fn find(&self) -> Result<Vec<PackedCreated>, Error> {
+    fn find(&self) -> Result<Vec<Created>, Error> {
         let shared = &self.shared;
         if self.options.bandits.is_empty() {
             let listed = shared.client.bandits()?;
-            let packed = listed.into_iter().filter(|bandit| bandit["packed"].is_object());
+            let bandit = listed.into_iter().filter(|bandit| bandit["plan"].is_object());
             let read = |bandit| serde_json::from_value(bandit).map_err(|e| Error::BadAnswer(e.to_string()));
-            return packed.map(read).collect();
+            return bandit.map(read).collect();
         }
         let mut found = Vec::new();
         for id in &self.options.bandits {
-            match shared.client.packed(id) {
+            match shared.client.encrypted(id) {
                 Ok(view) => found.push(view.created),
                 Err(error) if is_temporary(&error) => return Err(error),
                 // It may be created later.
@@ -148,7 +148,7 @@ impl Raiser {
 
     /// Starts a thread for each bandit without one. A thread has ended if its bandit was deleted, or does not
     /// fit the keys, or if the server refused a request.
-    fn serve(&mut self, found: Vec<PackedCreated>) {
+    fn serve(&mut self, found: Vec<Created>) {
         let shared = &self.shared;
         self.threads.retain(|_, thread| !thread.is_finished());
         let known =
@@ -173,23 +173,23 @@ impl Raiser {
 
 impl Shared {
     /// Answers the tasks of a bandit until the raiser is stopped, or the server refuses a request.
-    fn serve(&self, bandit: &PackedCreated, waiting: usize) {
-        let packed = match self.device.join(bandit) {
-            Ok(packed) => packed,
+    fn serve(&self, bandit: &Created, waiting: usize) {
+        let bandit = match self.device.join(bandit) {
+            Ok(bandit) => bandit,
             Err(error) => return self.fault(&bandit.id, &error),
         };
         std::thread::scope(|scope| {
             for _ in 0..waiting.clamp(1, MOST_WAITING) {
-                scope.spawn(|| self.answer_tasks(&packed));
+                scope.spawn(|| self.answer_tasks(&bandit));
             }
         });
     }
 
-    fn answer_tasks(&self, packed: &PackedDevice) {
-        let (id, mut rng) = (&packed.created().id, self.fork_rng());
+    fn answer_tasks(&self, bandit: &BanditDevice) {
+        let (id, mut rng) = (&bandit.created().id, self.fork_rng());
         let mut backoff = Backoff::default();
         while !self.stop.is_stopped() {
-            match self.answer_next(packed, &mut rng) {
+            match self.answer_next(bandit, &mut rng) {
                 Ok(()) => {
                     backoff = Backoff::default();
                     self.works(id);
@@ -208,20 +208,20 @@ impl Shared {
     }
 
     /// Waits for tasks and answers them, each in a request of its own, so that the first is not delayed.
-    fn answer_next(&self, packed: &PackedDevice, rng: &mut ChaCha20Rng) -> Result<(), Error> {
-        let (id, limits, asked) = (&packed.created().id, packed.limits(), Instant::now());
+    fn answer_next(&self, bandit: &BanditDevice, rng: &mut ChaCha20Rng) -> Result<(), Error> {
+        let (id, limits, asked) = (&bandit.created().id, bandit.limits(), Instant::now());
         let Some(reply) = self.client.raises(id, limits, WAIT)? else {
             self.stop.wait(LEAST_WAIT.saturating_sub(asked.elapsed()));
             return Ok(());
         };
         let Some(_busy) = self.stop.begin() else { return Ok(()) };
-        let tasks = packed.read(&reply)?.tasks;
+        let tasks = bandit.read(&reply)?.tasks;
         if tasks.is_empty() {
             return Err(Error::BadAnswer("it has no task".into()));
         }
         let mut answer = |task: &MaskedTask| -> Result<(), Error> {
             let began = Instant::now();
-            let answer = packed.raise(std::slice::from_ref(task), None, rng)?;
+            let answer = bandit.raise(std::slice::from_ref(task), None, rng)?;
             let computed = began.elapsed().as_millis();
             self.client.post_raises(id, limits, &answer)?;
             let (kind, sent) = (name(task.kind()), began.elapsed().as_millis());

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use testkit::samples;
 use user_client::{AnyBandit, Client, Error, Pending};
-use wire::PackedView;
+use wire::BanditView;
 
 /// A server that gives one answer to one request; returns its address.
 fn one_answer(status: &str, kind: &str, body: Vec<u8>) -> String {
@@ -128,15 +128,15 @@ fn answers_become_values() {
     let (created, limits) = (samples::created(), samples::limits());
     let json = serde_json::to_vec(&created).unwrap();
     let client = Client::new(&one_answer("201 Created", "application/json", json)).unwrap();
-    assert_eq!(client.create_packed(&created.config).unwrap(), created);
+    assert_eq!(client.create_encrypted(&created.config).unwrap(), created);
 
     let client = Client::new(&one_answer("200 OK", wire::OCTET_STREAM, vec![1, 2, 3])).unwrap();
-    assert_eq!(client.decide_packed(&created.id, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
+    assert_eq!(client.decide_encrypted(&created.id, &limits, &[0; 10]).unwrap(), [1, 2, 3]);
 
     let receipt = protocol::Receipt { decision: "00".into(), feedbacks: 1, batches: 0 };
     let json = serde_json::to_vec(&receipt).unwrap();
     let client = Client::new(&one_answer("200 OK", "application/json", json)).unwrap();
-    assert_eq!(client.feedback_packed(&created.id, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);
+    assert_eq!(client.feedback_encrypted(&created.id, DecisionId([0; 16]), &[0; 10]).unwrap(), receipt);
 
     let status = protocol::Status {
         round: 1,
@@ -148,12 +148,12 @@ fn answers_become_values() {
         refresh_due: false,
         pending_decisions: 6,
     };
-    let view = PackedView { created, status };
+    let view = BanditView { created, status };
     let client = || {
         Client::new(&one_answer("200 OK", "application/json", serde_json::to_vec(&view).unwrap())).unwrap()
     };
-    assert_eq!(client().packed("b").unwrap(), view);
-    assert_eq!(client().any_bandit("b").unwrap(), AnyBandit::Packed(Box::new(view.clone())));
+    assert_eq!(client().encrypted("b").unwrap(), view);
+    assert_eq!(client().any_bandit("b").unwrap(), AnyBandit::Encrypted(Box::new(view.clone())));
 }
 
 #[test]
@@ -161,13 +161,13 @@ fn problems_become_errors() {
     let problem = wire::Problem::new(404, "Not Found", "no bandit x").with_reason("unknown_bandit");
     let json = serde_json::to_vec(&problem).unwrap();
     let client = Client::new(&one_answer("404 Not Found", wire::PROBLEM_JSON, json)).unwrap();
-    match client.packed("x") {
+    match client.encrypted("x") {
         Err(Error::Refused(got)) => assert_eq!(got, problem),
         other => panic!("{other:?}"),
     }
     for (status, body) in [("502 Bad Gateway", "<html>"), ("307 Temporary Redirect", ""), ("500 Oh", "{}")] {
         let client = Client::new(&one_answer(status, "text/html", body.into())).unwrap();
-        match client.create_packed(&samples::created().config) {
+        match client.create_encrypted(&samples::created().config) {
             Err(Error::Refused(p)) => assert!(status.starts_with(&p.status.to_string()), "{p:?}"),
             other => panic!("{status}: {other:?}"),
         }
@@ -179,8 +179,8 @@ fn answers_that_make_no_sense_are_refused() {
     let bad = |r: Result<(), Error>| assert!(matches!(r, Err(Error::BadAnswer(_))), "{r:?}");
     let client = |body: Vec<u8>| Client::new(&one_answer("200 OK", "application/json", body)).unwrap();
     bad(client(b"{}".to_vec()).keys().map(drop));
-    bad(client(b"\xff".to_vec()).packed("b").map(drop));
-    bad(client(vec![b' '; wire::MAX_JSON_BYTES + 1]).packed("b").map(drop));
+    bad(client(b"\xff".to_vec()).encrypted("b").map(drop));
+    bad(client(vec![b' '; wire::MAX_JSON_BYTES + 1]).encrypted("b").map(drop));
     bad(client(br#"{"created": {}}"#.to_vec()).any_bandit("b").map(drop));
 }
 
@@ -192,9 +192,9 @@ fn requests_that_cannot_be_are_not_sent() {
     // Nobody listens on a port that was just given back.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = Client::new(&format!("http://{free}/")).unwrap();
-    assert!(matches!(client.packed("b"), Err(Error::Unreachable { .. })));
+    assert!(matches!(client.encrypted("b"), Err(Error::Unreachable { .. })));
     for id in ["", "../keys", "a/b", "a b", "ä", &"x".repeat(65)] {
-        assert!(matches!(client.packed(id), Err(Error::BadId)), "{id}");
+        assert!(matches!(client.encrypted(id), Err(Error::BadId)), "{id}");
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! All files are one program: a program for each would link the whole crate again.
 
+mod bandit;
 mod device;
 mod http;
-mod packed;
 mod raiser;
 mod server;
 mod tool;

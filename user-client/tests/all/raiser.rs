@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use user_client::{Client, Device, Error, PackedDevice, Raiser, RaiserOptions, Stop};
+use user_client::{BanditDevice, Client, Device, Error, Raiser, RaiserOptions, Stop};
 
 /// A raiser in a thread, with its log.
 struct Running {
@@ -56,7 +56,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Plays `rounds` rounds, and returns the bytes that raises took.
-fn play(device: &PackedDevice, client: &Client, rounds: u64, seed: u64) -> usize {
+fn play(device: &BanditDevice, client: &Client, rounds: u64, seed: u64) -> usize {
     let (mut raises, mut rng) = (0, rng(seed));
     for t in 0..rounds {
         let rows = vec![vec![0.6, 0.1 * (t % 7) as f64, 0.0, 0.1], vec![-0.2, 0.7, 0.2, 0.0]];
@@ -64,7 +64,7 @@ fn play(device: &PackedDevice, client: &Client, rounds: u64, seed: u64) -> usize
         assert!(round.choice.reliable, "{:?}", round.choice.values);
         let feedback = device.feedback(&rows[round.choice.arm], 0.5, None, &mut rng).unwrap();
         let id = &device.created().id;
-        let receipt = client.feedback_packed(id, round.choice.id, &feedback).unwrap();
+        let receipt = client.feedback_encrypted(id, round.choice.id, &feedback).unwrap();
         assert_eq!(receipt.decision, round.choice.id.to_string());
         raises += round.sent.saturating_sub(device.limits().contexts);
     }
@@ -99,7 +99,7 @@ fn a_raiser_answers_for_devices() {
             .collect();
         devices.into_iter().map(|device| device.join().unwrap()).sum()
     });
-    let view = || client.packed(&created.id).unwrap();
+    let view = || client.encrypted(&created.id).unwrap();
     eventually("a model", || view().status.refreshes > 0);
     for line in ["sum raised", "model encrypted anew"] {
         raiser.expect(line);

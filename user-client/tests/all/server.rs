@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 use user_client::{Client, Device};
-use wire::{PackedCreated, PublicBundle};
+use wire::{Created, PublicBundle};
 
 /// Features and arms of all bandits: those of purchases of two brands with one kind of column.
 const FEATURES: usize = 4;
@@ -73,10 +73,10 @@ impl Server {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn create(&self, answers: Answers) -> PackedCreated {
+    pub(crate) fn create(&self, answers: Answers) -> Created {
         let open_model = answers == Answers::Scores;
         let base = BanditConfig::new(FEATURES, ARMS);
         let config = BanditConfig { answers, open_model, ..base };
-        self.client().create_packed(&config).unwrap()
+        self.client().create_encrypted(&config).unwrap()
     }
 }

@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_sum::{BatchId, Sum, encrypted};
 use testkit::samples;
-use wire::{AccessToken, AskAgain, PackedFeedback, PackedReply, SenderTag};
+use wire::{AccessToken, AskAgain, DecideReply, SenderTag, TracedFeedback};
 
 /// The inputs of the target `name`.
 pub(crate) fn seeds(name: &str) -> Vec<Vec<u8>> {
@@ -104,10 +104,10 @@ fn access_tokens() -> Vec<Vec<u8>> {
 }
 
 fn device_messages() -> Vec<Vec<u8>> {
-    let unanswered = PackedFeedback { answer: None, ..samples::feedback() };
+    let unanswered = TracedFeedback { answer: None, ..samples::feedback() };
     vec![
         samples::reply().to_bytes(),
-        PackedReply::default().to_bytes(),
+        DecideReply::default().to_bytes(),
         samples::raises().to_bytes(),
         samples::feedback().to_bytes(),
         unanswered.to_bytes(),

@@ -4,9 +4,9 @@
 use circuits::{Clear, Complex64, Encrypted, SlotAlgebra};
 use ckks::{Ciphertext, EvaluationKeys, Evaluator, Fold, Plaintext, RingSwitch};
 use ckks_secret::SecretKey;
-use helba::packed::PackedEngine;
-use helba::packed::circuit::PackedCircuit;
-use helba::{Engine, Error, Scalars};
+use helba::Engine;
+use helba::circuit::DecisionCircuit;
+use helba::{DeepEngine, Error, Scalars};
 use protocol::exchange::PACKED_FLOOD_BITS;
 use protocol::levels::{DecisionLevels, products_level};
 use protocol::{AnswerLayout, BanditConfig, KeyPlan, Shape};
@@ -15,7 +15,7 @@ use rand_chacha::ChaCha20Rng;
 
 /// An engine without the keys of the deep circuit, whose products are made in the clear.
 struct World {
-    engine: PackedEngine,
+    engine: Engine,
     switch: RingSwitch,
     large: SecretKey,
     answers: SecretKey,
@@ -36,9 +36,9 @@ impl World {
         let (id, id_of_scores) = (public.id(&params), public_scores.id(&small));
         let switch = testkit::ring_switch(&large, &scores, &plan.answers, &mut rng);
         let layout = AnswerLayout::new(ring, shape, params.max_slots());
-        let deep = Engine::new(params, public, id, shape, EvaluationKeys::default()).unwrap();
+        let deep = DeepEngine::new(params, public, id, shape, EvaluationKeys::default()).unwrap();
         let (keys, own) = (EvaluationKeys::default(), switch.clone());
-        let engine = PackedEngine::new(deep, ring, small, public_scores, id_of_scores, keys, own).unwrap();
+        let engine = Engine::new(deep, ring, small, public_scores, id_of_scores, keys, own).unwrap();
         let answers = scores.under(engine.answer_params());
         World { engine, switch, large, answers, layout, shape, rng }
     }
@@ -48,7 +48,7 @@ impl World {
         let config = BanditConfig::new(d, k);
         let slots = self.large.params().max_slots();
         let scalars = Scalars::new(&config, 31, 30);
-        let circuit = PackedCircuit::new(&config, scalars, self.shape, slots).unwrap();
+        let circuit = DecisionCircuit::new(&config, scalars, self.shape, slots).unwrap();
         let mut raised = vec![Complex64::ZERO; slots];
         for user in 0..self.layout.users() {
             for arm in 0..k {
@@ -57,7 +57,7 @@ impl World {
             }
         }
         let alg = Clear::new(slots).unwrap();
-        let levels = DecisionLevels::new(&config, self.shape).unwrap().packed(2);
+        let levels = DecisionLevels::new(&config, self.shape).unwrap().of_users(2);
         circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
     }
 

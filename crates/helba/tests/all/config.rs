@@ -4,16 +4,16 @@ use bandit::{LinearConfig, Schedule, Width};
 use circuits::inverse::Newton;
 use circuits::{Clear, Complex64, SlotAlgebra};
 use fault::OutOfRange;
-use helba::packed::circuit::PackedCircuit;
+use helba::circuit::DecisionCircuit;
 use helba::{Scalars, update};
 use protocol::levels::{UpdateLevels, products_level};
-use protocol::{Answers, Automorphism, BanditConfig, Error, KeyPlan, PackedPlan, Shape};
+use protocol::{Answers, Automorphism, BanditConfig, Error, KeyPlan, Plan, Shape};
 use std::collections::BTreeMap;
 
-fn plan(config: &BanditConfig) -> Result<PackedPlan, Error> {
+fn plan(config: &BanditConfig) -> Result<Plan, Error> {
     let shape = Shape::for_problem(config.linear.d, config.linear.k);
     let keys = KeyPlan::new(shape, false)?;
-    config.packed_plan(&keys.params.validate().unwrap(), shape, keys.scores)
+    config.plan(&keys.params.validate().unwrap(), shape, keys.scores)
 }
 
 fn with(change: impl FnOnce(&mut BanditConfig)) -> BanditConfig {
@@ -119,10 +119,10 @@ fn what_the_circuit_cannot_carry_is_refused_by_name() {
     assert!(matches!(plan(&BanditConfig::new(17, 4)), Err(Error::Slots { have: 16384, .. })));
 }
 
-/// Packed bandits with the trace condition are refused where the comparison does not resolve C, and where
+/// Encrypted bandits with the trace condition are refused where the comparison does not resolve C, and where
 /// there is no comparison.
 #[test]
-fn packed_trace_conditions_that_cannot_work_are_refused_by_name() {
+fn trace_conditions_that_cannot_work_are_refused_by_name() {
     let field = |change: fn(&mut BanditConfig)| {
         let mut config = BanditConfig::new(7, 4);
         config.linear.schedule = Schedule::TraceOrGrowth;
@@ -163,17 +163,17 @@ fn keys_reach_the_levels_of_their_use() {
         };
         for (sqrt_degree, comparison_bits) in [(15, 6), (31, 6), (15, 8), (31, 8)] {
             let config = BanditConfig { sqrt_degree, comparison_bits, ..BanditConfig::new(d, k) };
-            let Ok(plan) = config.packed_plan(&params, shape, keys.scores) else { continue };
+            let Ok(plan) = config.plan(&params, shape, keys.scores) else { continue };
             // The trace takes the place of one user, and no level.
             let mut with_trace = config.clone();
             with_trace.linear.schedule = Schedule::TraceOrGrowth;
-            let want = PackedPlan { users: plan.users - 1, ..plan.clone() };
-            assert_eq!(with_trace.packed_plan(&params, shape, keys.scores).unwrap(), want);
+            let want = Plan { users: plan.users - 1, ..plan.clone() };
+            assert_eq!(with_trace.plan(&params, shape, keys.scores).unwrap(), want);
             assert!(want.users >= 1);
             // The keys reach as deep a circuit as there are levels for.
             let alg = Clear::new(params.max_slots()).unwrap();
             let scalars = Scalars::new(&config, 1, 0);
-            let circuit = PackedCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+            let circuit = DecisionCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
             let raised = alg.fresh(&[Complex64::ZERO], plan.scores_level).unwrap();
             let products = circuit.products(&alg, &raised).unwrap();
             assert_eq!(alg.level(&products), products_level(2));

@@ -4,4 +4,4 @@
 
 mod answers;
 mod config;
-mod packed;
+mod rounds;

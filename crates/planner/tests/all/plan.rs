@@ -3,7 +3,7 @@
 use circuits::{Clear, Complex64};
 use ckks::KeyStorage;
 use helba::Scalars;
-use helba::packed::circuit::PackedCircuit;
+use helba::circuit::DecisionCircuit;
 use keygen::{Request, generate};
 use planner::{Error, KernelSeconds, Report, plan};
 use protocol::{Automorphism, BanditConfig, KeyPlan, Shape};
@@ -88,8 +88,8 @@ fn rotations_of_updates_alone_are_seeded() {
         let params = keys.params.validate().unwrap();
         let alg = Clear::new(params.max_slots()).unwrap();
         let scalars = Scalars::new(&config, 1, 0);
-        let circuit = PackedCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
-        let level = config.packed_plan(&params, shape, keys.scores).unwrap().scores_level;
+        let circuit = DecisionCircuit::new(&config, scalars, shape, params.max_slots()).unwrap();
+        let level = config.plan(&params, shape, keys.scores).unwrap().scores_level;
         circuit.products(&alg, &alg.fresh(&[Complex64::ZERO], level).unwrap()).unwrap();
         let decision = alg.rotation_levels();
         for key in &keys.galois {
@@ -112,7 +112,7 @@ fn depth_by_step_is_the_bandits_plan() {
         let shape = Shape::for_problem(d, k);
         let keys = KeyPlan::new(shape, false).unwrap();
         let config = BanditConfig::new(d, k);
-        let levels = config.packed_plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
+        let levels = config.plan(&keys.params.validate().unwrap(), shape, keys.scores).unwrap();
         let sum = |list: &[planner::Depth]| list.iter().map(|d| d.levels).sum::<usize>();
         assert_eq!(sum(&report.decision_depth), levels.scores_level);
         assert_eq!(sum(&report.update_depth), levels.statistics_level);

@@ -243,7 +243,7 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_packed(self, bytes: *const u8, (width, places): (usize, __m256i)) -> __m256i {
+    unsafe fn load_encrypted(self, bytes: *const u8, (width, places): (usize, __m256i)) -> __m256i {
         // SAFETY: 16 bytes from the first word and from the third word on are readable by the caller's
         // promise; the loads are unaligned.
         unsafe {
@@ -321,7 +321,7 @@ pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
         && let Some(bytes) = drawn.get(used..used + 2 * width + 16)
     {
         // SAFETY: two words and a half register from the third on are read.
-        let x = v.and(unsafe { v.load_packed(bytes.as_ptr(), packing) }, mask);
+        let x = v.and(unsafe { v.load_encrypted(bytes.as_ptr(), packing) }, mask);
         let kept = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(below, x))) as usize;
         // SAFETY: an entry of the table has the size of a register; taken + 4 <= the length of out.
         unsafe {

@@ -223,7 +223,7 @@ impl Vector for Avx512F {
     }
 
     #[inline(always)]
-    unsafe fn load_packed(self, bytes: *const u8, (width, places): (usize, __m512i)) -> __m512i {
+    unsafe fn load_encrypted(self, bytes: *const u8, (width, places): (usize, __m512i)) -> __m512i {
         // SAFETY: 16 bytes from every other word on are readable by the caller's promise; the loads are
         // unaligned.
         unsafe {
@@ -300,7 +300,7 @@ pub(super) fn take_residues(q: u64, out: &mut [u64], drawn: &[u8]) -> usize {
         && let Some(bytes) = drawn.get(used..used + 6 * width + 16)
     {
         // SAFETY: six words and 16 bytes from the seventh on are read.
-        let x = v.and(unsafe { v.load_packed(bytes.as_ptr(), packing) }, mask);
+        let x = v.and(unsafe { v.load_encrypted(bytes.as_ptr(), packing) }, mask);
         let kept = _mm512_cmplt_epu64_mask(x, below);
         // SAFETY: taken + 8 <= the length of out.
         unsafe { v.store(out, taken, _mm512_maskz_compress_epi64(kept, x)) };

@@ -226,7 +226,7 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    unsafe fn load_packed(self, bytes: *const u8, places: uint8x16_t) -> uint64x2_t {
+    unsafe fn load_encrypted(self, bytes: *const u8, places: uint8x16_t) -> uint64x2_t {
         // SAFETY: 16 bytes are readable by the caller's promise. Loads of bytes need no alignment.
         unsafe { vreinterpretq_u64_u8(vqtbl1q_u8(vld1q_u8(bytes), places)) }
     }

@@ -10,7 +10,7 @@ pub(super) trait Vector: Copy + Send + Sync + 'static {
     type Integers: Copy;
     /// As many 32-bit integers as a register has 64-bit lanes.
     type Halves: Copy;
-    /// What [`Self::load_packed`] needs to know of the width of a word.
+    /// What [`Self::load_encrypted`] needs to know of the width of a word.
     type Packing: Copy;
 
     /// Entries of a register, at most eight.
@@ -93,7 +93,7 @@ pub(super) trait Vector: Copy + Send + Sync + 'static {
     /// Loads LANES little-endian words of the packing's width that stand one after the other.
     ///
     /// SAFETY: [`PACKED`] bytes from `bytes` on must be readable.
-    unsafe fn load_packed(self, bytes: *const u8, packing: Self::Packing) -> Self::Integers;
+    unsafe fn load_encrypted(self, bytes: *const u8, packing: Self::Packing) -> Self::Integers;
 
     /// Replaces the eight entries in the first 8/LANES registers by entry `indices[i] % 8` for each i.
     fn permute(self, block: &mut [Self::Integers; 4], indices: &[u32; 8]);
@@ -110,7 +110,7 @@ pub(super) trait Vector: Copy + Send + Sync + 'static {
     }
 }
 
-/// The bytes that [`Vector::load_packed`] may read: those of eight words, and a register more.
+/// The bytes that [`Vector::load_encrypted`] may read: those of eight words, and a register more.
 pub(super) const PACKED: usize = 64;
 
 /// A function that [`Vector::call`] compiles for an instruction set.

@@ -7,12 +7,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 use testkit::samples;
 use wire::{
-    AskAgain, BundleReader, Error, MAGIC, PackedFeedback, PackedLimits, PackedReply, PublicBundle, Raises,
-    SecretBundle,
+    AskAgain, BundleReader, DecideReply, Error, Limits, MAGIC, PublicBundle, Raises, SecretBundle,
+    TracedFeedback,
 };
 
 struct Samples {
-    limits: PackedLimits,
+    limits: Limits,
     /// One of each kind.
     messages: [Vec<u8>; 4],
     /// The public keys alone; every other key is missing.
@@ -38,9 +38,9 @@ fn samples() -> &'static Samples {
 fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 4] {
     let limits = &samples().limits;
     [
-        PackedReply::read(bytes, limits).map(|message| message.to_bytes()),
+        DecideReply::read(bytes, limits).map(|message| message.to_bytes()),
         Raises::read(bytes, limits).map(|message| message.to_bytes()),
-        PackedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
+        TracedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
         AskAgain::read(bytes).map(|message| message.to_bytes()),
     ]
 }

@@ -3,8 +3,8 @@
 use protocol::{DecisionId, MOST_DECISIONS};
 use testkit::samples::{self, feedback, limits, raises, reply};
 use wire::{
-    AskAgain, Error, PackedDecision, PackedFeedback, PackedReply, PackedView, Problem, RaiseTask, Raised,
-    Raises, Ticket, TraceQuestion,
+    AskAgain, BanditView, DecideReply, Decision, Error, Problem, RaiseTask, Raised, Raises, Ticket,
+    TraceQuestion, TracedFeedback,
 };
 
 #[test]
@@ -12,14 +12,14 @@ fn every_message_round_trips() {
     let limits = limits();
     let sample = reply();
     let decision = sample.decision.clone();
-    let silent = decision.clone().map(|decision| PackedDecision { question: None, ..decision });
-    let one = decision.clone().map(|decision| PackedDecision { others: vec![], ..decision });
+    let silent = decision.clone().map(|decision| Decision { question: None, ..decision });
+    let one = decision.clone().map(|decision| Decision { others: vec![], ..decision });
     for decision in [None, silent, one, decision] {
         for ticket in [None, sample.ticket] {
             for tasks in 0..=sample.tasks.len() {
                 let (decision, tasks) = (decision.clone(), sample.tasks[..tasks].to_vec());
-                let message = PackedReply { decision, ticket, tasks };
-                assert_eq!(PackedReply::read(&message.to_bytes(), &limits).unwrap(), message);
+                let message = DecideReply { decision, ticket, tasks };
+                assert_eq!(DecideReply::read(&message.to_bytes(), &limits).unwrap(), message);
             }
         }
     }
@@ -27,8 +27,8 @@ fn every_message_round_trips() {
     for message in [raises(), Raises::default(), Raises { ticket: None, raised: vec![scores] }] {
         assert_eq!(Raises::read(&message.to_bytes(), &limits).unwrap(), message);
     }
-    for message in [feedback(), PackedFeedback { answer: None, ..feedback() }] {
-        assert_eq!(PackedFeedback::read(&message.to_bytes(), &limits).unwrap(), message);
+    for message in [feedback(), TracedFeedback { answer: None, ..feedback() }] {
+        assert_eq!(TracedFeedback::read(&message.to_bytes(), &limits).unwrap(), message);
     }
     for answers in [0, 3, u32::MAX] {
         let message = AskAgain { answers };
@@ -43,9 +43,9 @@ fn one_message_is_not_taken_for_another() {
         [reply().to_bytes(), raises().to_bytes(), feedback().to_bytes(), AskAgain { answers: 1 }.to_bytes()];
     let read = |bytes: &[u8]| {
         [
-            PackedReply::read(bytes, &limits).map(drop),
+            DecideReply::read(bytes, &limits).map(drop),
             Raises::read(bytes, &limits).map(drop),
-            PackedFeedback::read(bytes, &limits).map(drop),
+            TracedFeedback::read(bytes, &limits).map(drop),
             AskAgain::read(bytes).map(drop),
         ]
     };
@@ -78,16 +78,16 @@ fn every_part_has_its_limit() {
             other => panic!("{part}: {other:?}"),
         }
     }
-    let read = |message: PackedFeedback| PackedFeedback::read(&message.to_bytes(), &limits);
+    let read = |message: TracedFeedback| TracedFeedback::read(&message.to_bytes(), &limits);
     let most =
-        PackedFeedback { statistics: vec![0; limits.statistics], trace: vec![0; limits.trace], ..feedback() };
+        TracedFeedback { statistics: vec![0; limits.statistics], trace: vec![0; limits.trace], ..feedback() };
     assert_eq!(read(most.clone()).unwrap(), most);
     let long = vec![0; limits.statistics + 1];
-    too_long(read(PackedFeedback { statistics: long, ..feedback() }), "the statistics");
-    too_long(read(PackedFeedback { trace: vec![0; limits.trace + 1], ..feedback() }), "the trace statistics");
-    too_long(PackedFeedback::read(&vec![0; limits.feedback() + 1], &limits), "a message");
+    too_long(read(TracedFeedback { statistics: long, ..feedback() }), "the statistics");
+    too_long(read(TracedFeedback { trace: vec![0; limits.trace + 1], ..feedback() }), "the trace statistics");
+    too_long(TracedFeedback::read(&vec![0; limits.feedback() + 1], &limits), "a message");
 
-    let read = |message: PackedReply| PackedReply::read(&message.to_bytes(), &limits);
+    let read = |message: DecideReply| DecideReply::read(&message.to_bytes(), &limits);
     let with = |answer: usize, question: usize, task: usize| {
         let mut message = reply();
         let decision = message.decision.as_mut().unwrap();
@@ -101,7 +101,7 @@ fn every_part_has_its_limit() {
     too_long(read(with(limits.answer + 1, 1, 1)), "the answer");
     too_long(read(with(1, limits.question + 1, 1)), "the trace question");
     too_long(read(with(1, 1, limits.task + 1)), "a task");
-    too_long(PackedReply::read(&vec![0; limits.reply() + 1], &limits), "a message");
+    too_long(DecideReply::read(&vec![0; limits.reply() + 1], &limits), "a message");
 
     let read = |message: Raises| Raises::read(&message.to_bytes(), &limits);
     let model = |deep, scores| Raised::Model { deep: vec![0; deep], scores: vec![0; scores] };
@@ -123,8 +123,8 @@ fn the_numbers_of_tasks_and_decisions_are_bounded() {
     let limits = limits();
     let decide = |decisions: usize| {
         let others = vec![DecisionId([8; 16]); decisions - 1];
-        let decision = reply().decision.map(|decision| PackedDecision { others, ..decision });
-        PackedReply::read(&PackedReply { decision, ..PackedReply::default() }.to_bytes(), &limits)
+        let decision = reply().decision.map(|decision| Decision { others, ..decision });
+        DecideReply::read(&DecideReply { decision, ..DecideReply::default() }.to_bytes(), &limits)
     };
     assert!(decide(MOST_DECISIONS).is_ok());
     assert!(matches!(decide(MOST_DECISIONS + 1), Err(Error::Malformed(_))));
@@ -132,18 +132,18 @@ fn the_numbers_of_tasks_and_decisions_are_bounded() {
     let many = Raises { ticket: Some(Ticket([1; 16])), raised }.to_bytes();
     assert!(matches!(Raises::read(&many, &limits), Err(Error::Malformed(_))));
     let task = RaiseTask { masked: vec![], ..reply().tasks[0].clone() };
-    let many = PackedReply { tasks: vec![task; 3], ..PackedReply::default() }.to_bytes();
-    assert!(matches!(PackedReply::read(&many, &limits), Err(Error::Malformed(_))));
+    let many = DecideReply { tasks: vec![task; 3], ..DecideReply::default() }.to_bytes();
+    assert!(matches!(DecideReply::read(&many, &limits), Err(Error::Malformed(_))));
 }
 
 #[test]
 fn a_plan_above_the_parameters_has_no_limits() {
-    let plan = samples::created().packed;
+    let plan = samples::created().plan;
     assert!(samples::limits_of(&plan).is_ok());
     for change in [
-        |plan: &mut protocol::PackedPlan| plan.refresh_level = 22,
-        |plan: &mut protocol::PackedPlan| plan.scores_level = 22,
-        |plan: &mut protocol::PackedPlan| plan.model_level = 22,
+        |plan: &mut protocol::Plan| plan.refresh_level = 22,
+        |plan: &mut protocol::Plan| plan.scores_level = 22,
+        |plan: &mut protocol::Plan| plan.model_level = 22,
     ] {
         let mut wrong = plan.clone();
         change(&mut wrong);
@@ -163,9 +163,9 @@ fn json_round_trips() {
         refresh_due: false,
         pending_decisions: 6,
     };
-    let view = PackedView { created: samples::created(), status };
+    let view = BanditView { created: samples::created(), status };
     let json = serde_json::to_string(&view).unwrap();
-    assert_eq!(serde_json::from_str::<PackedView>(&json).unwrap(), view);
+    assert_eq!(serde_json::from_str::<BanditView>(&json).unwrap(), view);
 
     let problem = Problem::new(400, "Bad Request", "why").with_reason("wrong_level");
     let json = serde_json::to_string(&problem).unwrap();

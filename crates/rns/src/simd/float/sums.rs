@@ -94,7 +94,7 @@ impl<V: Vector> Sum<V> for Long<V> {
     #[inline(always)]
     unsafe fn stored(v: V, packing: V::Packing, bytes: *const u8) -> V::Doubles {
         // SAFETY: by the caller's promise.
-        v.to_doubles(unsafe { v.load_packed(bytes, packing) })
+        v.to_doubles(unsafe { v.load_encrypted(bytes, packing) })
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
-//! `helba-server audit`: whether the snapshot and the log of a packed bandit agree.
+//! `helba-server audit`: whether the snapshot and the log of an encrypted bandit agree.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use protocol::Answers;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn run(state: &Path, keep_log: bool, rounds: u64) -> String {
 }
 
 fn log(state: &Path, id: &str) -> PathBuf {
-    state.join("packed").join(id).join(format!("{:020}.log", 0))
+    state.join("encrypted").join(id).join(format!("{:020}.log", 0))
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn attack_tampered_records_do_not_pass() {
     let genesis = log.with_file_name("genesis");
     let first = std::fs::read(&genesis).unwrap();
     let body = first.len() - 32;
-    let plain = helba::packed::PackedBandit::from_bytes(engine(), &first[58..body]).unwrap();
-    let other = helba::packed::PackedBandit::create(engine(), plain.config().clone(), [3; 32]).unwrap();
+    let plain = helba::EncryptedBandit::from_bytes(engine(), &first[58..body]).unwrap();
+    let other = helba::EncryptedBandit::create(engine(), plain.config().clone(), [3; 32]).unwrap();
     let mut forged = first[..58].to_vec();
     forged.extend(other.to_bytes(engine()).unwrap());
     let digest = blake3::hash(&forged);

@@ -1,6 +1,6 @@
 //! A whole decision of an encrypted bandit, over HTTP.
 
-use super::{Choice, MaskedTask, PackedDevice, ReadReply};
+use super::{BanditDevice, Choice, MaskedTask, ReadReply};
 use crate::{Client, Error};
 use protocol::Answers;
 use rand::CryptoRng;
@@ -16,10 +16,10 @@ const MOST_ANSWERS_OF_A_DECISION: u32 = 12;
 const NO_DECISION: &str = "it has no decision, and no task that must be answered first";
 
 /// A decision, or with `C = Vec<Choice>` those of one request, and what the server asks for besides.
-pub struct PackedRound<C = Choice> {
+pub struct PlayedRound<C = Choice> {
     /// The decision.
     pub choice: C,
-    /// Tasks that no decision waits for. [`PackedDevice::answer_tasks`] answers them, after the arm was
+    /// Tasks that no decision waits for. [`BanditDevice::answer_tasks`] answers them, after the arm was
     /// played.
     pub tasks: Vec<MaskedTask>,
     /// Bytes of all requests of the decision.
@@ -32,7 +32,7 @@ pub struct PackedRound<C = Choice> {
     pub unrepeated: Option<Error>,
 }
 
-impl PackedDevice<'_> {
+impl BanditDevice<'_> {
     /// Asks for a decision and answers the tasks that afterwards wait ([`Self::decide`],
     /// [`Self::answer_tasks`]).
     ///
@@ -43,7 +43,7 @@ impl PackedDevice<'_> {
         client: &Client,
         rows: &[Vec<f64>],
         rng: &mut R,
-    ) -> Result<PackedRound, Error> {
+    ) -> Result<PlayedRound, Error> {
         let mut round = self.decide(client, rows, rng)?;
         // The decision counts in any case, and the server gives the tasks to somebody else.
         let _ = self.answer_tasks(client, &mut round, rng);
@@ -64,12 +64,12 @@ impl PackedDevice<'_> {
         client: &Client,
         rows: &[Vec<f64>],
         rng: &mut R,
-    ) -> Result<PackedRound, Error> {
-        let PackedRound { mut choice, tasks, sent, received, repeats, unrepeated } =
+    ) -> Result<PlayedRound, Error> {
+        let PlayedRound { mut choice, tasks, sent, received, repeats, unrepeated } =
             self.decide_several(client, &[rows], rng)?;
         // There is one.
         let choice = choice.pop().ok_or_else(|| Error::BadAnswer(NO_DECISION.into()))?;
-        Ok(PackedRound { choice, tasks, sent, received, repeats, unrepeated })
+        Ok(PlayedRound { choice, tasks, sent, received, repeats, unrepeated })
     }
 
     /// Asks for several decisions in one request, as [`Self::decide`] for one: those of users for whom this
@@ -82,7 +82,7 @@ impl PackedDevice<'_> {
         client: &Client,
         decisions: &[&[Vec<f64>]],
         rng: &mut R,
-    ) -> Result<PackedRound<Vec<Choice>>, Error> {
+    ) -> Result<PlayedRound<Vec<Choice>>, Error> {
         let contexts = self.contexts_of_several(decisions, rng)?;
         let (mut sent, mut received) = (0, 0);
         let mut asked = 0;
@@ -98,7 +98,7 @@ impl PackedDevice<'_> {
                         let (got, want) = (choice.len(), decisions.len());
                         return Err(Error::BadAnswer(format!("it has {got} decisions for {want}")));
                     }
-                    break PackedRound { choice, tasks, sent, received, repeats: 0, unrepeated: None };
+                    break PlayedRound { choice, tasks, sent, received, repeats: 0, unrepeated: None };
                 }
             }
         };
@@ -116,7 +116,7 @@ impl PackedDevice<'_> {
     fn repeat<R: CryptoRng>(
         &self,
         client: &Client,
-        round: &mut PackedRound<Vec<Choice>>,
+        round: &mut PlayedRound<Vec<Choice>>,
         rng: &mut R,
     ) -> Result<(), Option<Error>> {
         let Some(Choice { id, users, .. }) = round.choice.first() else { return Err(None) };
@@ -169,7 +169,7 @@ impl PackedDevice<'_> {
     pub fn answer_tasks<R: CryptoRng, C>(
         &self,
         client: &Client,
-        round: &mut PackedRound<C>,
+        round: &mut PlayedRound<C>,
         rng: &mut R,
     ) -> Result<(), Error> {
         let tasks = std::mem::take(&mut round.tasks);

@@ -1,9 +1,9 @@
-//! Users of packed bandits over HTTP, their exact twin, and what a server has stored of them.
+//! Users of encrypted bandits over HTTP, their exact twin, and what a server has stored of them.
 
 use crate::fixture::*;
 use hash_log::Head;
-use helba::Engine;
-use helba::packed::{Event, PackedBandit, PackedEngine};
+use helba::DeepEngine;
+use helba::{EncryptedBandit, Engine, Event};
 use protocol::{Answers, BanditConfig, Receipt, Status};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use testkit::ClearTwin;
-use user_client::{Choice, Client, PackedDevice};
-use wire::{PackedCreated, PackedView, PublicBundle, ScoreKeys};
+use user_client::{BanditDevice, Choice, Client};
+use wire::{BanditView, Created, PublicBundle, ScoreKeys};
 
 /// What pays in every test here.
 const THETA: [f64; D] = [0.8, -0.6];
@@ -21,14 +21,14 @@ const THETA: [f64; D] = [0.8, -0.6];
 /// comparison on toy keys, as in the tests of `helba`.
 const RESOLUTION: f64 = 1e-2;
 
-pub(crate) fn packed(answers: Answers) -> BanditConfig {
+pub(crate) fn encrypted(answers: Answers) -> BanditConfig {
     let open_model = answers == Answers::Scores;
     BanditConfig { answers, open_model, ..BanditConfig::new(D, K) }
 }
 
 /// A batch ends after every feedback, so that two rounds see every phase.
 pub(crate) fn every_round(answers: Answers) -> BanditConfig {
-    let mut config = packed(answers);
+    let mut config = encrypted(answers);
     config.linear.schedule = bandit::Schedule::EveryRound;
     config
 }
@@ -37,18 +37,18 @@ pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-/// A device of a packed bandit. Threads may share it.
+/// A device of an encrypted bandit. Threads may share it.
 pub(crate) struct User {
     /// Speaks HTTP by hand.
     pub(crate) http: Device,
     pub(crate) client: Client,
-    pub(crate) device: PackedDevice<'static>,
+    pub(crate) device: BanditDevice<'static>,
 }
 
 impl User {
     /// A new bandit, and a user of it.
     pub(crate) fn create(http: Device, answers: Answers) -> Self {
-        Self::create_with(http, &packed(answers))
+        Self::create_with(http, &encrypted(answers))
     }
 
     pub(crate) fn create_with(http: Device, config: &BanditConfig) -> Self {
@@ -56,7 +56,7 @@ impl User {
         Self::join(http, &created)
     }
 
-    pub(crate) fn join(http: Device, created: &PackedCreated) -> Self {
+    pub(crate) fn join(http: Device, created: &Created) -> Self {
         let client = client(&http);
         let device = http.keys.device().join(created).unwrap();
         User { http, client, device }
@@ -86,7 +86,7 @@ impl User {
 
     pub(crate) fn status(&self) -> Status {
         let body = self.http.get(&self.path("")).ok();
-        serde_json::from_slice::<PackedView>(&body).unwrap().status
+        serde_json::from_slice::<BanditView>(&body).unwrap().status
     }
 
     pub(crate) fn contexts(&self, rng: &mut ChaCha20Rng) -> Vec<u8> {
@@ -210,7 +210,7 @@ impl History {
     /// the cosine of its last estimate and the vector that pays.
     pub(crate) fn check(self) -> f64 {
         let mut rounds = self.0.into_inner().unwrap();
-        let mut twin = ClearTwin::new(packed(Answers::Arm));
+        let mut twin = ClearTwin::new(encrypted(Answers::Arm));
         rounds.sort_by_key(|(.., feedbacks)| *feedbacks);
         let learnt = rounds.iter().filter(|(.., feedbacks)| *feedbacks > 0);
         for (at, (rows, choice, feedbacks)) in learnt.enumerate() {
@@ -264,13 +264,13 @@ pub(crate) fn ask(user: &User, contexts: &[u8]) -> Answer {
 }
 
 /// The server's engine, for reading what it has stored.
-pub(crate) fn engine() -> &'static PackedEngine {
-    static ENGINE: OnceLock<PackedEngine> = OnceLock::new();
+pub(crate) fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let PublicBundle { manifest, params, public_key, key_id, keys, scores } = keys().bundle.clone();
-        let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+        let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
         let ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
-        PackedEngine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap()
+        Engine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap()
     })
 }
 
@@ -285,12 +285,12 @@ pub(crate) struct Replay {
 
 /// Reads snapshot and log by hand, beside a server that runs.
 pub(crate) fn replay(state: &Path, id: &str, snapshot: &str) -> Replay {
-    let (engine, folder) = (engine(), state.join("packed").join(id));
+    let (engine, folder) = (engine(), state.join("encrypted").join(id));
     let bytes = std::fs::read(folder.join(snapshot)).unwrap();
     let (body, digest) = bytes.split_last_chunk::<32>().unwrap();
     assert_eq!(blake3::hash(body).as_bytes(), digest);
     let (head, stored) = body[10..].split_first_chunk().unwrap();
-    let (from, mut bandit) = (Head::from_bytes(head), PackedBandit::from_bytes(engine, stored).unwrap());
+    let (from, mut bandit) = (Head::from_bytes(head), EncryptedBandit::from_bytes(engine, stored).unwrap());
     let identity = [id.as_bytes(), &engine.deep().key_id().0, &engine.key_id().0].concat();
     let mut events = Vec::new();
     let read = |_: &Head, bytes: &[u8]| {

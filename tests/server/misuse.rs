@@ -1,8 +1,8 @@
-//! Bytes and requests that packed bandits refuse, with the reason and without a trace, and holders of the
+//! Bytes and requests that encrypted bandits refuse, with the reason and without a trace, and holders of the
 //! token who spoil what they can.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
 use protocol::{Answers, BanditConfig, LOG_FACTOR};
@@ -294,7 +294,7 @@ fn deletion_ends_what_waits() {
     for answer in [user.http.get(&raises), user.http.post(&raises, b"x"), ask(user, &contexts[0])] {
         refused_as(answer, 404, "unknown_bandit");
     }
-    assert!(!s.server.folder.path().join("packed").join(user.id()).exists());
+    assert!(!s.server.folder.path().join("encrypted").join(user.id()).exists());
 }
 
 /// A bandit whose answers show the model is created by who says so alone, and states it wherever it is shown.
@@ -302,11 +302,11 @@ fn deletion_ends_what_waits() {
 fn attack_no_model_is_shown_unless_the_creator_says_so() {
     let server = InProcess::start(Settings::default());
     let device = server.device();
-    let open = packed(Answers::Scores);
+    let open = encrypted(Answers::Scores);
     let post = |config: &BanditConfig| device.post("/bandits", &serde_json::to_vec(config).unwrap());
     for config in [
         BanditConfig { open_model: false, ..open.clone() },
-        BanditConfig { open_model: true, ..packed(Answers::Arm) },
+        BanditConfig { open_model: true, ..encrypted(Answers::Arm) },
     ] {
         let problem = post(&config).problem();
         assert!(problem.status == 400 && problem.detail.contains("open_model"), "{problem:?}");
@@ -324,6 +324,6 @@ fn attack_no_model_is_shown_unless_the_creator_says_so() {
     for shown in [&created, &view["created"], &listed[0]] {
         assert!(shown["label"].as_str().unwrap().contains("compute the model"), "{shown}");
     }
-    let closed = json(post(&packed(Answers::Arm)).ok());
+    let closed = json(post(&encrypted(Answers::Arm)).ok());
     assert!(closed["label"].is_null());
 }

@@ -1,9 +1,9 @@
 //! Batch updates of many bandits.
 
-use super::PackedServed;
+use super::EncryptedServed;
 use crate::bandits::{Bandits, Listed, Room, Stages};
 use ckks::Ciphertext;
-use helba::packed::{Applied, Event};
+use helba::{Applied, Event};
 use host::lock;
 use protocol::{Answers, BanditConfig, Shape};
 use rand::SeedableRng;
@@ -48,7 +48,7 @@ fn open(folder: &Path, bundle: &PublicBundle) -> Bandits {
 }
 
 /// A bandit whose first batch has just been raised, kept and stored as if the raise had come now.
-fn insert_due(bandits: &Bandits, device: &Device) -> Arc<PackedServed> {
+fn insert_due(bandits: &Bandits, device: &Device) -> Arc<EncryptedServed> {
     let mut config = BanditConfig { answers: Answers::Scores, open_model: true, ..BanditConfig::new(2, 2) };
     config.linear.schedule = bandit::Schedule::EveryRound;
     let (id, Listed::Encrypted(created)) = bandits.create_encrypted(config).unwrap() else {
@@ -61,15 +61,15 @@ fn insert_due(bandits: &Bandits, device: &Device) -> Arc<PackedServed> {
     due.change(&Event::Feedback { round, frame }).unwrap();
     let task = lock(&due.live).bandit.task().unwrap().id;
     let deep = engine.deep();
-    let raised = Ciphertext::zero(deep.params(), created.packed.statistics_level);
+    let raised = Ciphertext::zero(deep.params(), created.plan.statistics_level);
     let frame = ckks::write_ciphertext(deep.params(), deep.key_id(), &raised);
     assert_eq!(due.change(&Event::Raised { task, frame }).unwrap(), Applied::UpdateDue);
     due
 }
 
 /// Waits until the updates of all have ended, and returns the most that ran at once.
-async fn worked_off(due: &[Arc<PackedServed>]) -> usize {
-    let refreshing = |bandit: &Arc<PackedServed>| lock(&bandit.live).bandit.status(0, 0).refresh_due;
+async fn worked_off(due: &[Arc<EncryptedServed>]) -> usize {
+    let refreshing = |bandit: &Arc<EncryptedServed>| lock(&bandit.live).bandit.status(0, 0).refresh_due;
     while !due.iter().all(refreshing) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -100,7 +100,7 @@ fn attack_updates_due_at_once_run_one_after_the_other() {
             let due: Vec<_> = (0..DUE).map(|_| insert_due(&bandits, &device)).collect();
             due[0].shared.updates.allow_more(more);
             MOST.store(0, SeqCst);
-            due.iter().for_each(PackedServed::update_if_due);
+            due.iter().for_each(EncryptedServed::update_if_due);
             let most = worked_off(&due).await;
             assert_eq!(most > 1, many, "{most} at once, with {} permits", 1 + more);
         }

@@ -1,7 +1,7 @@
-//! Packed rounds end to end: lone users, users who share an evaluation, and who raises for them.
+//! Rounds end to end: lone users, users who share an evaluation, and who raises for them.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use helba_server::{Connections, Settings};
 use protocol::Answers;
 use std::sync::Barrier;
@@ -119,7 +119,7 @@ fn evaluations_are_full_and_half_full() {
     let connections = Connections { most: 2000, most_an_address: 2000, head: ages, ..Connections::default() };
     let server = InProcess::open_with(TempDir::new().unwrap(), settings, connections);
     let user = User::create(server.device(), Answers::Arm);
-    let most = user.device.created().packed.users;
+    let most = user.device.created().plan.users;
     let (history, mut rng) = (History::default(), rng(3));
     for _ in 0..4 {
         user.round(&history, &mut rng);
@@ -312,13 +312,13 @@ fn documents() {
     let manifest: wire::Manifest = serde_json::from_slice(&device.get("/keys").ok()).unwrap();
     assert_eq!(manifest, keys().bundle.manifest);
     assert_eq!(device.get("/bandits").ok(), b"[]");
-    let first = device.create(&packed(Answers::Arm));
+    let first = device.create(&encrypted(Answers::Arm));
     assert_eq!((&first.key_id, &first.fingerprint), (&manifest.key_id, &manifest.fingerprint));
     let second = device.create(&every_round(Answers::Arm));
-    let mut list: Vec<wire::PackedCreated> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
+    let mut list: Vec<wire::Created> = serde_json::from_slice(&device.get("/bandits").ok()).unwrap();
     list.sort_by_key(|created| created.id == second.id);
     assert_eq!(list, [first, second]);
-    let config = serde_json::to_vec(&packed(Answers::Arm)).unwrap();
+    let config = serde_json::to_vec(&encrypted(Answers::Arm)).unwrap();
     let problem = device.post("/bandits", &config).problem();
     assert_eq!((problem.status, problem.reason.as_deref()), (507, Some("too_many_bandits")));
 }

@@ -1,10 +1,10 @@
 //! Reads the server's reply: it decrypts the answer, and returns the arm to play and the tasks.
 
-use super::{MaskedTask, PackedDevice};
+use super::{BanditDevice, MaskedTask};
 use crate::Error;
 use protocol::exchange::{self, SCORES_FLOOD_BITS};
 use protocol::{Answers, DecisionId, LOG_SCORE};
-use wire::{PackedDecision, PackedReply, Ticket, TraceQuestion};
+use wire::{DecideReply, Decision, Ticket, TraceQuestion};
 use zeroize::{Zeroize, Zeroizing};
 
 /// A decision as the device sees it. It has no Debug, because its values are private to the user.
@@ -27,7 +27,7 @@ pub struct Choice {
     /// scores were outside the range of the comparison, or the server deviates from the protocol, and the arm
     /// must not be relied on.
     pub reliable: bool,
-    /// The question that the feedback answers ([`PackedDevice::feedback`]), under the trace condition and if
+    /// The question that the feedback answers ([`BanditDevice::feedback`]), under the trace condition and if
     /// this device is asked.
     pub question: Option<TraceQuestion>,
     /// Whether everyone who holds the key can compute the model from such an answer.
@@ -52,15 +52,15 @@ pub struct ReadReply {
     pub tasks: Vec<MaskedTask>,
 }
 
-impl PackedDevice<'_> {
-    /// Reads a [`PackedReply`] and decrypts the answer.
+impl BanditDevice<'_> {
+    /// Reads a [`DecideReply`] and decrypts the answer.
     ///
     /// # Errors
     /// [`Error::Wire`], [`Error::Ckks`] for bytes that are no reply under these keys and this plan;
     /// [`Error::BadAnswer`] for a user that no evaluation has; [`Error::BadTask`] for a task that this bandit
     /// does not have. The whole reply is refused then.
     pub fn read(&self, reply: &[u8]) -> Result<ReadReply, Error> {
-        let reply = PackedReply::read(reply, &self.limits)?;
+        let reply = DecideReply::read(reply, &self.limits)?;
         // All is read before anything is decrypted.
         let tasks = reply.tasks.iter().map(|task| self.task(task)).collect::<Result<_, _>>()?;
         let choices = reply.decision.as_ref().map(|decision| self.choices(decision)).transpose()?;
@@ -68,7 +68,7 @@ impl PackedDevice<'_> {
         Ok(ReadReply { choice: choices.next(), others: choices.collect(), ticket: reply.ticket, tasks })
     }
 
-    fn choices(&self, decision: &PackedDecision) -> Result<Vec<Choice>, Error> {
+    fn choices(&self, decision: &Decision) -> Result<Vec<Choice>, Error> {
         if let Some(question) = &decision.question {
             self.comparison(question)?;
         }
@@ -93,7 +93,7 @@ impl PackedDevice<'_> {
 
     /// The entry of each arm of `count` decisions, and whether all are in their range. The slots of other
     /// users hold noise.
-    fn entries(&self, decision: &PackedDecision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
+    fn entries(&self, decision: &Decision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
         let layout = &self.exchanges.layout;
         let (first, log) = (usize::try_from(decision.user).unwrap_or(usize::MAX), layout.log_places(count)?);
         let numbers = layout.users();
@@ -104,7 +104,7 @@ impl PackedDevice<'_> {
             let what = format!("it names user {user} of an evaluation, whose users are {first} to {last}");
             return Err(Error::BadAnswer(what));
         }
-        let (params, level) = (self.answers.params(), self.created.packed.answer_level);
+        let (params, level) = (self.answers.params(), self.created.plan.answer_level);
         let answer = ckks::read_ciphertext(params, self.small_id, level, &decision.answer)?;
         let large = self.device.params().max_slots();
         let range = -0.5..exchange::largest_entry(self.device.shape());
@@ -119,7 +119,7 @@ impl PackedDevice<'_> {
 
     /// The index u + β·√(z + c₁) of each arm of `count` decisions, and whether all z and u are in their
     /// range.
-    fn indices(&self, decision: &PackedDecision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
+    fn indices(&self, decision: &Decision, count: usize) -> Result<Vec<(Vec<f64>, bool)>, Error> {
         let (layout, log) = (&self.exchanges.layout, self.exchanges.layout.log_places(count)?);
         let params = self.small.params();
         let answer = ckks::read_ciphertext(params, self.small_id, params.max_level(), &decision.answer)?;

@@ -10,13 +10,13 @@
 //! evaluation, who gets the task in place of its answer. A raise that does not come within [`PATIENCE`] is
 //! asked of the next one. All are asked for the same masked ciphertext, which says no more twice than once.
 
-use super::PackedServed;
+use super::EncryptedServed;
 use super::again::{Group, Sent, UNIT};
 use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
-use helba::packed::circuit::PackedCircuit;
-use helba::packed::{Task, TraceTest};
+use helba::circuit::DecisionCircuit;
+use helba::{Task, TraceTest};
 use host::{lock, os_rng};
 use protocol::TaskKind;
 use rand::{Rng, SeedableRng};
@@ -27,7 +27,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::{PackedDecision, PackedReply, RaiseTask, Ticket};
+use wire::{DecideReply, Decision, RaiseTask, Ticket};
 
 /// The time for which further users are gathered.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -46,7 +46,7 @@ const MOST_LATE: usize = 16;
 /// The time after which a task of the bandit's own is given to the next raiser.
 const TASK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The turns that all packed bandits of a server share.
+/// The turns that all encrypted bandits of a server share.
 #[derive(Clone)]
 pub(crate) struct Stages {
     /// Evaluations from seal to answer. While one is raised, another one computes.
@@ -117,7 +117,7 @@ pub(super) struct Turn {
 }
 
 /// The answer to a user who waits.
-pub(super) type Outcome = Result<PackedReply, Error>;
+pub(super) type Outcome = Result<DecideReply, Error>;
 
 /// What waits for a bandit.
 #[derive(Default)]
@@ -212,7 +212,7 @@ impl Drop for Raising<'_> {
 
 /// A pack that is closed, and what its evaluation needs.
 struct Sealed {
-    circuit: PackedCircuit,
+    circuit: DecisionCircuit,
     /// How many users' scores are in the pack, those of users who left among them.
     packed: usize,
     factor: f64,
@@ -300,7 +300,7 @@ impl Pool {
     }
 }
 
-impl PackedServed {
+impl EncryptedServed {
     /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
     /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
     /// joins. If the pack has no room for `decisions` more, another one is opened.
@@ -677,18 +677,10 @@ impl PackedServed {
                 (Some(test), Some((_, frame))) => Some(self.question(round, test, frame)),
                 _ => None,
             };
-            let decision = PackedDecision {
-                id,
-                others,
-                round,
-                model_feedbacks,
-                user: first,
-                users: count,
-                answer,
-                question,
-            };
+            let decision =
+                Decision { id, others, round, model_feedbacks, user: first, users: count, answer, question };
             // A user who is gone leaves a round without feedback.
-            let _ = user.sender.send(Ok(PackedReply { decision: Some(decision), ..PackedReply::default() }));
+            let _ = user.sender.send(Ok(DecideReply { decision: Some(decision), ..DecideReply::default() }));
         }
         drop(raising);
         tracing::info!(
@@ -753,7 +745,7 @@ impl PackedServed {
     /// trace question to one of them if the evaluation `tests` the trace, which has the place of a user.
     fn compute(
         &self,
-        circuit: &PackedCircuit,
+        circuit: &DecisionCircuit,
         packed: usize,
         raised: Ciphertext,
         mask: &ckks::Plaintext,
@@ -816,7 +808,7 @@ impl PackedServed {
             os_rng()?.fill_bytes(&mut ticket.0);
             let (sender, receiver) = oneshot::channel();
             let waiting = std::mem::replace(&mut user.sender, sender);
-            match waiting.send(Ok(PackedReply { decision: None, ticket: Some(ticket), tasks })) {
+            match waiting.send(Ok(DecideReply { decision: None, ticket: Some(ticket), tasks })) {
                 Ok(()) => {
                     pool.tickets.insert(ticket, receiver);
                     tickets.push(ticket);

@@ -1,8 +1,8 @@
-//! The audit of packed bandits: whether snapshot and log of each agree, while no server uses them.
+//! The audit of encrypted bandits: whether snapshot and log of each agree, while no server uses them.
 
 use super::state::{self, GENESIS, Replay, SNAPSHOT};
 use crate::error::Error;
-use helba::packed::PackedEngine;
+use helba::Engine;
 use std::path::Path;
 
 /// What an audit found of a bandit whose snapshot and log agree.
@@ -28,7 +28,7 @@ pub type Audits = Vec<(String, Result<Audited, Error>)>;
 ///
 /// # Errors
 /// [`Error::AuditFailed`] if they do not; [`Error::CorruptState`], [`Error::Log`], and those of the disk.
-pub(crate) fn audit(root: &Path, id: &str, engine: &PackedEngine) -> Result<Audited, Error> {
+pub(crate) fn audit(root: &Path, id: &str, engine: &Engine) -> Result<Audited, Error> {
     let last = state::replay(root, id, engine, SNAPSHOT)?;
     let (head, torn, feedbacks) = (last.head, last.torn, last.bandit.status(0, 0).feedbacks);
     let bytes = settled(last, engine)?;
@@ -46,7 +46,7 @@ pub(crate) fn audit(root: &Path, id: &str, engine: &PackedEngine) -> Result<Audi
 }
 
 /// The replay from the creation, or `None` if the first snapshot or the first segment is not kept.
-fn whole(root: &Path, id: &str, engine: &PackedEngine) -> Result<Option<Replay>, Error> {
+fn whole(root: &Path, id: &str, engine: &Engine) -> Result<Option<Replay>, Error> {
     if !root.join(id).join(GENESIS).exists() {
         return Ok(None);
     }
@@ -58,7 +58,7 @@ fn whole(root: &Path, id: &str, engine: &PackedEngine) -> Result<Option<Replay>,
 }
 
 /// The bytes of a state, with the update computed if one is due: it is no event, and a snapshot may have it.
-fn settled(replay: Replay, engine: &PackedEngine) -> Result<Vec<u8>, Error> {
+fn settled(replay: Replay, engine: &Engine) -> Result<Vec<u8>, Error> {
     let mut bandit = replay.bandit;
     if let Some(update) = bandit.update()? {
         let masked = update.run(engine)?;

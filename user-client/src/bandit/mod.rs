@@ -3,11 +3,11 @@
 //!
 //! | step | here | who learns what |
 //! |---|---|---|
-//! | contexts | [`PackedDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
+//! | contexts | [`BanditDevice::contexts`] | the server nothing: they are encrypted in the ring of scores |
 //! | answer | `reply` | this device its arm, or with `answers: scores` z and u of its own arms |
 //! | trace question | `question` | this device about whether the trace has reached C; the server one bit of a decryption, counted |
 //! | tasks | `raise` | this device nothing: values of others are under a mask that is uniform modulo q, and the model is under one that is 2⁴⁷ times wider (docs/threat-model.md); the server nothing: it gets fresh encryptions |
-//! | feedback | [`PackedDevice::feedback`] | the server nothing: the first coefficients of a fresh encryption. under the trace condition also a whole one |
+//! | feedback | [`BanditDevice::feedback`] | the server nothing: the first coefficients of a fresh encryption. under the trace condition also a whole one |
 //!
 //! Whether an answer is sent, and its length, depends on public numbers alone: never on a decrypted value.
 
@@ -18,7 +18,7 @@ mod round;
 
 pub use raise::MaskedTask;
 pub use reply::{Choice, ReadReply};
-pub use round::PackedRound;
+pub use round::PlayedRound;
 pub(crate) use round::has_ended;
 
 use crate::device::same;
@@ -27,20 +27,20 @@ use ckks::{KeyId, Plaintext};
 use ckks_secret::{SecretKey, SeededCiphertext};
 use protocol::{Exchanges, LOG_FACTOR, LOG_SCORE, ScoreRing};
 use rand::CryptoRng;
-use wire::{PackedCreated, PackedFeedback, PackedLimits, TraceQuestion};
+use wire::{Created, Limits, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
 /// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
 /// tables of the exchanges take tens of milliseconds.
-pub struct PackedDevice<'a> {
+pub struct BanditDevice<'a> {
     device: &'a Device,
     small: &'a SecretKey,
     small_id: KeyId,
     /// The secret of the ring of scores under the primes of answers.
     answers: SecretKey,
-    created: PackedCreated,
+    created: Created,
     exchanges: Exchanges,
-    limits: PackedLimits,
+    limits: Limits,
 }
 
 impl Device {
@@ -51,7 +51,7 @@ impl Device {
     /// # Errors
     /// [`Error::WrongKeys`], [`Error::PlanMismatch`], [`Error::Protocol`], [`Error::Ckks`] for a bandit that
     /// does not fit this device.
-    pub fn join(&self, created: &PackedCreated) -> Result<PackedDevice<'_>, Error> {
+    pub fn join(&self, created: &Created) -> Result<BanditDevice<'_>, Error> {
         let (small, small_id) = self.scores();
         let ring = ScoreRing::beside(self.params().spec(), self.shape())?;
         same("parameters of scores", small.params().spec().name, ring.params.name.into())?;
@@ -60,27 +60,26 @@ impl Device {
         same("key id", &created.key_id, self.key_id().to_string())?;
         same("fingerprint of scores", &created.scores_fingerprint, small_params.fingerprint().to_string())?;
         same("key id of scores", &created.scores_key_id, small_id.to_string())?;
-        let (config, plan) = (&created.config, &created.packed);
-        if config.packed_plan(params, self.shape(), ring)? != *plan {
+        let (config, plan) = (&created.config, &created.plan);
+        if config.plan(params, self.shape(), ring)? != *plan {
             return Err(Error::PlanMismatch);
         }
         let exchanges = Exchanges::new(config, plan, ring, small_params, params)?;
         let answers = small.under(&ring.answers(params.spec()).validate()?);
-        let limits =
-            PackedLimits::new(params, small_params, answers.params(), config, plan, &exchanges.layout)?;
+        let limits = Limits::new(params, small_params, answers.params(), config, plan, &exchanges.layout)?;
         let created = created.clone();
-        Ok(PackedDevice { device: self, small, small_id, answers, created, exchanges, limits })
+        Ok(BanditDevice { device: self, small, small_id, answers, created, exchanges, limits })
     }
 }
 
-impl PackedDevice<'_> {
+impl BanditDevice<'_> {
     /// The bandit.
-    pub fn created(&self) -> &PackedCreated {
+    pub fn created(&self) -> &Created {
         &self.created
     }
 
     /// The limits of its messages.
-    pub fn limits(&self) -> &PackedLimits {
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -138,7 +137,7 @@ impl PackedDevice<'_> {
         let trace = self.encrypt(&coefficients, LOG_FACTOR, rng)?.to_bytes(self.small, self.small_id);
         // The question is answered last, so that every counted answer is sent.
         let answer = question.map(|question| self.answer_question(question, rng)).transpose()?.flatten();
-        Ok(PackedFeedback { statistics, trace, answer }.to_bytes())
+        Ok(TracedFeedback { statistics, trace, answer }.to_bytes())
     }
 
     /// Encrypts coefficients at the scale 2^`log_scale` and the top level of the ring of scores.

@@ -2,16 +2,16 @@
 //! evaluation at once.
 //!
 //! A raised slot (a·B + b)·Ka holds (zₐ + i·uₐ)/c₂ of user b ([`protocol::ScoreLayout`]); all other slots are
-//! 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a Chebyshev polynomial,
-//! and u is added to it one level above its result.
+//! 0, and so are those of users who are not there. The root of the index u + β·√(z + c₁) is a Chebyshev
+//! polynomial, and u is added to it one level above its result.
 //!
 //! Under the trace condition slot 0 holds i·trace/c₂, and the place of user 0 decides between two scores: arm
 //! 0 has the trace of the batch, affinely mapped, and arm 1 the threshold C. The entry of arm 0 is near 1 if
 //! the trace has reached C, and near 0 otherwise. The levels are those of a decision.
 //!
-//! Source: Algorithm 4, steps 2 and 3, and eq. 8. Departures: one evaluation decides for many users; all pairs of
-//! arms are compared at once, where the paper chains amax and acomp (Algorithms 8 and 9), whose depth grows with
-//! K; and the square root is a polynomial (`testkit` has eq. 5).
+//! Source: Algorithm 4, steps 2 and 3, and eq. 8. Departures: one evaluation decides for many users; all
+//! pairs of arms are compared at once, where the paper chains amax and acomp (Algorithms 8 and 9), whose
+//! depth grows with K; and the square root is a polynomial (`testkit` has eq. 5).
 
 use crate::{Error, Scalars};
 use circuits::argmax::{Argmax, tie_bonus};
@@ -23,9 +23,9 @@ const NO_TRACE: f64 = -0.45;
 /// The score of a trace at its bound ([`BanditConfig::trace_bound`]), less that of a trace of 0.
 const TRACE_SPAN: f64 = 0.9;
 
-/// The circuit of a packed decision and its public numbers.
+/// The circuit of an encrypted decision and its public numbers.
 #[derive(Debug, Clone)]
-pub struct PackedCircuit {
+pub struct DecisionCircuit {
     scalars: Scalars,
     /// What the imaginary part of each slot, times 2, is multiplied by, under the trace condition.
     weights: Option<Vec<Complex64>>,
@@ -40,7 +40,7 @@ pub struct PackedCircuit {
     argmax: Argmax,
 }
 
-impl PackedCircuit {
+impl DecisionCircuit {
     /// The circuit for keys of `shape` and vectors of `slots` slots in a round with these scalars.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl PackedCircuit {
             weights
         });
         let root_levels = (config.sqrt_degree + 1).ilog2() as usize;
-        Ok(PackedCircuit { scalars, weights, root, root_levels, at_zero, offsets, argmax })
+        Ok(DecisionCircuit { scalars, weights, root, root_levels, at_zero, offsets, argmax })
     }
 
     /// What raised scores are multiplied by, if those of the ring of scores are z/r and u/r for r =
@@ -158,7 +158,7 @@ mod tests {
             let shape = Shape::for_problem(d, k);
             let count = shape.arm_slots;
             let users = slots / (count * count);
-            let levels = DecisionLevels::new(&config, shape).unwrap().packed(2);
+            let levels = DecisionLevels::new(&config, shape).unwrap().of_users(2);
             let mut twin = ClearTwin::new(config.clone());
             let unit = |seed: usize| {
                 let x: Vec<f64> = (0..d).map(|i| ((7 * seed + 3 * i + 1) as f64).sin()).collect();
@@ -167,7 +167,7 @@ mod tests {
             };
             (0..30).for_each(|t| twin.learn(&unit(t), (t as f64).cos()));
             let scalars = Scalars::new(&config, 31, 30);
-            let circuit = PackedCircuit::new(&config, scalars, shape, slots).unwrap();
+            let circuit = DecisionCircuit::new(&config, scalars, shape, slots).unwrap();
             // The model takes the feedbacks in when indices are asked for.
             twin.indices(&[unit(0)], 31, 30);
             let (a, omega) = twin.model();
@@ -209,7 +209,7 @@ mod tests {
             let shape = Shape::for_problem(d, k);
             let (count, users) = (shape.arm_slots, slots / shape.user_slots());
             let s = Scalars::new(&config, 5, 3);
-            let circuit = PackedCircuit::new(&config, s, shape, slots).unwrap();
+            let circuit = DecisionCircuit::new(&config, s, shape, slots).unwrap();
             let mut raised = vec![Complex64::ZERO; slots];
             let mut want = vec![0.0; slots];
             for at in 0..users * count {
@@ -243,7 +243,7 @@ mod tests {
                 let mut config = BanditConfig { comparison_bits, ..BanditConfig::new(2, arms) };
                 config.linear.schedule = bandit::Schedule::TraceOrGrowth;
                 let scalars = Scalars::new(&config, 1, 0);
-                let circuit = PackedCircuit::new(&config, scalars, shape, shape.slots()).unwrap();
+                let circuit = DecisionCircuit::new(&config, scalars, shape, shape.slots()).unwrap();
                 let sign = circuit.argmax().comparison();
                 let resolution = config.resolution();
                 let error = testkit::worst_error(|x| sign.eval(x), |_| 1.0, [resolution, 1.0], 100_000) / 2.0;
@@ -279,7 +279,7 @@ mod tests {
             let count = shape.arm_slots;
             let users = slots / (count * count);
             let scalars = Scalars::new(&config, 31, 30);
-            let new = |config| PackedCircuit::new(config, scalars, shape, slots).unwrap();
+            let new = |config| DecisionCircuit::new(config, scalars, shape, slots).unwrap();
             let (circuit, public) = (new(&config), new(&public));
             let mut raised = vec![Complex64::ZERO; slots];
             for (at, slot) in raised.iter_mut().enumerate().step_by(count) {
@@ -289,9 +289,9 @@ mod tests {
                     *slot = Complex64::new(value(3).abs(), value(5)) * circuit.factor(0);
                 }
             }
-            let levels = DecisionLevels::new(&config, shape).unwrap().packed(2);
+            let levels = DecisionLevels::new(&config, shape).unwrap().of_users(2);
             let alg = Clear::new(slots).unwrap();
-            let products = |circuit: &PackedCircuit, raised: &[Complex64]| {
+            let products = |circuit: &DecisionCircuit, raised: &[Complex64]| {
                 circuit.products(&alg, &alg.fresh(raised, levels).unwrap()).unwrap()
             };
             let without = products(&public, &raised);
@@ -312,7 +312,7 @@ mod tests {
                 };
                 let pairs = entries(&with).into_iter().zip(entries(&without));
                 assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-9), "{d} {k}");
-                let question = PackedCircuit::trace(&alg, &with).unwrap();
+                let question = DecisionCircuit::trace(&alg, &with).unwrap();
                 assert_eq!(alg.level(&question), 1);
                 let (first, rest) = question.values().split_first().unwrap();
                 let entry = first.re / slots as f64;

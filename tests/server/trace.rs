@@ -1,22 +1,22 @@
-//! Packed bandits with the trace condition, end to end: who is asked, who answers, and what nobody can do
+//! Encrypted bandits with the trace condition, end to end: who is asked, who answers, and what nobody can do
 //! with it.
 
+use crate::audit::audit;
 use crate::fixture::*;
-use crate::packed::*;
-use crate::packed_audit::audit;
+use crate::users::*;
 use bandit::Schedule;
 use ckks::Plaintext;
-use helba::packed::Event;
+use helba::Event;
 use helba_server::Settings;
 use protocol::{Answers, BanditConfig, LOG_FACTOR, QuestionId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
-use wire::PackedFeedback;
+use wire::TracedFeedback;
 
 /// The paper's schedule with C = 1 and η = 1, under which the trace ends most batches of features of norm 1.
 pub(crate) fn traced() -> BanditConfig {
-    let mut config = packed(Answers::Arm);
+    let mut config = encrypted(Answers::Arm);
     (config.linear.schedule, config.linear.eta) = (Schedule::TraceOrGrowth, 1.0);
     config
 }
@@ -77,7 +77,7 @@ fn devices_that_do_not_answer_block_nothing() {
     for most in [0, 3] {
         let server = InProcess::start(Settings::default());
         let user = User::create_with(server.device(), &traced()).answering(most);
-        let folder = server.folder.path().join("packed").join(user.id());
+        let folder = server.folder.path().join("encrypted").join(user.id());
         std::fs::copy(folder.join("snapshot"), folder.join("genesis-of-test")).unwrap();
         let (history, mut rng) = (History::default(), rng(61));
         let mut before = user.status();
@@ -156,13 +156,13 @@ fn bad_feedback_with_a_trace_is_refused() {
     let question = choice.question.as_ref().expect("a question");
     let limits = *user.device.limits();
     let good = user.device.feedback(&rows[0], 0.5, Some(question), &mut rng).unwrap();
-    let read = PackedFeedback::read(&good, &limits).unwrap();
+    let read = TracedFeedback::read(&good, &limits).unwrap();
     let (id, reached) = read.answer.unwrap();
     assert_eq!(id, question.id);
     let before = replay(server.folder.path(), user.id(), "snapshot");
     let contexts = user.contexts(&mut rng);
     let alone = public.device.feedback(&rows[0], 0.5, None, &mut rng).unwrap();
-    let with = |change: fn(&mut PackedFeedback)| {
+    let with = |change: fn(&mut TracedFeedback)| {
         let mut feedback = read.clone();
         change(&mut feedback);
         feedback.to_bytes()
@@ -188,7 +188,7 @@ fn bad_feedback_with_a_trace_is_refused() {
         QuestionId { code: [0; 16], ..id },
     ];
     for id in forged {
-        let body = PackedFeedback { answer: Some((id, reached)), ..read.clone() }.to_bytes();
+        let body = TracedFeedback { answer: Some((id, reached)), ..read.clone() }.to_bytes();
         let problem = user.send(&choice, &body).problem();
         assert!(problem.detail.contains("trace question"), "{problem:?}");
     }
@@ -223,8 +223,8 @@ fn attack_long_trace_statistics_spoil_few_evaluations() {
         ckks_secret::encrypt(small, &message, &mut rng).to_bytes(small, id)
     };
     let good = user.device.feedback(&rows[0], 0.5, None, &mut rng).unwrap();
-    let good = PackedFeedback::read(&good, user.device.limits()).unwrap();
-    user.send(&choice, &PackedFeedback { trace: huge, ..good }.to_bytes()).ok();
+    let good = TracedFeedback::read(&good, user.device.limits()).unwrap();
+    user.send(&choice, &TracedFeedback { trace: huge, ..good }.to_bytes()).ok();
     user.settle(&mut rng);
     let reliable: Vec<bool> =
         (0..8).map(|_| user.decide(&random_rows(&mut rng), &mut rng).reliable).collect();

@@ -11,7 +11,7 @@
 //!
 //! [`Senders`]: super::senders::Senders
 
-use super::PackedServed;
+use super::EncryptedServed;
 use super::pool::{Outcome, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
@@ -278,7 +278,7 @@ impl Keeping {
     }
 }
 
-impl PackedServed {
+impl EncryptedServed {
     /// Answers a decision again, together with others whose users ask again for theirs.
     ///
     /// # Errors

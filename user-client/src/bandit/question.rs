@@ -5,14 +5,14 @@
 //! Source: Algorithm 10. Departure: the answer is one bit, counted ([`crate::answers`]), not the masked
 //! number.
 
-use super::PackedDevice;
+use super::BanditDevice;
 use crate::Error;
 use ckks::Ciphertext;
 use protocol::{QuestionId, exchange};
 use rand::CryptoRng;
 use wire::TraceQuestion;
 
-impl PackedDevice<'_> {
+impl BanditDevice<'_> {
     /// The answer to a trace question, or `None` if the key has given as many answers as it may. Every
     /// question is answered and counted, whatever else was decrypted.
     pub(super) fn answer_question<R: CryptoRng>(
@@ -34,7 +34,7 @@ impl PackedDevice<'_> {
 
     /// The ciphertext of a trace question.
     pub(super) fn comparison(&self, question: &TraceQuestion) -> Result<Ciphertext, Error> {
-        let (params, level) = (self.device.params(), self.created.packed.answer_level);
+        let (params, level) = (self.device.params(), self.created.plan.answer_level);
         Ok(ckks::read_ciphertext(params, self.device.key_id(), level, &question.frame)?)
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
     use rns::{Coeff, Poly};
-    use wire::{PackedCreated, PackedDecision, PackedFeedback, PackedReply};
+    use wire::{Created, DecideReply, Decision, TracedFeedback};
 
     const ID: QuestionId = QuestionId { feedbacks: 1, model_feedbacks: 0, code: [5; 16] };
     /// A server that deviates chooses c₁ = 2³⁰·X⁻ᵏ, so that the constant coefficient is 2³⁰·s_k, moved so
@@ -94,7 +94,7 @@ mod tests {
     }
 
     struct Attacker<'a> {
-        device: PackedDevice<'a>,
+        device: BanditDevice<'a>,
         answers: u64,
         /// A constant of the decrypted answer, in units of the scale. Entries are near 0 or 1.
         entry: i64,
@@ -105,9 +105,9 @@ mod tests {
             let mut config = BanditConfig::new(2, 2);
             config.linear.schedule = schedule;
             let (params, ring) = (device.params(), ScoreRing::for_shape(device.shape(), true).unwrap());
-            let plan = config.packed_plan(params, device.shape(), ring).unwrap();
+            let plan = config.plan(params, device.shape(), ring).unwrap();
             let small = ring.params.validate().unwrap();
-            let created = PackedCreated::new(
+            let created = Created::new(
                 "b".into(),
                 config,
                 plan,
@@ -131,7 +131,7 @@ mod tests {
             let question = TraceQuestion { id: ID, frame: self.frame(threshold - bound, monomial) };
             let (answers, key) = (self.device.answers.params(), self.device.small_id);
             let entry = self.entry * answers.scale(0) as i64;
-            let decision = PackedDecision {
+            let decision = Decision {
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,
@@ -141,7 +141,7 @@ mod tests {
                 answer: frame(answers, key, entry, (0, 0)),
                 question: Some(question),
             };
-            PackedReply { decision: Some(decision), ..PackedReply::default() }.to_bytes()
+            DecideReply { decision: Some(decision), ..DecideReply::default() }.to_bytes()
         }
 
         /// One round: the answer, if the device gives one. Its feedback comes in any case.
@@ -149,7 +149,7 @@ mod tests {
             let choice = self.device.read(&self.reply(k, bound)).unwrap().choice.unwrap();
             assert_eq!(choice.reliable, self.entry < 2);
             let body = self.device.feedback(&[0.5, 0.5], 1.0, choice.question.as_ref(), &mut rng()).unwrap();
-            let feedback = PackedFeedback::read(&body, self.device.limits()).unwrap();
+            let feedback = TracedFeedback::read(&body, self.device.limits()).unwrap();
             assert!(!feedback.statistics.is_empty() && !feedback.trace.is_empty());
             self.answers += u64::from(feedback.answer.is_some());
             feedback.answer.map(|(id, reached)| {
@@ -212,7 +212,7 @@ mod tests {
         let question = TraceQuestion { id: ID, frame: attacker.frame(0, (0, STEP)) };
         let body = attacker.device.feedback(&[0.5, 0.5], 1.0, Some(&question), &mut rng()).unwrap();
         assert_eq!(body.len(), attacker.device.limits().statistics);
-        assert!(PackedFeedback::read(&body, attacker.device.limits()).is_err(), "statistics, and no answer");
+        assert!(TracedFeedback::read(&body, attacker.device.limits()).is_err(), "statistics, and no answer");
     }
 
     /// Whether a question is answered depends on no decrypted value: answers of garbage count too.
@@ -242,7 +242,7 @@ mod tests {
             (good[1..].to_vec(), false),
             (vec![], false),
         ] {
-            let decision = PackedDecision {
+            let decision = Decision {
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,
@@ -252,7 +252,7 @@ mod tests {
                 answer: answer.clone(),
                 question: Some(TraceQuestion { id: ID, frame }),
             };
-            let reply = PackedReply { decision: Some(decision), ..PackedReply::default() };
+            let reply = DecideReply { decision: Some(decision), ..DecideReply::default() };
             assert_eq!(attacker.device.read(&reply.to_bytes()).is_ok(), accepted);
         }
     }

@@ -1,9 +1,9 @@
-//! Acknowledged means durable for packed bandits: after kills at any point, in every phase, on a disk that is
-//! full, and against damage.
+//! Acknowledged means durable for encrypted bandits: after kills at any point, in every phase, on a disk that
+//! is full, and against damage.
 
 use crate::fixture::*;
-use crate::packed::*;
-use helba::packed::Event;
+use crate::users::*;
+use helba::Event;
 use helba_server::Settings;
 use protocol::{Answers, Receipt};
 use rand::Rng;
@@ -23,7 +23,7 @@ fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
     let mut server = start(state.path());
     let mut user = User::create(server.device(), Answers::Scores);
     let contexts = user.contexts(&mut rng);
-    let genesis = state.path().join("packed").join(user.id());
+    let genesis = state.path().join("encrypted").join(user.id());
     std::fs::copy(genesis.join("snapshot"), genesis.join("genesis-of-test")).unwrap();
     let mut acknowledged: Vec<Receipt> = Vec::new();
     let mut ids = BTreeSet::new();
@@ -111,7 +111,7 @@ fn feedback_through_kills(feedbacks: usize, kills: usize, seed: u64) {
     assert!(status.feedbacks >= feedbacks as u64 && status.refreshes > 0, "{status:?}");
     server.kill();
     // The log since the creation, which the test's server keeps, gives the state that is served.
-    let folder = state.path().join("packed").join(user.id());
+    let folder = state.path().join("encrypted").join(user.id());
     assert!(folder.join(format!("{:020}.log", 0)).exists());
     let whole = replay(state.path(), user.id(), "genesis-of-test");
     let last = replay(state.path(), user.id(), "snapshot");
@@ -138,7 +138,7 @@ type Results<'a> =
 
 /// A decision of the open tier and a feedback on it, or `None` if the server is gone.
 fn asks(user: &User, contexts: &[u8], results: &Results, rng: &mut ChaCha20Rng) -> Option<(String, Vec<u8>)> {
-    let reply = user.client.decide_packed(user.id(), user.device.limits(), contexts).ok()?;
+    let reply = user.client.decide_encrypted(user.id(), user.device.limits(), contexts).ok()?;
     let choice = user.device.read(&reply).unwrap().choice.unwrap();
     let id = choice.id.to_string();
     assert!(results.lock().unwrap().1.insert(id.clone()), "round {} was given out twice", choice.round);
@@ -151,21 +151,21 @@ fn start(state: &Path) -> Program {
 }
 
 #[test]
-fn acknowledged_packed_feedback_survives_kills() {
+fn acknowledged_feedback_survives_kills() {
     feedback_through_kills(1000, 10, 40);
 }
 
 /// Some minutes.
 #[test]
 #[ignore = "takes minutes"]
-fn acknowledged_packed_feedback_survives_many_kills() {
+fn acknowledged_feedback_survives_many_kills() {
     feedback_through_kills(20_000, 50, 41);
 }
 
 /// Killed in every phase of a batch, the server goes on: an interrupted update runs again and asks for the
 /// same, and what was raised before is not asked for again.
 #[test]
-fn packed_bandits_restart_in_every_phase() {
+fn bandits_restart_in_every_phase() {
     let state = TempDir::new().unwrap();
     let mut rng = rng(42);
     let mut server = Program::start(state.path());
@@ -212,7 +212,7 @@ fn packed_bandits_restart_in_every_phase() {
 /// A snapshot or a log that is damaged or missing refuses the start with a sentence that names the file and
 /// the remedy. Nothing is changed, and with the right bytes the server starts.
 #[test]
-fn damaged_packed_bandits_refuse_the_start() {
+fn damaged_bandits_refuse_the_start() {
     let state = TempDir::new().unwrap();
     let mut rng = rng(43);
     let server = Program::start(state.path());
@@ -225,7 +225,7 @@ fn damaged_packed_bandits_refuse_the_start() {
     // Idle for longer than a second: the log ends with a mark.
     std::thread::sleep(Duration::from_millis(1500));
     server.kill();
-    let folder = state.path().join("packed").join(user.id());
+    let folder = state.path().join("encrypted").join(user.id());
     let log = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
     let log = log.filter(|path| path.extension().is_some_and(|e| e == "log")).min().unwrap();
     let snapshot = folder.join("snapshot");
@@ -277,8 +277,8 @@ fn fill_disk(server: &Program, full: bool) {
 }
 
 /// A full disk refuses feedback and new bandits, and changes nothing that is stored. Decisions go on while
-/// reserved rounds last. Policies in the clear go on when there is room again, and a packed bandit after the
-/// next start, since its log takes nothing after a failed write.
+/// reserved rounds last. Policies in the clear go on when there is room again, and an encrypted bandit after
+/// the next start, since its log takes nothing after a failed write.
 #[cfg(target_os = "linux")]
 #[test]
 fn full_disk() {
@@ -300,7 +300,7 @@ fn full_disk() {
     let clear = (format!("/bandits/{clear}"), format!("/bandits/{clear}/decisions"));
     let now = || (device.get("/bandits").ok(), device.get(&clear.0).ok());
     let (before, feedbacks) = (now(), user.status().feedbacks);
-    let stored = files(&state.path().join("packed").join(user.id()));
+    let stored = files(&state.path().join("encrypted").join(user.id()));
     let full = |answer: Answer| {
         let problem = answer.problem();
         assert_eq!((problem.status, problem.reason.as_deref()), (507, Some("disk_full")), "{problem:?}");
@@ -319,7 +319,7 @@ fn full_disk() {
     device.post(&clear.1, b"").ok();
     device.create(&every_round(Answers::Arm));
     full(user.send(&choice, &frame));
-    assert_eq!(files(&state.path().join("packed").join(user.id())), stored);
+    assert_eq!(files(&state.path().join("encrypted").join(user.id())), stored);
     server.kill();
 
     let server = Program::start(state.path());
@@ -358,7 +358,7 @@ fn deleted_is_gone() {
         }
     }
     assert_eq!(goes.send(&choice, &frame).problem().status, 404);
-    let folders = || std::fs::read_dir(server.folder.path().join("packed")).unwrap().count();
+    let folders = || std::fs::read_dir(server.folder.path().join("encrypted")).unwrap().count();
     assert_eq!(folders(), 1);
     assert_eq!(stays.status().feedbacks, 1);
     device.create(&every_round(Answers::Arm));
@@ -378,7 +378,7 @@ fn leftovers_are_removed() {
     let server = Program::start(state.path());
     let user = User::create(server.device(), Answers::Arm);
     server.kill();
-    let root = state.path().join("packed");
+    let root = state.path().join("encrypted");
     for name in [format!("{}.new", "0".repeat(32)), format!("{}.deleted", "1".repeat(32))] {
         std::fs::create_dir(root.join(&name)).unwrap();
         std::fs::write(root.join(name).join("snapshot"), b"half").unwrap();

@@ -1,4 +1,4 @@
-//! Packed bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the
+//! Encrypted bandits. A decision request holds contexts in the ring of scores; it waits until a holder of the
 //! key has raised the scores of all who wait with it, and its answer is the encrypted action. In the open
 //! tier the scores themselves are the answer, at once. A feedback is some coefficients, acknowledged when the
 //! log has them on disk.
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::jobs::Updates;
 use again::{Keeping, Sent};
 pub use audit::{Audited, Audits};
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, OnTheWay, Pace};
 pub(crate) use pool::Stages;
@@ -39,7 +39,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::Receiver;
 use trace::Asked;
-use wire::{PackedCreated, PackedDecision, PackedLimits, PackedReply, PackedView, Raised, Raises, Ticket};
+use wire::{BanditView, Created, DecideReply, Decision, Limits, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -47,11 +47,11 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The most users of a bandit that wait to be evaluated alone.
 const MOST_ALONE: usize = 64;
 
-/// The parts that all packed bandits of a server share.
+/// The parts that all encrypted bandits of a server share.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub(super) engine: Arc<PackedEngine>,
-    /// The folder of all packed bandits.
+    pub(super) engine: Arc<Engine>,
+    /// The folder of all encrypted bandits.
     pub(super) root: PathBuf,
     pub(super) updates: Updates,
     pub(super) stages: Stages,
@@ -59,10 +59,10 @@ pub(super) struct Shared {
     pub(super) keep_log: bool,
 }
 
-/// A loaded packed bandit.
-pub(crate) struct PackedServed {
-    created: PackedCreated,
-    limits: PackedLimits,
+/// A loaded encrypted bandit.
+pub(crate) struct EncryptedServed {
+    created: Created,
+    limits: Limits,
     exchanges: Arc<Exchanges>,
     shared: Shared,
     live: Mutex<Live>,
@@ -86,7 +86,7 @@ pub(crate) struct PackedServed {
     snapshots: Mutex<()>,
 }
 
-impl PackedServed {
+impl EncryptedServed {
     /// Creates a bandit and stores it under `id`.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl PackedServed {
     pub(super) fn create(id: &str, config: BanditConfig, shared: Shared) -> Result<Self, Error> {
         let mut secret = [0; 32];
         os_rng()?.fill_bytes(&mut secret);
-        let bandit = PackedBandit::create(&shared.engine, config, secret)?;
+        let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
         Self::new(id, live, shared)
     }
@@ -117,13 +117,13 @@ impl PackedServed {
         let (config, plan) = (live.bandit.config().clone(), live.bandit.plan().clone());
         let exchanges = live.bandit.exchanges().clone();
         let answers = engine.answer_params();
-        let limits = PackedLimits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
+        let limits = Limits::new(deep.params(), small, answers, &config, &plan, &exchanges.layout)?;
         let keys = ((deep.params(), deep.key_id()), (small, engine.key_id()));
-        let created = PackedCreated::new(id.to_string(), config, plan, keys.0, keys.1);
+        let created = Created::new(id.to_string(), config, plan, keys.0, keys.1);
         let (live, pool, snapshots) = (Mutex::new(live), Mutex::default(), Mutex::new(()));
         let (pace, turns) = (Mutex::new(Pace::new(Instant::now())), Arc::new(Semaphore::new(1)));
         let [searches, alone] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
-        Ok(PackedServed {
+        Ok(EncryptedServed {
             created,
             limits,
             exchanges,
@@ -162,7 +162,7 @@ impl PackedServed {
         let waiting = round.saturating_sub(live.bandit.status(round, 0).feedbacks) as usize;
         let status = live.bandit.status(round, waiting);
         drop(live);
-        Reply::json(&PackedView { created: self.created.clone(), status })
+        Reply::json(&BanditView { created: self.created.clone(), status })
     }
 
     /// Deletes it from the disk, and ends what waits.
@@ -267,12 +267,11 @@ impl PackedServed {
                     (round, id(round), (round + 1..round + count).map(id).collect())
                 };
                 let (user, users, question) = (0, decisions as u32, None);
-                let decision =
-                    PackedDecision { id, others, round, model_feedbacks, user, users, answer, question };
+                let decision = Decision { id, others, round, model_feedbacks, user, users, answer, question };
                 // A raiser that comes and goes answers it, if there is one.
                 let raiser = lock(&self.pool).has_raiser();
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
-                return Ok(Scored::Answered(PackedReply { decision: Some(decision), ticket: None, tasks }));
+                return Ok(Scored::Answered(DecideReply { decision: Some(decision), ticket: None, tasks }));
             }
             let outcome = match alone {
                 true => Some(self.join_alone(scores, decisions, (&model, model_feedbacks), &mut place)?),
@@ -335,7 +334,7 @@ impl PackedServed {
         let waits = blocking(work).await?;
         let reply = match waits {
             Some(outcome) => outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))??,
-            None => PackedReply::default(),
+            None => DecideReply::default(),
         };
         Ok(Reply::Binary(reply.to_bytes()))
     }
@@ -510,36 +509,32 @@ impl PackedServed {
                 }
             }
         };
-        let reply = PackedReply { tasks, ..PackedReply::default() };
+        let reply = DecideReply { tasks, ..DecideReply::default() };
         Ok(Some(Reply::Binary(reply.to_bytes())))
     }
 }
 
 /// What became of contexts.
 enum Scored {
-    Answered(PackedReply),
+    Answered(DecideReply),
     Waits(Receiver<Outcome>),
 }
 
-/// The packed bandits in the folder of `shared`.
+/// The encrypted bandits in the folder of `shared`.
 ///
 /// # Errors
-/// As [`PackedServed::load`].
-pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<PackedServed>)>, Error> {
+/// As [`EncryptedServed::load`].
+pub(super) fn load(shared: &Shared, restored: bool) -> Result<Vec<(String, Arc<EncryptedServed>)>, Error> {
     let ids = state::stored(&shared.root)?;
-    let load = |id: String| Ok((id.clone(), Arc::new(PackedServed::load(&id, shared.clone(), restored)?)));
+    let load = |id: String| Ok((id.clone(), Arc::new(EncryptedServed::load(&id, shared.clone(), restored)?)));
     ids.into_iter().map(load).collect()
 }
 
-/// Audits the packed bandits in `root`, or the one with the id `only`.
+/// Audits the encrypted bandits in `root`, or the one with the id `only`.
 ///
 /// # Errors
 /// [`Error::UnknownBandit`] if there is no such bandit; those of the disk. Those of an audit are its result.
-pub(super) fn audits(
-    root: &std::path::Path,
-    engine: &PackedEngine,
-    only: Option<&str>,
-) -> Result<Audits, Error> {
+pub(super) fn audits(root: &std::path::Path, engine: &Engine, only: Option<&str>) -> Result<Audits, Error> {
     let mut ids = listed(root)?;
     if let Some(only) = only {
         ids.retain(|id| id == only);
@@ -550,7 +545,7 @@ pub(super) fn audits(
     Ok(ids.into_iter().map(|id| (id.clone(), audit::audit(root, &id, engine))).collect())
 }
 
-/// The ids of the packed bandits in `root`, whose keys are missing.
+/// The ids of the encrypted bandits in `root`, whose keys are missing.
 ///
 /// # Errors
 /// Those of the disk.

@@ -1,4 +1,4 @@
-//! The state machine of a packed bandit, without I/O.
+//! The state machine of an encrypted bandit, without I/O.
 //!
 //! A batch goes through four phases: open, raising (a holder of the key raises the sum of its feedbacks),
 //! updating (the next model is computed), refreshing (a holder of the key encrypts it anew in both rings).
@@ -13,15 +13,15 @@
 //! such feedbacks end the batch, so that nobody has to answer. A batch that a test or a missing test
 //! ends is closed before the feedback at hand is added.
 
-use super::engine::{Masked, PackedEngine};
+use super::engine::{Engine, Masked};
 use super::rounds::{MOST_ROUNDS, Round, Rounds};
-use crate::engine::ModelLevels;
+use crate::deep::ModelLevels;
 use crate::{Error, Scalars, refresh};
 use ckks::{Ciphertext, Plaintext};
 use num_complex::Complex64;
 use protocol::{
-    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, PackedPlan, QuestionId,
-    Receipt, Status, TaskKind,
+    BanditConfig, DecisionId, Exchanges, Factors, INVERSE_TOLERANCE, LOG_SCORE, Plan, QuestionId, Receipt,
+    Status, TaskKind,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -34,7 +34,7 @@ const RESERVED_ROUNDS: u64 = 1024;
 /// The bytes of a decision id that hold its round. The others are a message authentication code.
 const ROUND_BYTES: usize = 6;
 
-/// Something that changes a packed bandit.
+/// Something that changes an encrypted bandit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// Rounds up to this one may be given out.
@@ -132,7 +132,7 @@ pub struct TraceTest {
 /// The inputs of a batch update.
 #[derive(Debug, Clone)]
 pub struct Update {
-    plan: PackedPlan,
+    plan: Plan,
     statistics: Arc<Ciphertext>,
     model: Arc<Ciphertext>,
     factors: Factors,
@@ -140,9 +140,9 @@ pub struct Update {
     task: u64,
 }
 
-/// One packed bandit.
+/// One encrypted bandit.
 #[derive(Debug, Clone)]
-pub struct PackedBandit {
+pub struct EncryptedBandit {
     state: State<Arc<Ciphertext>>,
     exchanges: Arc<Exchanges>,
 }
@@ -151,7 +151,7 @@ pub struct PackedBandit {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State<C> {
     config: BanditConfig,
-    plan: PackedPlan,
+    plan: Plan,
     /// The key of decision ids and masks.
     secret: [u8; 32],
     /// A hash over all events so far.
@@ -206,15 +206,15 @@ enum Place {
     Deep(usize),
 }
 
-impl PackedBandit {
+impl EncryptedBandit {
     /// A bandit without data: A = I/λ, ω = 0, V = λI. `secret` must be random.
     ///
     /// # Errors
-    /// As [`BanditConfig::packed_plan`].
-    pub fn create(engine: &PackedEngine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
+    /// As [`BanditConfig::plan`].
+    pub fn create(engine: &Engine, config: BanditConfig, secret: [u8; 32]) -> Result<Self, Error> {
         let deep = engine.deep();
         let (params, small) = (deep.params(), engine.params());
-        let plan = config.packed_plan(params, deep.shape(), engine.ring())?;
+        let plan = config.plan(params, deep.shape(), engine.ring())?;
         let exchanges = Self::exchanges_of(engine, &config, &plan)?;
         let lambda = config.linear.lambda;
         let trivial = |slots: &[Complex64], level: usize| -> Result<Arc<Ciphertext>, Error> {
@@ -251,14 +251,10 @@ impl PackedBandit {
             residual: 0.0,
             phase: Phase::Open,
         };
-        Ok(PackedBandit { state, exchanges })
+        Ok(EncryptedBandit { state, exchanges })
     }
 
-    fn exchanges_of(
-        engine: &PackedEngine,
-        config: &BanditConfig,
-        plan: &PackedPlan,
-    ) -> Result<Arc<Exchanges>, Error> {
+    fn exchanges_of(engine: &Engine, config: &BanditConfig, plan: &Plan) -> Result<Arc<Exchanges>, Error> {
         let (small, large) = (engine.params(), engine.deep().params());
         Ok(Arc::new(Exchanges::new(config, plan, engine.ring(), small, large)?))
     }
@@ -269,7 +265,7 @@ impl PackedBandit {
     }
 
     /// The levels and sizes.
-    pub fn plan(&self) -> &PackedPlan {
+    pub fn plan(&self) -> &Plan {
         &self.state.plan
     }
 
@@ -278,7 +274,7 @@ impl PackedBandit {
         &self.exchanges
     }
 
-    /// The model that contexts are multiplied by ([`PackedEngine::score`]).
+    /// The model that contexts are multiplied by ([`Engine::score`]).
     pub fn scores_model(&self) -> &Arc<Ciphertext> {
         &self.state.scores_model
     }
@@ -374,7 +370,7 @@ impl PackedBandit {
     /// # Errors
     /// [`Error::Ckks`] for a frame that is not one of this bandit; [`protocol::Error::UnknownDecision`] for a
     /// round that does not wait; [`Error::UnknownQuestion`]; [`Error::TaskOver`].
-    pub fn apply(&mut self, engine: &PackedEngine, event: &Event) -> Result<Applied, Error> {
+    pub fn apply(&mut self, engine: &Engine, event: &Event) -> Result<Applied, Error> {
         let (small, deep) = (engine.params(), engine.deep());
         let mut next = self.state.clone();
         next.note(event)?;
@@ -484,7 +480,7 @@ impl PackedBandit {
     ///
     /// # Errors
     /// [`Error::Broken`] if it cannot be serialised.
-    pub fn to_bytes(&self, engine: &PackedEngine) -> Result<Vec<u8>, Error> {
+    pub fn to_bytes(&self, engine: &Engine) -> Result<Vec<u8>, Error> {
         let write = |place, ciphertext: Arc<Ciphertext>| -> Result<Vec<u8>, Error> {
             let (params, key) = ring_of(engine, place);
             // Frames hold the canonical scale, and the sum has another one.
@@ -500,11 +496,11 @@ impl PackedBandit {
     ///
     /// # Errors
     /// [`Error::BadState`], [`Error::Ckks`] for bytes that are not those of a bandit of these keys.
-    pub fn from_bytes(engine: &PackedEngine, bytes: &[u8]) -> Result<Self, Error> {
+    pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Self, Error> {
         let state: State<Vec<u8>> = decode(bytes)?;
         let deep = engine.deep();
         let (plan, config) = (&state.plan, &state.config);
-        if config.packed_plan(deep.params(), deep.shape(), engine.ring())? != *plan {
+        if config.plan(deep.params(), deep.shape(), engine.ring())? != *plan {
             return Err(Error::BadState("it was made with other parameters".into()));
         }
         if !state.answered.is_valid() {
@@ -525,7 +521,7 @@ impl PackedBandit {
         if let Phase::Raising { masked, .. } = &mut state.phase {
             *masked = Arc::new((**masked).clone().with_scale(scale));
         }
-        Ok(PackedBandit { state, exchanges })
+        Ok(EncryptedBandit { state, exchanges })
     }
 }
 
@@ -534,7 +530,7 @@ impl Update {
     ///
     /// # Errors
     /// [`Error::Ckks`] if a key is missing.
-    pub fn run(&self, engine: &PackedEngine) -> Result<Ciphertext, Error> {
+    pub fn run(&self, engine: &Engine) -> Result<Ciphertext, Error> {
         let Update { plan, statistics, model, factors, seed, .. } = self;
         let to = ModelLevels { refresh: plan.refresh_level, model: plan.model_level };
         let unused = plan.newton_steps - factors.steps().len();
@@ -556,18 +552,18 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 }
 
 /// A sum of no feedbacks.
-fn empty_sum(engine: &PackedEngine) -> Ciphertext {
+fn empty_sum(engine: &Engine) -> Ciphertext {
     let small = engine.params();
     Ciphertext::zero(small, small.max_level()).with_scale(f64::from(LOG_SCORE).exp2())
 }
 
 /// Trace statistics of no feedbacks.
-fn empty_trace(engine: &PackedEngine) -> Arc<Ciphertext> {
+fn empty_trace(engine: &Engine) -> Arc<Ciphertext> {
     let small = engine.params();
     Arc::new(Ciphertext::zero(small, small.max_level()))
 }
 
-fn ring_of(engine: &PackedEngine, place: Place) -> (&ckks::Params, ckks::KeyId) {
+fn ring_of(engine: &Engine, place: Place) -> (&ckks::Params, ckks::KeyId) {
     match place {
         Place::Scores => (engine.params(), engine.key_id()),
         Place::Deep(_) => (engine.deep().params(), engine.deep().key_id()),
@@ -700,7 +696,7 @@ impl State<Arc<Ciphertext>> {
     /// Counts the feedback on the decision of `round`, and closes the batch if the schedule ends it.
     fn count(
         &mut self,
-        engine: &PackedEngine,
+        engine: &Engine,
         exchanges: &Exchanges,
         round: u64,
         frame: &[u8],
@@ -727,7 +723,7 @@ impl State<Arc<Ciphertext>> {
     /// if the trace has reached C, or if too few feedbacks were tested.
     fn take_answer(
         &mut self,
-        engine: &PackedEngine,
+        engine: &Engine,
         exchanges: &Exchanges,
         round: u64,
         answer: Option<(QuestionId, bool)>,
@@ -764,7 +760,7 @@ impl State<Arc<Ciphertext>> {
     }
 
     /// Adds the trace statistics of a feedback.
-    fn add_trace(&mut self, engine: &PackedEngine, statistics: Ciphertext) -> Result<(), Error> {
+    fn add_trace(&mut self, engine: &Engine, statistics: Ciphertext) -> Result<(), Error> {
         let unasked = || Error::BadState("statistics of a trace that nobody tests".into());
         let trace = self.trace.as_mut().ok_or_else(unasked)?;
         engine.scores_evaluator().add_assign(Arc::make_mut(&mut trace.sum), &statistics)?;
@@ -772,7 +768,7 @@ impl State<Arc<Ciphertext>> {
     }
 
     /// Ends the batch: its sum waits, under a mask, for a holder of the key.
-    fn close(&mut self, engine: &PackedEngine, exchanges: &Exchanges) -> Result<(), Error> {
+    fn close(&mut self, engine: &Engine, exchanges: &Exchanges) -> Result<(), Error> {
         let untested = self.untested();
         let residual = self.newton(untested)?.residual();
         let (task, seed) = (self.next_task(), self.mask());

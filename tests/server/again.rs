@@ -1,7 +1,7 @@
 //! Users who ask again: contexts that are too long are found, and others get their right answers.
 
 use crate::fixture::*;
-use crate::packed::*;
+use crate::users::*;
 use ckks::Plaintext;
 use helba_server::Settings;
 use protocol::{Answers, Exchanges, LOG_FACTOR};
@@ -9,8 +9,8 @@ use rand_chacha::ChaCha20Rng;
 use std::time::Duration;
 use tempfile::TempDir;
 use testkit::ClearTwin;
-use user_client::{Choice, Device as Keyed, Error, PackedRound};
-use wire::{AskAgain, PackedCreated};
+use user_client::{Choice, Device as Keyed, Error, PlayedRound};
+use wire::{AskAgain, Created};
 
 /// How much less than the best index of the twin that of the arm played may be.
 const RESOLUTION: f64 = 1e-2;
@@ -22,7 +22,7 @@ fn patient(ask_again: Duration) -> Settings {
 }
 
 /// A user with a tag and a count of repeats of its own.
-fn user(server: &InProcess, created: &PackedCreated, repeats: u64) -> User {
+fn user(server: &InProcess, created: &Created, repeats: u64) -> User {
     let secret = std::fs::read(keys().secret_file()).unwrap();
     let device = Box::leak(Box::new(Keyed::read(&secret[..]).unwrap().with_most_repeats(repeats)));
     let joined = User::join(server.device(), created);
@@ -42,7 +42,7 @@ fn long_contexts(user: &User, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let small = keys().small().params();
     let deep = user.http.keys.device().params();
     let ring = &keys().bundle.scores;
-    let exchanges = Exchanges::new(&created.config, &created.packed, ring.ring, small, deep).unwrap();
+    let exchanges = Exchanges::new(&created.config, &created.plan, ring.ring, small, deep).unwrap();
     let opposite: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|x| -x).collect()).collect();
     let [one, other] = [&rows, &opposite].map(|rows| exchanges.layout.contexts(&[rows]).unwrap());
     let twice: Vec<i64> = one.iter().zip(&other).map(|(a, b)| 2 * (a + b) + (a - b)).collect();
@@ -68,7 +68,7 @@ fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choi
         let body = user.device.raise(&read.tasks, read.ticket, rng).unwrap();
         reply = user.client.post_raises(user.id(), user.device.limits(), &body).unwrap();
     };
-    let reply = user.client.decide_packed(user.id(), user.device.limits(), contexts).unwrap();
+    let reply = user.client.decide_encrypted(user.id(), user.device.limits(), contexts).unwrap();
     let mut choice = finish(reply, rng);
     for answers in 1.. {
         if how == Liar::IsSilent {
@@ -86,7 +86,7 @@ fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choi
 /// What became of an evaluation.
 struct Evaluated {
     /// The rounds of users who follow the protocol, with their contexts.
-    rounds: Vec<(Vec<Vec<f64>>, PackedRound)>,
+    rounds: Vec<(Vec<Vec<f64>>, PlayedRound)>,
     /// The second decision of the first of them, who decides for two.
     second: (Vec<Vec<f64>>, Choice),
     /// The decision of the one who does not.
@@ -133,12 +133,12 @@ fn evaluate(
         let body = holder.device.raise(&held.tasks, held.ticket, rng).unwrap();
         holder.client.post_raises(holder.id(), holder.device.limits(), &body).unwrap();
         let mut second = None;
-        let mut first = |thread: std::thread::ScopedJoinHandle<(Vec<_>, PackedRound<Vec<Choice>>)>| {
+        let mut first = |thread: std::thread::ScopedJoinHandle<(Vec<_>, PlayedRound<Vec<Choice>>)>| {
             let (mut rows, round) = thread.join().unwrap();
-            let PackedRound { choice: mut choices, tasks, sent, received, repeats, unrepeated } = round;
+            let PlayedRound { choice: mut choices, tasks, sent, received, repeats, unrepeated } = round;
             second = rows.drain(1..).zip(choices.drain(1..)).next().or(second.take());
             let choice = choices.remove(0);
-            (rows.remove(0), PackedRound { choice, tasks, sent, received, repeats, unrepeated })
+            (rows.remove(0), PlayedRound { choice, tasks, sent, received, repeats, unrepeated })
         };
         let rounds = threads.into_iter().map(&mut first).collect();
         let spoilt = spoilt.map(|thread| thread.join().unwrap());
@@ -180,7 +180,7 @@ fn attack_a_sender_of_long_contexts_is_found() {
     let mut rng = rng(21);
     let all = users(&server, 8, 62);
     let (liar, honest) = all.split_last().unwrap();
-    let mut twin = ClearTwin::new(packed(Answers::Arm));
+    let mut twin = ClearTwin::new(encrypted(Answers::Arm));
 
     // The control: devices that may not ask again.
     let mute: Vec<User> = (0..3).map(|_| user(&server, liar.device.created(), 0)).collect();
@@ -213,7 +213,7 @@ fn attack_a_sender_of_long_contexts_is_found() {
     assert_eq!(server.state.senders_alone(liar.id()), 1);
     for _ in 0..2 {
         let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
-        for (_, PackedRound { choice, repeats, .. }) in &later.rounds {
+        for (_, PlayedRound { choice, repeats, .. }) in &later.rounds {
             assert!(choice.reliable && *repeats == 0, "{:?}", choice.values);
             assert_eq!(choice.users as usize, honest.len() + 1, "the others are together");
         }
@@ -230,13 +230,13 @@ fn attack_a_silent_sender_of_long_contexts_is_found() {
     let all = users(&server, 4, 62);
     let (liar, honest) = all.split_last().unwrap();
     let found = evaluate(&server, honest, Some((liar, Liar::IsSilent, true)), &mut rng);
-    found.check(&mut ClearTwin::new(packed(Answers::Arm)), found.last());
+    found.check(&mut ClearTwin::new(encrypted(Answers::Arm)), found.last());
     assert!(found.rounds.iter().all(|(_, round)| round.repeats <= 3));
     // It is known when the time for asking again after the last repeat is over.
     wait_for("the sender is found", || server.state.senders_alone(liar.id()) == 1);
     let later = evaluate(&server, honest, Some((liar, Liar::IsSilent, false)), &mut rng);
     assert!(later.rounds.iter().all(|(_, round)| round.choice.users as usize == honest.len() + 1));
-    later.check(&mut ClearTwin::new(packed(Answers::Arm)), later.last_of_the_others());
+    later.check(&mut ClearTwin::new(encrypted(Answers::Arm)), later.last_of_the_others());
 }
 
 #[track_caller]
@@ -330,6 +330,6 @@ fn where_no_contexts_are_kept_nothing_is_repeated() {
     let clear = device.post("/bandits", br#"{"policy": "ucb1", "arms": 2}"#).ok();
     let clear: wire::PolicyCreated = serde_json::from_slice(&clear).unwrap();
     let path = format!("/bandits/{}/decisions/{}/again", clear.id, choice.id);
-    refused(device.post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_packed");
-    refused(device.post(&format!("/bandits/{}/raises", clear.id), b"x"), 409, "not_packed");
+    refused(device.post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_encrypted");
+    refused(device.post(&format!("/bandits/{}/raises", clear.id), b"x"), 409, "not_encrypted");
 }

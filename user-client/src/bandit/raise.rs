@@ -1,7 +1,7 @@
 //! The tasks of a holder of the key: it decrypts masked values and encrypts them again, in the ring and at
 //! the level where the server continues with them.
 
-use super::PackedDevice;
+use super::BanditDevice;
 use crate::Error;
 use ckks::Ciphertext;
 use ckks_secret::SeededCiphertext;
@@ -10,7 +10,7 @@ use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::{RaiseTask, Raised, Raises, Ticket};
 
-/// A task whose frame and numbers were checked against the plan. Only the [`PackedDevice`] that read it can
+/// A task whose frame and numbers were checked against the plan. Only the [`BanditDevice`] that read it can
 /// answer it.
 pub struct MaskedTask {
     id: u64,
@@ -25,7 +25,7 @@ impl MaskedTask {
     }
 }
 
-impl PackedDevice<'_> {
+impl BanditDevice<'_> {
     /// Reads a task.
     pub(super) fn task(&self, task: &RaiseTask) -> Result<MaskedTask, Error> {
         match task.kind {
@@ -49,7 +49,7 @@ impl PackedDevice<'_> {
                 read.with_scale(f64::from(LOG_SCORE).exp2())
             }
             TaskKind::Model => {
-                let (params, level) = (self.device.params(), self.created.packed.refresh_level);
+                let (params, level) = (self.device.params(), self.created.plan.refresh_level);
                 ckks::read_ciphertext(params, self.device.key_id(), level, &task.masked)?
             }
         };
@@ -89,7 +89,7 @@ impl PackedDevice<'_> {
                 Ok(Raised::Sum(frame(fresh)))
             }
             TaskKind::Model => {
-                let plan = &self.created.packed;
+                let plan = &self.created.plan;
                 let (level, slots) = (plan.model_level, plan.model_slots);
                 let [mut first, mut second] = [ChaCha20Rng::from_rng(rng), ChaCha20Rng::from_rng(rng)];
                 let (fresh, scores) = rayon::join(

@@ -2,11 +2,11 @@
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `POST …/decisions` | frame of the contexts in the ring of scores | [`PackedReply`] |
-//! | `POST …/decisions/{decision}/again` | [`AskAgain`] | [`PackedReply`] |
-//! | `GET …/raises` | | [`PackedReply`] with tasks, or 204 |
-//! | `POST …/raises` | [`Raises`] | [`PackedReply`] |
-//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`PackedFeedback`] | receipt, JSON |
+//! | `POST …/decisions` | frame of the contexts in the ring of scores | [`DecideReply`] |
+//! | `POST …/decisions/{decision}/again` | [`AskAgain`] | [`DecideReply`] |
+//! | `GET …/raises` | | [`DecideReply`] with tasks, or 204 |
+//! | `POST …/raises` | [`Raises`] | [`DecideReply`] |
+//! | `POST …/decisions/{decision}/feedback` | frame of the statistics, a partial ciphertext; under the trace condition [`TracedFeedback`] | receipt, JSON |
 //!
 //! Requests to `decisions` and `again` carry the header [`SENDER_HEADER`]. A request to `decisions` for
 //! several decisions says in [`DECISIONS_HEADER`] how many: their contexts share one frame, and their answers
@@ -16,7 +16,7 @@ use crate::Error;
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
 use protocol::{
-    Answers, BanditConfig, DecisionId, MOST_DECISIONS, PackedPlan, QuestionId, ScoreLayout, Status, TaskKind,
+    Answers, BanditConfig, DecisionId, MOST_DECISIONS, Plan, QuestionId, ScoreLayout, Status, TaskKind,
 };
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -27,13 +27,13 @@ const MOST_TASKS: usize = 2;
 /// An encrypted bandit as it was created. This is the answer to its creation request, and every device of the
 /// bandit uses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PackedCreated {
+pub struct Created {
     /// The id of the bandit in paths.
     pub id: String,
     /// The configuration, with defaults filled in.
     pub config: BanditConfig,
     /// Levels and sizes. They follow from configuration and keys, which every device checks.
-    pub packed: PackedPlan,
+    pub plan: Plan,
     /// The id of the key pair of the deep ring, in hexadecimal.
     pub key_id: String,
     /// The fingerprint of its parameters, in hexadecimal.
@@ -49,21 +49,21 @@ pub struct PackedCreated {
 /// The label of a bandit with answers: scores.
 const SHOWS_MODEL: &str = "everyone who holds the key can compute the model from the answer to a decision";
 
-impl PackedCreated {
+impl Created {
     /// The bandit with this configuration and plan under the keys of both rings.
     pub fn new(
         id: String,
         config: BanditConfig,
-        packed: PackedPlan,
+        plan: Plan,
         deep: (&Params, KeyId),
         scores: (&Params, KeyId),
     ) -> Self {
         let label = config.shows_model().then(|| SHOWS_MODEL.to_string());
-        PackedCreated {
+        Created {
             id,
             label,
             config,
-            packed,
+            plan,
             key_id: deep.1.to_string(),
             fingerprint: deep.0.fingerprint().to_string(),
             scores_key_id: scores.1.to_string(),
@@ -74,16 +74,16 @@ impl PackedCreated {
 
 /// An encrypted bandit and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PackedView {
+pub struct BanditView {
     /// The bandit as it was created.
-    pub created: PackedCreated,
+    pub created: Created,
     /// The counters and the phase.
     pub status: Status,
 }
 
 /// The most bytes of each part of the messages of an encrypted bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackedLimits {
+pub struct Limits {
     /// The contexts, which are the whole body of a decision request.
     pub contexts: usize,
     /// The statistics, which are the whole body of a feedback under a public schedule.
@@ -102,7 +102,7 @@ pub struct PackedLimits {
     pub scores: usize,
 }
 
-impl PackedLimits {
+impl Limits {
     /// The limits of a bandit with this configuration, plan and layout.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl PackedLimits {
         small: &Params,
         answers: &Params,
         config: &BanditConfig,
-        plan: &PackedPlan,
+        plan: &Plan,
         layout: &ScoreLayout,
     ) -> Result<Self, Error> {
         let bytes_of = |params: &Params, what, level| match params.max_level() {
@@ -126,7 +126,7 @@ impl PackedLimits {
             .max(bytes("model", plan.model_level)?);
         let action = bytes_of(answers, "answer", plan.answer_level)?;
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
-        Ok(PackedLimits {
+        Ok(Limits {
             contexts: scores,
             statistics: ckks::partial_ciphertext_bytes(small, small.max_level(), layout.numbers()),
             trace: traced(scores),
@@ -146,7 +146,7 @@ impl PackedLimits {
         }
     }
 
-    /// The longest [`PackedReply`].
+    /// The longest [`DecideReply`].
     pub fn reply(&self) -> usize {
         frame::overhead(2 + MOST_TASKS) + self.answer + self.question + MOST_TASKS * self.task
     }
@@ -212,7 +212,7 @@ impl AskAgain {
     /// Reads the bytes of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// As [`PackedReply::read`].
+    /// As [`DecideReply::read`].
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, Self::MOST_BYTES)?;
         let message = reader.header(Kind::AskAgain)?;
@@ -238,7 +238,7 @@ pub struct RaiseTask {
 
 /// A decision, or several of one request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PackedDecision {
+pub struct Decision {
     /// The id, which the feedback names.
     pub id: DecisionId,
     /// The ids of the further decisions of the request, in their order and of the rounds that follow.
@@ -269,9 +269,9 @@ pub struct TraceQuestion {
 
 /// The answer to a decision request, or to raises.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct PackedReply {
+pub struct DecideReply {
     /// The decision. If there is none, the tasks must be answered under `ticket` first.
-    pub decision: Option<PackedDecision>,
+    pub decision: Option<Decision>,
     /// The place of the user who is asked to raise.
     pub ticket: Option<Ticket>,
     /// Tasks for a holder of the key.
@@ -287,7 +287,7 @@ struct ReplyHeader {
     tasks: Vec<(u64, TaskKind)>,
 }
 
-impl PackedReply {
+impl DecideReply {
     /// The bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let decision = self.decision.as_ref();
@@ -306,7 +306,7 @@ impl PackedReply {
             .chain(self.tasks.iter().map(|task| &task.masked))
             .map(Vec::as_slice)
             .collect();
-        frame::write(Kind::PackedReply, &header, &blobs)
+        frame::write(Kind::DecideReply, &header, &blobs)
     }
 
     /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
@@ -314,9 +314,9 @@ impl PackedReply {
     /// # Errors
     /// [`Error::TooLong`], [`Error::Truncated`], [`Error::Trailing`], [`Error::Malformed`],
     /// [`Error::Version`].
-    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.reply())?;
-        let header: ReplyHeader = reader.header(Kind::PackedReply)?;
+        let header: ReplyHeader = reader.header(Kind::DecideReply)?;
         few(header.tasks.len())?;
         if header.others.len() >= MOST_DECISIONS || header.decision.is_none() && !header.others.is_empty() {
             return Err(Error::Malformed("more decisions than a request has"));
@@ -335,7 +335,7 @@ impl PackedReply {
                     }
                     None => None,
                 };
-                Some(PackedDecision { id, others, round, model_feedbacks, user, users, answer, question })
+                Some(Decision { id, others, round, model_feedbacks, user, users, answer, question })
             }
             None if header.question.is_some() => {
                 return Err(Error::Malformed("a trace question without a decision"));
@@ -347,13 +347,13 @@ impl PackedReply {
             tasks.push(RaiseTask { id, kind, masked: reader.blob("a task", limits.task)?.to_vec() });
         }
         reader.end()?;
-        Ok(PackedReply { decision, ticket: header.ticket, tasks })
+        Ok(DecideReply { decision, ticket: header.ticket, tasks })
     }
 }
 
 /// The feedback on a decision of a bandit with the trace condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackedFeedback {
+pub struct TracedFeedback {
     /// The frame of the statistics, a partial ciphertext.
     pub statistics: Vec<u8>,
     /// The frame of the trace statistics.
@@ -363,23 +363,23 @@ pub struct PackedFeedback {
     pub answer: Option<(QuestionId, bool)>,
 }
 
-impl PackedFeedback {
+impl TracedFeedback {
     /// The bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        frame::write(Kind::PackedFeedback, &self.answer, &[&self.statistics, &self.trace])
+        frame::write(Kind::TracedFeedback, &self.answer, &[&self.statistics, &self.trace])
     }
 
     /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
     ///
     /// # Errors
-    /// As [`PackedReply::read`].
-    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+    /// As [`DecideReply::read`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.feedback())?;
-        let answer = reader.header(Kind::PackedFeedback)?;
+        let answer = reader.header(Kind::TracedFeedback)?;
         let statistics = reader.blob("the statistics", limits.statistics)?.to_vec();
         let trace = reader.blob("the trace statistics", limits.trace)?.to_vec();
         reader.end()?;
-        Ok(PackedFeedback { statistics, trace, answer })
+        Ok(TracedFeedback { statistics, trace, answer })
     }
 }
 
@@ -441,8 +441,8 @@ impl Raises {
     /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
     ///
     /// # Errors
-    /// As [`PackedReply::read`].
-    pub fn read(bytes: &[u8], limits: &PackedLimits) -> Result<Self, Error> {
+    /// As [`DecideReply::read`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, limits.raises())?;
         let header: RaisesHeader = reader.header(Kind::Raises)?;
         few(header.raised.len())?;
@@ -476,7 +476,7 @@ fn few(tasks: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    const LIMITS: PackedLimits = PackedLimits {
+    const LIMITS: Limits = Limits {
         contexts: 9,
         statistics: 9,
         trace: 8,
@@ -488,11 +488,11 @@ mod tests {
     };
     const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 
-    fn reply() -> PackedReply {
+    fn reply() -> DecideReply {
         let id = DecisionId([7; 16]);
         let question = Some(TraceQuestion { id: QUESTION, frame: vec![3, 4, 5] });
         let answer = vec![1, 2];
-        let decision = PackedDecision {
+        let decision = Decision {
             id,
             others: vec![],
             round: 3,
@@ -502,15 +502,15 @@ mod tests {
             answer,
             question,
         };
-        PackedReply { decision: Some(decision), ..PackedReply::default() }
+        DecideReply { decision: Some(decision), ..DecideReply::default() }
     }
 
     /// Under a public schedule no message has a question.
     #[test]
     fn attack_questions_of_public_schedules_are_refused() {
-        let public = PackedLimits { trace: 0, question: 0, ..LIMITS };
-        assert!(PackedReply::read(&reply().to_bytes(), &LIMITS).is_ok());
-        assert!(matches!(PackedReply::read(&reply().to_bytes(), &public), Err(Error::Malformed(_))));
+        let public = Limits { trace: 0, question: 0, ..LIMITS };
+        assert!(DecideReply::read(&reply().to_bytes(), &LIMITS).is_ok());
+        assert!(matches!(DecideReply::read(&reply().to_bytes(), &public), Err(Error::Malformed(_))));
         let alone = ReplyHeader {
             decision: None,
             others: vec![],
@@ -518,8 +518,8 @@ mod tests {
             ticket: None,
             tasks: vec![],
         };
-        let alone = frame::write(Kind::PackedReply, &alone, &[&[1]]);
-        assert!(matches!(PackedReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
+        let alone = frame::write(Kind::DecideReply, &alone, &[&[1]]);
+        assert!(matches!(DecideReply::read(&alone, &LIMITS), Err(Error::Malformed(_))));
         let without = ReplyHeader {
             decision: None,
             others: vec![DecisionId([8; 16])],
@@ -527,12 +527,12 @@ mod tests {
             ticket: None,
             tasks: vec![],
         };
-        let without = frame::write(Kind::PackedReply, &without, &[]);
-        assert!(matches!(PackedReply::read(&without, &LIMITS), Err(Error::Malformed(_))));
+        let without = frame::write(Kind::DecideReply, &without, &[]);
+        assert!(matches!(DecideReply::read(&without, &LIMITS), Err(Error::Malformed(_))));
         let feedback =
-            PackedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) };
-        assert!(PackedFeedback::read(&feedback.to_bytes(), &LIMITS).is_ok());
-        assert!(PackedFeedback::read(&feedback.to_bytes(), &public).is_err());
+            TracedFeedback { statistics: vec![1; 9], trace: vec![2; 8], answer: Some((QUESTION, true)) };
+        assert!(TracedFeedback::read(&feedback.to_bytes(), &LIMITS).is_ok());
+        assert!(TracedFeedback::read(&feedback.to_bytes(), &public).is_err());
         assert_eq!((public.feedback(), LIMITS.feedback()), (9, frame::overhead(2) + 17));
     }
 
@@ -552,11 +552,11 @@ mod tests {
             let [deep, small] = [keys.params, ring.params].map(|spec| spec.validate().unwrap());
             let answers = plan.params.validate().unwrap();
             let config = BanditConfig::new(d, k);
-            let packed = config.packed_plan(&deep, shape, ring).unwrap();
-            let layout = ScoreLayout::new(&config, &packed, ring);
-            let limits = PackedLimits::new(&deep, &small, &answers, &config, &packed, &layout).unwrap();
+            let plan = config.plan(&deep, shape, ring).unwrap();
+            let layout = ScoreLayout::new(&config, &plan, ring);
+            let limits = Limits::new(&deep, &small, &answers, &config, &plan, &layout).unwrap();
             assert_eq!(limits.answer, answer);
-            let raised = |users| ckks::ciphertext_bytes(&deep, packed.raise_level(users), true);
+            let raised = |users| ckks::ciphertext_bytes(&deep, plan.raise_level(users), true);
             assert_eq!([raised(1), raised(2), raised(64)], [alone, shared, shared], "{d}, {k}");
             assert_eq!(ckks::ciphertext_bytes(&small, small.max_level(), true), contexts);
         }

@@ -1,12 +1,12 @@
-//! Packed rounds on ciphertexts, users, server and the holder of the key in one process, against exact
+//! Rounds on ciphertexts, users, server and the holder of the key in one process, against exact
 //! arithmetic on the same history.
 
 use bandit::Schedule;
 use circuits::{Clear, Complex64};
 use ckks::{Ciphertext, Evaluator, KeyStorage, Term};
-use helba::packed::circuit::PackedCircuit;
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine, TraceTest};
-use helba::{Engine, Scalars};
+use helba::circuit::DecisionCircuit;
+use helba::{Applied, EncryptedBandit, Engine, Event, TraceTest};
+use helba::{DeepEngine, Scalars};
 use nalgebra::{DMatrix, DVector};
 use protocol::{BanditConfig, KeyPlan, LOG_FACTOR, LOG_SCORE, QuestionId, Shape, TaskKind, exchange};
 use rand::{Rng, SeedableRng};
@@ -19,10 +19,10 @@ type Decided = (u64, Vec<Vec<f64>>, Vec<f64>);
 
 /// Everybody, in one process.
 struct World {
-    engine: PackedEngine,
+    engine: Engine,
     party: Party,
     small: ScoresParty,
-    bandit: PackedBandit,
+    bandit: EncryptedBandit,
     twin: ClearTwin,
     rng: ChaCha20Rng,
     round: u64,
@@ -46,11 +46,11 @@ impl World {
         let mut rng = ChaCha20Rng::seed_from_u64(8);
         let small = ScoresParty::generate(ring, &mut rng).unwrap();
         let (params, public, id) = (party.params.clone(), party.public.clone(), party.key_id());
-        let deep = Engine::new(params, public, id, shape, party.keys.clone()).unwrap();
+        let deep = DeepEngine::new(params, public, id, shape, party.keys.clone()).unwrap();
         let switch = testkit::ring_switch(&party.secret, &small.secret, &plan.answers, &mut rng);
         let (params, public, keys) = (small.params.clone(), small.public.clone(), small.keys.clone());
-        let engine = PackedEngine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
-        let bandit = PackedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
+        let engine = Engine::new(deep, ring, params, public, small.key_id(), keys, switch).unwrap();
+        let bandit = EncryptedBandit::create(&engine, config.clone(), [9; 32]).unwrap();
         let twin = ClearTwin::new(config.clone());
         World { engine, party, small, bandit, twin, rng, round: 0, config }
     }
@@ -294,7 +294,7 @@ fn largest(values: &[f64]) -> usize {
 /// decision is an arm whose index is the largest of its own up to the resolution, for problems with and
 /// without padding.
 #[test]
-fn packed_rounds_decide_as_the_twin() {
+fn rounds_decide_as_the_twin() {
     for (d, k, rounds, requests) in
         [(2, 2, 10, &[1, 3, 1][..]), (3, 3, 4, &[1, 2]), (7, 4, 4, &[1, 4, 1, 2]), (2, 2, 4, &[1])]
     {
@@ -326,15 +326,16 @@ fn packed_rounds_decide_as_the_twin() {
         assert!(same * 100 >= all * 95, "{d} {k}: the arm of the twin in {same} of {all}, {worst:.4} short");
         // The state survives a store.
         let bytes = world.bandit.to_bytes(&world.engine).unwrap();
-        let read = PackedBandit::from_bytes(&world.engine, &bytes).unwrap();
+        let read = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
         assert!(read.to_bytes(&world.engine).unwrap() == bytes);
     }
 }
 
 /// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets the
-/// entries of the circuit in the clear up to 2⁻⁴ and noise, at least 99 of 100 get its arm, and all get one whose exact
-/// index is as large as the largest up to the resolution. Prints how many got another arm than the circuit, and than the
-/// exact argmax, and the seconds of an evaluation. No update is made, so that its keys are left out.
+/// entries of the circuit in the clear up to 2⁻⁴ and noise, at least 99 of 100 get its arm, and all get one
+/// whose exact index is as large as the largest up to the resolution. Prints how many got another arm than
+/// the circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that its
+/// keys are left out.
 fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     let shape = Shape::for_problem(d, k);
     let mut plan = KeyPlan::new(shape, toy).unwrap();
@@ -360,7 +361,7 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
         let scalars = Scalars::new(&world.config, round, learnt);
         let (decided, _, time) = world.evaluate(&vec![1; users], &model, None, scalars);
         seconds = time.as_secs_f64().min(seconds);
-        let circuit = PackedCircuit::new(&world.config, scalars, shape, slots).unwrap();
+        let circuit = DecisionCircuit::new(&world.config, scalars, shape, slots).unwrap();
         let mut raised = vec![Complex64::ZERO; slots];
         let (a, omega) = world.twin.model();
         for (user, (_, rows, _)) in decided.iter().enumerate() {
@@ -646,7 +647,7 @@ fn play_traced(config: BanditConfig, rounds: u64, users: usize, answers: impl Fn
             assert_eq!(world.bandit.status(round, 0).batches, batches.batches, "round {round}");
         }
         let bytes = world.bandit.to_bytes(&world.engine).unwrap();
-        world.bandit = PackedBandit::from_bytes(&world.engine, &bytes).unwrap();
+        world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
         assert!(world.bandit.to_bytes(&world.engine).unwrap() == bytes);
     }
     assert!(near * 3 <= asked, "{near} of {asked} traces were near C");
@@ -711,7 +712,9 @@ fn attack_answers_to_questions_that_were_not_asked_are_refused() {
         QuestionId { feedbacks: 40, ..id },
         QuestionId { model_feedbacks: 41, ..id },
         world.bandit.question_id(43, &test),
-        PackedBandit::create(&world.engine, world.config.clone(), [10; 32]).unwrap().question_id(42, &test),
+        EncryptedBandit::create(&world.engine, world.config.clone(), [10; 32])
+            .unwrap()
+            .question_id(42, &test),
     ];
     forged.extend((0..16).map(|byte| {
         let mut bad = id;
@@ -853,7 +856,7 @@ fn attack_a_question_shows_one_coefficient() {
 #[test]
 fn attack_ids_that_were_not_given_out_are_unknown() {
     let world = World::new(2, 2);
-    let other = PackedBandit::create(&world.engine, world.config.clone(), [10; 32]).unwrap();
+    let other = EncryptedBandit::create(&world.engine, world.config.clone(), [10; 32]).unwrap();
     let id = world.bandit.decision_id(5);
     assert_eq!(world.bandit.waiting(id).unwrap(), Ok(5));
     assert!(other.waiting(id).is_err());

@@ -1,11 +1,11 @@
-//! The durable state of a packed bandit: a snapshot, and a log of the events after it.
+//! The durable state of an encrypted bandit: a snapshot, and a log of the events after it.
 //!
 //! ```text
-//! DIR/packed/ID/snapshot    "HELBAPKD", version, position in the log, state, BLAKE3 of all before
-//! DIR/packed/ID/genesis     the first snapshot, if the whole log is kept
-//! DIR/packed/ID/*.log       the events (crate `hash-log`)
-//! DIR/packed/ID.new         a bandit whose creation was interrupted, and
-//! DIR/packed/ID.deleted     one whose deletion was; both are removed at the next start
+//! DIR/encrypted/ID/snapshot    "HELBAPKD", version, position in the log, state, BLAKE3 of all before
+//! DIR/encrypted/ID/genesis     the first snapshot, if the whole log is kept
+//! DIR/encrypted/ID/*.log       the events (crate `hash-log`)
+//! DIR/encrypted/ID.new         a bandit whose creation was interrupted, and
+//! DIR/encrypted/ID.deleted     one whose deletion was; both are removed at the next start
 //! ```
 //! An event is applied in memory and appended to the log under one lock, so that both have one order. It is
 //! acknowledged when the log has synchronised it. A snapshot is written after each new model, and the
@@ -13,7 +13,7 @@
 
 use crate::error::Error;
 use hash_log::{Head, Log, Ticket};
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::os_rng;
 use rand::Rng;
 use std::fs;
@@ -34,9 +34,9 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 /// More rounds than are given out between a backup and its restoration.
 const SKIPPED_ROUNDS: u64 = 1 << 32;
 
-/// A packed bandit in memory, its log, and the position of memory in the log.
+/// An encrypted bandit in memory, its log, and the position of memory in the log.
 pub(super) struct Live {
-    pub(super) bandit: PackedBandit,
+    pub(super) bandit: EncryptedBandit,
     /// The last round that was given out.
     pub(super) round: u64,
     /// Rounds up to this one are reserved on disk.
@@ -59,7 +59,7 @@ pub(super) struct Pending {
 
 /// What a snapshot holds.
 pub(super) struct Snapshot {
-    bandit: PackedBandit,
+    bandit: EncryptedBandit,
     head: Head,
     folder: PathBuf,
 }
@@ -72,8 +72,8 @@ impl Live {
     pub(super) fn create(
         root: &Path,
         id: &str,
-        engine: &PackedEngine,
-        bandit: PackedBandit,
+        engine: &Engine,
+        bandit: EncryptedBandit,
         keep_log: bool,
     ) -> Result<Self, Error> {
         let new = root.join(format!("{id}.new"));
@@ -93,8 +93,8 @@ impl Live {
     fn fill(
         root: &Path,
         id: &str,
-        engine: &PackedEngine,
-        bandit: PackedBandit,
+        engine: &Engine,
+        bandit: EncryptedBandit,
         keep_log: bool,
     ) -> Result<Self, Error> {
         let (folder, new) = (root.join(id), root.join(format!("{id}.new")));
@@ -118,7 +118,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
-    pub(super) fn load(root: &Path, id: &str, engine: &PackedEngine, keep_log: bool) -> Result<Self, Error> {
+    pub(super) fn load(root: &Path, id: &str, engine: &Engine, keep_log: bool) -> Result<Self, Error> {
         let folder = root.join(id);
         let (head, mut bandit) = read_snapshot(&folder, id, engine, SNAPSHOT)?;
         let mut last = head;
@@ -147,7 +147,7 @@ impl Live {
     ///
     /// # Errors
     /// Those of the event; [`Error::Log`].
-    pub(super) fn change(&mut self, engine: &PackedEngine, event: &Event) -> Result<Pending, Error> {
+    pub(super) fn change(&mut self, engine: &Engine, event: &Event) -> Result<Pending, Error> {
         let bytes = event.to_bytes()?;
         let mut bandit = self.bandit.clone();
         let applied = bandit.apply(engine, event)?;
@@ -161,7 +161,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Error::Log`].
-    pub(super) fn skip_rounds(&mut self, engine: &PackedEngine) -> Result<(), Error> {
+    pub(super) fn skip_rounds(&mut self, engine: &Engine) -> Result<(), Error> {
         let event = Event::Rounds(self.bandit.reserved() + SKIPPED_ROUNDS);
         self.change(engine, &event)?.ticket.wait()?;
         self.round = self.bandit.reserved();
@@ -172,7 +172,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Error::Log`].
-    pub(super) fn take_rounds(&mut self, engine: &PackedEngine, count: u64) -> Result<u64, Error> {
+    pub(super) fn take_rounds(&mut self, engine: &Engine, count: u64) -> Result<u64, Error> {
         while self.round + count > self.reserved {
             let event = self.bandit.reserve();
             self.change(engine, &event)?.ticket.wait()?;
@@ -232,7 +232,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the disk.
-    pub(super) fn write(&self, engine: &PackedEngine, name: &str) -> Result<Head, Error> {
+    pub(super) fn write(&self, engine: &Engine, name: &str) -> Result<Head, Error> {
         let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &self.head.to_bytes()].concat();
         bytes.extend(self.bandit.to_bytes(engine)?);
         let digest = blake3::hash(&bytes);
@@ -250,7 +250,7 @@ impl Snapshot {
 
 /// What a snapshot and the records after it give. Nothing is changed.
 pub(super) struct Replay {
-    pub(super) bandit: PackedBandit,
+    pub(super) bandit: EncryptedBandit,
     /// The end of the log.
     pub(super) head: Head,
     /// Bytes after it, of records that were never acknowledged.
@@ -261,7 +261,7 @@ pub(super) struct Replay {
 ///
 /// # Errors
 /// [`Error::CorruptState`], [`Error::Log`], and those of the disk.
-pub(super) fn replay(root: &Path, id: &str, engine: &PackedEngine, name: &str) -> Result<Replay, Error> {
+pub(super) fn replay(root: &Path, id: &str, engine: &Engine, name: &str) -> Result<Replay, Error> {
     let folder = root.join(id);
     let (from, mut bandit) = read_snapshot(&folder, id, engine, name)?;
     let visit = |_: &Head, bytes: &[u8]| {
@@ -273,7 +273,7 @@ pub(super) fn replay(root: &Path, id: &str, engine: &PackedEngine, name: &str) -
 }
 
 /// Applies a record of the log.
-fn apply(bandit: &mut PackedBandit, engine: &PackedEngine, record: &[u8]) -> Result<(), helba::Error> {
+fn apply(bandit: &mut EncryptedBandit, engine: &Engine, record: &[u8]) -> Result<(), helba::Error> {
     bandit.apply(engine, &Event::from_bytes(record)?).map(drop)
 }
 
@@ -285,15 +285,15 @@ fn corrupt(id: &str, path: &Path, why: String) -> Error {
 fn read_snapshot(
     folder: &Path,
     id: &str,
-    engine: &PackedEngine,
+    engine: &Engine,
     name: &str,
-) -> Result<(Head, PackedBandit), Error> {
+) -> Result<(Head, EncryptedBandit), Error> {
     let path = folder.join(name);
     let bytes = fs::read(&path).map_err(|e| Error::disk(&path, e))?;
     parse_snapshot(&bytes, engine).map_err(|why| corrupt(id, &path, why))
 }
 
-fn parse_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBandit), String> {
+fn parse_snapshot(bytes: &[u8], engine: &Engine) -> Result<(Head, EncryptedBandit), String> {
     let (body, digest) = bytes.split_last_chunk::<32>().ok_or("it is too short")?;
     if blake3::hash(body).as_bytes() != digest {
         return Err("its digest does not match".into());
@@ -304,7 +304,7 @@ fn parse_snapshot(bytes: &[u8], engine: &PackedEngine) -> Result<(Head, PackedBa
     if *magic != MAGIC || u16::from_le_bytes(*version) != VERSION {
         return Err("it is no snapshot of this version".into());
     }
-    let bandit = PackedBandit::from_bytes(engine, state).map_err(|e| e.to_string())?;
+    let bandit = EncryptedBandit::from_bytes(engine, state).map_err(|e| e.to_string())?;
     Ok((Head::from_bytes(head), bandit))
 }
 
@@ -346,6 +346,6 @@ fn is_left(path: &Path) -> bool {
 }
 
 /// The identity of the log of a bandit: its id and those of the keys of both rings.
-fn identity(id: &str, engine: &PackedEngine) -> Vec<u8> {
+fn identity(id: &str, engine: &Engine) -> Vec<u8> {
     [id.as_bytes(), &engine.deep().key_id().0, &engine.key_id().0].concat()
 }

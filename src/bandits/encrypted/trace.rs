@@ -1,15 +1,15 @@
-//! The trace condition of a packed bandit: the trace of its batch has a place in the pack of an evaluation,
-//! and one device of the evaluation is asked whether it has reached C. The device answers with its feedback.
-//! If none answers, the next evaluation asks again.
+//! The trace condition of an encrypted bandit: the trace of its batch has a place in the pack of an
+//! evaluation, and one device of the evaluation is asked whether it has reached C. The device answers with
+//! its feedback. If none answers, the next evaluation asks again.
 
-use super::PackedServed;
+use super::EncryptedServed;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
-use helba::packed::{Evaluated, Event, TraceTest};
+use helba::{Evaluated, Event, TraceTest};
 use host::lock;
 use rand::{CryptoRng, RngExt};
 use std::sync::Arc;
-use wire::{PackedFeedback, TraceQuestion};
+use wire::{TraceQuestion, TracedFeedback};
 
 /// The most evaluations that ask for the trace of the same feedbacks. Statistics that are too long, of a
 /// sender who does not follow the protocol, spoil the evaluations that compare them, and no more than these.
@@ -34,7 +34,7 @@ impl Asked {
     }
 }
 
-impl PackedServed {
+impl EncryptedServed {
     /// An empty pack for scores of `model`, and the trace in it if there is one to be tested.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl PackedServed {
         if !self.created.config.tests_trace() {
             return Ok(Event::Feedback { round, frame: body.to_vec() });
         }
-        let PackedFeedback { statistics, trace, answer } = PackedFeedback::read(body, &self.limits)?;
+        let TracedFeedback { statistics, trace, answer } = TracedFeedback::read(body, &self.limits)?;
         Ok(Event::Traced { round, frame: statistics, trace, answer })
     }
 }

@@ -3,22 +3,22 @@
 use crate::device::{keys, rng};
 use crate::http::{Requests, answers};
 use ckks::Ciphertext;
-use helba::Engine;
-use helba::packed::{Applied, Event, PackedBandit, PackedEngine};
+use helba::DeepEngine;
+use helba::{Applied, EncryptedBandit, Engine, Event};
 use protocol::{Answers, BanditConfig, LOG_SCORE, TaskKind};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use std::sync::{Arc, OnceLock};
 use testkit::ClearTwin;
-use user_client::{Choice, Client, Device, Error, MaskedTask, PackedDevice};
-use wire::{PackedCreated, PackedDecision, PackedReply, ProblemType, RaiseTask, Raised, Raises, Ticket};
+use user_client::{BanditDevice, Choice, Client, Device, Error, MaskedTask};
+use wire::{Created, DecideReply, Decision, ProblemType, RaiseTask, Raised, Raises, Ticket};
 
 const FEATURES: usize = 2;
 const ARMS: usize = 2;
 const TICKET: Ticket = Ticket([3; 16]);
 
 struct World {
-    engine: PackedEngine,
+    engine: Engine,
     device: Device,
     /// Another key pair of the same shape and parameters.
     stranger: Device,
@@ -30,9 +30,9 @@ fn world() -> &'static World {
         let [(public, secret), (_, other)] = keys();
         let bundle = wire::PublicBundle::read(&public[..]).unwrap();
         let wire::PublicBundle { manifest, params, public_key, key_id, keys, scores } = bundle;
-        let deep = Engine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
+        let deep = DeepEngine::new(params, public_key, key_id, manifest.shape, keys).unwrap();
         let wire::ScoreKeys { ring, params, public_key, key_id, keys, switch } = scores;
-        let engine = PackedEngine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();
+        let engine = Engine::new(deep, ring, params, public_key, key_id, keys, switch).unwrap();
         let [device, stranger] = [secret, other].map(|secret| Device::read(&secret[..]).unwrap());
         World { engine, device, stranger }
     })
@@ -40,8 +40,8 @@ fn world() -> &'static World {
 
 /// A server of one bandit, with the twin of its device in the clear.
 struct Server {
-    bandit: PackedBandit,
-    created: PackedCreated,
+    bandit: EncryptedBandit,
+    created: Created,
     twin: ClearTwin,
     rng: ChaCha20Rng,
     round: u64,
@@ -53,9 +53,9 @@ impl Server {
         let open_model = answers == Answers::Scores;
         let base = BanditConfig::new(FEATURES, ARMS);
         let config = BanditConfig { answers, open_model, ..base };
-        let bandit = PackedBandit::create(engine, config.clone(), [9; 32]).unwrap();
+        let bandit = EncryptedBandit::create(engine, config.clone(), [9; 32]).unwrap();
         let keys = (engine.deep(), engine);
-        let created = PackedCreated::new(
+        let created = Created::new(
             "b".into(),
             config.clone(),
             bandit.plan().clone(),
@@ -65,7 +65,7 @@ impl Server {
         Server { bandit, created, twin: ClearTwin::new(config), rng: rng(5), round: 0 }
     }
 
-    fn device(&self) -> PackedDevice<'static> {
+    fn device(&self) -> BanditDevice<'static> {
         world().device.join(&self.created).unwrap()
     }
 
@@ -83,8 +83,8 @@ impl Server {
         engine.score(&contexts, self.bandit.scores_model()).unwrap()
     }
 
-    fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> PackedReply {
-        let decision = PackedDecision {
+    fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> DecideReply {
+        let decision = Decision {
             question: None,
             others: Vec::new(),
             id: self.bandit.decision_id(round),
@@ -94,11 +94,11 @@ impl Server {
             users: users as u32,
             answer,
         };
-        PackedReply { decision: Some(decision), ..PackedReply::default() }
+        DecideReply { decision: Some(decision), ..DecideReply::default() }
     }
 
     /// One evaluation for all `uploads`, of which the first device raises. Returns a reply for each.
-    fn evaluate(&mut self, device: &PackedDevice, uploads: &[Vec<u8>]) -> Vec<PackedReply> {
+    fn evaluate(&mut self, device: &BanditDevice, uploads: &[Vec<u8>]) -> Vec<DecideReply> {
         let engine = &world().engine;
         let exchanges = self.bandit.exchanges().clone();
         let mut packer = engine.packer().unwrap();
@@ -118,14 +118,14 @@ impl Server {
             kind: TaskKind::Scores { factor, alone },
             masked: self.small_frame(masked.ciphertext),
         };
-        let asked = PackedReply { ticket: Some(TICKET), tasks: vec![task], ..PackedReply::default() };
+        let asked = DecideReply { ticket: Some(TICKET), tasks: vec![task], ..DecideReply::default() };
         let asked = device.read(&asked.to_bytes()).unwrap();
         assert!(asked.choice.is_none());
         let body = device.raise(&asked.tasks, asked.ticket, &mut self.rng).unwrap();
         let Raises { ticket, raised } = Raises::read(&body, device.limits()).unwrap();
         assert_eq!(ticket, Some(TICKET));
         let [(7, Raised::Scores(frame))] = &raised[..] else { panic!("the answer to the task") };
-        let (deep, level) = (engine.deep(), self.created.packed.raise_level(users.len()));
+        let (deep, level) = (engine.deep(), self.created.plan.raise_level(users.len()));
         let raised = ckks::read_ciphertext(deep.params(), deep.key_id(), level, frame).unwrap();
         let mask = raise.encode_mask(&masked.seed, factor).unwrap();
         let evaluated = engine.evaluate(&circuit, users.len(), raise, raised, &mask, &mut self.rng).unwrap();
@@ -140,14 +140,14 @@ impl Server {
     }
 
     /// The answer of the open tier.
-    fn open(&mut self, upload: &[u8]) -> PackedReply {
+    fn open(&mut self, upload: &[u8]) -> DecideReply {
         let answer = world().engine.open_answer(self.score(upload), &mut self.rng);
         let frame = self.small_frame(answer);
         self.round += 1;
         self.decision(self.round, 0, 1, frame)
     }
 
-    fn feedback(&mut self, device: &PackedDevice, choice: &Choice, x: &[f64], reward: f64) {
+    fn feedback(&mut self, device: &BanditDevice, choice: &Choice, x: &[f64], reward: f64) {
         let frame = device.feedback(x, reward, None, &mut self.rng).unwrap();
         assert_eq!(frame.len(), device.limits().statistics);
         let event = Event::Feedback { round: choice.round, frame };
@@ -157,7 +157,7 @@ impl Server {
     }
 
     /// Runs tasks and updates until none is due. Returns the number of new models.
-    fn settle(&mut self, device: &PackedDevice) -> usize {
+    fn settle(&mut self, device: &BanditDevice) -> usize {
         let engine = &world().engine;
         let mut installed = 0;
         loop {
@@ -174,7 +174,7 @@ impl Server {
                 _ => self.small_frame(masked),
             };
             let tasks = vec![RaiseTask { id: task.id, kind: task.kind, masked }];
-            let read = device.read(&PackedReply { tasks, ..PackedReply::default() }.to_bytes()).unwrap();
+            let read = device.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).unwrap();
             let body = device.raise(&read.tasks, None, &mut self.rng).unwrap();
             let raises = Raises::read(&body, device.limits()).unwrap();
             assert_eq!(raises.ticket, None);
@@ -190,7 +190,7 @@ impl Server {
     }
 
     /// Checks a choice against exact arithmetic on the same history, and learns from it.
-    fn play(&mut self, device: &PackedDevice, rows: &[Vec<f64>], choice: &Choice) {
+    fn play(&mut self, device: &BanditDevice, rows: &[Vec<f64>], choice: &Choice) {
         let indices = self.twin.indices(rows, choice.round, choice.model_feedbacks);
         let best = indices.iter().copied().fold(f64::MIN, f64::max);
         assert!(best - indices[choice.arm] < 1e-2, "arm {} of {indices:?}", choice.arm);
@@ -249,38 +249,38 @@ fn open_rounds_play_the_arms_of_the_clear_bandit() {
 fn bandits_of_other_keys_and_dishonest_plans_are_refused() {
     let (device, stranger) = (&world().device, &world().stranger);
     let created = Server::new(Answers::Arm).created;
-    let error = |device: &Device, created: &PackedCreated| device.join(created).map(drop).unwrap_err();
+    let error = |device: &Device, created: &Created| device.join(created).map(drop).unwrap_err();
     let wrong = |what: &str, e: Error| {
         assert!(matches!(&e, Error::WrongKeys { what: got, .. } if *got == what), "{what}: {e}");
     };
     wrong("key id", error(stranger, &created));
-    let own = PackedCreated { key_id: stranger.key_id().to_string(), ..created.clone() };
+    let own = Created { key_id: stranger.key_id().to_string(), ..created.clone() };
     wrong("key id of scores", error(stranger, &own));
-    let other = PackedCreated { fingerprint: created.scores_fingerprint.clone(), ..created.clone() };
+    let other = Created { fingerprint: created.scores_fingerprint.clone(), ..created.clone() };
     wrong("fingerprint", error(device, &other));
-    let other = PackedCreated { scores_fingerprint: created.fingerprint.clone(), ..created.clone() };
+    let other = Created { scores_fingerprint: created.fingerprint.clone(), ..created.clone() };
     wrong("fingerprint of scores", error(device, &other));
     for change in [
-        |c: &mut PackedCreated| c.packed.scores_level -= 1,
-        |c: &mut PackedCreated| c.packed.alone_level += 1,
-        |c: &mut PackedCreated| c.packed.statistics_level -= 1,
-        |c: &mut PackedCreated| c.packed.model_level = 1000,
-        |c: &mut PackedCreated| c.packed.refresh_level = 0,
-        |c: &mut PackedCreated| c.packed.answer_level = 5,
-        |c: &mut PackedCreated| c.packed.users *= 2,
-        |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::TraceOrGrowth,
-        |c: &mut PackedCreated| c.packed.model_slots = 3,
-        |c: &mut PackedCreated| c.packed.design_scale = f64::NAN,
-        |c: &mut PackedCreated| c.config.horizon = 1_000_000,
+        |c: &mut Created| c.plan.scores_level -= 1,
+        |c: &mut Created| c.plan.alone_level += 1,
+        |c: &mut Created| c.plan.statistics_level -= 1,
+        |c: &mut Created| c.plan.model_level = 1000,
+        |c: &mut Created| c.plan.refresh_level = 0,
+        |c: &mut Created| c.plan.answer_level = 5,
+        |c: &mut Created| c.plan.users *= 2,
+        |c: &mut Created| c.config.linear.schedule = bandit::Schedule::TraceOrGrowth,
+        |c: &mut Created| c.plan.model_slots = 3,
+        |c: &mut Created| c.plan.design_scale = f64::NAN,
+        |c: &mut Created| c.config.horizon = 1_000_000,
     ] {
         let mut other = created.clone();
         change(&mut other);
         assert!(matches!(error(device, &other), Error::PlanMismatch), "{other:?}");
     }
     for change in [
-        |c: &mut PackedCreated| c.config.linear.d = usize::MAX,
-        |c: &mut PackedCreated| c.config.linear.schedule = bandit::Schedule::Trace,
-        |c: &mut PackedCreated| c.config.linear.lambda = f64::NAN,
+        |c: &mut Created| c.config.linear.d = usize::MAX,
+        |c: &mut Created| c.config.linear.schedule = bandit::Schedule::Trace,
+        |c: &mut Created| c.config.linear.lambda = f64::NAN,
     ] {
         let mut other = created.clone();
         change(&mut other);
@@ -349,7 +349,7 @@ fn frames() -> (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>) {
         ckks::write_ciphertext(deep.params(), deep.key_id(), &zero)
     };
     let in_small = |level| ckks::write_ciphertext(small, engine.key_id(), &Ciphertext::zero(small, level));
-    let plan = Server::new(Answers::Arm).created.packed;
+    let plan = Server::new(Answers::Arm).created.plan;
     (in_small(small.max_level()), in_small(0), in_deep(plan.refresh_level), answer(plan.answer_level))
 }
 
@@ -361,9 +361,9 @@ fn attack_hostile_tasks_are_refused() {
     let device = server.device();
     let (small, low, masked_model, answer) = frames();
     let scores = |factor| TaskKind::Scores { factor, alone: factor < 1.0 };
-    let read = |device: &PackedDevice, kind, masked: &[u8]| {
+    let read = |device: &BanditDevice, kind, masked: &[u8]| {
         let tasks = vec![RaiseTask { id: 1, kind, masked: masked.to_vec() }];
-        device.read(&PackedReply { ticket: Some(TICKET), tasks, ..PackedReply::default() }.to_bytes())
+        device.read(&DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() }.to_bytes())
     };
     let error = |kind, masked: &[u8]| read(&device, kind, masked).map(drop).unwrap_err();
     // The control: the same frames are answered where they belong.
@@ -420,7 +420,7 @@ fn attack_hostile_tasks_are_refused() {
     assert!(matches!(error(TaskKind::Sum, &frame), Error::Ckks(ckks::Error::WrongKey { .. })));
     // More tasks than a message has.
     let task = || RaiseTask { id: 1, kind: TaskKind::Sum, masked: small.clone() };
-    let many = PackedReply { tasks: vec![task(), task(), task()], ..PackedReply::default() };
+    let many = DecideReply { tasks: vec![task(), task(), task()], ..DecideReply::default() };
     let e = device.read(&many.to_bytes()).map(drop).unwrap_err();
     assert!(matches!(e, Error::Wire(wire::Error::Malformed(_) | wire::Error::TooLong { .. })), "{e}");
     // The open tier raises no scores.
@@ -439,7 +439,7 @@ fn attack_hostile_answers_are_refused() {
         reply.decision.as_mut().unwrap().user = user;
         server.device().read(&reply.to_bytes()).map(|read| read.choice.unwrap())
     };
-    let users = arms.created.packed.users as u32;
+    let users = arms.created.plan.users as u32;
     assert_eq!(read(&arms, 0, &answer).unwrap().arm, 0, "the first of equal arms");
     assert!(read(&arms, users - 1, &answer).is_ok());
     for user in [users, u32::MAX] {
@@ -467,7 +467,7 @@ fn attack_hostile_answers_are_refused() {
     let garbage = Ciphertext::new(uniform(1), uniform(2), top, params.scale(top));
     let garbage = ckks::write_ciphertext(params, engine.key_id(), &garbage);
     assert!(!read(&open, 0, &garbage).unwrap().reliable);
-    let (params, level) = (engine.answer_params(), arms.created.packed.answer_level);
+    let (params, level) = (engine.answer_params(), arms.created.plan.answer_level);
     let uniform = |seed| ckks::uniform_c1(params, level, &[seed; 32]);
     let garbage = Ciphertext::new(uniform(1), uniform(2), level, params.scale(level));
     let garbage = ckks::write_ciphertext(params, engine.key_id(), &garbage);
@@ -501,12 +501,12 @@ fn a_decision_is_carried_through() {
     let rows = vec![vec![0.5, 0.5], vec![0.25, 0.0]];
     let task = |id, kind| RaiseTask { id, kind, masked: small.clone() };
     let scores = || task(7, TaskKind::Scores { factor: 1.0, alone: false });
-    let asked = PackedReply { ticket: Some(TICKET), tasks: vec![scores()], ..PackedReply::default() };
+    let asked = DecideReply { ticket: Some(TICKET), tasks: vec![scores()], ..DecideReply::default() };
     let asked = || (200, asked.to_bytes());
     let mut decided = server.decision(4, 1, 2, answer);
     decided.tasks = vec![task(8, TaskKind::Sum)];
     let decided = || (200, decided.to_bytes());
-    let done = || (200, PackedReply::default().to_bytes());
+    let done = || (200, DecideReply::default().to_bytes());
     let over = || problem(ProblemType::TaskOver);
 
     let script = vec![asked(), over(), problem(ProblemType::NotEvaluated), asked(), decided(), over()];
@@ -544,7 +544,7 @@ fn a_decision_is_carried_through() {
     let (error, count) = play((0..5).map(|_| asked()).collect());
     assert!(matches!(error, Error::BadAnswer(_)) && count == 5, "{error}");
     // Neither a decision nor a task; a task without a place; another refusal.
-    let lost = PackedReply { tasks: vec![scores()], ..PackedReply::default() };
+    let lost = DecideReply { tasks: vec![scores()], ..DecideReply::default() };
     for reply in [done(), (200, lost.to_bytes())] {
         assert!(matches!(play(vec![reply]), (Error::BadAnswer(_), 1)));
     }
@@ -556,12 +556,12 @@ fn a_decision_is_carried_through() {
 
 /// Answers are read up to the length that such an answer can have.
 #[test]
-fn answers_of_packed_bandits_are_bounded() {
+fn answers_of_bandits_are_bounded() {
     let device = Server::new(Answers::Arm).device();
     let (limits, long) = (device.limits(), vec![0; device.limits().reply() + 1]);
     let client = |body: &[u8]| scripted(vec![(200, body.to_vec())]).0;
     let bad = |answer: Result<Vec<u8>, Error>| assert!(matches!(answer, Err(Error::BadAnswer(_))));
-    bad(client(&long).decide_packed("b", limits, &[]));
+    bad(client(&long).decide_encrypted("b", limits, &[]));
     bad(client(&long).post_raises("b", limits, &[]));
     bad(client(&long).raises("b", limits, 1).map(Option::unwrap_or_default));
     assert_eq!(client(&long[1..]).raises("b", limits, 1).unwrap().unwrap().len(), limits.reply());
@@ -573,7 +573,8 @@ fn answers_of_packed_bandits_are_bounded() {
     }
     // A server that creates another bandit than it was asked for.
     let created = Server::new(Answers::Arm).created;
-    let make = |config: &BanditConfig| client(&serde_json::to_vec(&created).unwrap()).create_packed(config);
+    let make =
+        |config: &BanditConfig| client(&serde_json::to_vec(&created).unwrap()).create_encrypted(config);
     assert_eq!(make(&created.config).unwrap(), created);
     let other = BanditConfig { answers: Answers::Scores, ..created.config.clone() };
     assert!(matches!(make(&other), Err(Error::BadAnswer(_))));

@@ -1,0 +1,85 @@
+use crate::{Error, update};
+use circuits::inverse::Newton;
+use circuits::{Encrypted, SlotAlgebra};
+use ckks::{Ciphertext, EvaluationKeys, Evaluator, KeyId, Params, PublicKey};
+use protocol::{Factors, Shape};
+
+/// Computes batch updates in the deep ring, with the parameters, public key and evaluation keys of a key
+/// pair.
+/// [`crate::Engine`] computes evaluations with the same keys.
+#[derive(Debug, Clone)]
+pub struct DeepEngine {
+    public_key: PublicKey,
+    key_id: KeyId,
+    shape: Shape,
+    /// Vectors with the period of updates.
+    update: Encrypted,
+}
+
+/// The levels of a model under its mask, and of the model that comes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModelLevels {
+    pub(crate) refresh: usize,
+    pub(crate) model: usize,
+}
+
+impl DeepEngine {
+    /// An engine with the keys that [`protocol::KeyPlan`] lists for `shape`.
+    ///
+    /// # Errors
+    /// [`Error::Circuit`] if the shape has more slots than the ring.
+    pub fn new(
+        params: Params,
+        public_key: PublicKey,
+        key_id: KeyId,
+        shape: Shape,
+        keys: EvaluationKeys,
+    ) -> Result<Self, Error> {
+        let evaluator = Evaluator::new(params, keys);
+        let update = Encrypted::new(evaluator, shape.update_slots())?;
+        Ok(DeepEngine { public_key, key_id, shape, update })
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Params {
+        self.update.evaluator().params()
+    }
+
+    /// The id of the key pair.
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    /// The shape of the keys.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn evaluator(&self) -> &Evaluator {
+        self.update.evaluator()
+    }
+
+    pub(crate) fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+
+    /// The next model at the level of a refresh, from statistics with levels for `unused` more Newton steps
+    /// than `factors` has.
+    pub(crate) fn update_model(
+        &self,
+        statistics: &Ciphertext,
+        model: &Ciphertext,
+        factors: &Factors,
+        design_scale: f64,
+        unused: usize,
+        to: ModelLevels,
+    ) -> Result<Ciphertext, Error> {
+        let newton = Newton::new(self.shape.dim, factors.start(), factors.steps(), design_scale)?;
+        // Levels of steps that this update does not need are dropped first, because operations at lower
+        // levels cost less.
+        let statistics = self.update.drop_to(statistics, statistics.level() - 2 * unused)?;
+        let model = update::batch_update(&self.update, &newton, &statistics, model)?;
+        // A refresh keeps the scale, so that the model takes the scale of the level that it returns at.
+        Ok(self.evaluator().adjust_to(&model, to.refresh, self.params().scale(to.model))?)
+    }
+}
