@@ -1,8 +1,7 @@
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// The most arms. With 128 arms, the pairs of a user fill all 2¹⁴ slots of N = 2¹⁵, and the product over a
-/// row takes 22 levels, more than a set of that ring has.
+/// The most arms. With 128 arms, an evaluation with two places takes 2¹⁵ slots, and N = 2¹⁵ has 2¹⁴.
 pub const MOST_ARMS: usize = 64;
 
 /// The padded size of the problems that a set of keys serves.
