@@ -259,14 +259,6 @@ fn rounds(page: &mut String, d: usize, k: usize) {
     row(page, "model after the batch update", &party, &got, want.values());
 }
 
-/// A page of the smallest problem alone, so that the generator cannot break unseen.
-#[test]
-fn an_evaluation_leaves_bits_for_a_choice() {
-    let mut page = String::new();
-    rounds(&mut page, 2, 2);
-    assert_eq!(page.lines().filter(|line| line.starts_with("| ")).count(), 10, "{page}");
-}
-
 #[test]
 #[ignore = "long: real parameters up to d = 16, K = 64"]
 fn the_page_is_current() {

@@ -331,11 +331,12 @@ fn rounds_decide_as_the_twin() {
     }
 }
 
-/// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets the
-/// entries of the circuit in the clear up to 2⁻⁴ and noise, at least 99 of 100 get its arm, and all get one
-/// whose exact index is as large as the largest up to the resolution. Prints how many got another arm than
-/// the circuit, and than the exact argmax, and the seconds of an evaluation. No update is made, so that its
-/// keys are left out.
+/// Full evaluations, in which every user has contexts of its own and random neighbours. Every user gets an arm
+/// whose exact index is as large as the largest up to a quarter of the resolution, and at least 98 of 100 get the
+/// arm of the circuit in the clear: the others are near ties. Entries are those of the circuit up to 2⁻⁵ in root
+/// mean square.
+/// Prints how many got another arm than the circuit, and than the exact argmax, and the seconds of an evaluation.
+/// No update is made, so that its keys are left out.
 fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     let shape = Shape::for_problem(d, k);
     let mut plan = KeyPlan::new(shape, toy).unwrap();
@@ -351,11 +352,8 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
     let (users, slots) = (world.bandit.plan().users, world.party.params.max_slots());
     let layout = world.bandit.exchanges().layout.answers(slots);
     let (clear, levels) = (Clear::new(slots).unwrap(), world.bandit.plan().scores_level);
-    // The deviation of the noise of an entry.
-    let answer_slots = world.engine.answer_params().max_slots() as f64;
-    let noise = (answer_slots / 3.0).sqrt() * (-f64::from(exchange::PACKED_FLOOD_BITS)).exp2();
     let (mut all, mut other, mut inexact) = (0, 0, 0);
-    let (mut widest, mut farthest, mut seconds) = (0.0f64, 0.0f64, f64::INFINITY);
+    let (mut widest, mut farthest, mut squares, mut seconds) = (0.0f64, 0.0f64, 0.0, f64::INFINITY);
     while all < at_least {
         let round = world.round + users as u64;
         let scalars = Scalars::new(&world.config, round, learnt);
@@ -377,10 +375,14 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
             let indices = world.twin.indices(&rows, round, learnt);
             let (arm, exact) = (largest(&values), largest(&indices));
             let gap = indices[exact] - indices[arm];
-            assert!(gap < world.config.resolution() * scalars.range, "{d} {k}: {values:?}, {indices:?}");
+            assert!(
+                gap < world.config.resolution() * scalars.range / 4.0,
+                "{d} {k}: {values:?}, {indices:?}"
+            );
             widest = gap.max(widest);
             let error = values.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(error < (-4f64).exp2() + 5.0 * noise, "{d} {k}: {error}");
+            assert!(values.iter().all(|v| (-0.25..1.25).contains(v)), "{d} {k}: {values:?}");
+            squares += values.iter().zip(&wanted).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
             farthest = error.max(farthest);
             (other, inexact) =
                 (other + usize::from(arm != largest(&wanted)), inexact + usize::from(arm != exact));
@@ -391,7 +393,10 @@ fn decide_for_all(d: usize, k: usize, toy: bool, at_least: usize) {
         "d = {d}, K = {k}: {users} users an evaluation of {seconds:.3} s; of {all}, another arm than the circuit in \
          the clear for {other}, than the exact argmax for {inexact}, up to {widest:.4} short; entries are up to {farthest:.3} off with their noise"
     );
-    assert!(other * 100 <= all, "{d} {k}: another arm in {other} of {all}");
+    // Near ties multiply the errors of scores by the slope of the comparison, so that single entries are farther off.
+    let deviation = (squares / (all * k) as f64).sqrt();
+    assert!(deviation < (-5f64).exp2(), "{d} {k}: {deviation}");
+    assert!(other * 50 <= all, "{d} {k}: another arm in {other} of {all}");
 }
 
 /// The ring of scores is as large as the deep ring, and the packs have more places than an evaluation has
