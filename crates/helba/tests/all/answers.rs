@@ -204,3 +204,48 @@ fn attack_a_neighbours_arm_is_not_in_an_answer() {
     let masked = right(&world.engine.answer(&evaluated, &[0], &mut rng).unwrap());
     assert!(masked * 10 < users * 6, "{masked} of {users}");
 }
+
+/// A raiser that deviates, and is a user of the evaluation or shares what it reads with one, tests a guess at
+/// a neighbour's prediction: it adds what takes the guessed one out of the range of the comparison, where an
+/// entry is 2³⁰. The mask leaves 2⁻²⁷ of it, far above the noise, in the answers of all others. A prediction
+/// that is 0.02 less leaves nothing. The control is a raiser that adds nothing.
+#[test]
+fn attack_a_raiser_tests_a_guess_at_a_neighbours_prediction() {
+    for toy in [true, false] {
+        let world = World::new(2, 2, toy);
+        let config = BanditConfig::new(2, 2);
+        let (layout, slots) = (&world.layout, world.large.params().max_slots());
+        let circuit =
+            DecisionCircuit::new(&config, Scalars::new(&config, 31, 30), world.shape, slots).unwrap();
+        let levels = DecisionLevels::new(&config, world.shape).unwrap().of_users(2);
+        let neighbour = layout.users() / 3;
+        let place = layout.product_slot(0, neighbour);
+        let products = |prediction: f64, added: f64| {
+            let mut raised = vec![Complex64::ZERO; slots];
+            raised[place] = Complex64::new(0.4, prediction + added) * circuit.factor(0);
+            let alg = Clear::new(slots).unwrap();
+            circuit.products(&alg, &alg.fresh(&raised, levels).unwrap()).unwrap().real()
+        };
+        let (guess, other, large) = (0.3, 0.28, 30f64.exp2());
+        let [mut added, mut step] = [0.0, 2.0];
+        while step > 1e-6 {
+            if products(guess, added + step)[place].abs() < large {
+                added += step;
+            }
+            step /= 2.0;
+        }
+        let mut rng = world.rng.clone();
+        // What the neighbour's slots hold in the answer of user 0, in deviations of the noise.
+        let mut seen = |prediction: f64, added: f64| {
+            let encrypted = world.encrypt(&products(prediction, added), products_level(2), &mut rng);
+            let evaluated = world.engine.fold(layout.users(), encrypted, &mut rng).unwrap();
+            let answer = world.slots(&world.engine.answer(&evaluated, &[0], &mut rng).unwrap());
+            let of_arm = |arm: usize| answer[layout.slot(arm, neighbour)].norm() / world.noise();
+            of_arm(0).max(of_arm(1))
+        };
+        let [right, wrong] = [guess, other].map(|prediction| seen(prediction, added));
+        assert!(right > 30.0 && wrong < 7.0, "{right:.1} for the guess, {wrong:.1} for another");
+        let [right, wrong] = [guess, other].map(|prediction| seen(prediction, 0.0));
+        assert!(right < 7.0 && wrong < 7.0, "{right:.1} and {wrong:.1} where nothing is added");
+    }
+}
