@@ -58,24 +58,28 @@ enum Liar {
     IsSilent,
 }
 
-/// Plays a decision by hand with contexts that are too long, and asks again as long as the server allows it.
-fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choice {
-    let finish = |mut reply: Vec<u8>, rng: &mut ChaCha20Rng| loop {
+/// The decision of a reply, by hand: raises if the server asks for it.
+fn finish(user: &User, mut reply: Vec<u8>, rng: &mut ChaCha20Rng) -> Choice {
+    loop {
         let read = user.device.read(&reply).unwrap();
         if let Some(choice) = read.choice {
             return choice;
         }
         let body = user.device.raise(&read.tasks, read.ticket, rng).unwrap();
         reply = user.client.post_raises(user.id(), user.device.limits(), &body).unwrap();
-    };
+    }
+}
+
+/// Plays a decision by hand with contexts that are too long, and asks again as long as the server allows it.
+fn spoil(user: &User, contexts: &[u8], how: Liar, rng: &mut ChaCha20Rng) -> Choice {
     let reply = user.client.decide_encrypted(user.id(), user.device.limits(), contexts).unwrap();
-    let mut choice = finish(reply, rng);
+    let mut choice = finish(user, reply, rng);
     for answers in 1.. {
         if how == Liar::IsSilent {
             break;
         }
         match user.client.ask_again(user.id(), user.device.limits(), choice.id, answers) {
-            Ok(reply) => choice = finish(reply, rng),
+            Ok(reply) => choice = finish(user, reply, rng),
             Err(Error::Refused(_)) => break,
             Err(error) => panic!("{error}"),
         }
@@ -309,6 +313,39 @@ fn attack_a_minority_that_asks_again_changes_nothing() {
     all[1].feedback(rows, &round.choice, &mut rng);
     assert_eq!(reason(again(&all[1], choices[1], 1)), "answered");
     assert!(evaluate(&server, &all, None, &mut rng).rounds.iter().all(|(_, round)| round.choice.users == 5));
+}
+
+/// Two of three senders ask again without cause while others share their evaluation. Nothing tells them from
+/// users of whom the third has spoilt the answers, so that it is evaluated alone, and still gets right
+/// answers. The control, a minority, is the test before.
+#[test]
+fn attack_a_majority_that_asks_again_takes_no_answer_from_another() {
+    let server =
+        InProcess::open_with(TempDir::new().unwrap(), patient(Duration::from_secs(8)), Default::default());
+    let mut rng = rng(25);
+    let all = users(&server, 3, 62);
+    let evaluated = evaluate(&server, &all, None, &mut rng);
+    std::thread::scope(|scope| {
+        for (user, (_, round)) in all.iter().zip(&evaluated.rounds).skip(1) {
+            let mut rng = self::rng(round.choice.round);
+            scope.spawn(move || {
+                let (id, mut answers, mut others) = (&round.choice, 1, true);
+                while others {
+                    let choice = finish(user, again(user, id, answers).unwrap(), &mut rng);
+                    (answers, others) = (answers + 1, choice.users > 1);
+                }
+            });
+        }
+    });
+    wait_for("the third is evaluated alone", || server.state.senders_alone(all[0].id()) == 1);
+    let mut twin = ClearTwin::new(encrypted(Answers::Arm));
+    let rows = random_rows(&mut rng);
+    let choice = all[0].decide(&rows, &mut rng);
+    assert!(choice.reliable && choice.users == 1);
+    let indices = twin.indices(&rows, choice.round, choice.model_feedbacks);
+    let best = indices.iter().copied().fold(f64::MIN, f64::max);
+    assert!(best - indices[choice.arm] < RESOLUTION, "{indices:?} {:?}", choice.values);
+    assert_eq!(server.state.senders_alone(all[0].id()), 1);
 }
 
 /// Without memory for their contexts, in the open tier, alone, and by a policy in the clear, nobody is

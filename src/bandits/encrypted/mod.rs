@@ -240,8 +240,8 @@ impl EncryptedServed {
         let stages = &self.shared.stages;
         let read = || ckks::read_ciphertext(small, engine.key_id(), small.max_level(), &body);
         let contexts = stages.beside(read)?;
-        let alone = lock(&self.senders).is_alone(&sender, Instant::now());
-        let repeatable = self.created.config.answers == Answers::Arm && !alone;
+        let alone = lock(&self.senders).places(&sender, Instant::now());
+        let repeatable = self.created.config.answers == Answers::Arm && alone.is_none();
         let sent: Option<Sent> = if repeatable { stages.keep(sender, decisions, &body) } else { None };
         drop(body);
         loop {
@@ -273,9 +273,10 @@ impl EncryptedServed {
                 let tasks = if raiser { Vec::new() } else { self.own_task().into_iter().collect() };
                 return Ok(Scored::Answered(DecideReply { decision: Some(decision), ticket: None, tasks }));
             }
-            let outcome = match alone {
-                true => Some(self.join_alone(scores, decisions, (&model, model_feedbacks), &mut place)?),
-                false => self.join(scores, decisions, (&model, model_feedbacks), &mut place, &sent)?,
+            let model = (&model, model_feedbacks);
+            let outcome = match &alone {
+                Some(own) => Some(self.join_alone(scores, decisions, model, &mut place, own)?),
+                None => self.join(scores, decisions, model, &mut place, &sent)?,
             };
             if let Some(outcome) = outcome {
                 return Ok(Scored::Waits(outcome));

@@ -353,17 +353,22 @@ impl EncryptedServed {
 
     /// Evaluates the scores of a user alone, and returns where its outcome comes. At most one such evaluation
     /// waits for its turn, and they take at most a tenth of the time, so that they hold up no other user.
+    /// `own` are the places of its sender.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] if too many wait; [`Error::Helba`] never after the keys were found.
+    /// [`Error::Overloaded`] if too many wait, of all such senders or of this one; [`Error::Helba`] never
+    /// after the keys were found.
     pub(super) fn join_alone(
         self: &Arc<Self>,
         scores: Ciphertext,
         decisions: usize,
         (model, model_feedbacks): (&Arc<Ciphertext>, u64),
         place: &mut Option<OwnedSemaphorePermit>,
+        own: &Arc<Semaphore>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
-        let waits = self.alone_waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let take =
+            |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| Error::Overloaded);
+        let waits = (take(own)?, take(&self.alone_waiting)?);
         // Its contexts may spoil what the trace is compared with.
         let (packer, model) = (self.packer_without_trace()?, model.clone());
         let (number, users) = (0, Vec::new());

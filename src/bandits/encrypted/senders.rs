@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use wire::SenderTag;
 
 /// The most senders that are remembered. One more replaces the one that asked longest ago.
@@ -11,6 +13,9 @@ const MOST_SENDERS: usize = 1024;
 const FIRST_TERM: Duration = Duration::from_secs(600);
 /// The most doublings.
 const MOST_DOUBLINGS: u32 = 6;
+/// The most requests of a sender that wait to be evaluated alone, so that one sender does not take the places
+/// of all.
+const MOST_WAITING: usize = 4;
 
 /// A sender of contexts: the tag that it made, and the site of its connection. Senders without a tag at one
 /// site are one sender.
@@ -41,6 +46,8 @@ struct Record {
     times: u32,
     /// When it was found, or asked last.
     seen: Instant,
+    /// The places of its requests that wait.
+    places: Arc<Semaphore>,
 }
 
 impl Senders {
@@ -49,6 +56,12 @@ impl Senders {
         let Some(record) = self.found.get_mut(sender) else { return false };
         record.seen = now;
         now < record.until
+    }
+
+    /// The places of the requests of this sender that wait, if its contexts are evaluated alone.
+    pub(super) fn places(&mut self, sender: &Sender, now: Instant) -> Option<Arc<Semaphore>> {
+        let alone = self.is_alone(sender, now);
+        self.found.get(sender).filter(|_| alone).map(|record| record.places.clone())
     }
 
     /// The number of senders that are evaluated alone.
@@ -64,7 +77,9 @@ impl Senders {
             oldest.and_then(|oldest| self.found.remove(&oldest));
         }
         let until = now + FIRST_TERM * (1 << times.min(MOST_DOUBLINGS));
-        self.found.insert(sender, Record { until, times: times + 1, seen: now });
+        let places = self.found.get(&sender).map(|record| record.places.clone());
+        let places = places.unwrap_or_else(|| Arc::new(Semaphore::new(MOST_WAITING)));
+        self.found.insert(sender, Record { until, times: times + 1, seen: now, places });
     }
 }
 
@@ -109,5 +124,28 @@ mod tests {
         }
         let now = start + Duration::from_secs(10);
         assert!(!senders.is_alone(&sender(1), now), "it has not asked for longest");
+    }
+
+    /// A sender that asks without end leaves places for others that are evaluated alone, also after it was
+    /// found once more.
+    #[test]
+    fn attack_a_sender_takes_a_few_of_the_places_alone() {
+        let (mut senders, now) = (Senders::default(), Instant::now());
+        assert!(senders.places(&sender(1), now).is_none(), "it waits with others");
+        (1..3).for_each(|number| senders.find(sender(number), now));
+        let all = Arc::new(Semaphore::new(super::super::MOST_ALONE));
+        let mut ask = |number: u32, now: Instant| {
+            let own = senders.places(&sender(number), now)?.try_acquire_owned().ok()?;
+            Some((own, all.clone().try_acquire_owned().ok()?))
+        };
+        let held: Vec<_> = (0..2 * super::super::MOST_ALONE).map_while(|_| ask(1, now)).collect();
+        assert_eq!(held.len(), MOST_WAITING);
+        assert!(ask(2, now).is_some());
+        let later = now + FIRST_TERM;
+        assert!(ask(1, later).is_none(), "its term is over");
+        senders.find(sender(1), later);
+        assert!(senders.places(&sender(1), later).unwrap().try_acquire().is_err());
+        drop(held);
+        assert!(senders.places(&sender(1), later).unwrap().try_acquire().is_ok());
     }
 }
