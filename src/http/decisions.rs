@@ -28,6 +28,10 @@ pub(super) async fn decide(
         Err(error) => return Err(refuse(request, error).await),
     };
     let decisions = match decisions(request.headers()) {
+        Ok(got) if got != 1 && matches!(bandit, Bandit::Clear(_)) => {
+            let error = helba::Error::from(protocol::Error::DecisionCount { got, most: 1 });
+            return Err(refuse(request, error.into()).await);
+        }
         Ok(decisions) => decisions,
         Err(error) => return Err(refuse(request, error).await),
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testkit::ClearTwin;
 use user_client::{Choice, Device as Keyed, Error, PlayedRound};
-use wire::{AskAgain, Created};
+use wire::{AskAgain, Created, DECISIONS_HEADER};
 
 /// How much less than the best index of the twin that of the arm played may be.
 const RESOLUTION: f64 = 1e-2;
@@ -369,4 +369,7 @@ fn where_no_contexts_are_kept_nothing_is_repeated() {
     let path = format!("/bandits/{}/decisions/{}/again", clear.id, choice.id);
     refused(device.post(&path, &AskAgain { answers: 1 }.to_bytes()), 409, "not_encrypted");
     refused(device.post(&format!("/bandits/{}/raises", clear.id), b"x"), 409, "not_encrypted");
+    // Nor several decisions in a request.
+    let path = format!("/bandits/{}/decisions", clear.id);
+    refused(device.post_with(&path, (DECISIONS_HEADER, "2"), b""), 422, "bad_value");
 }

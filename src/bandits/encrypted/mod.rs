@@ -15,6 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod workers;
 
 use super::{BodyLimit, Listed, Reply};
 use crate::error::Error;
@@ -214,7 +215,7 @@ impl EncryptedServed {
         let on_the_way = OnTheWay::new(self.arrivals.clone());
         let upload = stages.uploads.clone().acquire_owned().await;
         let served = self.clone();
-        let joined = blocking(move || {
+        let joined = stages.workers.run(move || {
             let _until_placed = (upload, on_the_way);
             served.score(body, decisions, sender, place)
         });
@@ -294,7 +295,7 @@ impl EncryptedServed {
         let stages = &self.shared.stages;
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         let served = self.clone();
-        let counted = blocking(move || {
+        let counted = stages.workers.run(move || {
             let mut live = lock(&served.live);
             if live.deleted {
                 return Err(served.deleted());
@@ -314,11 +315,15 @@ impl EncryptedServed {
         let Applied::Counted(receipt) = applied else {
             return Err(Error::Broken("a feedback that was not counted"));
         };
-        blocking(move || {
-            self.offer_task();
-            Reply::json(&receipt)
-        })
-        .await
+        let reply = Reply::json(&receipt)?;
+        if lock(&self.live).bandit.task().is_some() {
+            blocking(move || {
+                self.offer_task();
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(reply)
     }
 
     /// Takes the answers of a raiser. A user who was asked in place of its answer gets its answer here.

@@ -12,6 +12,7 @@
 
 use super::EncryptedServed;
 use super::again::{Group, Sent, UNIT};
+use super::workers::Workers;
 use crate::Settings;
 use crate::error::Error;
 use ckks::{Ciphertext, Packer};
@@ -57,8 +58,9 @@ pub(crate) struct Stages {
     computing: Arc<Semaphore>,
     /// Uploads that are read and multiplied.
     pub(super) uploads: Arc<Semaphore>,
-    /// Threads for uploads and feedback. Those of evaluations take their own work first, so that an upload
-    /// would wait there until an evaluation ends.
+    /// Threads for uploads and feedback.
+    pub(super) workers: Workers,
+    /// Threads for other work of some milliseconds, which is not to wait for an evaluation.
     pub(super) short: Arc<ThreadPool>,
     /// Bodies of raises that are read.
     pub(super) raises: Arc<Semaphore>,
@@ -88,6 +90,7 @@ impl Stages {
         let name = short.thread_name(|i| format!("short-{i}"));
         let short = Arc::new(name.build().map_err(|_| Error::Broken("threads that do not start"))?);
         Ok(Stages {
+            workers: Workers::start(threads)?,
             sealed: semaphore(2),
             late: semaphore(MOST_LATE),
             computing: semaphore(1),
@@ -103,9 +106,13 @@ impl Stages {
         })
     }
 
-    /// Runs `work`, which takes some milliseconds and no lock, beside evaluations.
+    /// Runs `work`, which takes some milliseconds and no lock, beside evaluations: on this thread if it is a
+    /// worker.
     pub(super) fn beside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.short.install(work)
+        match rayon::current_thread_index() {
+            Some(_) => work(),
+            None => self.short.install(work),
+        }
     }
 }
 
